@@ -1,0 +1,75 @@
+"""A dataflow: a directed acyclic graph of tasks joined by streams, as a team submits it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Literal
+
+Visibility = Literal["shared", "private"]
+
+
+def _frozen(mapping: Mapping[str, Any]) -> Mapping[str, Any]:
+    return MappingProxyType(dict(mapping))
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A vertex: a type (which logic) and a config (its parameters, JSON values)."""
+
+    id: str
+    type: str
+    config: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "config", _frozen(self.config))
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """An edge; selectivity is output events of ``source`` on this stream for each of its input events."""
+
+    source: str
+    target: str
+    selectivity: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Dataflow:
+    """A validated submission. Tasks and streams keep the order of the document.
+
+    ``rates_per_s`` gives events/s for each source task id; a source's rate is part of its identity,
+    because the same source at another rate is another stream.
+    """
+
+    name: str
+    tasks: tuple[Task, ...]
+    streams: tuple[Stream, ...]
+    description: str = ""
+    rates_per_s: Mapping[str, float] = field(default_factory=dict)
+    visibility: Visibility = "shared"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rates_per_s", _frozen(self.rates_per_s))
+
+    def task(self, task_id: str) -> Task:
+        """The task of that id; KeyError where there is none."""
+        for task in self.tasks:
+            if task.id == task_id:
+                return task
+        raise KeyError(task_id)
+
+    def parents(self) -> dict[str, tuple[str, ...]]:
+        """Parent ids by task id, in the order of the streams."""
+        found: dict[str, list[str]] = {task.id: [] for task in self.tasks}
+        for stream in self.streams:
+            found[stream.target].append(stream.source)
+        return {task_id: tuple(parents) for task_id, parents in found.items()}
+
+    def children(self) -> dict[str, tuple[str, ...]]:
+        """Child ids by task id, in the order of the streams."""
+        found: dict[str, list[str]] = {task.id: [] for task in self.tasks}
+        for stream in self.streams:
+            found[stream.source].append(stream.target)
+        return {task_id: tuple(children) for task_id, children in found.items()}

@@ -1,0 +1,94 @@
+"""Errors that carry a code, the facts and the remedy; one place of the site turns them into HTTP."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+
+
+class WeirError(Exception):
+    """An error that a user can act on.
+
+    Subclasses set ``code`` (stable, snake_case) and build ``message`` and ``remedy`` from keyword facts.
+    """
+
+    code = "error"
+    http_status = 400
+
+    def __init__(self, message: str, *, remedy: str = "", **facts: object) -> None:
+        super().__init__(message)
+        self.message = message
+        self.remedy = remedy
+        self.facts = facts
+
+    def as_dict(self) -> dict[str, object]:
+        """The one JSON shape of an error: code, message, remedy, facts."""
+        return {"code": self.code, "message": self.message, "remedy": self.remedy, "facts": self.facts}
+
+
+class NotFound(WeirError):
+    """Nothing of that name is there, or the reader may not know of it."""
+
+    code = "not_found"
+    http_status = 404
+
+
+class PermissionDenied(WeirError):
+    """The actor's role does not allow this."""
+
+    code = "permission_denied"
+    http_status = 403
+
+
+class InvalidTransition(WeirError):
+    """A state machine's table has no such move."""
+
+    code = "invalid_transition"
+    http_status = 409
+
+
+class StalePlan(WeirError):
+    """The estate moved on since the plan was computed."""
+
+    code = "stale_plan"
+    http_status = 409
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing wrong with a submitted document: where, what, and what would be right.
+
+    ``line`` and ``column`` are 1-based and None where the document has no text (an API value);
+    ``path`` is a JSON pointer (``/tasks/3/config/window``).
+    """
+
+    code: str
+    message: str
+    remedy: str
+    path: str = ""
+    line: int | None = None
+    column: int | None = None
+    task_id: str | None = None
+
+
+@dataclass(slots=True)
+class InvalidDataflow(WeirError):
+    """A submitted document has problems; all of them are listed, in document order."""
+
+    problems: tuple[Problem, ...] = ()
+    suggestion: str | None = None  # a corrected document, where one can be made (a de-duplicated dataflow)
+    facts: dict[str, object] = field(default_factory=dict)
+
+    code = "invalid_dataflow"
+    http_status = 422
+
+    def __post_init__(self) -> None:
+        count = len(self.problems)
+        self.message = f"{count} problem{'s' if count != 1 else ''} in the dataflow"
+        self.remedy = "Correct the places listed and submit again; nothing was stored."
+        Exception.__init__(self, self.message)
+
+    def as_dict(self) -> dict[str, object]:
+        return {
+            "code": self.code, "message": self.message, "remedy": self.remedy,
+            "problems": [asdict(problem) for problem in self.problems], "suggestion": self.suggestion,
+        }

@@ -1,0 +1,88 @@
+"""The estate: everything that runs, on whose behalf, as which fragments, on which slots."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from .dataflow import _frozen
+
+
+@dataclass(frozen=True, slots=True)
+class RunningTask:
+    """A task that runs. Its id is its fingerprint: at any time one running task has it."""
+
+    id: str
+    type: str
+    config: Mapping[str, Any]  # canonical; a source's holds its rate as ``rate_per_s``
+    parents: tuple[str, ...]  # running task ids, sorted; a stream for each
+    scope: str = ""  # "" for shared tasks, else the team whose private task it is
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "config", _frozen(self.config))
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One core and its memory on a node, served by one Spark driver."""
+
+    node: str
+    index: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.node}/{self.index}"
+
+
+@dataclass(frozen=True, slots=True)
+class Fragment:
+    """A chain of running tasks that one Spark query executes on one slot.
+
+    ``tasks`` go upstream first; only the first may have several parents. ``outlets`` are the tasks whose stream is
+    public: a task id to its readers, fragment ids. ``active`` is how many tasks, from the first, still work: those
+    behind are paused by the valve (paper [1], 4.3) because nobody needs them any more.
+    """
+
+    id: str  # "f<generation>-<n>", never reused
+    tasks: tuple[str, ...]
+    slot: str  # Slot.name
+    active: int
+    outlets: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "outlets", _frozen(self.outlets))
+
+    @property
+    def active_tasks(self) -> tuple[str, ...]:
+        return self.tasks[: self.active]
+
+
+def channel_id(fragment_id: str, position: int) -> str:
+    """The channel that carries the stream of a fragment's ``position``-th task (0-based)."""
+    return f"{fragment_id}.{position}"
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """A submitted dataflow in the estate: which running task stands for each of its tasks."""
+
+    id: str
+    name: str
+    team: str
+    running: Mapping[str, str]  # submitted task id -> running task id
+    sinks: tuple[str, ...]  # submitted task ids of its sinks
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "running", _frozen(self.running))
+
+
+@dataclass(frozen=True)
+class Estate:
+    """A consistent view of the estate at one generation. Every approved plan makes the next generation."""
+
+    generation: int = 0
+    tasks: Mapping[str, RunningTask] = field(default_factory=dict)  # by running task id
+    submitted: Mapping[str, Submitted] = field(default_factory=dict)  # by dataflow id
+    fragments: Mapping[str, Fragment] = field(default_factory=dict)  # by fragment id
+    slots: tuple[Slot, ...] = ()

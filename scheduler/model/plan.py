@@ -1,0 +1,71 @@
+"""A plan: what would change, before and after, with its price; frozen, with a digest and a generation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from .estate import Fragment, RunningTask, Submitted
+
+StepKind = Literal["start_fragment", "open_outlet", "close_outlet", "close_tail", "stop_fragment"]
+PlanKind = Literal["submit", "remove"]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One reversible change of one fragment.
+
+    ``task`` is the running task concerned (outlets and tails), ``reader`` the fragment that begins or ceases
+    to read an outlet, ``active`` a tail's new number of working tasks and ``active_before`` the old one.
+    """
+
+    kind: StepKind
+    fragment: str
+    task: str | None = None
+    reader: str | None = None
+    active: int | None = None
+    active_before: int | None = None
+
+    @property
+    def key(self) -> str:
+        """A name that is unique within a plan."""
+        return ":".join(part for part in (self.kind, self.fragment, self.task, self.reader) if part)
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """What the estate costs for this dataflow; cores are CPU cores, money is per hour in the setting's currency."""
+
+    tasks_started: int
+    tasks_reused: int
+    tasks_stopped: int
+    queries_started: int
+    queries_stopped: int
+    cores_delta: float  # estimated change of the estate's CPU
+    cores_alone: float  # estimated CPU of the dataflow if it ran alone
+    money_per_hour_delta: float
+    basis: str  # how it was estimated, in a sentence for the reviewer
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A frozen proposal for the estate.
+
+    ``fragments_after`` holds every fragment that the plan starts or changes, as it will be;
+    ``fragments_before`` the same ones as they were (absent for new ones). ``touched`` are the ids of other submitted
+    dataflows whose running tasks this plan reuses or whose fragments it changes.
+    """
+
+    kind: PlanKind
+    generation: int
+    dataflow: Submitted
+    reused: tuple[str, ...]  # running task ids, already there
+    started: tuple[RunningTask, ...]
+    stopped: tuple[RunningTask, ...]
+    steps: tuple[Step, ...]
+    fragments_before: Mapping[str, Fragment] = field(default_factory=dict)
+    fragments_after: Mapping[str, Fragment] = field(default_factory=dict)
+    touched: tuple[str, ...] = ()
+    price: Price | None = None
+    digest: str = ""  # SHA-256 over everything above, canonical JSON

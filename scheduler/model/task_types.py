@@ -1,0 +1,81 @@
+"""What a task type declares of itself: its parameters, state, key, selectivity, cost and schema.
+
+The declaration is Spark-free, so that validation and planning can read it; ``build`` names the callable on
+DataFrames that ``workers`` resolves when a slot compiles a fragment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Kind = Literal["source", "transform", "sink"]
+ParameterType = Literal["string", "integer", "number", "boolean", "list", "object"]
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One declared parameter of a task type.
+
+    ``minimum``/``maximum`` bound numbers and integers; ``choices`` closes a string's values;
+    ``items`` types a list's elements; ``pattern`` is a regular expression that a whole string must match.
+    A parameter without ``default`` is required unless ``required`` is False.
+    """
+
+    name: str
+    type: ParameterType
+    doc: str
+    default: Any = None
+    required: bool = False
+    minimum: float | None = None
+    maximum: float | None = None
+    choices: tuple[str, ...] = ()
+    items: ParameterType | None = None
+    pattern: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskType:
+    """A task type: name, kind, parameters and how it behaves.
+
+    ``build`` is ``"package.module:function"``, a callable ``(inputs: DataFrame, config: Mapping) -> DataFrame``.
+    A source's ``inputs`` are ticks (``_seq``, ``_time``, ``_born``); see ``docs/task_types.md``.
+    ``cost_us`` is a first guess of CPU microseconds for each input event, until a profile is measured.
+    ``terminal`` says how a sink leaves Spark: ``output`` (a named output in the broker), ``parquet`` or ``json``.
+    ``version`` changes when the logic changes: it is part of a task's identity.
+    """
+
+    name: str
+    kind: Kind
+    doc: str
+    build: str
+    parameters: tuple[Parameter, ...] = ()
+    family: str = ""
+    stateful: bool = False
+    key: str | None = None
+    selectivity: float = 1.0
+    cost_us: float = 5.0
+    chain: Literal["always", "never"] = "always"
+    terminal: Literal["output", "parquet", "json"] | None = None
+    version: int = 1
+
+    def parameter(self, name: str) -> Parameter | None:
+        """The declared parameter of that name, or None."""
+        return next((parameter for parameter in self.parameters if parameter.name == name), None)
+
+
+class TaskTypes(Mapping[str, TaskType]):
+    """The catalogue of task types by name; read-only."""
+
+    def __init__(self, task_types: Sequence[TaskType]) -> None:
+        self._by_name = {task_type.name: task_type for task_type in task_types}
+
+    def __getitem__(self, name: str) -> TaskType:
+        return self._by_name[name]
+
+    def __iter__(self):
+        return iter(self._by_name)
+
+    def __len__(self) -> int:
+        return len(self._by_name)
