@@ -1,0 +1,221 @@
+"""Reconciliation under random wishes, failures and crashes: it converges, and does nothing that it must not."""
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from scheduler.model.dataflow import Task
+from scheduler.model.errors import InvalidTransition
+from workers.agents.backoff import HEALTHY_MS, delay_ms, failures_after
+from workers.agents.reconcile import (
+    Actual,
+    CloseOutlet,
+    CloseTail,
+    OpenOutlet,
+    OpenTail,
+    RegisterReaders,
+    Start,
+    State,
+    Stop,
+    UnregisterReaders,
+    check_transition,
+    reconcile,
+)
+from workers.agents.wanted import Input, WantedFragment
+
+NAMES = [f"f1-{n}" for n in range(5)]
+READERS = [f"f2-{n}" for n in range(3)]
+LENGTH = 3
+
+wishes = st.fixed_dictionaries(
+    {},
+    optional={
+        name: st.builds(
+            WantedFragment,
+            id=st.just(name),
+            tasks=st.just(tuple(Task(f"t{n}", "any") for n in range(LENGTH))),
+            outlets=st.dictionaries(
+                st.integers(0, LENGTH - 1), st.frozensets(st.sampled_from(READERS), min_size=1), max_size=2
+            ),
+            active=st.integers(1, LENGTH),
+        )
+        for name in NAMES
+    },
+)
+
+
+class Slot(RuleBasedStateMachine):
+    """A slot without Spark: actions take time, may fail, and the slot may die at any moment."""
+
+    @initialize()
+    def begin(self):
+        self.now_ms = 0
+        self.desired: dict[str, WantedFragment] = {}
+        self.actual: dict[str, Actual] = {}
+        self.under_way: dict[str, list] = {}
+        self.queries: set[str] = set()
+
+    @rule(wish=wishes)
+    def wish(self, wish):
+        self.desired = wish
+
+    @rule(passed_ms=st.integers(0, 70_000))
+    def wait(self, passed_ms):
+        self.now_ms += passed_ms
+
+    @rule()
+    def tick(self):
+        actions = reconcile(self.desired.values(), self.actual, self.now_ms)
+        assert actions == reconcile(self.desired.values(), self.actual, self.now_ms)
+        by_fragment: dict[str, list] = {}
+        for action in actions:
+            by_fragment.setdefault(action.fragment_id, []).append(action)
+        for name, todo in by_fragment.items():
+            assert name not in self.under_way, "two actions on a fragment at once"
+            self.check(name, todo)
+            self.under_way[name] = todo
+            found = self.actual.get(name)
+            state = found.state if found else State.STOPPED
+            if isinstance(todo[0], Start):
+                state = State.STARTING
+            elif isinstance(todo[0], Stop):
+                state = State.DRAINING
+            self.actual[name] = Actual(
+                name, state, busy=True, outlets=found.outlets if found else {}, active=found.active if found else 1
+            )
+
+    def check(self, name, todo):
+        found = self.actual.get(name)
+        if found and found.retry_at_ms is not None and found.retry_at_ms > self.now_ms:
+            assert isinstance(todo[0], Stop) and found.state is not State.STOPPED, "acted before its time"
+        for action in todo:
+            if isinstance(action, Start):
+                assert name in self.desired and name not in self.queries, "started twice or unasked"
+            elif isinstance(action, Stop):
+                assert name not in self.desired, "stopped what is desired"
+            elif isinstance(action, CloseOutlet):
+                assert not self.desired[name].outlets.get(action.position), "closed an outlet that is read"
+            elif isinstance(action, UnregisterReaders):
+                assert not action.readers & self.desired[name].outlets[action.position]
+            elif isinstance(action, OpenOutlet | RegisterReaders):
+                assert action.readers <= self.desired[name].outlets[action.position]
+            elif isinstance(action, CloseTail | OpenTail):
+                assert action.active == self.desired[name].active
+
+    @precondition(lambda self: self.under_way)
+    @rule(data=st.data(), succeeds=st.booleans())
+    def finish(self, data, succeeds):
+        self.complete(data.draw(st.sampled_from(sorted(self.under_way))), succeeds=succeeds)
+
+    @precondition(lambda self: self.queries - set(self.under_way))
+    @rule(data=st.data())
+    def fail(self, data):
+        name = data.draw(st.sampled_from(sorted(self.queries - set(self.under_way))))
+        self.queries.discard(name)
+        found = self.actual[name]
+        self.actual[name] = Actual(
+            name, State.BACKOFF, outlets=found.outlets, active=found.active, retry_at_ms=self.now_ms + 1_000
+        )
+
+    @rule()
+    def crash(self):
+        self.under_way.clear()
+        self.queries.clear()
+        self.actual = {
+            name: Actual(name, State.STOPPED, outlets=found.outlets, active=found.active)
+            for name, found in self.actual.items()
+        }
+
+    def complete(self, name, *, succeeds):
+        found = self.actual[name]
+        state, outlets, active = found.state, dict(found.outlets), found.active
+        retry_at_ms = None if succeeds else self.now_ms + 1_000
+        for action in self.under_way.pop(name):
+            if isinstance(action, Start):
+                state = State.RUNNING if succeeds else State.BACKOFF
+                if succeeds:
+                    self.queries.add(name)
+                    outlets, active = dict(action.fragment.outlets), action.fragment.active
+            elif isinstance(action, Stop):
+                self.queries.discard(name)
+                if succeeds:
+                    del self.actual[name]
+                    return
+                state = State.STOPPED
+            elif not succeeds:
+                break
+            elif isinstance(action, OpenOutlet | RegisterReaders):
+                outlets[action.position] = outlets.get(action.position, frozenset()) | action.readers
+            elif isinstance(action, UnregisterReaders | CloseOutlet):
+                outlets[action.position] = outlets[action.position] - action.readers
+            else:
+                active = action.active
+        outlets = {position: readers for position, readers in outlets.items() if readers}
+        self.actual[name] = Actual(name, state, outlets=outlets, active=active, retry_at_ms=retry_at_ms)
+
+    @invariant()
+    def running_means_a_query(self):
+        for name, found in getattr(self, "actual", {}).items():
+            if found.state is State.RUNNING:
+                assert name in self.queries
+
+    def teardown(self):
+        """Whatever came before: once wishes rest and nothing fails, a few rounds make it so, and then all is quiet."""
+        if not hasattr(self, "actual"):
+            return
+        for _ in range(4):
+            self.now_ms += 70_000
+            for name in sorted(self.under_way):
+                self.complete(name, succeeds=True)
+            self.tick()
+        assert reconcile(self.desired.values(), self.actual, self.now_ms) == ()
+        assert self.queries == set(self.desired) == set(self.actual)
+        for name, wanted in self.desired.items():
+            assert self.actual[name].outlets == wanted.outlets and self.actual[name].active == wanted.active
+
+
+TestSlot = Slot.TestCase
+TestSlot.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+
+
+def fragment(name: str, **changes) -> WantedFragment:
+    return WantedFragment(id=name, tasks=(Task("t", "any"), Task("u", "any")), **changes)
+
+
+def test_starts_keep_the_order_upstream_first():
+    upstream = fragment("f9-0", outlets={1: frozenset({"f1-0"})})
+    reader = fragment("f1-0", inputs=(Input(channel="f9-0.1", task="u"),))
+    assert reconcile([upstream, reader], {}, 0) == (Start(upstream), Start(reader))
+
+
+def test_a_running_fragment_is_changed_in_place_and_opens_before_it_closes():
+    actual = {"f1-0": Actual("f1-0", State.RUNNING, outlets={0: frozenset({"a", "b"}), 1: frozenset({"c"})}, active=2)}
+    wanted = fragment("f1-0", outlets={0: frozenset({"b", "d"})}, active=1)
+    assert reconcile([wanted], actual, 0) == (
+        RegisterReaders("f1-0", 0, frozenset({"d"})),
+        UnregisterReaders("f1-0", 0, frozenset({"a"})),
+        CloseOutlet("f1-0", 1, frozenset({"c"})),
+        CloseTail("f1-0", 1),
+    )
+
+
+def test_a_fragment_that_moves_to_another_slot_keeps_what_it_left():
+    actual = {"f1-0": Actual("f1-0", State.RUNNING)}
+    assert reconcile([], actual, 0, elsewhere=frozenset({"f1-0"})) == (Stop("f1-0", keep=True),)
+    assert reconcile([], actual, 0) == (Stop("f1-0", keep=False),)
+
+
+def test_the_backoff_doubles_to_a_minute_and_begins_anew_after_health():
+    assert [delay_ms(failures) for failures in range(1, 9)] == [1000, 2000, 4000, 8000, 16000, 32000, 60000, 60000]
+    assert failures_after(4, ran_ms=HEALTHY_MS - 1) == 5
+    assert failures_after(4, ran_ms=HEALTHY_MS) == 1
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [(State.RUNNING, State.STARTING), (State.STOPPED, State.RUNNING), (State.DRAINING, State.RUNNING)],
+)
+def test_a_move_that_the_table_lacks_is_refused(before, after):
+    with pytest.raises(InvalidTransition):
+        check_transition("f1-0", before, after)

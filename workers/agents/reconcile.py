@@ -1,0 +1,207 @@
+"""Reconciliation: what to do so that what runs on a slot becomes what is desired. Pure: values in, actions out.
+
+The slot performs the actions (``hands.py``) and calls again with what came of them; an action that fails is decided
+anew. One fragment has at most one action under way (``busy``), so actions on different fragments may overlap freely.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from scheduler.model.errors import InvalidTransition
+
+from .wanted import Outlets, WantedFragment
+
+
+class State(StrEnum):
+    """Where a fragment stands on its slot."""
+
+    STARTING = "starting"
+    WAITING = "waiting"  # for the stream that it reads
+    RUNNING = "running"
+    DRAINING = "draining"
+    BACKOFF = "backoff"  # failed, to be tried again
+    STOPPED = "stopped"  # no query, but a checkpoint: the slot was restarted, or the fragment was let go
+
+
+TRANSITIONS: Mapping[State, frozenset[State]] = {
+    State.STOPPED: frozenset({State.STARTING, State.DRAINING}),
+    State.STARTING: frozenset({State.WAITING, State.RUNNING, State.BACKOFF}),
+    State.WAITING: frozenset({State.STARTING, State.DRAINING}),
+    State.RUNNING: frozenset({State.DRAINING, State.BACKOFF}),
+    State.BACKOFF: frozenset({State.STARTING, State.DRAINING}),
+    State.DRAINING: frozenset({State.STOPPED}),
+}
+
+
+def check_transition(fragment_id: str, before: State, after: State) -> None:
+    """Raise InvalidTransition where the table has no such move."""
+    if after not in TRANSITIONS[before]:
+        message = f"Fragment {fragment_id} cannot go from {before} to {after}."
+        raise InvalidTransition(message, fragment=fragment_id, before=before, after=after)
+
+
+@dataclass(frozen=True, slots=True)
+class Actual:
+    """A fragment as it is on the slot."""
+
+    id: str
+    state: State
+    busy: bool = False
+    outlets: Outlets = field(default_factory=dict)
+    active: int = 1
+    retry_at_ms: int | None = None  # nothing is tried before then
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Compile the fragment and start its query, from its checkpoint where it has one."""
+
+    fragment: WantedFragment
+
+    @property
+    def fragment_id(self) -> str:
+        return self.fragment.id
+
+
+@dataclass(frozen=True, slots=True)
+class OpenOutlet:
+    """Publish the stream at ``position`` for ``readers``, from the next batch on."""
+
+    fragment_id: str
+    position: int
+    readers: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterReaders:
+    """Let more fragments read a stream that is published already, from now on."""
+
+    fragment_id: str
+    position: int
+    readers: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class UnregisterReaders:
+    """Wait no longer for fragments that ceased to read; others go on."""
+
+    fragment_id: str
+    position: int
+    readers: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class CloseOutlet:
+    """Publish a stream no longer: its last readers are gone."""
+
+    fragment_id: str
+    position: int
+    readers: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class CloseTail:
+    """Let only the first ``active`` tasks work."""
+
+    fragment_id: str
+    active: int
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTail:
+    """Let the first ``active`` tasks work again, more than before."""
+
+    fragment_id: str
+    active: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Drain and stop the query. What the fragment left is removed, unless another slot of the node takes it over."""
+
+    fragment_id: str
+    keep: bool
+
+
+Action = Start | OpenOutlet | RegisterReaders | UnregisterReaders | CloseOutlet | CloseTail | OpenTail | Stop
+
+
+def reconcile(
+    desired: Iterable[WantedFragment],
+    actual: Mapping[str, Actual],
+    now_ms: int,
+    *,
+    elsewhere: frozenset[str] = frozenset(),
+) -> tuple[Action, ...]:
+    """The actions that bring a slot nearer to its desired state; none when it is there.
+
+    Parameters
+    ----------
+    desired : Iterable[WantedFragment]
+        What the slot should run, upstream first.
+    actual : Mapping[str, Actual]
+        What it runs, by fragment id, records of stopped fragments included.
+    now_ms : int
+        The time, against which backoff is measured.
+    elsewhere : frozenset[str]
+        Fragments that another slot of the node should run.
+
+    Returns
+    -------
+    tuple[Action, ...]
+        Changes of running fragments, then starts (upstream first), then stops; the order within a fragment counts.
+    """
+    wanted = {fragment.id: fragment for fragment in desired}
+    changes: list[Action] = []
+    starts: list[Action] = []
+    for fragment in wanted.values():
+        found = actual.get(fragment.id)
+        if found is None:
+            starts.append(Start(fragment))
+        elif not _may_act(found, now_ms):
+            continue
+        elif found.state is State.RUNNING:
+            changes += _changes(fragment, found)
+        elif found.state in (State.STOPPED, State.WAITING, State.BACKOFF):
+            starts.append(Start(fragment))
+    stops = [
+        Stop(fragment_id, keep=fragment_id in elsewhere)
+        for fragment_id, found in sorted(actual.items())
+        if fragment_id not in wanted and _may_stop(found, now_ms)
+    ]
+    return (*changes, *starts, *stops)
+
+
+def _may_act(found: Actual, now_ms: int) -> bool:
+    return not found.busy and (found.retry_at_ms is None or found.retry_at_ms <= now_ms)
+
+
+def _may_stop(found: Actual, now_ms: int) -> bool:
+    # What waits or failed need not sit out its delay to be given up; a clean-up that failed does.
+    return not found.busy and (found.state is not State.STOPPED or _may_act(found, now_ms))
+
+
+def _changes(wanted: WantedFragment, found: Actual) -> list[Action]:
+    """What differs between a running fragment and the wish. Opening comes before closing, so that nothing is missed."""
+    opening: list[Action] = []
+    closing: list[Action] = []
+    for position in sorted(set(wanted.outlets) | set(found.outlets)):
+        want = wanted.outlets.get(position, frozenset())
+        have = found.outlets.get(position, frozenset())
+        if not have and want:
+            opening.append(OpenOutlet(wanted.id, position, want))
+        elif not want and have:
+            closing.append(CloseOutlet(wanted.id, position, have))
+        else:
+            if want - have:
+                opening.append(RegisterReaders(wanted.id, position, want - have))
+            if have - want:
+                closing.append(UnregisterReaders(wanted.id, position, have - want))
+    if wanted.active > found.active:
+        opening.insert(0, OpenTail(wanted.id, wanted.active))
+    elif wanted.active < found.active:
+        closing.append(CloseTail(wanted.id, wanted.active))
+    return opening + closing

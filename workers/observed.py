@@ -1,0 +1,195 @@
+"""What is observed of the estate: reports of nodes and meters of fragments, read from the broker and turned into rates.
+
+Reading is here, judging is pure: rates come from the difference of two readings. Imports nothing of Spark.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import redis
+
+from scheduler.model.estate import Fragment
+from scheduler.model.plan import Plan, Step
+
+Report = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Meters:
+    """Counters of fragments at one moment of the broker's clock; they only ever grow."""
+
+    at_ms: int = 0
+    counts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # fragment -> field -> count
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFlow:
+    """What leaves a running task: its rate, its events so far, and their age since their source emitted them."""
+
+    rate_per_s: float
+    events: int
+    latency_p50_ms: float | None
+    latency_p99_ms: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class StreamFlow:
+    """What passes along a stream. Latencies are of the channel that carries it; a fused stream has none.
+
+    ``channel`` is from written to read; ``wait`` is in the buffer of the reader's micro-batch.
+    """
+
+    rate_per_s: float
+    channel_p50_ms: float | None = None
+    channel_p99_ms: float | None = None
+    wait_p50_ms: float | None = None
+    wait_p99_ms: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Flows:
+    """Flows by running task, and by stream (a pair of running tasks)."""
+
+    tasks: Mapping[str, TaskFlow] = field(default_factory=dict)
+    streams: Mapping[tuple[str, str], StreamFlow] = field(default_factory=dict)
+
+
+def read_reports(broker: redis.Redis) -> dict[str, Report]:
+    """The newest report of every node that still reports."""
+    keys = sorted(broker.scan_iter(match="weir:observed:*", count=1000))
+    texts = broker.mget(keys) if keys else []
+    reports = [json.loads(text) for text in texts if text]
+    return {report["node"]: report for report in reports}
+
+
+def read_meters(broker: redis.Redis, fragments: Iterable[str]) -> Meters:
+    """The meters of these fragments now."""
+    names = list(fragments)
+    pipeline = broker.pipeline(transaction=False)
+    pipeline.time()
+    for name in names:
+        pipeline.hgetall(f"weir:meter:{name}")
+    (seconds, microseconds), *hashes = pipeline.execute()
+    counts = [{_text(key): int(value) for key, value in found.items()} for found in hashes]
+    return Meters(at_ms=seconds * 1000 + microseconds // 1000, counts=dict(zip(names, counts, strict=True)))
+
+
+def flows(
+    before: Meters, after: Meters, fragments: Iterable[Fragment], parents: Mapping[str, tuple[str, ...]]
+) -> Flows:
+    """Rates and latencies between two readings.
+
+    Parameters
+    ----------
+    before, after : Meters
+        Two readings, the older first.
+    fragments : Iterable[Fragment]
+        The fragments that were read.
+    parents : Mapping[str, tuple[str, ...]]
+        Parents by running task id (``RunningTask.parents``).
+
+    Returns
+    -------
+    Flows
+        For every active task of the fragments, and for every stream into one of them. A counter that went backwards
+        (its fragment was made anew) counts from zero.
+    """
+    elapsed_s = (after.at_ms - before.at_ms) / 1000
+    tasks: dict[str, TaskFlow] = {}
+    streams: dict[tuple[str, str], StreamFlow] = {}
+    grown = {name: _grown(before.counts.get(name, {}), counts) for name, counts in after.counts.items()}
+    fragments = list(fragments)
+    for fragment in fragments:
+        growth, total = grown.get(fragment.id, {}), after.counts.get(fragment.id, {})
+        for position, task_id in enumerate(fragment.active_tasks):
+            latency = _histogram(growth, f"{position}:lat:")
+            tasks[task_id] = TaskFlow(
+                rate_per_s=_rate(growth.get(f"{position}:n", 0), elapsed_s),
+                events=total.get(f"{position}:n", 0),
+                latency_p50_ms=percentile_ms(latency, 0.50),
+                latency_p99_ms=percentile_ms(latency, 0.99),
+            )
+    for fragment in fragments:
+        for position, task_id in enumerate(fragment.active_tasks):
+            for parent in parents.get(task_id, ()):
+                rate_per_s = tasks[parent].rate_per_s if parent in tasks else 0.0
+                growth = grown.get(fragment.id, {}) if position == 0 else {}
+                streams[parent, task_id] = _stream_flow(rate_per_s, growth)
+    return Flows(tasks=tasks, streams=streams)
+
+
+def steps_done(plan: Plan, reports: Mapping[str, Report]) -> set[str]:
+    """Keys of the plan's steps that the reports show to be in force.
+
+    Something that a node does not mention is gone only if the node's slot reports at all.
+    """
+    return {step.key for step in plan.steps if _step_done(step, plan, reports)}
+
+
+def percentile_ms(histogram: Mapping[int, int], share: float) -> float | None:
+    """The latency that ``share`` of the counted events stay under; None where nothing was counted.
+
+    Bucket ``b`` holds latencies of which floor(4·log2(ms + 1)) is ``b``; within a bucket events are spread evenly.
+    """
+    rank = share * sum(histogram.values())
+    seen = 0
+    for bucket in sorted(histogram):
+        count = histogram[bucket]
+        if count and seen + count >= rank:
+            low, high = 2 ** (bucket / 4) - 1, 2 ** ((bucket + 1) / 4) - 1
+            return low + (high - low) * (rank - seen) / count
+        seen += count
+    return None
+
+
+def _step_done(step: Step, plan: Plan, reports: Mapping[str, Report]) -> bool:
+    fragment = plan.fragments_after.get(step.fragment) or plan.fragments_before.get(step.fragment)
+    if fragment is None:
+        return False
+    node, _, index = fragment.slot.rpartition("/")
+    slot = reports.get(node, {}).get("slots", {}).get(index)
+    if slot is None or slot["state"] != "running":
+        return False
+    found = slot["fragments"].get(step.fragment)
+    if step.kind == "stop_fragment":
+        return found is None
+    if found is None:
+        return False
+    if step.kind == "start_fragment":
+        return found["state"] == "running"
+    if step.kind == "close_tail":
+        return found["active"] == step.active
+    readers = found["outlets"].get(str(fragment.tasks.index(step.task)), [])
+    return (step.reader in readers) == (step.kind == "open_outlet")
+
+
+def _stream_flow(rate_per_s: float, growth: Mapping[str, int]) -> StreamFlow:
+    channel, wait = _histogram(growth, "in:chan:"), _histogram(growth, "in:wait:")
+    return StreamFlow(
+        rate_per_s=rate_per_s,
+        channel_p50_ms=percentile_ms(channel, 0.50),
+        channel_p99_ms=percentile_ms(channel, 0.99),
+        wait_p50_ms=percentile_ms(wait, 0.50),
+        wait_p99_ms=percentile_ms(wait, 0.99),
+    )
+
+
+def _grown(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, int]:
+    grown = {name: count - before.get(name, 0) for name, count in after.items()}
+    return {name: growth if growth >= 0 else after[name] for name, growth in grown.items()}
+
+
+def _histogram(counts: Mapping[str, int], prefix: str) -> dict[int, int]:
+    return {int(name.removeprefix(prefix)): count for name, count in counts.items() if name.startswith(prefix)}
+
+
+def _rate(count: int, elapsed_s: float) -> float:
+    return count / elapsed_s if elapsed_s > 0 else 0.0
+
+
+def _text(value: bytes | str) -> str:
+    return value.decode() if isinstance(value, bytes) else value
