@@ -53,6 +53,40 @@ class StalePlan(WeirError):
     http_status = 409
 
 
+class AlreadySubmitted(WeirError):
+    """A dataflow of that id is in the estate."""
+
+    code = "already_submitted"
+    http_status = 409
+
+
+class NotSubmitted(NotFound):
+    """No dataflow of that id is in the estate."""
+
+    code = "not_submitted"
+
+
+class NoSlots(WeirError):
+    """There are fragments to start and no slot to start them on."""
+
+    code = "no_slots"
+    http_status = 409
+
+
+class UnknownTaskType(WeirError):
+    """A dataflow names a task type that is no longer installed."""
+
+    code = "unknown_task_type"
+    http_status = 409
+
+
+class AlteredPlan(WeirError):
+    """A stored plan does not have the digest that it was frozen with."""
+
+    code = "altered_plan"
+    http_status = 409
+
+
 @dataclass(frozen=True, slots=True)
 class Problem:
     """One thing wrong with a submitted document: where, what, and what would be right.
@@ -70,7 +104,7 @@ class Problem:
     task_id: str | None = None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)  # an exception stays hashable
 class InvalidDataflow(WeirError):
     """A submitted document has problems; all of them are listed, in document order."""
 

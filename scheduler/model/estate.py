@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from .dataflow import _frozen
@@ -18,6 +19,7 @@ class RunningTask:
     config: Mapping[str, Any]  # canonical; a source's holds its rate as ``rate_per_s``
     parents: tuple[str, ...]  # running task ids, sorted; a stream for each
     scope: str = ""  # "" for shared tasks, else the team whose private task it is
+    cores: float = 0.0  # CPU cores that the plan which started it expects it to take
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "config", _frozen(self.config))
@@ -86,3 +88,21 @@ class Estate:
     submitted: Mapping[str, Submitted] = field(default_factory=dict)  # by dataflow id
     fragments: Mapping[str, Fragment] = field(default_factory=dict)  # by fragment id
     slots: tuple[Slot, ...] = ()
+
+    @cached_property
+    def users(self) -> Mapping[str, tuple[str, ...]]:
+        """Running task id to the ids of the submitted dataflows that use it."""
+        users: dict[str, list[str]] = {}
+        for dataflow_id, submitted in self.submitted.items():
+            for task_id in dict.fromkeys(submitted.running.values()):
+                users.setdefault(task_id, []).append(dataflow_id)
+        return {task_id: tuple(dataflow_ids) for task_id, dataflow_ids in users.items()}
+
+    @cached_property
+    def places(self) -> Mapping[str, tuple[str, int]]:
+        """Running task id to the fragment that executes it and its position there."""
+        return {
+            task_id: (fragment.id, position)
+            for fragment in self.fragments.values()
+            for position, task_id in enumerate(fragment.active_tasks)
+        }

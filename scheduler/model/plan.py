@@ -8,7 +8,8 @@ from typing import Literal
 
 from .estate import Fragment, RunningTask, Submitted
 
-StepKind = Literal["start_fragment", "open_outlet", "close_outlet", "close_tail", "stop_fragment"]
+# A plan opens a tail again only when it is reversed.
+StepKind = Literal["start_fragment", "open_outlet", "close_outlet", "close_tail", "open_tail", "stop_fragment"]
 PlanKind = Literal["submit", "remove"]
 
 

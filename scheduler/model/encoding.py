@@ -1,0 +1,113 @@
+"""Plans and estates as canonical JSON, and back: what is stored, hashed and sent is one text."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass, replace
+from typing import Any
+
+from .canonical import canonical_json
+from .errors import AlteredPlan
+from .estate import Estate, Fragment, RunningTask, Slot, Submitted
+from .plan import Plan, Price, Step
+
+
+def to_json(value: Any) -> str:
+    """Canonical JSON of any value of the model: dataclasses become objects, tuples lists."""
+    return canonical_json(_as_data(value))
+
+
+def plan_digest(plan: Plan) -> str:
+    """SHA-256 over everything in a plan but its digest."""
+    data = _as_data(plan)
+    del data["digest"]
+    return hashlib.sha256(canonical_json(data).encode()).hexdigest()
+
+
+def freeze_plan(plan: Plan) -> Plan:
+    """The plan with its digest: what reviewers approve."""
+    return replace(plan, digest=plan_digest(plan))
+
+
+def plan_to_json(plan: Plan) -> str:
+    """The plan, digest included, as canonical JSON."""
+    return to_json(plan)
+
+
+def plan_from_json(text: str | Mapping[str, Any]) -> Plan:
+    """The plan of that JSON (or of the object already parsed from it).
+
+    Raises
+    ------
+    AlteredPlan
+        What is stored is not what was frozen: the digest does not fit.
+    """
+    data = dict(json.loads(text) if isinstance(text, str) else text)
+    plan = Plan(
+        **data
+        | {
+            "dataflow": submitted_from_data(data["dataflow"]),
+            "reused": tuple(data["reused"]),
+            "started": tuple(running_task_from_data(task) for task in data["started"]),
+            "stopped": tuple(running_task_from_data(task) for task in data["stopped"]),
+            "steps": tuple(Step(**step) for step in data["steps"]),
+            "fragments_before": _fragments_from_data(data["fragments_before"]),
+            "fragments_after": _fragments_from_data(data["fragments_after"]),
+            "touched": tuple(data["touched"]),
+            "price": None if data["price"] is None else Price(**data["price"]),
+        }
+    )
+    if plan.digest != plan_digest(plan):
+        raise AlteredPlan(
+            "The stored plan is not the plan that was frozen", remedy="Compute it again.", digest=plan.digest
+        )
+    return plan
+
+
+def estate_to_json(estate: Estate) -> str:
+    """The estate as canonical JSON."""
+    return to_json(estate)
+
+
+def estate_from_json(text: str | Mapping[str, Any]) -> Estate:
+    """The estate of that JSON (or of the object already parsed from it)."""
+    data = json.loads(text) if isinstance(text, str) else text
+    return Estate(
+        generation=data["generation"],
+        tasks={task_id: running_task_from_data(task) for task_id, task in data["tasks"].items()},
+        submitted={dataflow_id: submitted_from_data(one) for dataflow_id, one in data["submitted"].items()},
+        fragments=_fragments_from_data(data["fragments"]),
+        slots=tuple(Slot(**slot) for slot in data["slots"]),
+    )
+
+
+def running_task_from_data(data: Mapping[str, Any]) -> RunningTask:
+    """A running task from its JSON object."""
+    return RunningTask(**{**data, "parents": tuple(data["parents"])})
+
+
+def submitted_from_data(data: Mapping[str, Any]) -> Submitted:
+    """A submitted dataflow's entry from its JSON object."""
+    return Submitted(**{**data, "sinks": tuple(data["sinks"])})
+
+
+def fragment_from_data(data: Mapping[str, Any]) -> Fragment:
+    """A fragment from its JSON object."""
+    outlets = {task: tuple(readers) for task, readers in data["outlets"].items()}
+    return Fragment(**{**data, "tasks": tuple(data["tasks"]), "outlets": outlets})
+
+
+def _fragments_from_data(data: Mapping[str, Any]) -> dict[str, Fragment]:
+    return {fragment_id: fragment_from_data(fragment) for fragment_id, fragment in data.items()}
+
+
+def _as_data(value: Any) -> Any:
+    if is_dataclass(value):
+        return {field.name: _as_data(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, Mapping):
+        return {key: _as_data(element) for key, element in value.items()}
+    if isinstance(value, list | tuple):
+        return [_as_data(element) for element in value]
+    return value

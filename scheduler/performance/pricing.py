@@ -1,0 +1,45 @@
+"""Pricing a plan before it is carried out: CPU for events, CPU for queries, money."""
+
+from __future__ import annotations
+
+from scheduler.model.plan import Price
+from scheduler.model.prices import Prices
+
+QUERY_BATCH_S = 0.025  # CPU seconds that Spark takes for one batch of one query, whatever is in it
+
+
+def query_cores(prices: Prices) -> float:
+    """CPU cores that a query takes for running batches at all."""
+    return 1000 / prices.trigger_ms * QUERY_BATCH_S
+
+
+def price_of(
+    *,
+    prices: Prices,
+    tasks_started: int = 0,
+    tasks_reused: int = 0,
+    tasks_stopped: int = 0,
+    queries_started: int = 0,
+    queries_stopped: int = 0,
+    task_cores_delta: float,
+    task_cores_alone: float,
+    queries_alone: int,
+) -> Price:
+    """The price of a plan from what its tasks are expected to take and how many queries run them."""
+    for_query = query_cores(prices)
+    cores_delta = task_cores_delta + (queries_started - queries_stopped) * for_query
+    return Price(
+        tasks_started=tasks_started,
+        tasks_reused=tasks_reused,
+        tasks_stopped=tasks_stopped,
+        queries_started=queries_started,
+        queries_stopped=queries_stopped,
+        cores_delta=round(cores_delta, 6),
+        cores_alone=round(task_cores_alone + queries_alone * for_query, 6),
+        money_per_hour_delta=round(cores_delta * prices.core_hour, 6),
+        basis=(
+            "Estimated, not measured: each task's declared CPU time for an event times its rate, plus "
+            f"{for_query:.3g} cores for each query ({QUERY_BATCH_S * 1000:g} ms a batch, a batch every "
+            f"{prices.trigger_ms} ms), at {prices.core_hour:g} {prices.currency} for a core and hour."
+        ),
+    )
