@@ -1,0 +1,113 @@
+"""The catalogue of task types: the built-in families and what installed packages add through entry points.
+
+A package adds types under the entry-point group ``weir.task_types``: each entry point names a ``TaskType``, a list of
+them, or a callable that returns either. A package that cannot be read is reported by ``plugin_problems`` and left out;
+it never takes the catalogue down. Importing this module imports neither Spark nor any package's build functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+from scheduler.model.errors import NotFound
+from scheduler.model.task_types import TaskType, TaskTypes
+
+GROUP = "weir.task_types"
+FAMILIES = ("generators", "replay", "parse", "filter", "statistics", "predict", "compute", "sinks")
+
+
+@dataclass(frozen=True, slots=True)
+class PluginProblem:
+    """A package's entry point that could not be used, and why."""
+
+    entry_point: str
+    package: str
+    message: str
+
+
+def task_types() -> TaskTypes:
+    """Every known task type: built-in first, then those of packages. Read once a process."""
+    return _catalogue()[0]
+
+
+def plugin_problems() -> tuple[PluginProblem, ...]:
+    """The entry points that were left out, in the order in which they were met."""
+    return _catalogue()[1]
+
+
+def refresh() -> None:
+    """Forget the catalogue; the next call reads the installed packages again."""
+    _catalogue.cache_clear()
+
+
+def resolve(task_type: TaskType) -> Callable[..., Any]:
+    """The function ``(inputs, config) -> DataFrame`` that builds a task of this type.
+
+    Raises
+    ------
+    NotFound
+        The module or the function is not there.
+    """
+    function = companion(task_type, "")
+    if function is None:
+        raise NotFound(
+            f"The task type {task_type.name} names {task_type.build}, which is not there.",
+            remedy="Install the package that brings this task type on every node.", build=task_type.build,
+        )
+    return function
+
+
+def companion(task_type: TaskType, suffix: str) -> Callable[..., Any] | None:
+    """The function beside ``build`` of the same name plus ``suffix`` (``_schedule``, ``_check``), or None."""
+    module_name, _, function_name = task_type.build.partition(":")
+    try:
+        module = import_module(module_name)
+    except ImportError as error:
+        raise NotFound(
+            f"The task type {task_type.name} cannot be loaded: {error}.",
+            remedy="Install the package that brings this task type on every node.", build=task_type.build,
+        ) from error
+    return getattr(module, function_name + suffix, None)
+
+
+@lru_cache(maxsize=1)
+def _catalogue() -> tuple[TaskTypes, tuple[PluginProblem, ...]]:
+    found: dict[str, TaskType] = {}
+    for family in FAMILIES:
+        for task_type in import_module(f"workers.library.{family}").TASK_TYPES:
+            found[task_type.name] = task_type
+    problems: list[PluginProblem] = []
+    for entry_point in sorted(entry_points(group=GROUP), key=lambda point: (point.name, point.value)):
+        try:
+            added = _types_of(entry_point.load())
+            _refuse_taken_names(added, found)
+        except Exception as error:  # whatever a package does wrong, the others must still work
+            problems.append(PluginProblem(entry_point.name, _package(entry_point), f"{type(error).__name__}: {error}"))
+        else:
+            found.update((task_type.name, task_type) for task_type in added)
+    return TaskTypes(tuple(found.values())), tuple(problems)
+
+
+def _types_of(target: Any) -> list[TaskType]:
+    if callable(target):
+        target = target()
+    types = [target] if isinstance(target, TaskType) else list(target) if isinstance(target, Iterable) else None
+    if types is None or not all(isinstance(task_type, TaskType) for task_type in types):
+        raise TypeError("an entry point gives a TaskType, a list of them, or a function that returns either")
+    return types
+
+
+def _refuse_taken_names(added: list[TaskType], found: dict[str, TaskType]) -> None:
+    names = [task_type.name for task_type in added]
+    taken = sorted({name for name in names if name in found or names.count(name) > 1})
+    if taken:
+        raise ValueError(f"the names {', '.join(taken)} are already taken; choose others")
+
+
+def _package(entry_point: EntryPoint) -> str:
+    return entry_point.dist.name if entry_point.dist is not None else ""

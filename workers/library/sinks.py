@@ -1,0 +1,30 @@
+"""Sinks: a named output that is kept in the broker, Parquet files, JSON lines."""
+
+from __future__ import annotations
+
+from scheduler.model.task_types import Parameter, TaskType
+
+_FOLDER = Parameter("folder", "string", "Folder for the files, relative to the installation's folder of outputs.",
+                    required=True, pattern=r"[a-z0-9][a-z0-9_-]*(/[a-z0-9][a-z0-9_-]*)*")
+
+OUTPUT = TaskType(
+    name="output", kind="sink", family="sink",
+    doc="Keeps the newest events under a name, to browse on the page and to read through the API.",
+    build="workers.library.sinks:output",
+    parameters=(
+        Parameter("name", "string", "Name of the output.", required=True, pattern=r"[a-z0-9][a-z0-9_-]{0,62}"),
+        Parameter("keep_events", "integer", "How many of the newest events are kept.", default=1000, minimum=1,
+                  maximum=1_000_000),
+    ),
+    cost_us=3, terminal="output",
+)
+PARQUET_FILES = TaskType(
+    name="parquet_files", kind="sink", family="sink", doc="Appends the events to a folder of Parquet files.",
+    build="workers.library.sinks:parquet_files", parameters=(_FOLDER,), cost_us=10, terminal="parquet",
+)
+JSON_LINES = TaskType(
+    name="json_lines", kind="sink", family="sink", doc="Appends the events to a folder of JSON-lines files.",
+    build="workers.library.sinks:json_lines", parameters=(_FOLDER,), cost_us=10, terminal="json",
+)
+
+TASK_TYPES = (OUTPUT, PARQUET_FILES, JSON_LINES)
