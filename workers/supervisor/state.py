@@ -1,0 +1,70 @@
+"""The state folder: one supervisor at a time, and the surroundings that every process of Weir gets from it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TextIO
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class CannotStart(Exception):
+    """Something that the user must settle first; its message is one line."""
+
+
+def data_dir_of(variables: Mapping[str, str]) -> Path:
+    """The state folder that the environment names, or ``data`` next to the launcher."""
+    return Path(variables.get("WEIR_DATA_DIR", "").strip() or ROOT / "data").expanduser().resolve()
+
+
+def surroundings(variables: Mapping[str, str]) -> dict[str, str]:
+    """Variables for a process outside the supervisor: the state folder, and its embedded broker unless told another."""
+    data_dir = data_dir_of(variables)
+    found = {"WEIR_DATA_DIR": str(data_dir)}
+    if not variables.get("REDIS_URL", "").strip() and (url := broker_url_file(data_dir)).is_file():
+        found["REDIS_URL"] = url.read_text().strip()
+    return found
+
+
+def broker_url_file(data_dir: Path) -> Path:
+    """Where the embedded broker's address is kept, password included; readable by its owner alone."""
+    return data_dir / "broker" / "url"
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file that only its owner may read; whole or not at all."""
+    new = path.with_name(f".{path.name}.new")
+    new.unlink(missing_ok=True)
+    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(text)
+    new.replace(path)
+
+
+def lock(data_dir: Path) -> TextIO:
+    """Take the folder for this process, making it where there is none; keep the result for as long as it is used.
+
+    The kernel drops the lock with the process, so one that was killed leaves nothing to clear up.
+    """
+    try:
+        data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        file = (data_dir / "lock").open("a+")
+    except OSError as error:
+        raise CannotStart(f"The data folder {data_dir} cannot be used: {error.strerror}.") from None
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.seek(0)
+        owner = file.read().strip() or "unknown"
+        file.close()
+        raise CannotStart(
+            f"The data folder {data_dir} is in use by another `weir up` (process {owner}): stop it or name another "
+            "folder with --data-dir."
+        ) from None
+    file.seek(0)
+    file.truncate()
+    file.write(f"{os.getpid()}\n")
+    file.flush()
+    return file
