@@ -1,0 +1,41 @@
+"""How a session reaches its channels: the broker and the implementation that reads and writes them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+Implementation = Literal["jvm", "python"]
+
+BLOCK_ROWS = 2_000
+CAPACITY_BLOCKS = 256
+RETAIN_BLOCKS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelConfig:
+    """What every read and write of a channel needs to know.
+
+    ``wait_ms`` is how long a query without new data waits for some inside one trigger: it makes a low latency
+    cost no idle CPU, because the query wakes when a block arrives instead of asking again and again.
+    ``block_rows`` must not change while a query may still repeat its last batch, or the blocks would differ.
+    """
+
+    redis_url: str
+    implementation: Implementation = "jvm"
+    data_dir: Path = field(default_factory=lambda: Path(os.environ.get("WEIR_DATA_DIR", "data")))
+    wait_ms: int = 190
+    max_blocks: int = 64
+    max_rows: int = 100_000
+    block_rows: int = BLOCK_ROWS
+    catch_up_ms: int = 300_000
+
+
+def choose_implementation(wanted: str = "auto") -> Implementation:
+    """``jvm`` or ``python`` as asked; ``auto`` takes the JVM where a Java compiler is found."""
+    if wanted in ("jvm", "python"):
+        return wanted  # type: ignore[return-value]
+    return "jvm" if shutil.which("javac") else "python"

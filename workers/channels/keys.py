@@ -1,0 +1,57 @@
+"""Names of everything that Weir keeps in the broker. The Java side builds the same names in ``Keys.java``."""
+
+from __future__ import annotations
+
+PREFIX = "weir:"
+PUSH = f"{PREFIX}push"
+EVENTS = f"{PREFIX}events"
+
+
+def channel(channel_id: str) -> str:
+    """The stream of a channel's blocks; also the pub/sub topic that tells its readers of a new block."""
+    return f"{PREFIX}ch:{channel_id}"
+
+
+def meta(channel_id: str) -> str:
+    """The hash of a channel's schema, fence, capacity and counters."""
+    return f"{channel(channel_id)}:meta"
+
+
+def readers(channel_id: str) -> str:
+    """The hash of a channel's readers and the last entry that each has committed."""
+    return f"{channel(channel_id)}:readers"
+
+
+def room(channel_id: str) -> str:
+    """The pub/sub topic that tells the writers of a full channel that it has room again."""
+    return f"{channel(channel_id)}:room"
+
+
+def partition(channel_id: str, index: int, *, partitions: int = 1) -> str:
+    """The channel id of one partition: each is a channel of its own; a channel of one partition has no suffix."""
+    return channel_id if partitions == 1 else f"{channel_id}:p{index}"
+
+
+def valve(fragment_id: str) -> str:
+    """The hash that controls a fragment's valves; also the topic that tells its sources of a pause."""
+    return f"{PREFIX}valve:{fragment_id}"
+
+
+def meter(fragment_id: str) -> str:
+    """The hash of a fragment's meters."""
+    return f"{PREFIX}meter:{fragment_id}"
+
+
+def schema(running_task_id: str) -> str:
+    """The Spark JSON schema of a running task's stream."""
+    return f"{PREFIX}schema:{running_task_id}"
+
+
+def desired(node: str) -> str:
+    """A node's desired state."""
+    return f"{PREFIX}desired:{node}"
+
+
+def observed(node: str) -> str:
+    """A node's report."""
+    return f"{PREFIX}observed:{node}"

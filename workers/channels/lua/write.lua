@@ -1,0 +1,45 @@
+-- Appends one block, at most once.  KEYS: stream, meta, readers
+-- ARGV: token, batch (id's first part), n (second part), events, payload, now in ms
+-- Returns 1 when written, 0 when the stream has it already; an error where it must not be written.
+local stream, meta, readers = KEYS[1], KEYS[2], KEYS[3]
+local token, batch, n = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+local id = ARGV[2] .. '-' .. ARGV[3]
+local state = redis.call('HMGET', meta, 'fence', 'last', 'last_fence', 'capacity')
+
+local function refuse(code, why)
+  redis.call('HINCRBY', meta, 'rejected', 1)
+  return redis.error_reply(code .. ' ' .. stream .. ' ' .. id .. ': ' .. why)
+end
+
+if not state[4] then return redis.error_reply('WEIRCLOSED ' .. stream .. ': no such channel is open') end
+if token ~= tonumber(state[1] or 0) then
+  return refuse('WEIRFENCED', 'token ' .. ARGV[1] .. ' was overtaken by ' .. (state[1] or 'none'))
+end
+local last = state[2] or '0-0'
+if not less(last, id) then
+  local last_batch = parts(last)
+  -- Spark replays what it had not committed. A checkpoint keeps 100 batches, so nothing older can come back,
+  -- and the writer that wrote the last batch can only repeat that one.
+  local oldest = last_batch
+  if token ~= tonumber(state[3] or 0) then oldest = last_batch - 100 end
+  if batch < oldest then
+    return refuse('WEIRPOLLUTED', 'the stream is already at ' .. last .. '; another writer or a lost checkpoint')
+  end
+  local there = redis.call('XRANGE', stream, id, id)
+  if #there == 1 then
+    local fields = there[1][2]
+    for i = 1, #fields, 2 do
+      if fields[i] == 'n' and fields[i + 1] ~= ARGV[4] then
+        return refuse('WEIRDIFFERS', 'repeats a block of ' .. fields[i + 1] .. ' events with ' .. ARGV[4])
+      end
+    end
+  end
+  redis.call('HINCRBY', meta, 'rejected', 1)
+  redis.call('HINCRBY', meta, 'duplicates', 1)
+  return 0
+end
+redis.call('XADD', stream, id, 'b', ARGV[5], 'n', ARGV[4], 't', ARGV[6])
+redis.call('HSET', meta, 'last', id, 'last_fence', ARGV[1])
+if redis.call('HLEN', readers) == 0 then trim(stream, meta, readers) end
+redis.call('PUBLISH', stream, id)
+return 1

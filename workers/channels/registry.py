@@ -1,0 +1,183 @@
+"""Channels and valves as the broker keeps them: open, register readers, fence, browse, control, meter."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import redis
+
+from . import codec, keys, scripts
+from .config import CAPACITY_BLOCKS
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelInfo:
+    """A channel as it stands. Entry ids are ``<batch + 1>-<n>``; ``rejected`` counts every write refused,
+    ``duplicates`` those of them that only repeated a batch."""
+
+    channel: str
+    schema_json: str | None
+    blocks: int
+    capacity: int
+    retain: int
+    fence: int
+    last: str
+    trimmed: str
+    rejected: int
+    duplicates: int
+    readers: dict[str, str]
+
+    @property
+    def is_full(self) -> bool:
+        """Whether whoever writes it must wait."""
+        return self.blocks > self.capacity + self.retain
+
+
+class Channels:
+    """The control side of channels, for slots, agents and pages. Data goes through ``spark.py``.
+
+    Parameters
+    ----------
+    client : redis.Redis
+        A client that does not decode responses (blocks are bytes).
+    """
+
+    def __init__(self, client: redis.Redis) -> None:
+        self._redis = client
+
+    @classmethod
+    def connect(cls, redis_url: str) -> Channels:
+        """Channels of the broker at that URL."""
+        return cls(redis.Redis.from_url(redis_url, max_connections=20))
+
+    def close(self) -> None:
+        """Return the connections."""
+        self._redis.close()
+
+    # -- channels ------------------------------------------------------------------------------------------------
+
+    def open_channel(
+        self, channel: str, *, schema_json: str, capacity: int = CAPACITY_BLOCKS, retain: int = 0,
+        readers: Iterable[str] = (),
+    ) -> None:
+        """Make a channel, or bring its settings up to date, and register readers that are not yet."""
+        self._redis.hset(
+            keys.meta(channel), mapping={"schema": schema_json, "capacity": capacity, "retain": retain}
+        )
+        self.register_readers(channel, readers)
+
+    def register_readers(self, channel: str, readers: Iterable[str]) -> None:
+        """Register readers: from the beginning where nothing was written yet, else from now. Repeating it is safe."""
+        wanted = list(readers)
+        if wanted:
+            scripts.run(self._redis, "register", self._keys(channel), wanted)
+
+    def unregister(self, channel: str, reader: str) -> int:
+        """Let a reader go and free what only it held back; returns how many readers remain."""
+        return int(scripts.run(self._redis, "unregister", self._keys(channel), [reader]))
+
+    def delete_channel(self, channel: str) -> None:
+        """Remove a channel and everything about it; a write that comes later is refused."""
+        self._redis.delete(*self._keys(channel))
+
+    def take_fence(self, channel: str) -> int:
+        """A new fencing token: whoever wrote with an older one can write no more."""
+        return int(self._redis.hincrby(keys.meta(channel), "fence", 1))
+
+    def info(self, channel: str) -> ChannelInfo | None:
+        """The channel as it stands, or None where there is none open."""
+        pipe = self._redis.pipeline(transaction=False)
+        pipe.hgetall(keys.meta(channel)).xlen(keys.channel(channel)).hgetall(keys.readers(channel))
+        meta, blocks, readers = pipe.execute()
+        meta, readers = _text(meta), _text(readers)
+        if "capacity" not in meta:
+            return None
+        return ChannelInfo(
+            channel=channel, schema_json=meta.get("schema"), blocks=blocks, capacity=int(meta["capacity"]),
+            retain=int(meta.get("retain", 0)), fence=int(meta.get("fence", 0)), last=meta.get("last", "0-0"),
+            trimmed=meta.get("trimmed", "0-0"), rejected=int(meta.get("rejected", 0)),
+            duplicates=int(meta.get("duplicates", 0)), readers=readers,
+        )
+
+    def read_blocks(self, channel: str, *, after: str = "0-0", count: int = 100) -> list[tuple[str, list[dict]]]:
+        """Up to ``count`` blocks after an entry, oldest first: (entry id, events). Does not move any reader."""
+        entries = self._redis.xrange(keys.channel(channel), min=f"({after}", max="+", count=count)
+        return [(entry.decode(), codec.block_rows(fields[b"b"])) for entry, fields in entries]
+
+    def tail(self, channel: str, n: int = 50) -> list[dict[str, Any]]:
+        """The newest ``n`` events that the channel still holds, oldest first."""
+        events: list[dict[str, Any]] = []
+        before = "+"
+        while len(events) < n:
+            entries = self._redis.xrevrange(keys.channel(channel), max=before, min="-", count=8)
+            for entry, fields in entries:
+                if len(events) < n:
+                    events = codec.block_rows(fields[b"b"]) + events
+                before = f"({entry.decode()}"
+            if len(entries) < 8:
+                break
+        return events[-n:]
+
+    # -- valves --------------------------------------------------------------------------------------------------
+
+    def open_outlet(self, fragment: str, position: int, *, from_batch: int | None = None) -> bool:
+        """Publish a task's stream from the next batch boundary on, or from ``from_batch`` where one is given.
+
+        A fragment that has not started yet gets ``from_batch=0``: it publishes from its first event on.
+        Returns False where the outlet is open already.
+        """
+        first = "" if from_batch is None else from_batch
+        return bool(scripts.run(self._redis, "open_outlet", [keys.valve(fragment)], [position, first]))
+
+    def close_outlet(self, fragment: str, position: int) -> None:
+        """Publish nothing from the next batch on."""
+        self._redis.hset(keys.valve(fragment), f"{position}:outlet", "closed")
+
+    def close_tail(self, fragment: str, position: int) -> bool:
+        """Let the valve at ``position`` pass nothing on, from the next batch boundary on."""
+        return bool(scripts.run(self._redis, "close_tail", [keys.valve(fragment)], [position]))
+
+    def open_tail(self, fragment: str) -> bool:
+        """Let every valve of the fragment pass its events on again."""
+        return bool(scripts.run(self._redis, "close_tail", [keys.valve(fragment)], [""]))
+
+    def control(self, fragment: str) -> dict[str, str]:
+        """The fragment's control hash: ``<position>:outlet``, ``<position>:from``, ``tail``, ``tail:from``, ``paused``.
+
+        A change is in force once its ``from`` is set: the valve does so at its next batch that carries events.
+        """
+        return _text(self._redis.hgetall(keys.valve(fragment)))
+
+    def pause(self, fragment: str) -> None:
+        """Let a fragment's sources plan no new batch: the batch under way ends, and the query can stop cleanly."""
+        self._redis.hset(keys.valve(fragment), "paused", 1)
+        self._redis.publish(keys.valve(fragment), "")
+
+    def resume(self, fragment: str) -> None:
+        """Let a fragment's sources plan batches again."""
+        self._redis.hdel(keys.valve(fragment), "paused")
+        self._redis.publish(keys.valve(fragment), "")
+
+    def forget_fragment(self, fragment: str) -> None:
+        """Remove a stopped fragment's control and meters."""
+        self._redis.delete(keys.valve(fragment), keys.meter(fragment))
+
+    # -- meters --------------------------------------------------------------------------------------------------
+
+    def meters(self, fragment: str) -> dict[str, int | str]:
+        """A fragment's meters; every value is a running total, except ``throttled_by``: a channel that is full."""
+        found = _text(self._redis.hgetall(keys.meter(fragment)))
+        return {name: value if name == "throttled_by" else int(value) for name, value in found.items()}
+
+    @staticmethod
+    def _keys(channel: str) -> list[str]:
+        return [keys.channel(channel), keys.meta(channel), keys.readers(channel)]
+
+
+def _text(mapping: dict) -> dict[str, str]:
+    return {
+        (name.decode() if isinstance(name, bytes) else name): (value.decode() if isinstance(value, bytes) else value)
+        for name, value in mapping.items()
+    }
