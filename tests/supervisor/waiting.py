@@ -1,9 +1,14 @@
-"""Waiting in tests: for a condition, with a limit that only a broken system reaches."""
+"""Waiting in tests for a condition, with a limit that only a broken system reaches; and whether a process lives."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def wait_until(condition: Callable[[], bool], *, limit_s: float = 20.0) -> None:
@@ -12,3 +17,11 @@ def wait_until(condition: Callable[[], bool], *, limit_s: float = 20.0) -> None:
     while not condition():
         assert time.monotonic() < deadline, f"not so within {limit_s} s"
         time.sleep(0.02)
+
+
+def is_alive(pid: int) -> bool:
+    """True where a process runs under this id; one that only waits to be collected does not."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
