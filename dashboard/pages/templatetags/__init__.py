@@ -1,0 +1,4 @@
+"""Template tags and filters of the pages.
+
+Imports Django only. Read ``weir.py`` first.
+"""

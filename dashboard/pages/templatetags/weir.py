@@ -1,0 +1,136 @@
+"""Numbers, times and states as the pages show them; ``static/js/format.js`` formats the same way."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+from django import template
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+register = template.Library()
+NONE = "–"
+
+# Every state of a dataflow, proposal, fragment and slot, by how it is shown.
+_CHIPS = {
+    "ok": {"running", "done", "approved", "approve"},
+    "busy": {"submitted", "computing", "executing", "removing", "rolling_back", "starting", "draining", "waiting"},
+    "warn": {"planned", "pending", "stale", "throttled"},
+    "bad": {"failed", "rejected", "unplannable", "backoff", "silent", "lost", "reject"},
+}
+_WORDS = {
+    "computing": "planning", "pending": "in review", "planned": "in review", "executing": "being enacted",
+    "rolling_back": "rolling back", "rolled_back": "rolled back", "unplannable": "no plan possible",
+    "approve": "approved", "reject": "rejected", "backoff": "failing",
+}
+
+
+def _short(value: float) -> str:
+    if value >= 1e6:
+        return f"{value / 1e6:.1f}M"
+    if value >= 1e4:
+        return f"{value / 1e3:.0f}k"
+    if value >= 1e3:
+        return f"{value / 1e3:.1f}k"
+    return f"{value:.0f}" if value >= 10 or value == int(value) else f"{value:.1f}"
+
+
+@register.filter
+def count(value: float | None) -> str:
+    """``12 345``: thousands apart by a narrow space."""
+    return NONE if value is None else f"{round(value):,}".replace(",", "\u202f")
+
+
+@register.filter
+def rate(value: float | None) -> str:
+    """Events per second, short."""
+    return NONE if value is None else f"{_short(float(value))}/s"
+
+
+@register.filter
+def latency(ms: float | None) -> str:
+    """A latency in the unit that suits it."""
+    if ms is None:
+        return NONE
+    if ms < 1:
+        return "<1 ms"
+    if ms < 1000:
+        return f"{round(ms)} ms"
+    return f"{ms / 1000:.1f} s" if ms < 60000 else f"{round(ms / 60000)} min"
+
+
+@register.filter
+def percent(fraction: float | None) -> str:
+    """A fraction of one as a whole percentage."""
+    return NONE if fraction is None else f"{round(fraction * 100)}%"
+
+
+@register.filter
+def memory(mb: float | None) -> str:
+    """Megabytes, or gigabytes from 1024 of them on."""
+    if mb is None:
+        return NONE
+    return f"{mb / 1024:.1f} GB" if mb >= 1024 else f"{round(mb)} MB"
+
+
+@register.filter
+def pretty(value: Any) -> str:
+    """A value as indented JSON."""
+    return json.dumps(value, indent=2, ensure_ascii=False, default=str)
+
+
+@register.filter
+def compact(value: Any) -> str:
+    """A value as JSON on one line."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+
+
+@register.filter
+def get(mapping: Any, key: Any) -> Any:
+    """``mapping[key]``, or None."""
+    return mapping.get(key) if hasattr(mapping, "get") else None
+
+
+@register.filter
+def words(value: str) -> str:
+    """``rolling_back`` as words."""
+    return _WORDS.get(value, str(value).replace("_", " ").replace(".", " "))
+
+
+@register.filter
+def tone(status: str) -> str:
+    """Which of the four tones of a chip a state has."""
+    return next((name for name, states in _CHIPS.items() if status in states), "still")
+
+
+@register.simple_tag
+def chip(status: str) -> SafeString:
+    """A state as a chip: colour, mark and word."""
+    return format_html('<span class="chip chip-{}" data-status="{}">{}</span>', tone(status), status, words(status))
+
+
+@register.simple_tag
+def when(moment: datetime | str | None) -> SafeString:
+    """A moment as ``<time>``; the page's script shows how long ago, the title the moment itself."""
+    if isinstance(moment, str):
+        moment = datetime.fromisoformat(moment)
+    if moment is None:
+        return format_html("{}", NONE)
+    moment = moment.astimezone(UTC)
+    exact = moment.strftime("%d %b %Y, %H:%M:%S UTC")
+    return format_html('<time datetime="{}" data-ago title="{}">{}</time>', moment.isoformat(), exact, exact)
+
+
+@register.simple_tag
+def weir_paths(running: int, apart: int) -> dict[str, str]:
+    """The water over the weir as SVG paths; ``static/js/figures.js`` draws the same."""
+    bed, top, width, crest = 80, 8, 400, 190
+    up, down = (bed - ((bed - top) * tasks / apart if apart else 0) for tasks in (apart, running))
+    fall = f"C{crest + 26} {up:.1f} {crest + 22} {down:.1f} {crest + 52} {down:.1f}"
+    return {
+        "up": f"M0 {up:.1f}H{crest}V{bed}H0Z",
+        "down": f"M{crest} {up:.1f}{fall}H{width}V{bed}H{crest}Z",
+        "line": f"M0 {up:.1f}H{crest}{fall}H{width}",
+    }

@@ -1,0 +1,31 @@
+"""The catalogue of task types with their parameters."""
+
+from __future__ import annotations
+
+from itertools import groupby
+
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_safe
+
+from dashboard import jobs
+
+_ORDER = {"source": 0, "transform": 1, "sink": 2}
+
+
+@require_safe
+@login_required
+def task_types(request: HttpRequest) -> HttpResponse:
+    """Every installed task type, by kind and family; ``q`` narrows it by name and description."""
+    search = request.GET.get("q", "").strip()
+    found = [
+        declared for declared in jobs.task_types().values()
+        if all(word in f"{declared.name} {declared.family} {declared.doc}".lower() for word in search.lower().split())
+    ]
+    found.sort(key=lambda declared: (_ORDER[declared.kind], declared.family, declared.name))
+    families = [
+        {"kind": kind, "name": family or kind, "types": list(types)}
+        for (kind, family), types in groupby(found, key=lambda declared: (declared.kind, declared.family))
+    ]
+    return render(request, "task_types.html", {"families": families, "search": search, "total": len(found)})

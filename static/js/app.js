@@ -1,0 +1,33 @@
+// The entry of every page: what all pages have, then what this page asks for by its markup.
+
+import { startDialogs } from "./dialogs.js";
+import { startMenus } from "./menus.js";
+import { startShortcuts } from "./shortcuts.js";
+import { startTabs } from "./tabs.js";
+import { startTheme } from "./theme.js";
+import { startToasts } from "./toasts.js";
+
+startTheme();
+startToasts();
+startDialogs();
+startMenus();
+startShortcuts();
+startTabs();
+
+if (document.body.dataset.live) {
+  const { startLivePage } = await import("./live_page.js");
+  startLivePage();
+}
+if (document.querySelector("[data-plots]")) {
+  const { startPlots } = await import("./plots.js");
+  startPlots();
+}
+if (document.querySelector("[data-output]")) {
+  const { startOutputs } = await import("./outputs.js");
+  startOutputs();
+}
+if (document.querySelector("[data-graph]")) {
+  const { startGraphs } = await import("./graph_page.js");
+  startGraphs();
+}
+document.documentElement.dataset.ready = "";

@@ -1,0 +1,49 @@
+// Numbers as people read them; dashboard/pages/templatetags/weir.py formats the same way.
+
+export const NONE = "–";
+
+function short(value) {
+  if (value >= 1e6) return `${(value / 1e6).toFixed(1)}M`;
+  if (value >= 1e4) return `${(value / 1e3).toFixed(0)}k`;
+  if (value >= 1e3) return `${(value / 1e3).toFixed(1)}k`;
+  if (value >= 10 || Number.isInteger(value)) return value.toFixed(0);
+  return value.toFixed(1);
+}
+
+export function count(value) {
+  return value == null ? NONE : Math.round(value).toLocaleString("en-GB").replaceAll(",", "\u202f");
+}
+
+export function rate(value) {
+  return value == null ? NONE : `${short(value)}/s`;
+}
+
+export function latency(ms) {
+  if (ms == null) return NONE;
+  if (ms < 1) return "<1 ms";
+  if (ms < 1000) return `${Math.round(ms)} ms`;
+  if (ms < 60000) return `${(ms / 1000).toFixed(1)} s`;
+  return `${Math.round(ms / 60000)} min`;
+}
+
+export function percent(fraction) {
+  return fraction == null ? NONE : `${Math.round(fraction * 100)}%`;
+}
+
+export function memory(mb) {
+  if (mb == null) return NONE;
+  return mb >= 1024 ? `${(mb / 1024).toFixed(1)} GB` : `${Math.round(mb)} MB`;
+}
+
+export function ago(iso, now = Date.now()) {
+  const seconds = Math.max(0, (now - Date.parse(iso)) / 1000);
+  if (seconds < 5) return "just now";
+  if (seconds < 60) return `${Math.floor(seconds)} s ago`;
+  if (seconds < 3600) return `${Math.floor(seconds / 60)} min ago`;
+  if (seconds < 86400) return `${Math.floor(seconds / 3600)} h ago`;
+  return `${Math.floor(seconds / 86400)} d ago`;
+}
+
+export function text(value) {
+  return value == null || value === "" ? NONE : String(value);
+}

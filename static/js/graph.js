@@ -1,0 +1,180 @@
+// A dataflow's graph: drawn on a canvas, laid out off the main thread, labelled live, read by keyboard too.
+
+import cytoscape from "../vendor/cytoscape/cytoscape.js";
+import * as format from "./format.js";
+import { graphStyle } from "./graph_style.js";
+import { layOut } from "./layout.js";
+
+const MANY = 300;
+const NARROW_PX = 560;
+const WIDTH = 176;
+
+function lines(task) {
+  const found = [task.label];
+  if (task.note) found.push(task.note);
+  found.push(task.metric ?? task.type);
+  return found.map((line) => (line.length > 27 ? `${line.slice(0, 26)}…` : line)).join("\n");
+}
+
+function measured(graph) {
+  const tasks = graph.tasks.map((task) => ({ ...task, width: WIDTH, height: task.note ? 62 : 46 }));
+  return { ...graph, tasks };
+}
+
+/** ELK's bend points as Cytoscape wants them: how far along, and how far beside, the line from end to end. */
+function bends(points) {
+  const [start, end] = [points[0], points[points.length - 1]];
+  const [dx, dy] = [end[0] - start[0], end[1] - start[1]];
+  const length = Math.hypot(dx, dy) || 1;
+  const weights = [];
+  const distances = [];
+  for (const [x, y] of points.slice(1, -1)) {
+    const [px, py] = [x - start[0], y - start[1]];
+    weights.push(((px * dx + py * dy) / (length * length)).toFixed(4));
+    distances.push(((py * dx - px * dy) / length).toFixed(2));
+  }
+  return { weights: weights.join(" "), distances: distances.join(" ") };
+}
+
+function edgeData(stream, layout) {
+  const points = layout.edges[stream.id];
+  const data = { id: stream.id, source: stream.source, target: stream.target, text: "" };
+  if (!points) return { data, classes: "" };
+  const near = (task, [x, y]) => `${x - layout.nodes[task][0]}px ${y - layout.nodes[task][1]}px`;
+  data.from = near(stream.source, points[0]);
+  data.to = near(stream.target, points[points.length - 1]);
+  if (points.length === 2) return { data, classes: "pinned" };
+  return { data: { ...data, ...bends(points) }, classes: "bent" };
+}
+
+function elements(graph, layout) {
+  const nodes = graph.tasks.map((task) => ({
+    data: { id: task.id, text: lines(task), width: task.width, height: task.height, textWidth: task.width - 14 },
+    position: { x: layout.nodes[task.id][0], y: layout.nodes[task.id][1] },
+    classes: [task.kind, ...(task.marks ?? [])].join(" "),
+  }));
+  const edges = graph.streams.map((stream) => {
+    const edge = edgeData(stream, layout);
+    return { ...edge, classes: [edge.classes, ...(stream.marks ?? [])].join(" ") };
+  });
+  return { nodes, edges };
+}
+
+export class Graph {
+  /** Draws into a `.graph-stage`; `onSelect(task | null)` is told what the reader chose. */
+  constructor(stage, { onSelect = () => {} } = {}) {
+    this.stage = stage;
+    this.canvas = stage.querySelector(".graph-canvas");
+    this.wait = stage.querySelector(".graph-wait");
+    this.onSelect = onSelect;
+    this.metrics = null;
+    this.canvas.addEventListener("keydown", (event) => this.onKey(event));
+    document.addEventListener("weir:theme", () => this.cy?.style(graphStyle()));
+    new ResizeObserver(() => this.cy?.resize()).observe(stage);
+  }
+
+  async draw(graph) {
+    this.graph = measured(graph);
+    this.byId = new Map(this.graph.tasks.map((task) => [task.id, task]));
+    const direction = this.stage.clientWidth < NARROW_PX ? "DOWN" : "RIGHT";
+    this.say(`Laying out ${format.count(graph.tasks.length)} tasks…`);
+    try {
+      const layout = await layOut(this.graph, direction);
+      this.show(layout);
+      this.say("");
+    } catch (error) {
+      this.say("The graph could not be laid out; the table has the same tasks.", true);
+      console.error(error);
+    }
+    this.stage.dataset.drawn = String(graph.tasks.length);
+  }
+
+  say(message, failed = false) {
+    this.wait.textContent = message;
+    this.wait.hidden = !message;
+    this.wait.toggleAttribute("data-failed", failed);
+  }
+
+  show(layout) {
+    const view = this.cy && { zoom: this.cy.zoom(), pan: this.cy.pan() };
+    this.cy?.destroy();
+    const many = this.graph.tasks.length > MANY;
+    this.cy = cytoscape({
+      container: this.canvas, elements: elements(this.graph, layout), layout: { name: "preset" }, style: graphStyle(),
+      minZoom: 0.03, maxZoom: 2.5, wheelSensitivity: 0.25, boxSelectionEnabled: false, autoungrabify: true,
+      textureOnViewport: many, hideEdgesOnViewport: many, hideLabelsOnViewport: many,
+    });
+    this.cy.on("select", "node", (event) => this.onSelect(this.byId.get(event.target.id())));
+    this.cy.on("unselect", "node", () => this.onSelect(null));
+    if (view && this.kept) this.cy.viewport(view);
+    else this.fit();
+    this.kept = true;
+    if (this.metrics) this.update(this.metrics);
+  }
+
+  /** New figures: `{tasks: {id: {rate_per_s, latency_ms, failed}}, streams: {id: {rate_per_s, latency_ms}}}`. */
+  update(metrics) {
+    this.metrics = metrics;
+    if (!this.cy) return;
+    this.cy.batch(() => {
+      for (const [id, found] of Object.entries(metrics.tasks ?? {})) {
+        const task = this.byId.get(id);
+        if (!task) continue;
+        task.metric = found.rate_per_s == null ? null : `${format.rate(found.rate_per_s)} · ${format.latency(found.latency_ms)}`;
+        const node = this.cy.getElementById(id);
+        const text = lines(task);
+        if (node.data("text") !== text) node.data("text", text);
+        node.toggleClass("failed", Boolean(found.failed));
+      }
+      for (const [id, found] of Object.entries(metrics.streams ?? {})) {
+        const edge = this.cy.getElementById(id);
+        const text = found.rate_per_s == null ? "" : `${format.rate(found.rate_per_s)}\n${format.latency(found.latency_ms)}`;
+        if (edge.data("text") !== text) edge.data("text", text);
+        edge.toggleClass("flowing", (found.rate_per_s ?? 0) > 0);
+      }
+    });
+  }
+
+  fit() {
+    this.cy.fit(undefined, 28);
+    if (this.cy.zoom() > 1.15) {
+      this.cy.zoom(1.15);
+      this.cy.center();
+    }
+  }
+
+  zoom(factor) {
+    const { width, height } = this.canvas.getBoundingClientRect();
+    this.cy.zoom({ level: this.cy.zoom() * factor, renderedPosition: { x: width / 2, y: height / 2 } });
+  }
+
+  step(by) {
+    const ids = this.graph.tasks.map((task) => task.id);
+    const at = ids.indexOf(this.cy.nodes(":selected").first().id());
+    this.select(ids[(at + by + ids.length) % ids.length]);
+  }
+
+  select(id) {
+    this.cy.nodes().unselect();
+    const node = this.cy.getElementById(id);
+    node.select();
+    const { x, y } = node.renderedPosition();
+    const { width, height } = this.canvas.getBoundingClientRect();
+    if (x < 60 || y < 40 || x > width - 60 || y > height - 40) this.cy.center(node);
+  }
+
+  onKey(event) {
+    if (!this.cy || event.ctrlKey || event.metaKey || event.altKey) return;
+    const pan = { ArrowLeft: [60, 0], ArrowRight: [-60, 0], ArrowUp: [0, 60], ArrowDown: [0, -60] }[event.key];
+    if (pan) this.cy.panBy({ x: pan[0], y: pan[1] });
+    else if (event.key === "+" || event.key === "=") this.zoom(1.25);
+    else if (event.key === "-") this.zoom(0.8);
+    else if (event.key === "0" || event.key === "f") this.fit();
+    else if (event.key === "]") this.step(1);
+    else if (event.key === "[") this.step(-1);
+    else if (event.key === "Escape") this.cy.nodes().unselect();
+    else return;
+    event.preventDefault();
+    event.stopPropagation();
+  }
+}

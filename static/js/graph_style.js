@@ -1,0 +1,61 @@
+// How tasks and streams are drawn, from the tokens of the theme in force.
+
+import { token } from "./theme.js";
+
+function palette() {
+  const names = ["surface", "sunken", "line", "line-strong", "ink", "ink-2", "ink-3", "accent", "accent-soft", "ok",
+    "warn", "warn-soft", "bad", "bad-soft"];
+  return Object.fromEntries(names.map((name) => [name, token(`--${name}`)]));
+}
+
+/** A stripe at one side of the box tells sources and sinks from what is between them. */
+function stripe(colour, fill, side) {
+  const near = side === "left" ? [colour, colour, fill, fill] : [fill, fill, colour, colour];
+  const stops = side === "left" ? "0% 3.5% 3.5% 100%" : "0% 96.5% 96.5% 100%";
+  return {
+    "background-fill": "linear-gradient",
+    "background-gradient-direction": "to-right",
+    "background-gradient-stop-colors": near.join(" "),
+    "background-gradient-stop-positions": stops,
+  };
+}
+
+export function graphStyle() {
+  const c = palette();
+  const fonts = getComputedStyle(document.body).fontFamily;
+  return [
+    { selector: "node", style: {
+      shape: "round-rectangle", "corner-radius": 7, width: "data(width)", height: "data(height)",
+      "background-color": c.surface, "border-width": 1.4, "border-color": c["line-strong"],
+      label: "data(text)", "text-wrap": "wrap", "text-max-width": "data(textWidth)", "text-valign": "center",
+      "text-halign": "center", "font-family": fonts, "font-size": 12, "font-weight": 500, "line-height": 1.35,
+      color: c.ink, "min-zoomed-font-size": 6, "overlay-opacity": 0,
+    } },
+    { selector: "node.source", style: stripe(c["ink-2"], c.surface, "left") },
+    { selector: "node.sink", style: stripe(c["ink-2"], c.surface, "right") },
+    { selector: "node.shared", style: { "background-fill": "solid", "background-color": c.sunken, "border-color": c["ink-3"], "border-style": "double", "border-width": 4 } },
+    { selector: "node.shared.source", style: stripe(c["ink-2"], c.sunken, "left") },
+    { selector: "node.shared.sink", style: stripe(c["ink-2"], c.sunken, "right") },
+    { selector: "node.starts", style: { "background-fill": "solid", "background-color": c["accent-soft"], "border-color": c.accent, "border-width": 2 } },
+    { selector: "node.stops", style: { "background-fill": "solid", "background-color": c["bad-soft"], "border-color": c.bad, "border-style": "dashed", "border-width": 2 } },
+    { selector: "node.touched", style: { "border-color": c.warn, "border-style": "double", "border-width": 4 } },
+    { selector: "node.failed", style: { "background-fill": "solid", "background-color": c["bad-soft"], "border-color": c.bad, "border-width": 2.5 } },
+    { selector: "node.absent", style: { opacity: 0.28 } },
+    { selector: "node:selected", style: { "underlay-color": c.accent, "underlay-opacity": 0.28, "underlay-padding": 6, "underlay-shape": "round-rectangle" } },
+    { selector: "edge", style: {
+      width: 1.4, "line-color": c["line-strong"], "target-arrow-color": c["line-strong"], "target-arrow-shape": "triangle",
+      "arrow-scale": 0.85, "curve-style": "straight", label: "data(text)", "font-family": fonts, "font-size": 10,
+      color: c["ink-2"], "text-background-color": c.sunken, "text-background-opacity": 1, "text-background-padding": 2,
+      "text-wrap": "wrap", "line-height": 1.25, "min-zoomed-font-size": 7, "overlay-opacity": 0,
+    } },
+    { selector: "edge.bent", style: {
+      "curve-style": "round-segments", "segment-radii": 9, "segment-weights": "data(weights)", "segment-distances": "data(distances)",
+      "edge-distances": "endpoints", "source-endpoint": "data(from)", "target-endpoint": "data(to)",
+    } },
+    { selector: "edge.pinned", style: { "source-endpoint": "data(from)", "target-endpoint": "data(to)" } },
+    { selector: "edge.flowing", style: { "line-color": c.accent, "target-arrow-color": c.accent, width: 1.8 } },
+    { selector: "edge.starts", style: { "line-color": c.accent, "target-arrow-color": c.accent, width: 2 } },
+    { selector: "edge.stops", style: { "line-color": c.bad, "target-arrow-color": c.bad, "line-style": "dashed" } },
+    { selector: "edge.absent", style: { opacity: 0.2 } },
+  ];
+}

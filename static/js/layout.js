@@ -1,0 +1,79 @@
+// Where every task of a graph stands: ELK's layered layout in a Web Worker, kept by the graph's topology.
+
+import { loadScript, vendor } from "./scripts.js";
+
+const PREFIX = "weir-layout:2:";
+const KEPT = 12;
+let elk;
+
+async function engine() {
+  if (!elk) {
+    await loadScript(vendor("elkjs/elk-api.js"));
+    elk = new window.ELK({ workerUrl: vendor("elkjs/elk-worker.min.js") });
+  }
+  return elk;
+}
+
+function recall(key) {
+  try {
+    return JSON.parse(localStorage.getItem(PREFIX + key));
+  } catch {
+    return null;
+  }
+}
+
+function remember(key, layout) {
+  try {
+    const kept = Object.keys(localStorage).filter((name) => name.startsWith(PREFIX));
+    for (const name of kept.slice(0, Math.max(0, kept.length - KEPT + 1))) localStorage.removeItem(name);
+    localStorage.setItem(PREFIX + key, JSON.stringify(layout));
+  } catch {
+    // Full or closed storage: the layout is computed again next time.
+  }
+}
+
+function request(graph, direction) {
+  const options = {
+    "elk.algorithm": "layered",
+    "elk.direction": direction,
+    "elk.edgeRouting": "ORTHOGONAL",
+    "elk.layered.spacing.nodeNodeBetweenLayers": direction === "RIGHT" ? "104" : "64",
+    "elk.spacing.nodeNode": direction === "RIGHT" ? "34" : "40",
+    "elk.layered.spacing.edgeNodeBetweenLayers": "26",
+    "elk.spacing.edgeEdge": "14",
+    "elk.layered.nodePlacement.strategy": graph.tasks.length > 400 ? "LINEAR_SEGMENTS" : "NETWORK_SIMPLEX",
+    "elk.layered.thoroughness": graph.tasks.length > 400 ? "2" : "7",
+    "elk.separateConnectedComponents": "true",
+  };
+  return {
+    id: "root",
+    layoutOptions: options,
+    children: graph.tasks.map((task) => ({ id: task.id, width: task.width, height: task.height })),
+    edges: graph.streams.map((stream) => ({ id: stream.id, sources: [stream.source], targets: [stream.target] })),
+  };
+}
+
+function compact(result) {
+  const nodes = {};
+  for (const child of result.children) {
+    nodes[child.id] = [Math.round(child.x + child.width / 2), Math.round(child.y + child.height / 2)];
+  }
+  const edges = {};
+  for (const edge of result.edges) {
+    const section = edge.sections?.[0];
+    if (!section) continue;
+    const points = [section.startPoint, ...(section.bendPoints ?? []), section.endPoint];
+    edges[edge.id] = points.map((point) => [Math.round(point.x), Math.round(point.y)]);
+  }
+  return { nodes, edges };
+}
+
+/** Positions of tasks' centres and streams' points. `graph.topology` names the shape, so a known one is not redone. */
+export async function layOut(graph, direction) {
+  const key = `${graph.topology}:${direction}`;
+  const known = recall(key);
+  if (known && graph.tasks.every((task) => known.nodes[task.id])) return known;
+  const layout = compact(await (await engine()).layout(request(graph, direction)));
+  remember(key, layout);
+  return layout;
+}

@@ -1,0 +1,49 @@
+// The narrow screen's navigation, menus that close by Escape or a click elsewhere, and relative times that age.
+
+import { ago } from "./format.js";
+import { toggleTheme } from "./theme.js";
+
+const TIMES_EVERY_MS = 5000;
+
+function closeMenus(except) {
+  for (const menu of document.querySelectorAll("details.menu[open]")) if (menu !== except) menu.open = false;
+}
+
+function toggleNav(button) {
+  const nav = document.getElementById("nav");
+  const open = nav.toggleAttribute("data-open");
+  button.setAttribute("aria-expanded", String(open));
+}
+
+export function ageTimes(root = document) {
+  for (const element of root.querySelectorAll("time[datetime][data-ago]")) {
+    const shown = ago(element.dateTime);
+    if (element.textContent !== shown) element.textContent = shown;
+  }
+}
+
+export function startMenus() {
+  document.addEventListener("click", (event) => {
+    closeMenus(event.target.closest("details.menu"));
+    const button = event.target.closest("[data-action]");
+    if (button?.dataset.action === "theme") toggleTheme();
+    if (button?.dataset.action === "nav") toggleNav(button);
+    if (button?.dataset.action === "copy") copy(button);
+  });
+  document.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape") return;
+    const menu = document.querySelector("details.menu[open]");
+    if (!menu) return;
+    menu.open = false;
+    menu.querySelector("summary").focus();
+  });
+  ageTimes();
+  setInterval(ageTimes, TIMES_EVERY_MS);
+}
+
+async function copy(button) {
+  await navigator.clipboard.writeText(button.dataset.text);
+  const before = button.textContent;
+  button.textContent = "Copied";
+  setTimeout(() => (button.textContent = before), 1500);
+}

@@ -1,0 +1,46 @@
+// The newest events of each output: the table is fetched anew every second until it is paused.
+
+const EVERY_MS = 1000;
+
+class Output {
+  constructor(section) {
+    this.section = section;
+    this.body = section.querySelector("[data-part='events']");
+    this.button = section.querySelector("[data-part='pause']");
+    this.paused = false;
+    this.button.addEventListener("click", () => this.toggle());
+    this.poll();
+  }
+
+  toggle() {
+    this.paused = !this.paused;
+    this.button.textContent = this.paused ? "Resume" : "Pause";
+    this.button.setAttribute("aria-pressed", String(this.paused));
+    this.section.toggleAttribute("data-paused", this.paused);
+  }
+
+  async poll() {
+    if (!this.paused && !document.hidden && this.section.offsetParent !== null) {
+      try {
+        const response = await fetch(this.section.dataset.output, { credentials: "same-origin", headers: { "HX-Request": "true" } });
+        if (response.ok && !this.paused) this.show(await response.text());
+      } catch {
+        // The site is away for a moment; what is shown stays, and the connection indicator tells.
+      }
+    }
+    setTimeout(() => this.poll(), EVERY_MS);
+  }
+
+  show(html) {
+    if (html === this.html) return;
+    this.html = html;
+    const left = this.body.querySelector(".table-wrap")?.scrollLeft ?? 0;
+    this.body.innerHTML = html;
+    const wrap = this.body.querySelector(".table-wrap");
+    if (wrap) wrap.scrollLeft = left;
+  }
+}
+
+export function startOutputs() {
+  for (const section of document.querySelectorAll("[data-output]")) new Output(section);
+}

@@ -1,0 +1,73 @@
+// Plots over time: figures come as JSON from the site, Plotly's strict bundle draws them in the theme's colours.
+
+import { fetchJson, loadScript, vendor } from "./scripts.js";
+import { token } from "./theme.js";
+
+const EVERY_MS = 5000;
+const SERIES = ["--accent", "--warn", "--ink-3"];
+
+function layout(figure) {
+  const axis = {
+    gridcolor: token("--line"), linecolor: token("--line"), zeroline: false, tickcolor: token("--line"),
+    tickfont: { size: 11 }, fixedrange: true, automargin: true, rangemode: "tozero",
+  };
+  const given = figure.layout ?? {};
+  return {
+    ...given,
+    paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
+    font: { family: getComputedStyle(document.body).fontFamily, size: 12, color: token("--ink-2") },
+    margin: { l: 52, r: 16, t: 8, b: 30 }, height: 250, autosize: true, hovermode: "x unified", showlegend: figure.data.length > 1,
+    legend: { orientation: "h", y: 1.12, x: 1, xanchor: "right", font: { size: 11 } },
+    hoverlabel: { bgcolor: token("--raised"), bordercolor: token("--line"), font: { color: token("--ink") } },
+    xaxis: { ...axis, rangemode: "normal", type: "date", ...given.xaxis },
+    yaxis: { ...axis, ...given.yaxis, title: undefined },
+  };
+}
+
+function traces(figure) {
+  return figure.data.map((trace, index) => ({
+    ...trace, line: { ...trace.line, color: token(SERIES[index % SERIES.length]), width: 1.8 },
+    fillcolor: "rgba(0,0,0,0)",
+  }));
+}
+
+export class Plot {
+  constructor(shell) {
+    this.shell = shell;
+    this.element = shell.querySelector(".plot");
+    this.empty = shell.querySelector(".plot-empty");
+    document.addEventListener("weir:theme", () => this.figure && this.draw(this.figure));
+  }
+
+  async draw(figure) {
+    this.figure = figure;
+    const points = Math.max(0, ...figure.data.map((trace) => trace.x?.length ?? 0));
+    this.empty.hidden = points > 1;
+    this.element.hidden = points <= 1;
+    if (points <= 1) {
+      this.empty.textContent = figure.empty ?? "No history yet: the line starts with the first minute of events.";
+      return;
+    }
+    await loadScript(vendor("plotly/plotly-strict.min.js"));
+    await window.Plotly.react(this.element, traces(figure), layout(figure), { displayModeBar: false, responsive: true });
+    this.shell.dataset.drawn = "";
+  }
+}
+
+async function refresh(panel, plots) {
+  if (document.hidden || panel.hidden || panel.offsetParent === null) return;
+  try {
+    const figures = await fetchJson(panel.dataset.plots);
+    await Promise.all(plots.map((plot) => plot.draw(figures[plot.shell.dataset.figure])));
+  } catch (error) {
+    console.error(error);
+  }
+}
+
+export function startPlots() {
+  for (const panel of document.querySelectorAll("[data-plots]")) {
+    const plots = [...panel.querySelectorAll("[data-figure]")].map((shell) => new Plot(shell));
+    refresh(panel, plots);
+    setInterval(() => refresh(panel, plots), EVERY_MS);
+  }
+}

@@ -1,0 +1,26 @@
+// Loads a classic script once; for the vendored libraries that are not ES modules.
+
+const loading = new Map();
+
+export function vendor(path) {
+  return new URL(`../vendor/${path}`, import.meta.url).href;
+}
+
+export function loadScript(url) {
+  if (!loading.has(url)) {
+    loading.set(url, new Promise((resolve, reject) => {
+      const script = document.createElement("script");
+      script.src = url;
+      script.onload = resolve;
+      script.onerror = () => reject(new Error(`${url} did not load`));
+      document.head.append(script);
+    }));
+  }
+  return loading.get(url);
+}
+
+export async function fetchJson(url, options = {}) {
+  const response = await fetch(url, { headers: { Accept: "application/json" }, credentials: "same-origin", ...options });
+  if (!response.ok) throw Object.assign(new Error(`${response.status} for ${url}`), { status: response.status });
+  return response.json();
+}
