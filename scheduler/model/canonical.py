@@ -15,7 +15,7 @@ DEFAULT_RATE_PER_S = 10.0  # of a source for which neither the document nor its 
 
 def canonical_json(value: Any) -> str:
     """JSON with sorted keys and no spaces: equal values, equal text."""
-    return json.dumps(_plain(value), sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return json.dumps(plain(value), sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def canonical_config(task_type: TaskType, config: Mapping[str, Any]) -> dict[str, Any]:
@@ -28,7 +28,7 @@ def canonical_config(task_type: TaskType, config: Mapping[str, Any]) -> dict[str
     for name, value in config.items():
         parameter = task_type.parameter(name)
         if parameter is None:
-            canonical[name] = _plain(value)
+            canonical[name] = plain(value)
         elif value is not None:
             canonical[name] = _in_form(parameter, value)
     return canonical
@@ -58,7 +58,7 @@ def _in_form(parameter: Parameter, value: Any) -> Any:
         return _as_number(value)
     if parameter.type == "list" and parameter.items == "number" and isinstance(value, list | tuple):
         return [_as_number(element) for element in value]
-    return _plain(value)
+    return plain(value)
 
 
 def _as_number(value: Any) -> Any:
@@ -70,10 +70,10 @@ def _as_number(value: Any) -> Any:
         return value
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """Plain dicts and lists, whatever read-only views they came as."""
     if isinstance(value, Mapping):
-        return {key: _plain(element) for key, element in value.items()}
+        return {key: plain(element) for key, element in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(element) for element in value]
+        return [plain(element) for element in value]
     return value

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from graphlib import TopologicalSorter
 
 from scheduler.model.estate import Estate, Fragment, RunningTask
 from scheduler.model.plan import Step
@@ -36,7 +37,7 @@ def cut_into_chains(
     Parameters
     ----------
     tasks : sequence of RunningTask
-        Upstream first, and with each task all that is downstream of it: a merge starts nothing else.
+        With each task all that is downstream of it: a merge starts nothing else.
     task_types : TaskTypes
         Declarations; a type that is not there chains.
     longest_chain : int, optional
@@ -48,14 +49,15 @@ def cut_into_chains(
         Running task ids, upstream first within a chain; the chains in such order that one reads only from earlier
         ones. They partition the tasks.
     """
-    new = {task.id: task for task in tasks}
+    given = {task.id: task for task in tasks}
+    streams = {task.id: [parent for parent in task.parents if parent in given] for task in tasks}
+    new = {task_id: given[task_id] for task_id in TopologicalSorter(streams).static_order()}
     children: dict[str, list[str]] = {task_id: [] for task_id in new}
     way_to_sink: dict[str, int] = {}
-    for task in reversed(tasks):
-        way_to_sink[task.id] = 1 + max((way_to_sink[child] for child in children[task.id]), default=0)
-        for parent in task.parents:
-            if parent in new:
-                children[parent].append(task.id)
+    for task_id in reversed(new):
+        way_to_sink[task_id] = 1 + max((way_to_sink[child] for child in children[task_id]), default=0)
+        for parent in streams[task_id]:
+            children[parent].append(task_id)
 
     def chains(task: RunningTask) -> bool:
         return task.type not in task_types or task_types[task.type].chain == "always"
@@ -63,7 +65,7 @@ def cut_into_chains(
     cut: list[list[str]] = []
     chain_of: dict[str, list[str]] = {}
     continued: dict[str, str] = {}  # task id -> the child that its chain goes on with
-    for task in tasks:
+    for task in new.values():
         head = task.parents[0] if len(task.parents) == 1 else None
         if head in continued and continued[head] == task.id and len(chain_of[head]) != longest_chain:
             chain = chain_of[head]

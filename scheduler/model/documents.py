@@ -1,0 +1,196 @@
+"""Documents: a dataflow as text (JSON, YAML or Storm Flux YAML) to a validated value, and back.
+
+``docs/dataflow_format.md`` describes the format and lists the codes of all problems.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import yaml
+
+from .canonical import plain
+from .dataflow import Dataflow, Stream, Task
+from .draft import Draft, DraftReader
+from .duplicates import deduplicate, equivalent_tasks
+from .errors import InvalidDataflow
+from .flux import is_flux, read_flux, type_remedy
+from .graph_checks import check_graph
+from .json_text import read_json
+from .positions import MAX_BYTES, Place, Problems, Unreadable
+from .task_types import TaskTypes
+from .yaml_text import read_yaml, resolve_plain
+
+Format = Literal["json", "yaml"]
+
+
+def read_document(text: str | bytes, *, task_types: TaskTypes, format: Format | None = None) -> Dataflow:
+    """Read and validate a submitted document.
+
+    Parameters
+    ----------
+    text : str or bytes
+        JSON, YAML or a Storm Flux topology in YAML; UTF-8 where it is bytes.
+    task_types : TaskTypes
+        The task types that it may use.
+    format : "json" or "yaml", optional
+        Where None, a document that begins as a JSON object is read as JSON, any other as YAML.
+
+    Returns
+    -------
+    Dataflow
+        Valid, acyclic and de-duplicated. Configs are as the document has them, without defaults.
+
+    Raises
+    ------
+    InvalidDataflow
+        With every problem found, each with its place and remedy, in document order; nothing else is ever raised.
+    """
+    problems = Problems()
+    try:
+        dataflow, suggestion = _read(text, format, problems, task_types)
+    except Unreadable:
+        dataflow, suggestion = None, None
+    if dataflow is None or problems:
+        raise InvalidDataflow(problems=problems.in_order(), suggestion=suggestion)
+    return dataflow
+
+
+def to_document(dataflow: Dataflow) -> dict[str, Any]:
+    """The dataflow as the JSON value that `read_document` reads; what is not stated stays out."""
+    document: dict[str, Any] = {"name": dataflow.name}
+    if dataflow.description:
+        document["description"] = dataflow.description
+    if dataflow.visibility != "shared":
+        document["visibility"] = dataflow.visibility
+    document["tasks"] = [
+        {"id": task.id, "type": task.type} | ({"config": plain(task.config)} if task.config else {})
+        for task in dataflow.tasks
+    ]
+    document["streams"] = [
+        {"from": stream.source, "to": stream.target}
+        | ({} if stream.selectivity is None else {"selectivity": stream.selectivity})
+        for stream in dataflow.streams
+    ]
+    if dataflow.rates_per_s:
+        document["rates"] = dict(dataflow.rates_per_s)
+    return document
+
+
+def dump_document(dataflow: Dataflow, format: Format = "yaml") -> str:
+    """The dataflow as text; reading it gives the same dataflow."""
+    document = to_document(dataflow)
+    if format == "json":
+        return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+    return yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes YAML that means the same by YAML 1.1 and by the core schema that we read."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    try:
+        style = None if isinstance(resolve_plain(text), str) and text != "<<" else '"'
+    except OverflowError:
+        style = '"'
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _represent_text)
+
+
+def _read(
+    text: str | bytes, format: Format | None, problems: Problems, task_types: TaskTypes
+) -> tuple[Dataflow | None, str | None]:
+    text = _decoded(text, problems)
+    format = format or _format_of(text)
+    root = read_json(text, problems) if format == "json" else read_yaml(text, problems)
+    flux = is_flux(root)
+    if flux:
+        root = read_flux(root, problems, task_types=task_types)
+    draft = DraftReader(problems, task_types=task_types, type_remedy=type_remedy if flux else None).read(root)
+    check_graph(draft, problems)
+    if problems:
+        return None, None
+    dataflow = _built(draft)
+    return dataflow, _check_duplicates(dataflow, draft, problems, task_types, format)
+
+
+def _decoded(text: str | bytes, problems: Problems) -> str:
+    data = text
+    if isinstance(text, str):
+        try:
+            data = text.encode()
+        except UnicodeEncodeError as error:
+            before = text[: error.start]
+            raise problems.stop(
+                "invalid_unicode", _place_after(before), "The text holds half of a surrogate pair.", "Save it as UTF-8."
+            ) from None
+    if len(data) > MAX_BYTES:
+        raise problems.stop(
+            "too_large", Place(1, 1), f"The file has {len(data):,} bytes; {MAX_BYTES:,} may be.", "Split the dataflow."
+        )
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise problems.stop(
+            "invalid_unicode", _place_after(data[: error.start].decode(errors="replace")),
+            f"The file is not UTF-8: byte 0x{data[error.start]:02x} cannot stand here.", "Save it as UTF-8.",
+        ) from None
+    if "\0" in text:
+        raise problems.stop(
+            "invalid_unicode", _place_after(text[: text.index("\0")]), "The file holds a null character.",
+            "Save it as UTF-8 text.",
+        )
+    return text
+
+
+def _place_after(before: str) -> Place:
+    return Place(before.count("\n") + 1, len(before) - before.rfind("\n"))
+
+
+def _format_of(text: str) -> Format:
+    """JSON where it begins as JSON objects and lists do; a YAML flow mapping has plain keys."""
+    start = text.lstrip()
+    begins_json = start[:1] == "[" or (start[:1] == "{" and start[1:].lstrip()[:1] in ('"', "}", ""))
+    return "json" if begins_json else "yaml"
+
+
+def _built(draft: Draft) -> Dataflow:
+    return Dataflow(
+        name=draft.name,
+        description=draft.description,
+        visibility=draft.visibility,
+        tasks=tuple(Task(task.id, task.type.name, task.config) for task in draft.tasks.values()),
+        streams=tuple(
+            Stream(stream.source.value, stream.target.value, stream.selectivity) for stream in draft.streams
+        ),
+        rates_per_s=draft.rates_per_s,
+    )
+
+
+def _check_duplicates(
+    dataflow: Dataflow, draft: Draft, problems: Problems, task_types: TaskTypes, format: Format
+) -> str | None:
+    """Report equivalent tasks and return the document without them; None where there are none."""
+    same = equivalent_tasks(dataflow, task_types=task_types)
+    if not same:
+        return None
+    children: Mapping[str, tuple[str, ...]] = dataflow.children()
+    for task_id, first in same.items():
+        both = sorted(set(children[task_id]).intersection(children[first]))
+        remedy = f"Let {first} serve for both; the de-duplicated dataflow is attached."
+        if both:
+            remedy += f" {', '.join(both)} then receives each event once, not twice."
+        problems.add(
+            "equivalent_tasks", draft.tasks[task_id].place,
+            f"Tasks {first} and {task_id} do the same: their types, configs and all that is upstream are equal.",
+            remedy, task_id=task_id,
+        )
+    return dump_document(deduplicate(dataflow, task_types=task_types), format)

@@ -1,0 +1,145 @@
+"""Storm Flux topologies (YAML) read as dataflows, where their components stand for Weir's task types.
+
+A spout or bolt names its task type by ``weir.type`` in its ``config`` or ``properties``, else by the last part of its
+``className``: ``in.dream_lab.SenMLParseBolt`` is ``senml_parse``. Its parameters are the other ``properties``, by name
+and value. What only concerns Storm (parallelism, groupings, workers) is passed over: Weir plans it by itself.
+"""
+
+from __future__ import annotations
+
+import re
+
+from .positions import Node, Problems, shown
+from .task_types import TaskTypes
+
+_SUFFIX = re.compile(r"(spout|bolt|task)$")
+_VARIABLE = re.compile(r"\$\{[^}]*\}")
+_TYPE_KEY, _RATE_KEY = "weir.type", "weir.rate"
+
+
+def is_flux(root: Node) -> bool:
+    """Whether a document is a Flux topology."""
+    return root.is_mapping and not {"spouts", "bolts", "topologySource"}.isdisjoint(root.value)
+
+
+def type_remedy(class_name: str) -> str:
+    """What to do about a component whose class stands for no task type."""
+    return (
+        f"Storm's class {shown(class_name)} does not run here: say which task type stands for it, "
+        "with weir.type in the component's config, and give its parameters as properties."
+    )
+
+
+def read_flux(root: Node, problems: Problems, *, task_types: TaskTypes) -> Node:
+    """The Weir document that a Flux topology means; every value keeps its place in the topology."""
+    return _Reader(problems, task_types).document(root)
+
+
+class _Reader:
+    def __init__(self, problems: Problems, task_types: TaskTypes) -> None:
+        self.problems = problems
+        self.names = {_squashed(name): name for name in task_types}
+        self.task_types = task_types
+
+    def document(self, root: Node) -> Node:
+        for key in ("includes", "topologySource"):
+            if key in root.value:
+                self.unsupported(root.keys[key], f"{key} is not read", "Write the spouts, bolts and streams out.")
+        for key, node in root.value.items():
+            if key not in ("config", "components"):
+                self.variables(node)
+        tasks = [self.component(node) for key in ("spouts", "bolts") for node in self.list_of(root, key)]
+        streams = [self.stream(node) for node in self.list_of(root, "streams")]
+        values = {key: root.value[key] for key in ("name", "description", "visibility", "rates") if key in root.value}
+        values |= {"tasks": Node(tasks, root.place), "streams": Node(streams, root.place)}
+        return _mapping(root, values, root.keys)
+
+    def list_of(self, root: Node, key: str) -> list[Node]:
+        node = root.value.get(key)
+        if node is None or node.value is None:
+            return []
+        if not node.is_list:
+            self.problems.add("ill_typed", node.place, f"The {key} are a list; this is not.", "Write a list.")
+            return []
+        return node.value
+
+    def variables(self, node: Node) -> None:
+        """Report Flux's variables: their values are not in the file, so nobody could review what would run."""
+        stack = [node]
+        while stack:
+            here = stack.pop()
+            if isinstance(here.value, str) and (found := _VARIABLE.search(here.value)):
+                self.problems.add(
+                    "flux_variable", here.place, f"Variable {shown(found[0])} has no value here.",
+                    "Write the value itself.",
+                )
+            stack.extend(here.value.values() if here.is_mapping else here.value if here.is_list else ())
+
+    def component(self, node: Node) -> Node:
+        if not node.is_mapping:
+            return Node(node.value, node.place)
+        settings = {key: setting for key, setting in self.config(node).items() if key in (_TYPE_KEY, _RATE_KEY)}
+        parameters: dict[str, Node] = {}
+        for name, value in self.properties(node):
+            (settings if name in (_TYPE_KEY, _RATE_KEY) else parameters)[name] = value
+        class_name = node.value.get("className")
+        task_type = settings.get(_TYPE_KEY) or class_name
+        if _TYPE_KEY not in settings and class_name is not None and isinstance(class_name.value, str):
+            task_type = Node(self.type_named(class_name.value), class_name.place)
+        fields = {"id": node.value.get("id"), "type": task_type, "rate": settings.get(_RATE_KEY)}
+        fields["config"] = Node(parameters, node.place, {name: value.place for name, value in parameters.items()})
+        if task_type is not None and task_type.value in self.names.values():
+            self.storm_only(node)
+        return _mapping(node, {key: value for key, value in fields.items() if value is not None}, node.keys)
+
+    def config(self, node: Node) -> dict[str, Node]:
+        config = node.value.get("config")
+        if config is None or config.value is None:
+            return {}
+        if not config.is_mapping:
+            self.problems.add("ill_typed", config.place, "A config is a mapping; this is not.", "Write key: value.")
+            return {}
+        return config.value
+
+    def properties(self, node: Node) -> list[tuple[str, Node]]:
+        properties = []
+        for one in self.list_of(node, "properties"):
+            name = one.value.get("name") if one.is_mapping else None
+            if name is None or not isinstance(name.value, str):
+                self.problems.add("ill_typed", one.place, "A property has a name and a value.", "Write both.")
+            elif "value" in one.value:
+                properties.append((name.value, one.value["value"]))
+            else:
+                self.unsupported(one.place, f"property {shown(name.value)} has no value of its own", "Write a value.")
+        return properties
+
+    def storm_only(self, node: Node) -> None:
+        """Report what would change the logic of a component and has no meaning here."""
+        for key in ("constructorArgs", "configMethods", "factory"):
+            if key in node.value and node.value[key].value:
+                self.unsupported(node.keys[key], f"{key} is not read", "Give the task's parameters as properties.")
+
+    def type_named(self, class_name: str) -> str:
+        return self.names.get(_squashed(class_name.rpartition(".")[2]), class_name)
+
+    def stream(self, node: Node) -> Node:
+        if not node.is_mapping:
+            return node
+        grouping = node.value.get("grouping")
+        if grouping is not None and grouping.is_mapping and "streamId" in grouping.value:
+            self.unsupported(
+                grouping.keys["streamId"], "named streams are not read", "Let a task of its own choose the events."
+            )
+        return _mapping(node, {key: node.value[key] for key in ("from", "to") if key in node.value}, node.keys)
+
+    def unsupported(self, place, what: str, remedy: str) -> None:
+        self.problems.add("flux_unsupported", place, f"In this Flux topology {what}.", remedy)
+
+
+def _mapping(like: Node, values: dict[str, Node], keys: dict) -> Node:
+    return Node(values, like.place, {key: keys.get(key, node.place) for key, node in values.items()})
+
+
+def _squashed(name: str) -> str:
+    squashed = re.sub(r"[^a-z0-9]", "", name.casefold())
+    return _SUFFIX.sub("", squashed) or squashed

@@ -1,0 +1,148 @@
+"""The graph that a document's tasks and streams form: what it must be for each of them ever to matter."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+
+import networkx as nx
+
+from .draft import Draft
+from .positions import Node, Place, Problems, shown
+
+_LONGEST_LIST = 20  # tasks that a message names
+
+
+def check_graph(draft: Draft, problems: Problems) -> None:
+    """Report streams that join nothing, tasks that can never work, and cycles."""
+    graph = nx.DiGraph()
+    graph.add_nodes_from(draft.tasks)
+    places = _check_streams(draft, problems, graph)
+    _check_ends(draft, problems, graph, places)
+    in_cycles = _check_cycles(problems, graph, places)
+    _check_reach(draft, problems, graph, in_cycles)
+
+
+def _check_streams(draft: Draft, problems: Problems, graph: nx.DiGraph) -> dict[tuple[str, str], Place]:
+    places: dict[tuple[str, str], Place] = {}
+    for stream in draft.streams:
+        starts = _check_end(draft, problems, stream.source, "from")
+        if not _check_end(draft, problems, stream.target, "to") or not starts:
+            continue
+        ends = (stream.source.value, stream.target.value)
+        if ends[0] == ends[1]:
+            problems.add(
+                "self_loop", stream.place, f"A stream joins task {ends[0]} to itself.", "Remove it.", task_id=ends[0]
+            )
+        elif ends in places:
+            problems.add(
+                "duplicate_stream", stream.place,
+                f"The stream from {ends[0]} to {ends[1]} is there twice; the first is on line {places[ends].line}.",
+                "Remove one of the two.", task_id=ends[0],
+            )
+        else:
+            places[ends] = stream.place
+            graph.add_edge(*ends)
+    return places
+
+
+def _check_end(draft: Draft, problems: Problems, end: Node | None, word: str) -> bool:
+    if end is None:
+        return False
+    if end.value in draft.tasks:
+        return True
+    if end.value not in draft.unread_ids:  # else the id itself has been reported
+        near = problems.nearest(end.value, draft.tasks)
+        problems.add(
+            "unknown_task", end.place,
+            f"A stream goes {word} task {shown(end.value) or 'without an id'}, which is not there.",
+            f"Did you mean {near}?" if near else "Add the task, or remove the stream.",
+        )
+    return False
+
+
+def _check_ends(
+    draft: Draft, problems: Problems, graph: nx.DiGraph, places: Mapping[tuple[str, str], Place]
+) -> None:
+    for source, target in graph.edges:
+        reader, writer = draft.tasks[target].type, draft.tasks[source].type
+        if reader is not None and reader.kind == "source":
+            problems.add(
+                "source_with_input", places[source, target], f"Source {target} has an input, from {source}.",
+                "Remove the stream, or make the task a transform.", task_id=target,
+            )
+        if writer is not None and writer.kind == "sink":
+            problems.add(
+                "sink_with_output", places[source, target], f"Sink {source} has an output, to {target}.",
+                "Remove the stream, or let it start from the task before the sink.", task_id=source,
+            )
+
+
+def _check_cycles(
+    problems: Problems, graph: nx.DiGraph, places: Mapping[tuple[str, str], Place]
+) -> set[str]:
+    """Report one cycle of each tangle of cycles, the shortest through its first task; return all tasks in tangles."""
+    order = {task_id: index for index, task_id in enumerate(graph)}
+    tangles = [tangle for tangle in nx.strongly_connected_components(graph) if len(tangle) > 1]
+    for tangle in tangles:
+        cycle = _cycle_through(min(tangle, key=order.__getitem__), graph, tangle)
+        problems.add(
+            "cycle", places[cycle[-1], cycle[0]], f"Tasks form a cycle: {_listed([*cycle, cycle[0]], ' → ')}.",
+            "Remove one of its streams: events flow one way, from sources to sinks.", task_id=cycle[0],
+        )
+    return set().union(*tangles)
+
+
+def _cycle_through(first: str, graph: nx.DiGraph, tangle: set[str]) -> list[str]:
+    came_from: dict[str, str] = {}
+    queue = deque([first])
+    while first not in came_from:
+        task_id = queue.popleft()
+        for child in graph[task_id]:
+            if child in tangle and child not in came_from:
+                came_from[child] = task_id
+                queue.append(child)
+    cycle = [came_from[first]]
+    while cycle[-1] != first:
+        cycle.append(came_from[cycle[-1]])
+    return cycle[::-1]
+
+
+def _check_reach(draft: Draft, problems: Problems, graph: nx.DiGraph, in_cycles: set[str]) -> None:
+    """Report tasks that no source reaches or that reach no sink. A task of unknown type may be either."""
+    kinds = {task.id: task.type.kind if task.type else None for task in draft.tasks.values()}
+    fed = _reached((task_id for task_id in kinds if kinds[task_id] in ("source", None)), graph)
+    read = _reached((task_id for task_id in kinds if kinds[task_id] in ("sink", None)), graph.reverse(copy=False))
+    for task_id, task in draft.tasks.items():
+        if kinds[task_id] in ("transform", "sink") and not graph.in_degree(task_id):
+            problems.add(
+                "missing_input", task.place, f"The {kinds[task_id]} {task_id} has no input.",
+                "Add a stream to it, or remove the task.", task_id=task_id,
+            )
+        elif task_id not in fed and task_id not in in_cycles:
+            problems.add(
+                "unreachable", task.place, f"No source reaches task {task_id}.",
+                "Join it to a task that a source reaches, or remove it.", task_id=task_id,
+            )
+        if task_id not in read and task_id not in in_cycles:
+            problems.add(
+                "reaches_no_sink", task.place, f"Task {task_id} reaches no sink, so nobody would see what it does.",
+                "Join it to a sink, or remove it.", task_id=task_id,
+            )
+
+
+def _reached(starts: Iterable[str], graph: nx.DiGraph) -> set[str]:
+    stack = list(starts)
+    reached = set(stack)
+    while stack:
+        for child in graph[stack.pop()]:
+            if child not in reached:
+                reached.add(child)
+                stack.append(child)
+    return reached
+
+
+def _listed(task_ids: list[str], separator: str) -> str:
+    if len(task_ids) <= _LONGEST_LIST:
+        return separator.join(task_ids)
+    return separator.join([*task_ids[: _LONGEST_LIST - 1], f"… ({len(task_ids) - _LONGEST_LIST} more)", task_ids[-1]])

@@ -1,0 +1,128 @@
+"""A document's values with their places, and the problems found on the way; common to all formats."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from .errors import Problem
+
+MAX_BYTES = 1024 * 1024
+MAX_DEPTH = 32
+MAX_VALUES = 200_000  # after aliases are expanded
+MAX_PROBLEMS = 200
+_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
+_MAX_COMPARISONS = 100_000  # for nearest names, over a whole document
+
+
+class Place(NamedTuple):
+    """1-based line and column, and a JSON pointer."""
+
+    line: int
+    column: int
+    path: str = ""
+
+
+@dataclass(slots=True)
+class Node:
+    """A value of a document: a scalar, a list of nodes or a dict of nodes, and where each is.
+
+    ``keys`` holds the places of a mapping's keys; ``size`` counts the values in it, itself included.
+    """
+
+    value: Any
+    place: Place
+    keys: dict[str, Place] = field(default_factory=dict)
+    size: int = 1
+
+    def plain(self) -> Any:
+        """The value as JSON has it."""
+        if isinstance(self.value, dict):
+            return {key: node.plain() for key, node in self.value.items()}
+        if isinstance(self.value, list):
+            return [node.plain() for node in self.value]
+        return self.value
+
+    @property
+    def is_mapping(self) -> bool:
+        return isinstance(self.value, dict)
+
+    @property
+    def is_list(self) -> bool:
+        return isinstance(self.value, list)
+
+
+class Unreadable(Exception):
+    """There is no reading on after this problem; it has been reported."""
+
+
+class Problems:
+    """Collects a document's problems, up to a number that a person may still read."""
+
+    def __init__(self) -> None:
+        self._found: list[Problem] = []
+        self._comparisons = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._found)
+
+    def add(self, code: str, place: Place, message: str, remedy: str, *, task_id: str | None = None) -> None:
+        """Report a problem; raises Unreadable where there are too many to go on."""
+        if len(self._found) >= MAX_PROBLEMS:
+            self._found.append(
+                Problem(
+                    "too_many_problems", f"There are more than {MAX_PROBLEMS} problems; the rest is not listed.",
+                    "Correct these and submit again to see the rest.", place.path, place.line, place.column,
+                )
+            )
+            raise Unreadable
+        self._found.append(Problem(code, message, remedy, place.path, place.line, place.column, task_id))
+
+    def stop(self, code: str, place: Place, message: str, remedy: str) -> Unreadable:
+        """Report a problem that ends the reading; raise what this returns."""
+        self.add(code, place, message, remedy)
+        return Unreadable()
+
+    def clean(self, text: str, place: Place) -> str:
+        """The text, without what no database or channel can hold; reports what it takes out."""
+        if _UNSTORABLE.search(text) is None:
+            return text
+        self.add(
+            "invalid_unicode", place, "The text holds a null character or half of a surrogate pair.",
+            "Remove it; characters beyond U+FFFF are escaped as a pair, or written as they are.",
+        )
+        return _UNSTORABLE.sub("�", text)
+
+    def in_order(self) -> tuple[Problem, ...]:
+        """All problems in document order; the note that there are more comes last."""
+        return tuple(
+            sorted(
+                self._found,
+                key=lambda problem: (problem.code == "too_many_problems", problem.line or 0, problem.column or 0),
+            )
+        )
+
+    def nearest(self, name: str, candidates: Iterable[str]) -> str | None:
+        """The candidate most like a name, for "did you mean"; None where none is near or looking costs too much."""
+        names = list(candidates)
+        self._comparisons += len(names)
+        if len(name) > 200 or self._comparisons > _MAX_COMPARISONS:
+            return None
+        by_fold = {candidate.casefold(): candidate for candidate in names}
+        found = difflib.get_close_matches(name.casefold(), by_fold, n=1, cutoff=0.6)
+        return by_fold[found[0]] if found else None
+
+
+def child_path(path: str, key: str | int) -> str:
+    """The JSON pointer of a mapping's value or a list's element."""
+    return f"{path}/{str(key).replace('~', '~0').replace('/', '~1')}"
+
+
+def shown(value: Any, *, longest: int = 60) -> str:
+    """A value as a message quotes it: short, on one line."""
+    text = value if isinstance(value, str) else repr(value)
+    text = "".join(character if character.isprintable() else "�" for character in text[: longest + 1])
+    return text if len(text) <= longest else text[: longest - 1] + "…"
