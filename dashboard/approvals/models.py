@@ -1,0 +1,61 @@
+"""Proposals and their reviews."""
+
+from __future__ import annotations
+
+import uuid
+
+from django.conf import settings
+from django.db import models
+
+from dashboard.approvals.lifecycle import COMPUTING, LIFECYCLE, OPEN, UNDER_WAY
+
+
+class Proposals(models.QuerySet):
+    """Proposals by how far they are."""
+
+    def open(self) -> Proposals:
+        """Nothing of them is in the estate yet."""
+        return self.filter(status__in=OPEN)
+
+    def under_way(self) -> Proposals:
+        """Being enacted or rolled back."""
+        return self.filter(status__in=UNDER_WAY)
+
+
+class Proposal(models.Model):
+    """A plan before its reviewers. ``progress`` is written as the plan is enacted."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    plan = models.OneToOneField("plans.PlanRecord", on_delete=models.PROTECT, related_name="proposal")
+    dataflow = models.ForeignKey("catalog.DataflowRecord", on_delete=models.CASCADE, related_name="proposals")
+    author = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="proposals")
+    status = models.CharField(max_length=14, choices=[(s, s) for s in LIFECYCLE.states], default=COMPUTING)
+    teams = models.ManyToManyField("teams.Team", related_name="+")  # each must approve
+    rollback_plan = models.OneToOneField("plans.PlanRecord", null=True, on_delete=models.PROTECT, related_name="+")
+    created = models.DateTimeField(auto_now_add=True)
+    changed = models.DateTimeField(auto_now=True)
+    approved_at = models.DateTimeField(null=True)
+    finished_at = models.DateTimeField(null=True)
+    progress = models.JSONField(default=dict)  # {"done": [step keys], "failing": {fragment: {...}}}
+
+    objects = Proposals.as_manager()
+
+    class Meta:
+        ordering = ["-created", "id"]
+        indexes = [models.Index(fields=["status"])]
+
+
+class Review(models.Model):
+    """One verdict for one team on one plan. A recomputed plan starts without reviews."""
+
+    proposal = models.ForeignKey(Proposal, on_delete=models.CASCADE, related_name="reviews")
+    plan = models.ForeignKey("plans.PlanRecord", on_delete=models.CASCADE, related_name="reviews")
+    team = models.ForeignKey("teams.Team", on_delete=models.PROTECT, related_name="+")
+    reviewer = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
+    verdict = models.CharField(max_length=8, choices=[("approve", "approve"), ("reject", "reject")])
+    comment = models.TextField(blank=True)
+    at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ["at", "id"]
+        constraints = [models.UniqueConstraint(fields=["plan", "team"], name="one_review_a_plan_and_team")]

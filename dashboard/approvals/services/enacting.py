@@ -1,0 +1,159 @@
+"""Executing an approved plan: the estate takes it, the nodes' reports say how far it is, an operator takes it back."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from uuid import UUID
+
+from django.utils import timezone
+
+from dashboard import jobs
+from dashboard.approvals import permissions
+from dashboard.approvals.lifecycle import DONE, EXECUTING, FAILED, PENDING, ROLLED_BACK, ROLLING_BACK, STALE, UNDER_WAY
+from dashboard.approvals.models import Proposal
+from dashboard.approvals.moves import move_proposal
+from dashboard.audit.trail import Audit, audited
+from dashboard.catalog import lifecycle as dataflows
+from dashboard.core.events import changed
+from dashboard.operations.estate import load_estate, store_change
+from dashboard.plans import services as plans
+from dashboard.plans.computing import compute
+from dashboard.plans.selectors import plan_of
+from dashboard.teams.models import User
+from dashboard.teams.permissions import viewer_of
+from scheduler import planning
+from scheduler.model.estate import Estate
+from scheduler.model.plan import Plan
+
+PATIENCE_S = 60.0  # a query of the plan may fail and restart for this long before the proposal counts as failed
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """What the nodes report of one plan: keys of the steps in force, and failing fragments with their cause."""
+
+    done: Collection[str]
+    failing: Mapping[str, str] = field(default_factory=dict)
+
+
+def execute(audit: Audit, proposal: Proposal, *, generation: int) -> None:
+    """Take the approved plan into the estate; where the estate has moved on, the proposal becomes stale instead.
+
+    The caller holds the estate's lock, at ``generation``, inside its own audited command.
+    """
+    plan = plan_of(proposal.plan)
+    if plan.generation != generation:
+        _overtake(audit, proposal)
+        return
+    estate = load_estate(for_update=True)
+    _take(audit, estate, plan, besides=proposal)
+    proposal.approved_at = timezone.now()
+    proposal.progress = {"done": [], "failing": {}}
+    move_proposal(proposal, EXECUTING)
+    dataflows.move(proposal.dataflow, dataflows.RUNNING if plan.kind == "submit" else dataflows.REMOVING)
+    audit.details["generation"] = generation + 1
+    jobs.enact(str(proposal.pk))
+
+
+def roll_back_proposal(*, actor: User, proposal_id: UUID | str) -> Proposal:
+    """Take back a plan that is being executed or that fails: the reverse plan goes into the estate at once.
+
+    For a submission that is the plan of its removal from the estate as it is now, so what others have meanwhile
+    built on stays; for a removal it is the plan of the dataflow's submission.
+    """
+    viewer = viewer_of(actor)
+    with audited(actor=actor, verb="proposal.roll_back") as audit:
+        estate = load_estate(for_update=True)
+        proposal = permissions.proposal_for(viewer, proposal_id, for_update=True)
+        permissions.require_operator(viewer, proposal)
+        submits = proposal.plan.kind == "submit"
+        record = plans.request_plan(
+            actor=actor, dataflow=proposal.dataflow, kind="remove" if submits else "submit")
+        move_proposal(proposal, ROLLING_BACK)
+        plan = compute(record, estate)
+        proposal.rollback_plan = plans.freeze(record=record, plan=plan)
+        _take(audit, estate, plan, besides=proposal)
+        proposal.progress = {"done": [], "failing": {}}
+        proposal.save()
+        dataflows.move(proposal.dataflow, dataflows.REMOVING if submits else dataflows.RUNNING)
+        audit.subject, audit.team = proposal, proposal.dataflow.team
+        audit.details = {"generation": estate.generation + 1}
+        jobs.enact(str(proposal.pk))
+        return proposal
+
+
+def record_progress(*, proposal_id: UUID | str, observed: Observed, at: datetime) -> Proposal:
+    """Write how far a proposal is; done, failed or rolled back where the reports say so.
+
+    A proposal that fails goes on being tried: when its queries recover it is executing again, then done.
+    """
+    with audited(actor=None, verb="proposal.progress") as audit:
+        proposal = Proposal.objects.select_for_update(of=("self",)).select_related(
+            "plan", "rollback_plan", "dataflow__team").get(pk=proposal_id)
+        audit.subject, audit.team = proposal, proposal.dataflow.team
+        before = proposal.status
+        if before not in UNDER_WAY:
+            audit.nothing_changed()
+            return proposal
+        plan = plan_of(proposal.rollback_plan or proposal.plan)
+        progress = _progress(plan, observed, since=proposal.progress, at=at)
+        if progress != proposal.progress:
+            proposal.progress = progress
+            proposal.save(update_fields=["progress", "changed"])
+            changed(f"proposal:{proposal.pk}")
+        after = _status_after(before, plan, progress, at)
+        if after == before:
+            audit.nothing_changed()
+            return proposal
+        _finish(proposal, after, at)
+        audit.details = {"before": before, "after": after, "failing": progress["failing"]}
+        return proposal
+
+
+def _progress(plan: Plan, observed: Observed, *, since: Mapping, at: datetime) -> dict:
+    """Steps in force, and for each failing fragment its cause and since when, so that flapping does not hide it."""
+    known = since.get("failing", {})
+    own = set(plan.fragments_after)
+    failing = {
+        fragment: {"cause": cause, "since": known.get(fragment, {}).get("since", at.isoformat())}
+        for fragment, cause in sorted(observed.failing.items()) if fragment in own
+    }
+    # In the plan's order, which is how a page lists them.
+    return {"done": [step.key for step in plan.steps if step.key in observed.done], "failing": failing}
+
+
+def _status_after(before: str, plan: Plan, progress: Mapping, at: datetime) -> str:
+    complete = len(progress["done"]) == len(plan.steps)
+    if before == ROLLING_BACK:
+        return ROLLED_BACK if complete else ROLLING_BACK
+    if complete:
+        return DONE
+    waited_s = [(at - datetime.fromisoformat(found["since"])).total_seconds() for found in progress["failing"].values()]
+    if any(seconds > PATIENCE_S for seconds in waited_s):
+        return FAILED
+    return before if progress["failing"] else EXECUTING
+
+
+def _finish(proposal: Proposal, after: str, at: datetime) -> None:
+    if after in {DONE, ROLLED_BACK}:
+        proposal.finished_at = at
+    move_proposal(proposal, after)
+    if after in {DONE, ROLLED_BACK} and proposal.dataflow.status == dataflows.REMOVING:
+        dataflows.move(proposal.dataflow, dataflows.REMOVED)
+
+
+def _take(audit: Audit, estate: Estate, plan: Plan, *, besides: Proposal) -> None:
+    """The estate's next generation; proposals that were planned for this one are overtaken."""
+    store_change(estate, planning.apply_plan(estate, plan))
+    overtaken = Proposal.objects.select_for_update(of=("self",)).select_related("plan", "dataflow__team").filter(
+        status=PENDING).exclude(pk=besides.pk)
+    for proposal in overtaken:
+        _overtake(audit, proposal)
+
+
+def _overtake(audit: Audit, proposal: Proposal) -> None:
+    plans.overtake(record=proposal.plan)
+    move_proposal(proposal, STALE)
+    audit.also(verb="proposal.overtaken", subject=proposal, team=proposal.dataflow.team)

@@ -1,0 +1,190 @@
+"""Opening proposals: submit a dataflow, remove one, compute or recompute the plan."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from dashboard import jobs
+from dashboard.approvals.lifecycle import CANCELLED, COMPUTING, PENDING, UNPLANNABLE
+from dashboard.approvals.models import Proposal
+from dashboard.approvals.moves import move_proposal
+from dashboard.approvals.permissions import proposal_for
+from dashboard.audit.trail import Audit, audited
+from dashboard.catalog import lifecycle as dataflows
+from dashboard.catalog.documents import parse_document
+from dashboard.catalog.models import DataflowRecord
+from dashboard.catalog.permissions import dataflow_for
+from dashboard.catalog.services import store_dataflow
+from dashboard.core.events import changed
+from dashboard.operations.estate import load_estate, lock_generation
+from dashboard.plans import services as plans
+from dashboard.plans.computing import compute
+from dashboard.teams.models import Role, Team, User
+from dashboard.teams.permissions import require_role, viewer_of
+from scheduler.model.errors import InvalidTransition, WeirError
+from scheduler.model.plan import Plan, PlanKind
+
+# Steps of a removal that nobody else notices: what they stop or close is needed by no other dataflow.
+UNNOTICED = frozenset({"stop_fragment", "close_tail", "close_outlet"})
+ATTEMPTS_WITHOUT_LOCK = 2
+
+
+def submit_dataflow(*, actor: User, team: Team, text: str, format: str | None = None) -> Proposal:
+    """Validate and store a dataflow, and ask for its plan.
+
+    Parameters
+    ----------
+    actor : User
+        At least engineer in ``team``.
+    team : Team
+        The team that the dataflow belongs to.
+    text : str
+        The document, JSON or YAML.
+    format : str, optional
+        ``json`` or ``yaml``; told from the text where it is not given.
+
+    Returns
+    -------
+    Proposal
+        Computing; its page shows the plan as soon as there is one.
+
+    Raises
+    ------
+    InvalidDataflow
+        All problems of the document; nothing was stored.
+    NameTaken
+        The team's dataflow of that name is in use.
+    """
+    require_role(viewer_of(actor), team, Role.ENGINEER)
+    dataflow = parse_document(text, format=format)
+    with audited(actor=actor, verb="dataflow.submit", team=team) as audit:
+        record = store_dataflow(
+            actor=actor, team=team, dataflow=dataflow, text=text, format=format or _format_of(text))
+        _give_up_older(audit, record)
+        proposal = _open(actor, record, "submit")
+        audit.subject, audit.details = record, {"proposal": str(proposal.pk), "version": record.version}
+        return proposal
+
+
+def remove_dataflow(*, actor: User, dataflow_id: UUID | str) -> Proposal:
+    """Propose to remove a running dataflow; an open proposal to do so is returned as it is."""
+    viewer = viewer_of(actor)
+    with audited(actor=actor, verb="dataflow.propose_removal") as audit:
+        lock_generation()
+        record = dataflow_for(viewer, dataflow_id)
+        require_role(viewer, record.team, Role.ENGINEER)
+        already = Proposal.objects.open().filter(dataflow=record, plan__kind="remove").first()
+        if already is not None:
+            audit.nothing_changed()
+            return already
+        if record.status != dataflows.RUNNING or Proposal.objects.under_way().filter(dataflow=record).exists():
+            raise InvalidTransition(
+                f"{record.name} is {record.status}, so there is nothing to remove yet.",
+                remedy="Wait until it runs, or cancel or roll back its proposal.", status=record.status)
+        proposal = _open(actor, record, "remove")
+        audit.subject, audit.team, audit.details = record, record.team, {"proposal": str(proposal.pk)}
+        return proposal
+
+
+def recompute_proposal(*, actor: User, proposal_id: UUID | str) -> Proposal:
+    """Ask for a new plan of a stale proposal, or of one for which none could be made; reviews start anew."""
+    viewer = viewer_of(actor)
+    with audited(actor=actor, verb="proposal.recompute") as audit:
+        lock_generation()
+        proposal = proposal_for(viewer, proposal_id, for_update=True)
+        record = proposal.dataflow
+        require_role(viewer, record.team, Role.ENGINEER)
+        if proposal.plan.kind == "submit":
+            dataflows.move(record, dataflows.SUBMITTED)
+        proposal.plan = plans.request_plan(actor=actor, dataflow=record, kind=proposal.plan.kind)
+        move_proposal(proposal, COMPUTING)
+        proposal.teams.clear()
+        audit.subject, audit.team, audit.details = proposal, record.team, {"plan": str(proposal.plan_id)}
+        jobs.prepare_proposal(str(proposal.pk))
+        return proposal
+
+
+def prepare_proposal(*, proposal_id: UUID | str) -> Proposal:
+    """Compute the plan of a proposal that waits for one, and put it before its reviewers.
+
+    Safe to call twice: a proposal that no longer waits is left alone. The plan is computed without holding a lock;
+    where the estate moves on meanwhile it is computed again, the last time under the estate's lock.
+    """
+    for attempt in range(ATTEMPTS_WITHOUT_LOCK + 1):
+        proposal = Proposal.objects.select_related("plan").get(pk=proposal_id)
+        if proposal.status != COMPUTING:
+            break
+        found = _try_compute(proposal) if attempt < ATTEMPTS_WITHOUT_LOCK else None
+        if _store_outcome(proposal, found):
+            break
+    return Proposal.objects.select_related("plan").get(pk=proposal_id)
+
+
+def _open(actor: User, record: DataflowRecord, kind: PlanKind) -> Proposal:
+    plan = plans.request_plan(actor=actor, dataflow=record, kind=kind)
+    proposal = Proposal.objects.create(plan=plan, dataflow=record, author=actor)
+    changed("estate", f"dataflow:{record.pk}", f"proposal:{proposal.pk}")
+    jobs.prepare_proposal(str(proposal.pk))
+    return proposal
+
+
+def _give_up_older(audit: Audit, record: DataflowRecord) -> None:
+    """A new version takes the place of one for which no plan could be made."""
+    for older in Proposal.objects.open().filter(dataflow=record).select_related("dataflow__team"):
+        move_proposal(older, CANCELLED)
+        audit.also(verb="proposal.give_up", subject=older, team=record.team)
+
+
+def _try_compute(proposal: Proposal) -> tuple[int, Plan | WeirError]:
+    """The generation that was looked at, and the plan or why there is none."""
+    estate = load_estate()
+    try:
+        return estate.generation, compute(proposal.plan, estate)
+    except WeirError as error:
+        return estate.generation, error
+
+
+def _store_outcome(proposal: Proposal, found: tuple[int, Plan | WeirError] | None) -> bool:
+    """Keep what was computed; False where the estate has moved on since. Computes here and now without ``found``."""
+    with audited(actor=None, verb="proposal.prepare", subject=proposal) as audit:
+        generation = lock_generation()
+        fresh = Proposal.objects.select_for_update(of=("self",)).select_related("plan", "dataflow__team").get(
+            pk=proposal.pk)
+        if fresh.status != COMPUTING or fresh.plan_id != proposal.plan_id:
+            audit.nothing_changed()
+            return True
+        found = found or _try_compute(fresh)
+        if found[0] != generation:
+            audit.nothing_changed()
+            return False
+        audit.subject, audit.team = fresh, fresh.dataflow.team
+        _keep(fresh, found[1])
+        audit.details = {"status": fresh.status}
+        return True
+
+
+def _keep(proposal: Proposal, found: Plan | WeirError) -> None:
+    submits = proposal.plan.kind == "submit"
+    if isinstance(found, WeirError):
+        plans.fail(record=proposal.plan, error=found)
+        move_proposal(proposal, UNPLANNABLE)
+        if submits:
+            dataflows.move(proposal.dataflow, dataflows.FAILED)
+        return
+    plans.freeze(record=proposal.plan, plan=found)
+    proposal.teams.set(_teams_to_ask(proposal, found))
+    move_proposal(proposal, PENDING)
+    if submits:
+        dataflows.move(proposal.dataflow, dataflows.PLANNED)
+
+
+def _teams_to_ask(proposal: Proposal, plan: Plan) -> set[int]:
+    """The own team, and the teams of the dataflows that the plan touches; a removal that nobody notices asks none."""
+    own = {proposal.dataflow.team_id}
+    if plan.kind == "remove" and all(step.kind in UNNOTICED for step in plan.steps):
+        return own
+    return own | set(DataflowRecord.objects.filter(pk__in=plan.touched).values_list("team_id", flat=True))
+
+
+def _format_of(text: str) -> str:
+    return "json" if text.lstrip()[:1] in {"{", "["} else "yaml"

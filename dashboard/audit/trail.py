@@ -1,0 +1,77 @@
+"""``audited``: the one way to change state. It opens the transaction and writes the audit row in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING
+
+from django.db import models, transaction
+
+from dashboard.audit.models import AuditEntry
+
+if TYPE_CHECKING:
+    from dashboard.teams.models import Team, User
+
+_INSIDE: ContextVar[bool] = ContextVar("inside_an_audited_command", default=False)
+
+
+class Audit:
+    """What one command will leave in the trail; filled in while the command runs."""
+
+    def __init__(self, *, actor: User | None, verb: str, subject: models.Model | None, team: Team | None) -> None:
+        self.actor = actor
+        self.verb = verb
+        self.subject = subject
+        self.team = team
+        self.details: dict[str, object] = {}
+        self._nothing_changed = False
+
+    def also(self, *, verb: str, subject: models.Model, team: Team | None, **details: object) -> None:
+        """Write a row for something else that this command changed."""
+        _write(self.actor, verb, subject, team, details)
+
+    def nothing_changed(self) -> None:
+        """The command found nothing to do: it leaves no row."""
+        self._nothing_changed = True
+
+    def close(self) -> None:
+        """Write the command's own row."""
+        if not self._nothing_changed:
+            if self.subject is None:
+                raise ValueError(f"{self.verb}: an audited command names its subject")
+            _write(self.actor, self.verb, self.subject, self.team, self.details)
+
+
+@contextmanager
+def audited(
+    *, actor: User | None, verb: str, subject: models.Model | None = None, team: Team | None = None
+) -> Iterator[Audit]:
+    """Open a transaction, run the command in it and write its audit row before it commits.
+
+    ``actor`` is None where the system itself acts. Subject and team may be set on the yielded object as soon as they
+    are known. An exception leaves neither the change nor the row.
+    """
+    token = _INSIDE.set(True)
+    try:
+        with transaction.atomic():
+            audit = Audit(actor=actor, verb=verb, subject=subject, team=team)
+            yield audit
+            audit.close()
+    finally:
+        _INSIDE.reset(token)
+
+
+def inside_command() -> bool:
+    """Whether the running code is inside an audited command."""
+    return _INSIDE.get()
+
+
+def _write(
+    actor: User | None, verb: str, subject: models.Model, team: Team | None, details: dict[str, object]
+) -> None:
+    AuditEntry.objects.create(
+        actor=actor, verb=verb, subject_type=subject._meta.model_name, subject_id=str(subject.pk), team=team,
+        details=details,
+    )

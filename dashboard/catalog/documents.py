@@ -1,0 +1,92 @@
+"""Documents of dataflows: checked before anything is stored."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+
+from django.conf import settings
+
+from dashboard import jobs
+from scheduler.model.dataflow import Dataflow
+from scheduler.model.documents import read_document, to_document
+from scheduler.model.errors import InvalidDataflow, Problem, WeirError
+
+FORMATS = ("json", "yaml")
+# As itself, or as JSON's escape after an even number of backslashes.
+_UNSTORABLE = re.compile(r"[\0\ud800-\udfff]|(?<!\\)(?:\\\\)*\\u0000")
+
+
+class DocumentTooLarge(WeirError):
+    """The document is over the limit."""
+
+    code = "document_too_large"
+    http_status = 413
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What a check found: the dataflow, or its problems and, where one can be made, a corrected document."""
+
+    dataflow: Dataflow | None
+    problems: tuple[Problem, ...] = ()
+    suggestion: str | None = None
+
+
+def parse_document(text: str, *, format: str | None = None) -> Dataflow:
+    """The dataflow that a document describes.
+
+    Parameters
+    ----------
+    text : str
+        JSON or YAML.
+    format : str, optional
+        ``json`` or ``yaml``; told from the text where it is not given.
+
+    Raises
+    ------
+    InvalidDataflow
+        The document has problems; all of them are listed.
+    DocumentTooLarge
+        It is over 1 MiB.
+    """
+    size = len(text.encode("utf-8", "surrogatepass"))
+    if size > settings.DOCUMENT_LIMIT_BYTES:
+        raise DocumentTooLarge(
+            f"The document has {size:,} bytes; at most {settings.DOCUMENT_LIMIT_BYTES:,} are read.",
+            remedy="Split the dataflow, or shorten its configs.",
+            size_bytes=size, limit_bytes=settings.DOCUMENT_LIMIT_BYTES,
+        )
+    if format not in (None, *FORMATS):
+        raise InvalidDataflow(problems=(Problem(
+            code="unknown_format", message=f"{format!r} is no format of a document.", remedy="Use json or yaml."),))
+    _refuse_unstorable(text, placed=True)
+    dataflow = read_document(text, format=format, task_types=jobs.task_types())
+    _refuse_unstorable(json.dumps(to_document(dataflow), ensure_ascii=False), placed=False)
+    return dataflow
+
+
+def check_document(text: str, *, format: str | None = None) -> Checked:
+    """Every problem of a document, or the dataflow; nothing is stored. For the editor and the API's validate."""
+    try:
+        return Checked(dataflow=parse_document(text, format=format))
+    except InvalidDataflow as invalid:
+        return Checked(dataflow=None, problems=tuple(invalid.problems), suggestion=invalid.suggestion)
+
+
+def stored_dataflow(document: dict) -> Dataflow:
+    """The dataflow of a canonical document from the database."""
+    return read_document(json.dumps(document), format="json", task_types=jobs.task_types())
+
+
+def _refuse_unstorable(text: str, *, placed: bool) -> None:
+    """NUL and lone surrogates are no text that a database stores; a place is named where the user wrote the text."""
+    found = _UNSTORABLE.search(text)
+    if found is None:
+        return
+    line = text.count("\n", 0, found.start()) + 1 if placed else None
+    column = found.start() - text.rfind("\n", 0, found.start()) if placed else None
+    raise InvalidDataflow(problems=(Problem(
+        code="unstorable_character", message="A NUL character or half a surrogate pair cannot be stored.",
+        remedy="Remove the character.", line=line, column=column),))

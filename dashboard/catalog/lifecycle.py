@@ -1,0 +1,43 @@
+"""The states of a submitted dataflow and the moves between them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dashboard.audit.trail import inside_command
+from dashboard.core.events import changed
+from dashboard.core.transitions import Transitions
+
+if TYPE_CHECKING:
+    from dashboard.catalog.models import DataflowRecord
+
+SUBMITTED = "submitted"  # stored; its plan is being computed
+PLANNED = "planned"  # a plan stands before its reviewers
+RUNNING = "running"  # in the estate, since its proposal was approved
+REMOVING = "removing"  # out of the estate; its fragments are being stopped
+REMOVED = "removed"
+REJECTED = "rejected"  # by a reviewer
+WITHDRAWN = "withdrawn"  # by its author
+FAILED = "failed"  # no plan could be made
+
+LIFECYCLE = Transitions("dataflow", {
+    SUBMITTED: {PLANNED, FAILED, WITHDRAWN},
+    PLANNED: {RUNNING, REJECTED, WITHDRAWN, SUBMITTED},
+    RUNNING: {REMOVING},
+    REMOVING: {REMOVED, RUNNING},  # running again where the removal is rolled back
+    REMOVED: {SUBMITTED},
+    REJECTED: {SUBMITTED},
+    WITHDRAWN: {SUBMITTED},
+    FAILED: {SUBMITTED, WITHDRAWN},
+})
+AT_REST = frozenset({REMOVED, REJECTED, WITHDRAWN, FAILED})  # a new version may be submitted
+
+
+def move(dataflow: DataflowRecord, to: str) -> None:
+    """Move a dataflow to another state; the caller is inside an audited command."""
+    if not inside_command():
+        raise RuntimeError("a dataflow moves inside an audited command only")
+    LIFECYCLE.check(dataflow.status, to)
+    dataflow.status = to
+    dataflow.save(update_fields=["status", "changed"])
+    changed("estate", f"dataflow:{dataflow.pk}")

@@ -1,0 +1,52 @@
+"""Submitted dataflows and the versions of their documents."""
+
+from __future__ import annotations
+
+import uuid
+
+from django.conf import settings
+from django.db import models
+
+from dashboard.catalog.lifecycle import LIFECYCLE, SUBMITTED
+
+
+class DataflowRecord(models.Model):
+    """A dataflow as a team submitted it. Its id is random: nothing can be told from it."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    team = models.ForeignKey("teams.Team", on_delete=models.PROTECT, related_name="dataflows")
+    author = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="dataflows")
+    name = models.CharField(max_length=120)
+    description = models.TextField(blank=True)
+    visibility = models.CharField(max_length=10, choices=[("shared", "shared"), ("private", "private")])
+    status = models.CharField(max_length=12, choices=[(s, s) for s in LIFECYCLE.states], default=SUBMITTED)
+    version = models.PositiveIntegerField(default=1)
+    tasks = models.PositiveIntegerField()
+    created = models.DateTimeField(auto_now_add=True)
+    changed = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        ordering = ["-created", "id"]
+        constraints = [models.UniqueConstraint(fields=["team", "name"], name="one_dataflow_a_name_and_team")]
+        indexes = [models.Index(fields=["status"])]
+
+    @property
+    def private(self) -> bool:
+        """Whether only its team may know of it."""
+        return self.visibility == "private"
+
+
+class DataflowVersion(models.Model):
+    """One document of a dataflow: the text as it came, and the canonical form."""
+
+    dataflow = models.ForeignKey(DataflowRecord, on_delete=models.CASCADE, related_name="versions")
+    number = models.PositiveIntegerField()
+    text = models.TextField()
+    format = models.CharField(max_length=10)
+    document = models.JSONField()
+    author = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
+    created = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ["-number"]
+        constraints = [models.UniqueConstraint(fields=["dataflow", "number"], name="one_version_a_number")]

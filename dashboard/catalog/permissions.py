@@ -1,0 +1,41 @@
+"""Which dataflows a viewer may know of: shared ones, and the private ones of the own teams."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from django.db.models import Q
+
+from dashboard.catalog.models import DataflowRecord
+from dashboard.teams.permissions import NOBODY, Viewer
+from scheduler.model.errors import NotFound
+
+
+def visible_to(viewer: Viewer, *, through: str = "") -> Q:
+    """A filter for what a viewer may know of; ``through`` is a relation's path to the dataflow (``dataflow__``)."""
+    if viewer.superuser:
+        return Q()
+    if viewer.user_id == NOBODY.user_id:
+        return Q(pk__in=[])
+    return Q(**{f"{through}visibility": "shared"}) | Q(**{f"{through}team_id__in": viewer.team_ids})
+
+
+def dataflow_for(viewer: Viewer, dataflow_id: UUID | str) -> DataflowRecord:
+    """The dataflow, or ``NotFound``: whether it is absent or hidden looks the same."""
+    found = None
+    if is_uuid(dataflow_id):
+        found = DataflowRecord.objects.select_related("team", "author").filter(
+            visible_to(viewer), pk=dataflow_id).first()
+    if found is None:
+        raise NotFound("There is no such dataflow.", remedy="See the list of dataflows for those that you may read.")
+    return found
+
+
+def is_uuid(value: UUID | str) -> bool:
+    """Whether this can be a record's id at all."""
+    if isinstance(value, UUID):
+        return True
+    try:
+        return str(UUID(value)) == value.lower()
+    except ValueError:
+        return False

@@ -1,0 +1,88 @@
+"""Reading dataflows, as far as the viewer may know of them.
+
+For pages and API:
+
+- ``dataflows(viewer, …)``: a query set for lists, with ``team``, ``author`` fetched
+- ``dataflow(viewer, dataflow_id)``: one record, or ``NotFound``
+- ``current_version(record)``, ``versions(record)``: documents
+- ``graph_of(record)``: tasks and streams of the current version, for drawing
+- ``samples()``: documents to start from
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from django.db.models import Q, QuerySet
+
+from dashboard import jobs
+from dashboard.catalog import permissions
+from dashboard.catalog.models import DataflowRecord, DataflowVersion
+from dashboard.teams.permissions import Viewer
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A document to start from."""
+
+    slug: str
+    name: str
+    description: str
+    text: str
+    tasks: int
+
+
+def dataflows(
+    viewer: Viewer, *, search: str = "", team: str = "", status: str = ""
+) -> QuerySet[DataflowRecord]:
+    """Dataflows that the viewer may know of, newest first; ``search`` looks in name, description and team."""
+    found = DataflowRecord.objects.filter(permissions.visible_to(viewer)).select_related("team", "author")
+    for word in search.replace("\0", "").split()[:8]:
+        found = found.filter(Q(name__icontains=word) | Q(description__icontains=word) | Q(team__name__icontains=word))
+    if team:
+        found = found.filter(team__slug=team)
+    if status:
+        found = found.filter(status=status)
+    return found
+
+
+def dataflow(viewer: Viewer, dataflow_id: UUID | str) -> DataflowRecord:
+    """One dataflow; ``NotFound`` where it is absent or hidden from the viewer."""
+    return permissions.dataflow_for(viewer, dataflow_id)
+
+
+def versions(record: DataflowRecord) -> QuerySet[DataflowVersion]:
+    """Its documents, newest first."""
+    return record.versions.select_related("author")
+
+
+def current_version(record: DataflowRecord) -> DataflowVersion:
+    """The document that counts now."""
+    return record.versions.get(number=record.version)
+
+
+def graph_of(record: DataflowRecord) -> dict[str, list[dict]]:
+    """Tasks and streams as submitted.
+
+    ``{"tasks": [{"id", "type", "kind", "family", "config"}], "streams": [{"source", "target", "selectivity"}]}``;
+    ``kind`` and ``family`` are empty where the task type is no longer installed.
+    """
+    document, types = current_version(record).document, jobs.task_types()
+    tasks = []
+    for task in document["tasks"]:
+        declared = types.get(task["type"])
+        tasks.append({
+            "id": task["id"], "type": task["type"], "config": task.get("config", {}),
+            "kind": declared.kind if declared else "", "family": declared.family if declared else "",
+        })
+    streams = [
+        {"source": stream["from"], "target": stream["to"], "selectivity": stream.get("selectivity")}
+        for stream in document.get("streams", ())
+    ]
+    return {"tasks": tasks, "streams": streams}
+
+
+def samples() -> tuple[Sample, ...]:
+    """The samples that come with the task library, by name."""
+    return tuple(Sample(**found) for found in jobs.samples())

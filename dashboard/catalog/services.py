@@ -1,0 +1,70 @@
+"""Storing dataflows. Submission as a whole, with its plan and proposal, is in ``dashboard.approvals.services``."""
+
+from __future__ import annotations
+
+from dashboard.audit.trail import Audit, audited
+from dashboard.catalog.lifecycle import AT_REST, SUBMITTED, move
+from dashboard.catalog.models import DataflowRecord, DataflowVersion
+from dashboard.core.events import changed
+from dashboard.teams.models import Team, User
+from scheduler.model.dataflow import Dataflow
+from scheduler.model.documents import to_document
+from scheduler.model.errors import InvalidDataflow, Problem, WeirError
+
+
+class NameTaken(WeirError):
+    """The team has a dataflow of that name which is in use."""
+
+    code = "name_taken"
+    http_status = 409
+
+
+def store_dataflow(*, actor: User, team: Team, dataflow: Dataflow, text: str, format: str) -> DataflowRecord:
+    """Store a validated dataflow, or a new version of one of that name which is at rest.
+
+    Raises
+    ------
+    NameTaken
+        The team's dataflow of that name is under way or running.
+    """
+    with audited(actor=actor, verb="dataflow.store", team=team) as audit:
+        record = DataflowRecord.objects.select_for_update().filter(team=team, name=dataflow.name).first()
+        record = _create(actor, team, dataflow) if record is None else _renew(record, dataflow)
+        DataflowVersion.objects.create(
+            dataflow=record, number=record.version, text=text, format=format, document=to_document(dataflow),
+            author=actor,
+        )
+        _close(audit, record)
+        return record
+
+
+def _create(actor: User, team: Team, dataflow: Dataflow) -> DataflowRecord:
+    if len(dataflow.name) > 120:
+        raise InvalidDataflow(problems=(Problem(
+            code="name_too_long", message=f"The name has {len(dataflow.name)} characters.",
+            remedy="Use at most 120.", path="/name"),))
+    return DataflowRecord.objects.create(
+        team=team, author=actor, name=dataflow.name, description=dataflow.description,
+        visibility=dataflow.visibility, tasks=len(dataflow.tasks),
+    )
+
+
+def _renew(record: DataflowRecord, dataflow: Dataflow) -> DataflowRecord:
+    if record.status not in AT_REST:
+        raise NameTaken(
+            f"{record.team.name} has a dataflow {record.name!r} that is {record.status}.",
+            remedy="Give this one another name, or remove the other first.",
+            name=record.name, dataflow=str(record.pk), status=record.status,
+        )
+    record.version += 1
+    record.description, record.visibility = dataflow.description, dataflow.visibility
+    record.tasks = len(dataflow.tasks)
+    record.save(update_fields=["version", "description", "visibility", "tasks"])
+    move(record, SUBMITTED)
+    return record
+
+
+def _close(audit: Audit, record: DataflowRecord) -> None:
+    audit.subject = record
+    audit.details = {"name": record.name, "version": record.version, "tasks": record.tasks}
+    changed("estate", f"dataflow:{record.pk}")

@@ -1,0 +1,17 @@
+"""The ASGI application: HTTP through Django, ``/ws/live`` through the live consumer."""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dashboard.config.settings")
+
+from django.core.asgi import get_asgi_application
+
+http = get_asgi_application()  # sets Django up, before anything imports a model
+
+from dashboard.live.routing import websockets  # noqa: E402
+
+from channels.routing import ProtocolTypeRouter  # noqa: E402, I001
+
+application = ProtocolTypeRouter({"http": http, "websocket": websockets})

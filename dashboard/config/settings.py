@@ -1,0 +1,180 @@
+"""Django's settings. What the environment can change is declared in ``environment.py``."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from pathlib import Path
+
+import dj_database_url
+
+from dashboard.config.environment import ROOT, Environment
+from dashboard.config.logs import logging_config
+
+ENVIRONMENT = Environment()
+
+# Weir's own settings -------------------------------------------------------------------------------------------------
+DATA_DIR = ENVIRONMENT.data_dir()
+REDIS_URL = ENVIRONMENT.redis_url()
+SELF_APPROVAL = ENVIRONMENT.flag("WEIR_SELF_APPROVAL")
+LOCAL_NODE = ENVIRONMENT.text("WEIR_NODE")
+LOCAL_SLOTS = ENVIRONMENT.integer("WEIR_SLOTS", minimum=1)
+TRIGGER_MS = ENVIRONMENT.integer("WEIR_TRIGGER_MS", minimum=1)
+CORE_HOUR_PRICE = ENVIRONMENT.number("WEIR_CORE_HOUR_PRICE", minimum=0.0)
+CURRENCY = ENVIRONMENT.text("WEIR_CURRENCY")
+CHANNEL = ENVIRONMENT.choice("WEIR_CHANNEL", "jvm", "python", "auto")
+DOCUMENT_LIMIT_BYTES = 1024 * 1024
+LOGIN_FAILURES_ALLOWED = 8  # for one user name within the window
+LOGIN_FAILURES_ALLOWED_BY_ADDRESS = 40
+LOGIN_WINDOW_S = 900
+
+
+def _secret_key() -> str:
+    """The environment's key, or one generated once and kept where only this user can read it."""
+    given = ENVIRONMENT.text("WEIR_SECRET_KEY")
+    if given:
+        return given
+    kept = DATA_DIR / "secret_key"
+    DATA_DIR.mkdir(parents=True, exist_ok=True)
+    try:
+        # O_EXCL: of two processes that start together, one writes and both read the same key.
+        with os.fdopen(os.open(kept, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(secrets.token_urlsafe(50))
+    except FileExistsError:
+        pass
+    return kept.read_text()
+
+
+def _database() -> dict[str, object]:
+    url = ENVIRONMENT.text("DATABASE_URL")
+    if url:
+        return dict(dj_database_url.parse(url, conn_max_age=60, conn_health_checks=True))
+    return {
+        "ENGINE": "django.db.backends.sqlite3",
+        "NAME": str(DATA_DIR / "weir.sqlite3"),
+        "OPTIONS": {
+            # A transaction takes the write lock when it begins: two writers queue instead of one failing half-way.
+            "transaction_mode": "IMMEDIATE",
+            "timeout": 20,
+            "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA temp_store=MEMORY;",
+        },
+    }
+
+
+# Django --------------------------------------------------------------------------------------------------------------
+SECRET_KEY = _secret_key()
+DEBUG = ENVIRONMENT.flag("WEIR_DEBUG")
+ALLOWED_HOSTS = ENVIRONMENT.words("WEIR_ALLOWED_HOSTS")
+ROOT_URLCONF = "dashboard.config.urls"
+ASGI_APPLICATION = "dashboard.config.asgi.application"
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+DATABASES = {"default": _database()}
+AUTH_USER_MODEL = "teams.User"
+LOGIN_URL = "login"
+LOGIN_REDIRECT_URL = "/"
+LOGOUT_REDIRECT_URL = LOGIN_URL
+USE_TZ = True
+TIME_ZONE = "UTC"
+LANGUAGE_CODE = "en"
+USE_I18N = False
+APPEND_SLASH = False
+
+INSTALLED_APPS = [
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "django_htmx",
+    "channels",
+    "dashboard.core",
+    "dashboard.teams",
+    "dashboard.audit",
+    "dashboard.catalog",
+    "dashboard.operations",
+    "dashboard.plans",
+    "dashboard.approvals",
+    "dashboard.api",
+    "dashboard.live",
+    "dashboard.pages",
+]
+
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "dashboard.core.middleware.ContentSecurityPolicy",
+    "dashboard.core.middleware.Limits",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "django_htmx.middleware.HtmxMiddleware",
+    "dashboard.core.middleware.Errors",
+    "dashboard.teams.middleware.CurrentViewer",
+]
+
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [ROOT / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ],
+        },
+    },
+]
+
+STATIC_URL = "/static/"
+STATIC_ROOT = DATA_DIR / "static"
+STATICFILES_DIRS = [ROOT / "static"]
+# Finders let the site serve its files without a collectstatic step; whitenoise adds types, caching and compression.
+WHITENOISE_USE_FINDERS = True
+WHITENOISE_AUTOREFRESH = DEBUG
+
+AUTHENTICATION_BACKENDS = ["dashboard.teams.logins.ThrottledBackend"]
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
+    {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 10}},
+    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+    {"NAME": "django.contrib.auth.password_validation.NumericPasswordValidator"},
+]
+
+# Security ------------------------------------------------------------------------------------------------------------
+HTTPS = ENVIRONMENT.flag("WEIR_HTTPS")
+SESSION_COOKIE_NAME = "weir_session"
+SESSION_COOKIE_HTTPONLY = True
+SESSION_COOKIE_SAMESITE = "Lax"
+SESSION_COOKIE_SECURE = HTTPS
+SESSION_COOKIE_AGE = 14 * 24 * 3600
+CSRF_COOKIE_NAME = "weir_csrf"
+CSRF_COOKIE_SAMESITE = "Lax"
+CSRF_COOKIE_SECURE = HTTPS
+CSRF_FAILURE_VIEW = "dashboard.core.errors.csrf_failure"
+SECURE_CONTENT_TYPE_NOSNIFF = True
+SECURE_REFERRER_POLICY = "same-origin"
+SECURE_CROSS_ORIGIN_OPENER_POLICY = "same-origin"
+SECURE_HSTS_SECONDS = 31_536_000 if HTTPS else 0
+SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if HTTPS else None
+X_FRAME_OPTIONS = "DENY"
+DATA_UPLOAD_MAX_MEMORY_SIZE = DOCUMENT_LIMIT_BYTES + 64 * 1024  # the document, and the form around it
+FILE_UPLOAD_MAX_MEMORY_SIZE = DATA_UPLOAD_MAX_MEMORY_SIZE
+DATA_UPLOAD_MAX_NUMBER_FIELDS = 200
+DATA_UPLOAD_MAX_NUMBER_FILES = 4
+
+# Live ----------------------------------------------------------------------------------------------------------------
+CHANNEL_LAYERS = {
+    "default": {
+        "BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer",
+        # redis-py caps a pool at 100 connections unless told.
+        "CONFIG": {"hosts": [{"address": REDIS_URL, "max_connections": 500}], "prefix": "weir:layer"},
+    },
+}
+
+LOGGING_CONFIG = None
+LOGGING = logging_config(level=ENVIRONMENT.text("WEIR_LOG_LEVEL").upper())

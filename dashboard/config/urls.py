@@ -1,0 +1,17 @@
+"""Every address of the site."""
+
+from django.urls import include, path
+
+from dashboard.api.routes import api
+from dashboard.live.views import snapshot
+
+urlpatterns = [
+    path("api/", api.urls),
+    path("live/snapshot", snapshot, name="live_snapshot"),
+    path("", include("dashboard.pages.urls")),
+]
+
+handler400 = "dashboard.core.errors.bad_request"
+handler403 = "dashboard.core.errors.permission_denied"
+handler404 = "dashboard.core.errors.not_found"
+handler500 = "dashboard.core.errors.server_error"

@@ -1,0 +1,119 @@
+"""Errors as HTTP, in one place: JSON for the API and live state, an HTML page otherwise.
+
+Every error has the one shape of ``WeirError.as_dict``: code, message, remedy, facts (an invalid dataflow: problems).
+"""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+
+import structlog
+from django.core.exceptions import BadRequest, ObjectDoesNotExist, RequestDataTooBig, SuspiciousOperation
+from django.core.exceptions import PermissionDenied as DjangoPermissionDenied
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.http.multipartparser import MultiPartParserError
+from django.template.loader import select_template
+
+from scheduler.model.errors import NotFound, PermissionDenied, WeirError
+
+log = structlog.get_logger(__name__)
+JSON_PATHS = ("/api/", "/live/")
+
+
+class TooLarge(WeirError):
+    """The request is over the limit."""
+
+    code = "too_large"
+    http_status = 413
+
+
+class BadInput(WeirError):
+    """The request cannot be read."""
+
+    code = "bad_input"
+    http_status = 400
+
+
+class LoginRequired(WeirError):
+    """Nobody is logged in."""
+
+    code = "login_required"
+    http_status = 401
+
+
+class MethodNotAllowed(WeirError):
+    """The address is right, the method is not."""
+
+    code = "method_not_allowed"
+    http_status = 405
+
+
+class InternalError(WeirError):
+    """A defect of Weir."""
+
+    code = "internal_error"
+    http_status = 500
+
+
+def as_weir_error(error: Exception) -> WeirError:
+    """The error as one that a user can act on; what is no user's doing becomes ``InternalError``."""
+    if isinstance(error, WeirError):
+        return error
+    if isinstance(error, Http404 | ObjectDoesNotExist):
+        return NotFound("There is nothing at this address.", remedy="Check the address, or start from the estate page.")
+    if isinstance(error, DjangoPermissionDenied):
+        return PermissionDenied("Your role does not allow this.", remedy="Ask an admin of the team.")
+    if isinstance(error, RequestDataTooBig):
+        return TooLarge("The request is over 1 MiB.", remedy="Send a smaller document.", limit_bytes=1024 * 1024)
+    if isinstance(error, SuspiciousOperation | BadRequest | MultiPartParserError | UnicodeError):
+        return BadInput("The request cannot be read.", remedy="Check its encoding and its parameters.")
+    return InternalError("Weir failed on this request.", remedy="The log says why; try again, or tell the operator.")
+
+
+def response_for(request: HttpRequest, error: WeirError) -> HttpResponse:
+    """The HTTP response for an error: JSON or a page."""
+    status = error.http_status
+    if wants_json(request):
+        response: HttpResponse = JsonResponse(error.as_dict(), status=status)
+    else:
+        context = {
+            "status": status, "title": HTTPStatus(status).phrase, "message": error.message, "remedy": error.remedy,
+            "facts": error.facts}
+        # Without the request: no session, user or database is asked for, because they may be what failed.
+        text = select_template([f"{status}.html", "error.html"]).render(context)
+        response = HttpResponse(text, status=status)
+    if "retry_after_s" in error.facts:
+        response["Retry-After"] = str(error.facts["retry_after_s"])
+    return response
+
+
+def wants_json(request: HttpRequest) -> bool:
+    """Whether the client is a program rather than a person at a browser."""
+    return request.path.startswith(JSON_PATHS) or request.headers.get("accept", "").startswith("application/json")
+
+
+def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """Django's handler400."""
+    return response_for(request, as_weir_error(exception))
+
+
+def permission_denied(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """Django's handler403."""
+    return response_for(request, as_weir_error(exception))
+
+
+def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """Django's handler404."""
+    return response_for(request, as_weir_error(Http404()))
+
+
+def server_error(request: HttpRequest) -> HttpResponse:
+    """Django's handler500."""
+    return response_for(request, as_weir_error(Exception()))
+
+
+def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
+    """A form without its token: most often a page that was open for very long."""
+    return response_for(request, PermissionDenied(
+        "The form's protection against forgery did not fit.", remedy="Reload the page and send the form again.",
+        reason=reason))

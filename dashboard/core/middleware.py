@@ -1,0 +1,87 @@
+"""Middleware: the Content-Security-Policy, limits on requests, and errors as HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse
+from django.utils.cache import patch_vary_headers
+
+from dashboard.core.errors import BadInput, MethodNotAllowed, TooLarge, as_weir_error, response_for, wants_json
+from scheduler.model.errors import WeirError
+
+GetResponse = Callable[[HttpRequest], HttpResponse]
+
+# The hash is that of the empty string: Plotly inserts one empty <style> and fills it through the CSSOM.
+EMPTY_STYLE = "'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU='"
+
+
+class ContentSecurityPolicy:
+    """A strict policy on every response: scripts, styles, workers and connections of this site only."""
+
+    def __init__(self, get_response: GetResponse) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        response = self.get_response(request)
+        response.headers.setdefault("Content-Security-Policy", policy())
+        response.headers.setdefault("Permissions-Policy", "camera=(), geolocation=(), microphone=()")
+        return response
+
+
+def policy() -> str:
+    """The policy's text. ``connect-src 'self'`` covers the WebSocket of the same host."""
+    return "; ".join((
+        "default-src 'none'", "script-src 'self'", f"style-src 'self' {EMPTY_STYLE}",
+        "img-src 'self' data: blob:", "font-src 'self'", "connect-src 'self'", "worker-src 'self'",
+        "manifest-src 'self'", "base-uri 'none'", "form-action 'self'", "frame-ancestors 'none'", "object-src 'none'",
+    ))
+
+
+class Limits:
+    """Refuses what no view should see: a body over the limit, and NUL in an address."""
+
+    def __init__(self, get_response: GetResponse) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        error = _refusal(request)
+        return self.get_response(request) if error is None else response_for(request, error)
+
+
+def _refusal(request: HttpRequest) -> WeirError | None:
+    limit = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
+    length = request.META.get("CONTENT_LENGTH") or "0"
+    if length.isdecimal() and int(length) > limit:
+        return TooLarge(
+            "The request is over 1 MiB.", remedy="Send a smaller document.",
+            size_bytes=int(length), limit_bytes=settings.DOCUMENT_LIMIT_BYTES)
+    if "\0" in request.path or any("\0" in text for pair in request.GET.lists() for text in (pair[0], *pair[1])):
+        return BadInput("The address holds a NUL character.", remedy="Remove it.")
+    return None
+
+
+class Errors:
+    """Turns exceptions of views into responses, and bare 404 and 405 responses into the one error shape."""
+
+    def __init__(self, get_response: GetResponse) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        response = self.get_response(request)
+        if response.status_code == 405 and not response.headers.get("Content-Type", "").startswith("application/json"):
+            allowed = response.headers.get("Allow", "")
+            response = response_for(request, MethodNotAllowed(
+                f"{request.method} is not allowed here.", remedy=f"Use {allowed}.", allowed=allowed.split(", ")))
+            response["Allow"] = allowed
+        if wants_json(request):
+            patch_vary_headers(response, ("Accept",))
+        return response
+
+    def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
+        """Answer what a user can act on; let Django log and report anything else."""
+        error = as_weir_error(exception)
+        if error.http_status >= 500 and not isinstance(exception, WeirError):
+            return None
+        return response_for(request, error)

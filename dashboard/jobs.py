@@ -1,0 +1,141 @@
+"""The site's only door to the workers: one function a job. Jobs are sent after commit, with ids.
+
+A broker that is away costs no user an error: a job that could not be sent is found again by the sweep.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from importlib import resources
+from typing import Any
+
+import redis
+import structlog
+import yaml
+from django.conf import settings
+from django.db import transaction
+from kombu.exceptions import OperationalError
+
+from scheduler.model.errors import WeirError
+from scheduler.model.estate import Fragment
+from scheduler.model.task_types import TaskTypes
+from workers import names, observed
+from workers.channels.registry import Channels
+from workers.library import registry
+from workers.readings import RateWindow
+
+log = structlog.get_logger(__name__)
+
+
+class BrokerAway(WeirError):
+    """The broker does not answer: running dataflows go on, but nothing live is known here."""
+
+    code = "broker_away"
+    http_status = 503
+
+
+@dataclass(frozen=True, slots=True)
+class LiveReading:
+    """What is observed now: reports by node, flows by running task and stream; ``available`` is False where the
+    broker is away, and ``reason`` says so."""
+
+    available: bool = True
+    reason: str = ""
+    reports: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    flows: observed.Flows = field(default_factory=observed.Flows)
+    measured: bool = False  # two readings have been taken, so rates mean something
+
+
+# Work -----------------------------------------------------------------------------------------------------------------
+
+
+def prepare_proposal(proposal_id: str) -> None:
+    """After commit: compute the proposal's plan."""
+    _send(names.PREPARE_PROPOSAL, proposal_id=proposal_id)
+
+
+def enact(proposal_id: str) -> None:
+    """After commit: publish the desired state and begin to follow the proposal."""
+    _send(names.ENACT, proposal_id=proposal_id)
+
+
+def republish() -> None:
+    """After commit: publish the desired state of every node."""
+    _send(names.REPUBLISH_DESIRED)
+
+
+# The task library -----------------------------------------------------------------------------------------------------
+
+
+def task_types() -> TaskTypes:
+    """The catalogue of task types."""
+    return registry.task_types()
+
+
+def plugin_problems() -> tuple[registry.PluginProblem, ...]:
+    """Packages whose task types could not be loaded."""
+    return registry.plugin_problems()
+
+
+@lru_cache(maxsize=1)
+def samples() -> tuple[dict[str, Any], ...]:
+    """Sample documents of the library by file name: slug, name, description, text, tasks."""
+    files = sorted(resources.files("workers.library").joinpath("samples").glob("*.yaml"), key=lambda file: file.name)
+    found = []
+    for file in files:
+        text = file.read_text(encoding="utf-8")
+        document = yaml.safe_load(text)
+        found.append({
+            "slug": file.name.removesuffix(".yaml"), "name": document["name"],
+            "description": document.get("description", ""), "text": text, "tasks": len(document["tasks"]),
+        })
+    return tuple(found)
+
+
+# What is observed -----------------------------------------------------------------------------------------------------
+
+
+def read_live(fragments: Iterable[Fragment], parents: Mapping[str, tuple[str, ...]]) -> LiveReading:
+    """Reports and flows now. Safe to call often: readings are shared within a process for a moment."""
+    try:
+        reading = _window(settings.REDIS_URL).read(list(fragments), parents)
+    except redis.RedisError as error:
+        return LiveReading(available=False, reason=f"The broker does not answer ({type(error).__name__}).")
+    return LiveReading(reports=reading.reports, flows=reading.flows, measured=reading.measured)
+
+
+def output_tail(channel: str, count: int) -> list[dict[str, Any]]:
+    """The newest events that a channel holds, oldest first; ``BrokerAway`` where the broker does not answer."""
+    try:
+        return Channels(broker(settings.REDIS_URL)).tail(channel, count)
+    except redis.RedisError as error:
+        raise BrokerAway(
+            "The broker does not answer, so events cannot be shown.", remedy="Running dataflows go on. Try again soon.",
+        ) from error
+
+
+@lru_cache(maxsize=4)
+def broker(url: str) -> redis.Redis:
+    """One client a process and URL; it gives up soon, because a page waits for it."""
+    return redis.Redis.from_url(
+        url, socket_connect_timeout=1.0, socket_timeout=3.0, max_connections=50, health_check_interval=30)
+
+
+@lru_cache(maxsize=4)
+def _window(url: str) -> RateWindow:
+    return RateWindow(broker(url))
+
+
+def _send(name: str, **kwargs: str) -> None:
+    transaction.on_commit(lambda: _send_now(name, kwargs), robust=True)
+
+
+def _send_now(name: str, kwargs: dict[str, str]) -> None:
+    from workers.app import app  # here: the app's module sets Django up, and Django's models import this module
+
+    try:
+        app.send_task(name, kwargs=kwargs, retry=False)
+    except (OperationalError, redis.RedisError, OSError) as error:
+        log.warning("job_not_sent", job=name, error=str(error), **kwargs)

@@ -1,0 +1,58 @@
+"""Computing a plan from the estate: pure science, nothing is written."""
+
+from __future__ import annotations
+
+import structlog
+from django.conf import settings
+
+from dashboard import jobs
+from dashboard.catalog.documents import stored_dataflow
+from dashboard.catalog.models import DataflowVersion
+from dashboard.plans.models import PlanRecord
+from scheduler import planning
+from scheduler.model.errors import WeirError
+from scheduler.model.estate import Estate
+from scheduler.model.plan import Plan
+
+log = structlog.get_logger(__name__)
+
+
+class PlanningFailed(WeirError):
+    """The planner met a case that it was not written for."""
+
+    code = "planning_failed"
+    http_status = 500
+
+
+def compute(record: PlanRecord, estate: Estate) -> Plan:
+    """The plan that a record asks for, at this generation of the estate.
+
+    Raises
+    ------
+    WeirError
+        No plan can be made; the error says why.
+    """
+    try:
+        if record.kind == "remove":
+            return planning.plan_removal(
+                estate, str(record.dataflow_id), task_types=jobs.task_types(), prices=prices())
+        version = DataflowVersion.objects.select_related("dataflow__team").get(
+            dataflow_id=record.dataflow_id, number=record.version)
+        return planning.plan_submission(
+            estate, stored_dataflow(version.document), dataflow_id=str(record.dataflow_id),
+            team=version.dataflow.team.slug, task_types=jobs.task_types(), prices=prices(),
+        )
+    except WeirError:
+        raise
+    except Exception as error:
+        # A defect of the planner must not leave the plan computing for ever: the record and the log say what it was.
+        log.exception("planning_failed", plan=str(record.pk))
+        raise PlanningFailed(
+            f"The planner failed: {type(error).__name__}.", remedy="See the log, then recompute.",
+        ) from error
+
+
+def prices() -> planning.Prices:
+    """What the settings say a core and hour costs."""
+    return planning.Prices(
+        core_hour=settings.CORE_HOUR_PRICE, currency=settings.CURRENCY, trigger_ms=settings.TRIGGER_MS)

@@ -1,0 +1,30 @@
+"""Plans as records."""
+
+from __future__ import annotations
+
+import uuid
+
+from django.db import models
+
+from dashboard.plans.lifecycle import COMPUTING, LIFECYCLE
+
+
+class PlanRecord(models.Model):
+    """A plan: first a request, then a frozen document with its digest and the estate's generation."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    kind = models.CharField(max_length=10, choices=[("submit", "submit"), ("remove", "remove")])
+    dataflow = models.ForeignKey("catalog.DataflowRecord", on_delete=models.CASCADE, related_name="plans")
+    version = models.PositiveIntegerField()
+    status = models.CharField(max_length=10, choices=[(s, s) for s in LIFECYCLE.states], default=COMPUTING)
+    generation = models.PositiveIntegerField(null=True)
+    digest = models.CharField(max_length=64, blank=True)
+    document = models.TextField(blank=True)  # canonical JSON as text: what was hashed is what is kept
+    error = models.JSONField(null=True)
+    created = models.DateTimeField(auto_now_add=True)
+    enqueued = models.DateTimeField(auto_now_add=True)
+    finished = models.DateTimeField(null=True)
+
+    class Meta:
+        ordering = ["-created"]
+        indexes = [models.Index(fields=["status"])]

@@ -1,0 +1,57 @@
+"""Writing plans: requested, then frozen or failed, then stale."""
+
+from __future__ import annotations
+
+from django.utils import timezone
+
+from dashboard.audit.trail import audited
+from dashboard.catalog.models import DataflowRecord
+from dashboard.plans.lifecycle import FAILED, LIFECYCLE, READY, STALE
+from dashboard.plans.models import PlanRecord
+from dashboard.teams.models import User
+from scheduler import planning
+from scheduler.model.errors import WeirError
+from scheduler.model.plan import Plan, PlanKind
+
+
+def request_plan(*, actor: User | None, dataflow: DataflowRecord, kind: PlanKind) -> PlanRecord:
+    """Ask for a plan of the dataflow's current version."""
+    with audited(actor=actor, verb="plan.request", team=dataflow.team) as audit:
+        record = PlanRecord.objects.create(dataflow=dataflow, kind=kind, version=dataflow.version)
+        audit.subject, audit.details = record, {"kind": kind, "dataflow": str(dataflow.pk)}
+        return record
+
+
+def freeze(*, record: PlanRecord, plan: Plan) -> PlanRecord:
+    """Keep a computed plan, with its digest and generation."""
+    with audited(actor=None, verb="plan.freeze", subject=record, team=record.dataflow.team) as audit:
+        _move(record, READY)
+        record.generation, record.digest = plan.generation, plan.digest
+        record.document = planning.plan_to_json(plan)
+        record.finished = timezone.now()
+        record.save()
+        audit.details = {"generation": plan.generation, "digest": plan.digest}
+        return record
+
+
+def fail(*, record: PlanRecord, error: WeirError) -> PlanRecord:
+    """Keep why no plan could be made."""
+    with audited(actor=None, verb="plan.fail", subject=record, team=record.dataflow.team) as audit:
+        _move(record, FAILED)
+        record.error, record.finished = error.as_dict(), timezone.now()
+        record.save()
+        audit.details = {"code": error.code}
+        return record
+
+
+def overtake(*, record: PlanRecord) -> PlanRecord:
+    """Mark a plan that the estate has moved past."""
+    with audited(actor=None, verb="plan.overtaken", subject=record, team=record.dataflow.team):
+        _move(record, STALE)
+        record.save(update_fields=["status"])
+        return record
+
+
+def _move(record: PlanRecord, to: str) -> None:
+    LIFECYCLE.check(record.status, to)
+    record.status = to

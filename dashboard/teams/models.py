@@ -1,0 +1,62 @@
+"""Users, teams, memberships, API tokens and failed log-ins."""
+
+from __future__ import annotations
+
+from django.contrib.auth.models import AbstractUser
+from django.db import models
+
+
+class Role(models.IntegerChoices):
+    """What a member may do in a team; each role includes those before it."""
+
+    VIEWER = 1, "viewer"
+    ENGINEER = 2, "engineer"
+    APPROVER = 3, "approver"
+    ADMIN = 4, "admin"
+
+
+class User(AbstractUser):
+    """A person who logs in. The installation's administrator is a superuser."""
+
+
+class Team(models.Model):
+    slug = models.SlugField(max_length=40, unique=True)
+    name = models.CharField(max_length=80)
+    created = models.DateTimeField(auto_now_add=True)
+    members = models.ManyToManyField(User, through="Membership", related_name="teams")
+
+    class Meta:
+        ordering = ["name"]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Membership(models.Model):
+    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="memberships")
+    team = models.ForeignKey(Team, on_delete=models.CASCADE, related_name="memberships")
+    role = models.PositiveSmallIntegerField(choices=Role.choices)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["user", "team"], name="one_membership_a_team")]
+
+
+class ApiToken(models.Model):
+    """A token for the API; only its digest is kept."""
+
+    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="api_tokens")
+    name = models.CharField(max_length=80)
+    digest = models.CharField(max_length=64, unique=True)
+    created = models.DateTimeField(auto_now_add=True)
+    last_used = models.DateTimeField(null=True)
+
+
+class LoginFailure(models.Model):
+    """One failed log-in, kept for the throttle's window."""
+
+    username = models.CharField(max_length=150)
+    address = models.CharField(max_length=64)
+    at = models.DateTimeField(db_index=True)
+
+    class Meta:
+        indexes = [models.Index(fields=["username", "at"]), models.Index(fields=["address", "at"])]

@@ -1,0 +1,63 @@
+"""Who may do what. A ``Viewer`` is everything that a rule needs to know of a user, read once a request."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from dashboard.teams.models import Role, Team, User
+from scheduler.model.errors import PermissionDenied
+
+
+@dataclass(frozen=True, slots=True)
+class Viewer:
+    """A user's roles by team id. Two viewers with one ``scope`` may see the same things."""
+
+    user_id: int
+    roles: Mapping[int, Role]
+    superuser: bool = False
+
+    @property
+    def team_ids(self) -> tuple[int, ...]:
+        """The teams that the viewer is a member of, sorted."""
+        return tuple(sorted(self.roles))
+
+    @property
+    def scope(self) -> str:
+        """A key for what the viewer may see: ``all``, or the teams' ids."""
+        return "all" if self.superuser else "teams:" + ".".join(str(team_id) for team_id in self.team_ids)
+
+    def sees_private_of(self, team_id: int) -> bool:
+        """Whether the viewer may know of this team's private dataflows."""
+        return self.superuser or team_id in self.roles
+
+    def has_role(self, team_id: int, role: Role) -> bool:
+        """Whether the viewer holds at least this role in the team; an administrator of the installation does."""
+        return self.superuser or self.roles.get(team_id, 0) >= role
+
+
+NOBODY = Viewer(user_id=0, roles=MappingProxyType({}))
+
+
+def viewer_of(user: User) -> Viewer:
+    """What a user may see and do; nothing, unless active and logged in."""
+    if not user.is_authenticated or not user.is_active:
+        return NOBODY
+    roles = {team_id: Role(role) for team_id, role in user.memberships.values_list("team_id", "role")}
+    return Viewer(user_id=user.pk, roles=MappingProxyType(roles), superuser=user.is_superuser)
+
+
+def require_role(viewer: Viewer, team: Team, role: Role) -> None:
+    """Raise ``PermissionDenied`` unless the viewer holds at least this role in the team."""
+    if not viewer.has_role(team.pk, role):
+        raise PermissionDenied(
+            f"This needs the role {role.label} in {team.name}.",
+            remedy=f"Ask an admin of {team.name} for that role.", role=role.label, team=team.slug,
+        )
+
+
+def require_superuser(viewer: Viewer) -> None:
+    """Raise ``PermissionDenied`` unless the viewer administers the installation."""
+    if not viewer.superuser:
+        raise PermissionDenied("Only an administrator of this installation may do this.", remedy="Ask one of them.")

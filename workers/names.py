@@ -1,0 +1,10 @@
+"""Names of Celery tasks and of the queue, so that who sends a task need not import it."""
+
+QUEUE = "weir"
+
+PREPARE_PROPOSAL = "weir.prepare_proposal"
+ENACT = "weir.enact"
+ADVANCE_PROPOSALS = "weir.advance_proposals"
+REPUBLISH_DESIRED = "weir.republish_desired"
+RECORD_OBSERVATIONS = "weir.record_observations"
+SWEEP = "weir.sweep"
