@@ -161,6 +161,14 @@ time.sleep(600)
     wait_until(lambda: not is_alive(left))
 
 
+def test_what_a_dead_child_left_in_other_sessions_goes_too(start) -> None:
+    system = start(CARELESS)
+    system.until_ready()
+    orphan = system.pid("orphan")
+    os.kill(system.pid("careless"), signal.SIGKILL)
+    wait_until(lambda: not is_alive(orphan))
+
+
 def test_a_child_that_never_starts_ends_the_start_with_its_last_words(start) -> None:
     system = start(sleeper("a"), {"name": "broken", "code": "raise SystemExit('no such table: fish')"})
     output, _ = system.process.communicate(timeout=30)

@@ -86,20 +86,30 @@ def adopt_orphans() -> None:
     _prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
+def children(pid: int | None = None) -> list[int]:
+    """Pids of the live or defunct children of a process (this one by default), from /proc."""
+    return _children_by_parent().get(os.getpid() if pid is None else pid, [])
+
+
 def descendants(pid: int | None = None) -> list[int]:
-    """Pids of every live or defunct descendant of a process (this one by default), from /proc."""
-    children: dict[int, list[int]] = {}
+    """Pids of every live or defunct descendant of a process (this one by default), nearest first, from /proc."""
+    by_parent = _children_by_parent()
+    found: list[int] = []
+    front = [os.getpid() if pid is None else pid]
+    while front:
+        front = [child for parent in front for child in by_parent.get(parent, [])]
+        found.extend(front)
+    return found
+
+
+def _children_by_parent() -> dict[int, list[int]]:
+    found: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             with suppress(OSError, ValueError, IndexError):
                 # The command's name stands in parentheses and may hold spaces: the parent follows the last one.
                 parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-                children.setdefault(parent, []).append(int(entry.name))
-    found: list[int] = []
-    front = [os.getpid() if pid is None else pid]
-    while front:
-        front = [child for parent in front for child in children.get(parent, [])]
-        found.extend(front)
+                found.setdefault(parent, []).append(int(entry.name))
     return found
 
 

@@ -18,9 +18,9 @@ from .supervise import Service, StopStage
 # The agent first: its slots drain their queries while the broker still takes what they write. The broker last.
 # Together under the ten seconds that a stop may take.
 STOP_STAGES = (
-    StopStage(("agent",), limit_s=5.5),
-    StopStage(("beat", "worker", "web"), limit_s=2.0),
-    StopStage(("broker",), limit_s=1.5),
+    StopStage(("agent",), limit_s=7.0),
+    StopStage(("beat", "worker", "web"), limit_s=1.4),
+    StopStage(("broker",), limit_s=0.8),
 )
 _PYTHON = (sys.executable, "-P")
 

@@ -13,14 +13,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from .logs import Logs
-from .process import adopt_orphans, descendants, kill_group, reap, spawn
+from .process import adopt_orphans, children, descendants, kill_group, reap, spawn
 from .state import CannotStart
 
 FIRST_DELAY_S = 0.5
 LONGEST_DELAY_S = 15.0
 HEALTHY_AFTER_S = 30.0  # a child that lived this long starts again without a memory of earlier failures
 FAILURES_BEFORE_READY = 3  # so many ends before it was ever ready, and the start is given up
-CHECK_S = 5.0  # how often logs are measured and orphans collected
+CHECK_S = 5.0  # how often logs are measured and orphans ended
 LEFTOVERS_S = 2.0
 
 
@@ -195,7 +195,7 @@ class Supervisor:
         if now_s - self._checked_s > CHECK_S:
             self._checked_s = now_s
             self._logs.bound()
-            self._reap_orphans()
+            self._end_orphans()
 
     def _ended(self, child: _Child, now_s: float) -> None:
         assert child.process is not None
@@ -208,14 +208,17 @@ class Supervisor:
             f"(log: {self._logs.path(child.service.name)})"
         )
         child.process = None
+        self._end_orphans()
 
-    def _reap_orphans(self) -> None:
+    def _end_orphans(self) -> None:
+        """Kill what a dead child left behind: nobody is in charge of it any more, and its successor starts afresh."""
         # Popen objects collect their own process and must find it.
         processes = [self._running_once, *(child.process for child in self._children.values())]
         ours = {process.pid for process in processes if process is not None}
-        for pid in descendants():
-            if pid not in ours:
-                reap(pid)
+        for pid in set(children()) - ours:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+            reap(pid)
 
     # Stopping --------------------------------------------------------------------------------------------------------
 
