@@ -76,10 +76,9 @@ export class Graph {
   async draw(graph) {
     this.graph = measured(graph);
     this.byId = new Map(this.graph.tasks.map((task) => [task.id, task]));
-    const direction = this.stage.clientWidth < NARROW_PX ? "DOWN" : "RIGHT";
     this.say(`Laying out ${format.count(graph.tasks.length)} tasks…`);
     try {
-      const layout = await layOut(this.graph, direction);
+      const layout = await layOut(this.graph, this.shape());
       this.show(layout);
       this.say("");
     } catch (error) {
@@ -87,6 +86,12 @@ export class Graph {
       console.error(error);
     }
     this.stage.dataset.drawn = String(graph.tasks.length);
+  }
+
+  /** Narrow stages read downwards; the ratio is coarse, so that a few pixels more don't ask for a new layout. */
+  shape() {
+    const { clientWidth, clientHeight } = this.stage;
+    return { direction: clientWidth < NARROW_PX ? "DOWN" : "RIGHT", ratio: Math.round((2 * clientWidth) / clientHeight) / 2 };
   }
 
   say(message, failed = false) {
@@ -101,7 +106,7 @@ export class Graph {
     const many = this.graph.tasks.length > MANY;
     this.cy = cytoscape({
       container: this.canvas, elements: elements(this.graph, layout), layout: { name: "preset" }, style: graphStyle(),
-      minZoom: 0.03, maxZoom: 2.5, wheelSensitivity: 0.25, boxSelectionEnabled: false, autoungrabify: true,
+      minZoom: 0.03, maxZoom: 2.5, boxSelectionEnabled: false, autoungrabify: true,
       textureOnViewport: many, hideEdgesOnViewport: many, hideLabelsOnViewport: many,
     });
     this.cy.on("select", "node", (event) => this.onSelect(this.byId.get(event.target.id())));

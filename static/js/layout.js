@@ -2,8 +2,9 @@
 
 import { loadScript, vendor } from "./scripts.js";
 
-const PREFIX = "weir-layout:2:";
+const PREFIX = "weir-layout:3:";
 const KEPT = 12;
+const WRAPPED = 60;
 let elk;
 
 async function engine() {
@@ -32,18 +33,27 @@ function remember(key, layout) {
   }
 }
 
-function request(graph, direction) {
+/** A long chain wraps into rows as wide as the stage, so that it can be read without zooming. */
+function wrapping(graph, shape) {
+  if (graph.tasks.length > WRAPPED || shape.direction === "DOWN") return {};
+  return { "elk.aspectRatio": String(shape.ratio), "elk.layered.wrapping.strategy": "MULTI_EDGE",
+    "elk.layered.wrapping.additionalEdgeSpacing": "14", "elk.layered.wrapping.correctionFactor": "1.3" };
+}
+
+function request(graph, shape) {
+  const { direction } = shape;
   const options = {
     "elk.algorithm": "layered",
     "elk.direction": direction,
     "elk.edgeRouting": "ORTHOGONAL",
-    "elk.layered.spacing.nodeNodeBetweenLayers": direction === "RIGHT" ? "104" : "64",
+    "elk.layered.spacing.nodeNodeBetweenLayers": direction === "RIGHT" ? "84" : "58",
     "elk.spacing.nodeNode": direction === "RIGHT" ? "34" : "40",
     "elk.layered.spacing.edgeNodeBetweenLayers": "26",
     "elk.spacing.edgeEdge": "14",
     "elk.layered.nodePlacement.strategy": graph.tasks.length > 400 ? "LINEAR_SEGMENTS" : "NETWORK_SIMPLEX",
     "elk.layered.thoroughness": graph.tasks.length > 400 ? "2" : "7",
     "elk.separateConnectedComponents": "true",
+    ...wrapping(graph, shape),
   };
   return {
     id: "root",
@@ -69,11 +79,11 @@ function compact(result) {
 }
 
 /** Positions of tasks' centres and streams' points. `graph.topology` names the shape, so a known one is not redone. */
-export async function layOut(graph, direction) {
-  const key = `${graph.topology}:${direction}`;
+export async function layOut(graph, shape) {
+  const key = `${graph.topology}:${shape.direction}:${shape.ratio}`;
   const known = recall(key);
   if (known && graph.tasks.every((task) => known.nodes[task.id])) return known;
-  const layout = compact(await (await engine()).layout(request(graph, direction)));
+  const layout = compact(await (await engine()).layout(request(graph, shape)));
   remember(key, layout);
   return layout;
 }

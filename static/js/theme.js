@@ -7,15 +7,15 @@ export function currentTheme() {
   return document.documentElement.dataset.theme || (system.matches ? "dark" : "light");
 }
 
-/** The colour that a custom property stands for in the theme in force, as the browser computes it. */
+/** The colour that a custom property stands for in the theme in force, as #rrggbb: what canvases understand. */
 export function token(name) {
   const probe = document.createElement("span");
   probe.hidden = true;
   probe.style.color = `var(${name})`;
   document.body.append(probe);
-  const value = getComputedStyle(probe).color;
+  const [red, green, blue] = getComputedStyle(probe).color.match(/[\d.]+/g).map(Number);
   probe.remove();
-  return value;
+  return `#${[red, green, blue].map((part) => Math.round(part).toString(16).padStart(2, "0")).join("")}`;
 }
 
 function announce() {
