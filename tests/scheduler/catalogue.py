@@ -1,0 +1,79 @@
+"""A small catalogue of task types and short ways to write dataflows, for the tests of the science."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from scheduler.model.dataflow import Dataflow, Stream, Task
+from scheduler.model.estate import Estate, Slot
+from scheduler.model.task_types import Parameter, TaskType, TaskTypes
+from scheduler.planning import Prices, apply_plan, plan_removal, plan_submission
+
+TYPES = TaskTypes(
+    [
+        TaskType(
+            "sensors", "source", "Generates readings.", "none:none",
+            (
+                Parameter("city", "string", "Where.", default="delft", choices=("delft", "turin", "lille")),
+                Parameter("seed", "integer", "Which readings.", default=0, minimum=0),
+            ),
+            cost_us=8,
+        ),
+        TaskType(
+            "scale", "transform", "Multiplies.", "none:none",
+            (
+                Parameter("by", "number", "Factor.", required=True, minimum=-1000, maximum=1000),
+                Parameter("label", "string", "Shown beside it.", pattern="[a-z]+"),
+                Parameter("weights", "list", "One for each column.", default=[], items="number"),
+                Parameter("options", "object", "Anything else.", default={}),
+                Parameter("exact", "boolean", "Keep all digits.", default=False),
+            ),
+            cost_us=10,
+        ),
+        TaskType("thin", "transform", "Keeps one in ten.", "none:none", selectivity=0.1, cost_us=2),
+        TaskType("alone", "transform", "A query of its own.", "none:none", chain="never"),
+        TaskType("archive", "sink", "Keeps.", "none:none", (Parameter("name", "string", "Output.", default="out"),)),
+        TaskType("alarm", "sink", "Warns.", "none:none", (Parameter("level", "integer", "When.", default=3),)),
+    ]
+)
+PRICES = Prices(core_hour=0.10, currency="EUR", trigger_ms=200)
+SLOTS = (Slot("n1", 0), Slot("n1", 1), Slot("n2", 0))
+EMPTY = Estate(slots=SLOTS)
+
+
+def flow(
+    name: str,
+    tasks: Mapping[str, str | tuple[str, Mapping[str, Any]]],
+    *streams: str,
+    rates: Mapping[str, float] | None = None,
+    visibility: str = "shared",
+) -> Dataflow:
+    """A dataflow from ``{id: type or (type, config)}`` and chains of streams like ``"a > b > c"``."""
+    edges = [
+        (source.strip(), target.strip())
+        for stream in streams
+        for source, target in zip(stream.split(">"), stream.split(">")[1:], strict=False)
+    ]
+    return Dataflow(
+        name=name,
+        tasks=tuple(
+            Task(task_id, *(what if isinstance(what, tuple) else (what,))) for task_id, what in tasks.items()
+        ),
+        streams=tuple(Stream(*edge) for edge in dict.fromkeys(edges)),
+        rates_per_s=rates or {},
+        visibility=visibility,
+    )
+
+
+def submit(estate: Estate, dataflow: Dataflow, dataflow_id: str | None = None, team: str = "water") -> Estate:
+    """The estate after a submission is planned and applied."""
+    plan = plan_submission(
+        estate, dataflow, dataflow_id=dataflow_id or dataflow.name, team=team, task_types=TYPES, prices=PRICES
+    )
+    return apply_plan(estate, plan)
+
+
+def remove(estate: Estate, dataflow_id: str) -> Estate:
+    """The estate after a removal is planned and applied."""
+    return apply_plan(estate, plan_removal(estate, dataflow_id, task_types=TYPES, prices=PRICES))

@@ -1,0 +1,72 @@
+"""Equivalence by the paper's definition, pairwise and without hashes: what fingerprints are held against.
+
+Two tasks are equivalent when there is an isomorphism between their ancestor graphs that keeps types, configs and
+streams. It is slow on purpose, and shares no code with `scheduler.reuse`.
+"""
+
+from __future__ import annotations
+
+import networkx as nx
+
+from scheduler.model.dataflow import Dataflow
+from scheduler.model.task_types import TaskTypes
+
+
+class Reference:
+    """A growing collection of submitted dataflows, and what of them has to run."""
+
+    def __init__(self, task_types: TaskTypes) -> None:
+        self.task_types = task_types
+        self.graphs: dict[str, nx.DiGraph] = {}
+        self._same: dict[tuple[tuple[str, str], tuple[str, str]], bool] = {}
+
+    def add(self, dataflow_id: str, dataflow: Dataflow, team: str) -> None:
+        graph = nx.DiGraph()
+        for task in dataflow.tasks:
+            graph.add_node(task.id, abstract=self._abstract(dataflow, task, team))
+        graph.add_edges_from((stream.source, stream.target) for stream in dataflow.streams)
+        self.graphs[dataflow_id] = graph
+
+    def remove(self, dataflow_id: str) -> None:
+        del self.graphs[dataflow_id]
+        self._same = {pair: same for pair, same in self._same.items() if dataflow_id not in (pair[0][0], pair[1][0])}
+
+    def _abstract(self, dataflow: Dataflow, task, team: str):
+        declared = {parameter.name: parameter for parameter in self.task_types[task.type].parameters}
+        config = {name: parameter.default for name, parameter in declared.items()} | dict(task.config)
+        exact = {
+            name: value if name in declared and declared[name].type == "number" else (type(value).__name__, value)
+            for name, value in config.items()
+        }
+        rate = dataflow.rates_per_s.get(task.id, 10.0) if self.task_types[task.type].kind == "source" else None
+        return task.type, exact, rate, team if dataflow.visibility == "private" else None
+
+    def equivalent(self, one: tuple[str, str], other: tuple[str, str]) -> bool:
+        """Whether two tasks, (dataflow id, task id) each, are equivalent."""
+        if (one, other) not in self._same:
+            first, second = self.ancestors(one), self.ancestors(other)
+            same = first.nodes[one[1]]["abstract"] == second.nodes[other[1]]["abstract"] and nx.is_isomorphic(
+                first, second, node_match=lambda left, right: left["abstract"] == right["abstract"]
+            )
+            self._same[one, other] = self._same[other, one] = same
+        return self._same[one, other]
+
+    def ancestors(self, task: tuple[str, str]) -> nx.DiGraph:
+        """The ancestor graph of a task, itself included."""
+        graph = self.graphs[task[0]]
+        return graph.subgraph({task[1], *nx.ancestors(graph, task[1])})
+
+    def tasks(self) -> list[tuple[str, str]]:
+        return [(dataflow_id, task_id) for dataflow_id, graph in self.graphs.items() for task_id in graph]
+
+    def classes(self) -> list[list[tuple[str, str]]]:
+        """The submitted tasks by class of equivalence: one running task for each is what has to run."""
+        found: list[list[tuple[str, str]]] = []
+        for task in self.tasks():
+            for members in found:
+                if self.equivalent(members[0], task):
+                    members.append(task)
+                    break
+            else:
+                found.append([task])
+        return found

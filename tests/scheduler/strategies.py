@@ -1,0 +1,61 @@
+"""Random dataflows that overlap, and random orders in which they come and go."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from scheduler.model.dataflow import Dataflow, Stream, Task
+from scheduler.model.duplicates import deduplicate
+
+from .catalogue import TYPES
+
+# Few distinct tasks, so that dataflows have much in common; 1 and 1.0 are one factor.
+SOURCES = [("sensors", {}), ("sensors", {"city": "turin"}), ("sensors", {"seed": 0})]
+TRANSFORMS = [("scale", {"by": 1}), ("scale", {"by": 1.0}), ("scale", {"by": 2}), ("thin", {}), ("alone", {})]
+SINKS = [("archive", {}), ("archive", {"name": "other"}), ("alarm", {})]
+
+
+@st.composite
+def dataflows(draw: st.DrawFn, *, largest: int = 8) -> Dataflow:
+    """A valid, de-duplicated dataflow: a random graph in which every task is fed and read."""
+    sources = [(f"s{number}", *draw(st.sampled_from(SOURCES))) for number in range(draw(st.integers(1, 2)))]
+    tasks, streams, unread = list(sources), [], [task_id for task_id, *_ in sources]
+    for number in range(draw(st.integers(0, largest - 3))):
+        task_id = f"t{number}"
+        known = [known_id for known_id, *_ in tasks]
+        parents = draw(st.lists(st.sampled_from(known), min_size=1, max_size=3, unique=True))
+        tasks.append((task_id, *draw(st.sampled_from(TRANSFORMS))))
+        streams.extend((parent, task_id) for parent in parents)
+        unread = [other for other in unread if other not in parents] + [task_id]
+    for number in range(draw(st.integers(1, 2))):
+        parents = unread if number == 0 else draw(
+            st.lists(st.sampled_from([task_id for task_id, *_ in tasks if task_id[0] != "o"]), min_size=1, unique=True)
+        )
+        tasks.append((f"o{number}", *draw(st.sampled_from(SINKS))))
+        streams.extend((parent, f"o{number}") for parent in parents)
+    dataflow = Dataflow(
+        name="random",
+        tasks=tuple(Task(*task) for task in tasks),
+        streams=tuple(Stream(*stream) for stream in streams),
+        rates_per_s=draw(st.dictionaries(st.sampled_from([one for one, *_ in sources]), st.sampled_from([10, 50.0]))),
+        visibility=draw(st.sampled_from(["shared"] * 4 + ["private"])),
+    )
+    return deduplicate(dataflow, task_types=TYPES)
+
+
+@st.composite
+def histories(draw: st.DrawFn, *, longest: int = 8) -> list[tuple[str, Dataflow | None, str]]:
+    """A history of submissions (id, dataflow, team) and removals (id, None, "")."""
+    pool = draw(st.lists(dataflows(), min_size=1, max_size=4))
+    history: list[tuple[str, Dataflow | None, str]] = []
+    present: list[str] = []
+    for number in range(draw(st.integers(1, longest))):
+        if present and draw(st.integers(0, 2)) == 0:
+            gone = draw(st.sampled_from(present))
+            present.remove(gone)
+            history.append((gone, None, ""))
+        else:
+            dataflow_id = f"d{number}"
+            present.append(dataflow_id)
+            history.append((dataflow_id, draw(st.sampled_from(pool)), draw(st.sampled_from(["water", "roads"]))))
+    return history
