@@ -13,6 +13,8 @@ from dashboard.operations.models import EstateState, FragmentRow, NodeRow, Runni
 from scheduler.model.errors import StalePlan
 from scheduler.model.estate import Estate, Fragment, RunningTask, Slot, Submitted
 
+_kept: tuple[object, Estate] = (None, Estate())
+
 
 def lock_generation() -> int:
     """Take the estate's lock until the transaction ends, and return the generation.
@@ -45,6 +47,17 @@ def load_estate(*, for_update: bool = False) -> Estate:
         estate = _read(generation)
         if _generation() == generation:
             return estate
+
+
+def current_estate() -> Estate:
+    """The estate for reading, kept by this process until its generation changes: live pages ask twice a second."""
+    global _kept
+    key = EstateState.objects.filter(pk=1).values_list("generation", "changed").first()
+    kept_key, estate = _kept
+    if key is None or kept_key != key:
+        estate = load_estate()
+        _kept = (key, estate)
+    return estate
 
 
 def store_change(before: Estate, after: Estate) -> None:

@@ -1,0 +1,124 @@
+"""A plan's difference for one viewer: the graph before and after, the steps in words, who is touched, the price."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from dashboard.approvals.models import Proposal
+from dashboard.catalog.models import DataflowRecord
+from dashboard.catalog.permissions import visible_to
+from dashboard.catalog.selectors import graph_of
+from dashboard.operations.models import RunningTaskRow, Use
+from dashboard.plans.selectors import plan_of
+from dashboard.teams.permissions import Viewer
+from scheduler.model.plan import Plan, Step
+
+_WORDS = {
+    "start_fragment": "Start query {fragment} on {slot}: {tasks}",
+    "stop_fragment": "Stop query {fragment} on {slot}",
+    "open_outlet": "{fragment} publishes the stream of {task} to {reader}",
+    "close_outlet": "{fragment} no longer publishes the stream of {task} to {reader}",
+    "close_tail": "{fragment} works on {active} of its tasks only, from {active_before}",
+    "open_tail": "{fragment} works on {active} of its tasks again",
+}
+
+
+def difference(viewer: Viewer, proposal: Proposal) -> dict[str, Any] | None:
+    """What a proposal's plan would change; None until there is a plan.
+
+    Returns
+    -------
+    dict
+        ``kind``, ``generation``, ``digest``; ``tasks``: ``id`` (running task id), ``name`` (submitted task id, or the
+        type for a neighbour), ``type``, ``config``, ``status`` (``started``, ``reused``, ``stopped``, or ``neighbour``
+        for tasks of touched dataflows that stay as they are), ``used_by`` (``id``, ``name``, ``team`` of other
+        dataflows), ``fragment``, ``slot``; ``streams``: ``source``, ``target`` (running task ids), ``status``;
+        ``steps``: ``key``, ``kind``, ``text``, ``done``; ``touched``: ``id``, ``name``, ``team``; ``price``: the
+        fields of ``scheduler.model.plan.Price``; ``counts``: ``started``, ``reused``, ``stopped``.
+    """
+    plan = plan_of(proposal.plan)
+    if plan is None:
+        return None
+    touched = list(DataflowRecord.objects.filter(
+        visible_to(viewer), pk__in=plan.touched).select_related("team").order_by("name", "pk"))
+    names = {running: task for task, running in plan.dataflow.running.items()}
+    tasks, streams = _own_graph(proposal, plan)
+    neighbours = _neighbours(touched, set(names))
+    _add_neighbours(tasks, streams, neighbours)
+    _add_users(tasks, touched)
+    _add_places(tasks, plan)
+    finished = set(proposal.progress.get("done", ())) if proposal.rollback_plan_id is None else set()
+    return {
+        "kind": plan.kind, "generation": plan.generation, "digest": plan.digest,
+        "tasks": list(tasks.values()), "streams": list(streams.values()),
+        "steps": [
+            {"key": step.key, "kind": step.kind, "text": step_text(plan, step, names), "done": step.key in finished}
+            for step in plan.steps
+        ],
+        "touched": [_user(record) for record in touched],
+        "price": asdict(plan.price) if plan.price else None,
+        "counts": {"started": len(plan.started), "reused": len(plan.reused), "stopped": len(plan.stopped)},
+    }
+
+
+def step_text(plan: Plan, step: Step, names: dict[str, str]) -> str:
+    """A step in words, with the names that the document gives its tasks."""
+    fragment = plan.fragments_after.get(step.fragment) or plan.fragments_before[step.fragment]
+    return _WORDS[step.kind].format(
+        fragment=step.fragment, slot=fragment.slot, reader=step.reader, active=step.active,
+        active_before=step.active_before, task=names.get(step.task or "", "a task"),
+        tasks=" → ".join(names.get(task, "a task") for task in fragment.tasks),
+    )
+
+
+def _own_graph(proposal: Proposal, plan: Plan) -> tuple[dict[str, dict], dict[tuple[str, str], dict]]:
+    graph, running = graph_of(proposal.dataflow), plan.dataflow.running
+    status = dict.fromkeys(plan.reused, "reused")
+    status |= {task.id: "started" for task in plan.started} | {task.id: "stopped" for task in plan.stopped}
+    tasks = {
+        running[task["id"]]: {
+            "id": running[task["id"]], "name": task["id"], "type": task["type"], "kind": task["kind"],
+            "config": task["config"], "status": status[running[task["id"]]], "used_by": [],
+            "fragment": None, "slot": None}
+        for task in graph["tasks"] if task["id"] in running
+    }
+    streams = {}
+    for stream in graph["streams"]:
+        ends = running[stream["source"]], running[stream["target"]]
+        # A stream begins and ends with the task that reads it.
+        streams[ends] = {"source": ends[0], "target": ends[1], "status": status[ends[1]]}
+    return tasks, streams
+
+
+def _neighbours(touched: list[DataflowRecord], own: set[str]) -> list[RunningTaskRow]:
+    fingerprints = Use.objects.filter(dataflow__in=touched).values("running_task_id")
+    return list(RunningTaskRow.objects.filter(pk__in=fingerprints).exclude(pk__in=own).order_by("pk"))
+
+
+def _add_neighbours(tasks: dict, streams: dict, rows: list[RunningTaskRow]) -> None:
+    for row in rows:
+        tasks[row.pk] = {
+            "id": row.pk, "name": row.type, "type": row.type, "kind": "", "config": row.config, "status": "neighbour",
+            "used_by": [], "fragment": None, "slot": None}
+    for row in rows:
+        for parent in row.parents:
+            streams[parent, row.pk] = {"source": parent, "target": row.pk, "status": "neighbour"}
+
+
+def _add_users(tasks: dict, touched: list[DataflowRecord]) -> None:
+    records = {record.pk: _user(record) for record in touched}
+    for use in Use.objects.filter(dataflow__in=touched, running_task_id__in=list(tasks)).order_by("dataflow__name"):
+        tasks[use.running_task_id]["used_by"].append(records[use.dataflow_id])
+
+
+def _add_places(tasks: dict, plan: Plan) -> None:
+    for fragments in (plan.fragments_before, plan.fragments_after):
+        for fragment in fragments.values():
+            for task in fragment.tasks:
+                if task in tasks:
+                    tasks[task]["fragment"], tasks[task]["slot"] = fragment.id, fragment.slot
+
+
+def _user(record: DataflowRecord) -> dict[str, str]:
+    return {"id": str(record.pk), "name": record.name, "team": record.team.name}

@@ -1,0 +1,89 @@
+"""Reading the estate.
+
+For pages, API and live connections:
+
+- ``live_estate(viewer)``, ``live_dataflow(viewer, dataflow_id)``: live documents, described where they are built
+- ``outputs(viewer, dataflow_id)``: named outputs of a dataflow: ``task``, ``name``, ``channel``
+- ``output_tail(viewer, dataflow_id, task_id, count)``: newest events of one
+- ``estate_history(viewer, minutes)``, ``dataflow_history(viewer, dataflow_id, minutes)``: columns for plots
+- ``nodes()``: nodes with their slots and when they were last seen
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from django.db.models import QuerySet
+from django.utils import timezone
+
+from dashboard import jobs
+from dashboard.catalog.permissions import dataflow_for
+from dashboard.operations.estate import current_estate, load_estate
+from dashboard.operations.live import live_dataflow, live_estate, output_channels
+from dashboard.operations.models import HistoryPoint, NodeRow
+from dashboard.teams.models import Team
+from dashboard.teams.permissions import Viewer
+from scheduler.model.errors import NotFound
+
+__all__ = [
+    "current_estate", "dataflow_history", "estate_history", "live_dataflow", "live_estate", "load_estate", "nodes",
+    "output_tail", "outputs",
+]
+
+MOST_EVENTS = 200
+_SUMMED = ("events_in_per_s", "events_out_per_s", "running_tasks", "tasks_without_reuse")
+
+
+def outputs(viewer: Viewer, dataflow_id: UUID | str) -> list[dict[str, str]]:
+    """Named outputs of a running dataflow, in the order of its document."""
+    record = dataflow_for(viewer, dataflow_id)
+    estate = current_estate()
+    found = []
+    for task, channel in output_channels(viewer, record).items():
+        config = estate.tasks[estate.submitted[str(record.pk)].running[task]].config
+        found.append({"task": task, "name": str(config.get("name") or task), "channel": channel})
+    return found
+
+
+def output_tail(viewer: Viewer, dataflow_id: UUID | str, task_id: str, *, count: int = 20) -> list[dict[str, Any]]:
+    """The newest events of a named output, newest first."""
+    record = dataflow_for(viewer, dataflow_id)
+    channel = output_channels(viewer, record).get(task_id)
+    if channel is None:
+        raise NotFound("This dataflow has no such named output.", remedy="See its outputs while it runs.")
+    return jobs.output_tail(channel, max(1, min(count, MOST_EVENTS)))[::-1]
+
+
+def estate_history(viewer: Viewer, *, minutes: int = 60) -> dict[str, list]:
+    """Columns over time (``at`` in ISO 8601): events in and out per second, running tasks, tasks without reuse.
+
+    Summed over the shared tasks and the private ones that the viewer may know of.
+    """
+    points = HistoryPoint.objects.filter(dataflow=None, at__gte=timezone.now() - timedelta(minutes=minutes))
+    if not viewer.superuser:
+        own = Team.objects.filter(pk__in=viewer.team_ids).values_list("slug", flat=True)
+        points = points.filter(scope__in=["", *own])
+    rows: dict[Any, dict[str, float]] = {}
+    for point in points.order_by("at").values("at", *_SUMMED):
+        row = rows.setdefault(point["at"], dict.fromkeys(_SUMMED, 0.0))
+        for name in _SUMMED:
+            row[name] += point[name]
+    return {"at": [at.isoformat() for at in rows]} | {
+        name: [round(row[name], 1) for row in rows.values()] for name in _SUMMED}
+
+
+def dataflow_history(viewer: Viewer, dataflow_id: UUID | str, *, minutes: int = 60) -> dict[str, list]:
+    """Columns over time of one dataflow: events in and out per second, latency p50 and p99 in ms."""
+    record = dataflow_for(viewer, dataflow_id)
+    names = ("events_in_per_s", "events_out_per_s", "latency_p50_ms", "latency_p99_ms")
+    points = list(record.history.filter(
+        at__gte=timezone.now() - timedelta(minutes=minutes)).order_by("at").values("at", *names))
+    return {"at": [point["at"].isoformat() for point in points]} | {
+        name: [point[name] for point in points] for name in names}
+
+
+def nodes() -> QuerySet[NodeRow]:
+    """Nodes by name."""
+    return NodeRow.objects.all()

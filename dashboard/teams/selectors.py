@@ -1,0 +1,50 @@
+"""Reading teams and members.
+
+- ``teams(viewer)``: teams that the viewer is in, or all as administrator
+- ``teams_to_submit_for(viewer)``: where the viewer is at least engineer
+- ``members(team)``: memberships with their users
+- ``tokens(user)``: API tokens, newest first
+"""
+
+from __future__ import annotations
+
+from django.db.models import QuerySet
+
+from dashboard.teams.models import ApiToken, Membership, Role, Team, User
+from dashboard.teams.permissions import Viewer
+from scheduler.model.errors import NotFound
+
+
+def teams(viewer: Viewer) -> QuerySet[Team]:
+    """The viewer's teams by name; every team for an administrator of the installation."""
+    return Team.objects.all() if viewer.superuser else Team.objects.filter(pk__in=viewer.team_ids)
+
+
+def all_teams() -> QuerySet[Team]:
+    """Every team: their names are no secret, and lists are filtered by them."""
+    return Team.objects.all()
+
+
+def teams_to_submit_for(viewer: Viewer) -> QuerySet[Team]:
+    """Teams in which the viewer is at least engineer."""
+    if viewer.superuser:
+        return Team.objects.all()
+    return Team.objects.filter(pk__in=[pk for pk, role in viewer.roles.items() if role >= Role.ENGINEER])
+
+
+def team(viewer: Viewer, slug: str) -> Team:
+    """One of the viewer's teams, or ``NotFound``."""
+    found = teams(viewer).filter(slug=slug).first()
+    if found is None:
+        raise NotFound("There is no such team that you are in.", remedy="See the list of your teams.")
+    return found
+
+
+def members(team: Team) -> QuerySet[Membership]:
+    """Memberships of a team, by user name."""
+    return team.memberships.select_related("user").order_by("user__username")
+
+
+def tokens(user: User) -> QuerySet[ApiToken]:
+    """A user's API tokens, newest first."""
+    return user.api_tokens.order_by("-created")

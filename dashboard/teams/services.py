@@ -1,0 +1,130 @@
+"""Writing users, teams, memberships and API tokens."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+
+from django.contrib.auth.password_validation import validate_password
+from django.core.exceptions import ValidationError
+from django.core.validators import validate_slug
+
+from dashboard.audit.trail import audited
+from dashboard.core.events import access_changed
+from dashboard.teams.models import ApiToken, Membership, Role, Team, User
+from dashboard.teams.permissions import require_role, require_superuser, viewer_of
+from scheduler.model.errors import NotFound, WeirError
+
+
+class InvalidValue(WeirError):
+    """A name, password or role that cannot be."""
+
+    code = "invalid_value"
+    http_status = 422
+
+
+class LastAdmin(WeirError):
+    """The team would be left without an admin."""
+
+    code = "last_admin"
+    http_status = 409
+
+
+def create_user(*, username: str, password: str, actor: User | None = None, superuser: bool = False) -> User:
+    """Add a user; by an administrator, or by the installation itself (``actor`` None)."""
+    if actor is not None:
+        require_superuser(viewer_of(actor))
+    with audited(actor=actor, verb="user.create") as audit:
+        user = User(username=username, is_superuser=superuser, is_staff=superuser)
+        user.set_password(password)
+        try:
+            user.full_clean()
+            validate_password(password, user)
+        except ValidationError as error:
+            raise InvalidValue(" ".join(error.messages), remedy="Choose another name or password.") from error
+        user.save()
+        audit.subject, audit.details = user, {"username": username, "superuser": superuser}
+        return user
+
+
+def create_team(*, slug: str, name: str, actor: User | None = None) -> Team:
+    """Add a team; by an administrator, or by the installation itself."""
+    if actor is not None:
+        require_superuser(viewer_of(actor))
+    try:
+        validate_slug(slug)
+    except ValidationError as error:
+        raise InvalidValue(
+            f"{slug!r} is no short name.", remedy="Use letters, digits, hyphens and underscores.") from error
+    if len(slug) > 40 or not 1 <= len(name.strip()) <= 80 or "\0" in name:
+        raise InvalidValue("The name is empty or too long.", remedy="Use at most 40 and 80 characters.")
+    if Team.objects.filter(slug=slug).exists():
+        raise InvalidValue(f"There is a team {slug!r} already.", remedy="Choose another short name.")
+    with audited(actor=actor, verb="team.create") as audit:
+        team = Team.objects.create(slug=slug, name=name.strip())
+        audit.subject, audit.team = team, team
+        return team
+
+
+def set_role(*, user: User, team: Team, role: Role, actor: User | None = None) -> Membership:
+    """Give a user a role in a team; by an admin of the team, or by the installation itself."""
+    if actor is not None:
+        require_role(viewer_of(actor), team, Role.ADMIN)
+    with audited(actor=actor, verb="team.set_role", subject=team, team=team) as audit:
+        before = Membership.objects.select_for_update().filter(user=user, team=team).first()
+        _keep_an_admin(team, before, after=Role(role), actor=actor)
+        membership, _ = Membership.objects.update_or_create(user=user, team=team, defaults={"role": role})
+        audit.details = {
+            "user": user.username, "role": Role(role).label, "before": Role(before.role).label if before else None}
+        access_changed(user.pk)
+        return membership
+
+
+def remove_member(*, user: User, team: Team, actor: User) -> None:
+    """Take a user out of a team; by an admin of the team, or by the user."""
+    viewer = viewer_of(actor)
+    if actor.pk != user.pk:
+        require_role(viewer, team, Role.ADMIN)
+    with audited(actor=actor, verb="team.remove_member", subject=team, team=team) as audit:
+        membership = Membership.objects.select_for_update().filter(user=user, team=team).first()
+        if membership is None:
+            raise NotFound(f"{user.username} is not in {team.name}.", remedy="Reload the page.")
+        _keep_an_admin(team, membership, after=None, actor=actor)
+        membership.delete()
+        audit.details = {"user": user.username}
+        access_changed(user.pk)
+
+
+def create_token(*, actor: User, name: str) -> tuple[ApiToken, str]:
+    """A new API token for the actor, and its secret, which is shown this once."""
+    name = name.replace("\0", "").strip()[:80]
+    if not name:
+        raise InvalidValue("A token needs a name.", remedy="Name what will use it.")
+    secret = f"weir_{secrets.token_urlsafe(32)}"
+    with audited(actor=actor, verb="token.create") as audit:
+        token = ApiToken.objects.create(user=actor, name=name, digest=token_digest(secret))
+        audit.subject, audit.details = token, {"name": name}
+        return token, secret
+
+
+def revoke_token(*, actor: User, token_id: int) -> None:
+    """Revoke one of the actor's API tokens."""
+    with audited(actor=actor, verb="token.revoke") as audit:
+        token = ApiToken.objects.filter(user=actor, pk=token_id).first()
+        if token is None:
+            raise NotFound("You have no such token.", remedy="Reload the page.")
+        audit.subject, audit.details = ApiToken(pk=token.pk), {"name": token.name}
+        token.delete()
+
+
+def token_digest(secret: str) -> str:
+    """What is kept of a token. A fast hash is right: the secret is 256 random bits."""
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def _keep_an_admin(team: Team, membership: Membership | None, *, after: Role | None, actor: User | None) -> None:
+    loses_admin = membership is not None and membership.role == Role.ADMIN and after != Role.ADMIN
+    if loses_admin and actor is not None and not actor.is_superuser:
+        others = Membership.objects.filter(team=team, role=Role.ADMIN).exclude(pk=membership.pk)
+        if not others.exists():
+            raise LastAdmin(f"{team.name} would have no admin.", remedy="Make another member admin first.")
