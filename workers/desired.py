@@ -13,9 +13,8 @@ import redis
 
 from scheduler.model.estate import Estate, Fragment, channel_id
 from scheduler.model.task_types import TaskType
+from workers.channels import keys
 from workers.settings import DEFAULT_TRIGGER_MS
-
-PUSH = "weir:push"
 
 # An older state never replaces a newer one, whichever of two publishers comes last.
 _PUBLISH = """
@@ -25,11 +24,6 @@ redis.call('SET', KEYS[1], ARGV[2])
 redis.call('PUBLISH', ARGV[3], ARGV[4])
 return 1
 """
-
-
-def desired_key(node: str) -> str:
-    """Where a node's desired state stands in the broker."""
-    return f"weir:desired:{node}"
 
 
 def desired_of(
@@ -58,14 +52,13 @@ def desired_of(
     KeyError
         A fragment reads a task that no fragment runs, or a task's type is not in the catalogue.
     """
-    position = _positions(estate)
     slots: dict[str, dict[str, list]] = {
         str(slot.index): {"fragments": []} for slot in estate.slots if slot.node == node
     }
     for fragment in _upstream_first(estate):
         fragment_node, _, index = fragment.slot.rpartition("/")
         if fragment_node == node:
-            wanted = _wanted(estate, fragment, position, task_types, trigger_ms)
+            wanted = _wanted(estate, fragment, task_types, trigger_ms)
             slots.setdefault(index, {"fragments": []})["fragments"].append(wanted)
     return {"version": estate.generation, "node": node, "generation": estate.generation, "slots": slots}
 
@@ -73,35 +66,22 @@ def desired_of(
 def publish(broker: redis.Redis, node: str, desired: Mapping[str, Any]) -> bool:
     """Store a node's desired state and wake its agent; False where a newer version stands already."""
     text = json.dumps(desired, sort_keys=True)
-    return bool(broker.eval(_PUBLISH, 1, desired_key(node), desired["version"], text, PUSH, node))
+    return bool(broker.eval(_PUBLISH, 1, keys.desired(node), desired["version"], text, keys.PUSH, node))
 
 
 def read(broker: redis.Redis, node: str) -> dict[str, Any] | None:
     """The desired state of a node as it stands in the broker, or None."""
-    text = broker.get(desired_key(node))
+    text = broker.get(keys.desired(node))
     return json.loads(text) if text else None
 
 
-def _positions(estate: Estate) -> dict[str, tuple[str, int]]:
-    """Where each running task runs: fragment and position. A paused one runs nowhere."""
-    return {
-        task_id: (fragment.id, position)
-        for fragment in estate.fragments.values()
-        for position, task_id in enumerate(fragment.active_tasks)
-    }
-
-
 def _wanted(
-    estate: Estate,
-    fragment: Fragment,
-    position: Mapping[str, tuple[str, int]],
-    task_types: Mapping[str, TaskType],
-    trigger_ms: int,
+    estate: Estate, fragment: Fragment, task_types: Mapping[str, TaskType], trigger_ms: int
 ) -> dict[str, Any]:
     # A paused tail is in the fragment still, though its tasks may have left the estate: the slot that started the
     # fragment keeps its own record of the whole chain.
     tasks = [estate.tasks[task_id] for task_id in fragment.tasks if task_id in estate.tasks]
-    inputs = [{"channel": channel_id(*position[parent]), "task": parent} for parent in tasks[0].parents]
+    inputs = [{"channel": channel_id(*estate.places[parent]), "task": parent} for parent in tasks[0].parents]
     return {
         "id": fragment.id,
         "tasks": [{"id": task.id, "type": task_types[task.type].name, "config": dict(task.config)} for task in tasks],

@@ -14,6 +14,7 @@ import redis
 
 from scheduler.model.estate import Fragment
 from scheduler.model.plan import Plan, Step
+from workers.channels import keys
 
 Report = Mapping[str, Any]
 
@@ -60,8 +61,8 @@ class Flows:
 
 def read_reports(broker: redis.Redis) -> dict[str, Report]:
     """The newest report of every node that still reports."""
-    keys = sorted(broker.scan_iter(match="weir:observed:*", count=1000))
-    texts = broker.mget(keys) if keys else []
+    names = sorted(broker.scan_iter(match=keys.observed("*"), count=1000))
+    texts = broker.mget(names) if names else []
     reports = [json.loads(text) for text in texts if text]
     return {report["node"]: report for report in reports}
 
@@ -72,9 +73,9 @@ def read_meters(broker: redis.Redis, fragments: Iterable[str]) -> Meters:
     pipeline = broker.pipeline(transaction=False)
     pipeline.time()
     for name in names:
-        pipeline.hgetall(f"weir:meter:{name}")
+        pipeline.hgetall(keys.meter(name))
     (seconds, microseconds), *hashes = pipeline.execute()
-    counts = [{_text(key): int(value) for key, value in found.items()} for found in hashes]
+    counts = [{name: int(value) for name, value in _texts(found).items() if value.isdigit()} for found in hashes]
     return Meters(at_ms=seconds * 1000 + microseconds // 1000, counts=dict(zip(names, counts, strict=True)))
 
 
@@ -161,7 +162,7 @@ def _step_done(step: Step, plan: Plan, reports: Mapping[str, Report]) -> bool:
         return False
     if step.kind == "start_fragment":
         return found["state"] == "running"
-    if step.kind == "close_tail":
+    if step.kind in ("close_tail", "open_tail"):
         return found["active"] == step.active
     readers = found["outlets"].get(str(fragment.tasks.index(step.task)), [])
     return (step.reader in readers) == (step.kind == "open_outlet")
@@ -189,6 +190,11 @@ def _histogram(counts: Mapping[str, int], prefix: str) -> dict[int, int]:
 
 def _rate(count: int, elapsed_s: float) -> float:
     return count / elapsed_s if elapsed_s > 0 else 0.0
+
+
+def _texts(mapping: Mapping[bytes | str, bytes | str]) -> dict[str, str]:
+    """Text, whether or not the client decodes."""
+    return {_text(name): _text(value) for name, value in mapping.items()}
 
 
 def _text(value: bytes | str) -> str:

@@ -1,0 +1,63 @@
+"""One agent a node name: a lease in the broker, renewed while the agent lives."""
+
+from __future__ import annotations
+
+import secrets
+from enum import StrEnum
+from pathlib import Path
+
+import redis
+
+TTL_MS = 10_000
+
+_TAKE = """
+local owner = redis.call('GET', KEYS[1])
+if owner and owner ~= ARGV[1] then return owner end
+redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
+return ''
+"""
+_GIVE = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0"
+
+
+class Standing(StrEnum):
+    """How an agent stands towards its lease."""
+
+    HELD = "held"
+    TAKEN = "taken"  # by an agent with another data folder
+    UNKNOWN = "unknown"  # the broker does not answer
+
+
+class Lease:
+    """The lease of a node name.
+
+    The owner is the data folder, not the process: an agent that was killed gets its own lease back at once, and a file
+    lock in the folder keeps two agents of one folder apart.
+    """
+
+    def __init__(self, broker: redis.Redis, node: str, *, folder: Path) -> None:
+        self._broker = broker
+        self._key = f"weir:lease:{node}"
+        self._owner = _owner(folder)
+
+    def renew(self) -> Standing:
+        """Take the lease or hold it for longer."""
+        try:
+            other = self._broker.eval(_TAKE, 1, self._key, self._owner, TTL_MS)
+        except redis.RedisError:
+            return Standing.UNKNOWN
+        return Standing.TAKEN if other else Standing.HELD
+
+    def give_back(self) -> None:
+        """Let another agent have the name at once."""
+        try:
+            self._broker.eval(_GIVE, 1, self._key, self._owner)
+        except redis.RedisError:
+            return  # it lapses by itself
+
+
+def _owner(folder: Path) -> str:
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "owner"
+    if not path.exists():
+        path.write_text(secrets.token_hex(16))
+    return path.read_text()

@@ -1,0 +1,149 @@
+"""A fragment as a slot knows it: its state, what is in force, what went wrong. Shared by the slot's threads."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+from scheduler.model.dataflow import Task
+
+from . import backoff
+from .reconcile import Actual, State, check_transition
+from .wanted import Outlets
+
+BROKER_AWAY_LONGEST_MS = 4_000  # the broker's absence is nobody's fault: look often whether it is back
+
+
+class Live:
+    """One fragment on this slot.
+
+    One thread at a time performs actions on it (``busy``); others may read it at any time.
+    """
+
+    def __init__(self, fragment_id: str, *, now_ms: int, state: State = State.STOPPED) -> None:
+        self.id = fragment_id
+        self.query: Any = None
+        self.run_id: str | None = None
+        self.tasks: tuple[Task, ...] = ()
+        self.schemas: tuple[str, ...] = ()
+        self._lock = threading.Lock()
+        self._state = state
+        self._busy = False
+        self._outlets: Outlets = {}
+        self._active = 1
+        self._since_ms = now_ms
+        self._failures = 0
+        self._restarts = 0
+        self._error: str | None = None
+        self._retry_at_ms: int | None = None
+        self._has_run = False
+
+    @property
+    def state(self) -> State:
+        """Where it stands."""
+        with self._lock:
+            return self._state
+
+    @property
+    def outlets(self) -> Outlets:
+        """The outlets in force."""
+        with self._lock:
+            return self._outlets
+
+    def actual(self) -> Actual:
+        """The value that reconciliation judges."""
+        with self._lock:
+            return Actual(
+                self.id, self._state, busy=self._busy, outlets=self._outlets, active=self._active,
+                retry_at_ms=self._retry_at_ms,
+            )
+
+    def begin(self, state: State | None, *, now_ms: int) -> None:
+        """An action begins; with ``state`` it takes the fragment there."""
+        with self._lock:
+            self._busy = True
+            if state is not None:
+                self._move(state, now_ms)
+
+    def end(self) -> None:
+        """The action is over, however it went."""
+        with self._lock:
+            self._busy = False
+
+    def runs(self, query: Any, run_id: str, *, outlets: Outlets, active: int, now_ms: int) -> None:
+        """Its query has started with these outlets and tails in force."""
+        with self._lock:
+            self._move(State.RUNNING, now_ms)
+            self._restarts += 1 if self._has_run else 0
+            self._has_run = True
+            self._outlets, self._active = dict(outlets), active
+            self._retry_at_ms = None
+            self.query, self.run_id = query, run_id
+
+    def waits(self, *, retry_at_ms: int, now_ms: int) -> None:
+        """What it reads is not there yet."""
+        with self._lock:
+            self._move(State.WAITING, now_ms)
+            self._retry_at_ms = retry_at_ms
+
+    def failed(self, message: str, *, now_ms: int, broker_is_away: bool = False) -> int:
+        """Its start or its query failed; returns when it is tried again."""
+        with self._lock:
+            ran_ms = now_ms - self._since_ms if self._state is State.RUNNING else 0
+            self._failures = backoff.failures_after(self._failures, ran_ms=ran_ms)
+            longest_ms = BROKER_AWAY_LONGEST_MS if broker_is_away else backoff.LONGEST_MS
+            self._move(State.BACKOFF, now_ms)
+            self._error = message
+            self._retry_at_ms = now_ms + backoff.delay_ms(self._failures, longest_ms=longest_ms)
+            self.query = self.run_id = None
+            return self._retry_at_ms
+
+    def stopped(self, *, retry_at_ms: int | None, now_ms: int) -> None:
+        """Its query is gone, or as good as; what it left is still to be removed."""
+        with self._lock:
+            self._move(State.STOPPED, now_ms)
+            self._retry_at_ms = retry_at_ms
+            self.run_id = None
+
+    def changed(self, *, outlets: Outlets | None = None, active: int | None = None) -> None:
+        """Other outlets or another tail are in force from now on."""
+        with self._lock:
+            if outlets is not None:
+                self._outlets = {position: readers for position, readers in outlets.items() if readers}
+            if active is not None:
+                self._active = active
+            self._retry_at_ms = None
+
+    def hindered(self, message: str, *, retry_at_ms: int) -> None:
+        """A change did not work; the query runs on and the change is tried again."""
+        with self._lock:
+            self._error = message
+            self._retry_at_ms = retry_at_ms
+
+    def report(self, progress: Mapping[str, Any], *, throttled_by: str | None, now_ms: int) -> dict[str, Any]:
+        """Its part of the node's report."""
+        with self._lock:
+            healthy = self._state is State.RUNNING and now_ms - self._since_ms >= backoff.HEALTHY_MS
+            if healthy:
+                self._failures, self._error = 0, None
+            return {
+                "state": str(self._state),
+                **progress,
+                "since_ms": self._since_ms,
+                "restarts": self._restarts,
+                "failures": self._failures,
+                "error": self._error,
+                "retry_at_ms": self._retry_at_ms if self._state is State.BACKOFF else None,
+                "throttled_by": throttled_by,
+                "run_id": self.run_id,
+                "outlets": {str(position): sorted(readers) for position, readers in sorted(self._outlets.items())},
+                "active": self._active,
+            }
+
+    def _move(self, state: State, now_ms: int) -> None:
+        if state is self._state:
+            return
+        check_transition(self.id, self._state, state)
+        self._state = state
+        self._since_ms = now_ms

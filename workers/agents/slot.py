@@ -1,0 +1,299 @@
+"""A slot: one Spark driver whose queries are reconciled with what is desired.
+
+    python -m workers.agents.slot --slot 0        (started by the node agent; settings come from the environment)
+
+It reads lines from its standard input (``poke``: the desired state changed; ``stop``, or the end of the input: drain
+and end) and writes its report to its standard output, one JSON a line. Logs go to standard error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TextIO
+
+import redis
+
+from workers.channels import keys
+from workers.channels.config import ChannelConfig, choose_implementation
+from workers.channels.registry import Channels
+from workers.channels.spark import spark_conf
+from workers.library.registry import task_types
+from workers.settings import Settings, from_environment
+from workers.spark import queries
+from workers.spark.compile import places_of
+from workers.spark.failures import explain
+from workers.spark.listener import QueryListener
+from workers.spark.session import open_session
+
+from .hands import Hands, Surroundings
+from .live import Live
+from .logs import configure, logger
+from .mail import connect
+from .reconcile import Action, Start, State, Stop, reconcile
+from .store import NodeStore, SlotStore
+from .wanted import Desired
+
+TICK_S = 0.5
+REPORT_MS = 1_000
+LOOK_MS = 5_000  # at every query, in case an end was not told
+SWEEP_MS = 300_000
+GRACE_S = 3_600  # a removed fragment's checkpoint is kept for a plan that is rolled back
+HANDS = 4
+
+
+class Slot:
+    """One slot process: a loop that decides, hands that do, a report that tells."""
+
+    def __init__(self, settings: Settings, slot: str, *, report_to: TextIO) -> None:
+        self._settings = settings
+        self._name = slot
+        self._report_to = report_to
+        self._node_store = NodeStore(settings.data_dir, settings.node)
+        self._store = SlotStore(settings.data_dir, self._node_store.slot_dir(slot))
+        self._stopping = threading.Event()
+        self._wake = threading.Event()
+        self._ended: set[str] = set()
+        self._desired = Desired()
+        self._desired_mtime_ns = -1
+        self._due_ms: dict[str, int] = {}
+        self._events: list[dict[str, Any]] = []
+        self._reported: Any = None
+        self._throttled: dict[str, str] = {}
+        self._log = logger()
+        self._lives = {
+            fragment_id: Live(fragment_id, now_ms=_now_ms()) for fragment_id in self._store.records()
+        }
+
+    def stop(self) -> None:
+        """Drain and end."""
+        self._stopping.set()
+        self._wake.set()
+
+    def poke(self) -> None:
+        """Look at the desired state now."""
+        self._wake.set()
+
+    def run(self) -> int:
+        """Serve until stopped; the process's exit code."""
+        self._say("starting")
+        config = ChannelConfig(
+            redis_url=self._settings.redis_url, implementation=choose_implementation(self._settings.channel),
+            data_dir=self._settings.data_dir,
+        )
+        began_s = time.monotonic()
+        self._spark = open_session(
+            self._settings, slot=int(self._name), slot_dir=self._store.folder, channel_conf=spark_conf(config)
+        )
+        took_ms = round(1000 * (time.monotonic() - began_s))
+        self._log.info("session open", took_ms=took_ms, channel=config.implementation)
+        self._listener = QueryListener(self._on_end)
+        self._listener.attach(self._spark)
+        self._broker = connect(self._settings.redis_url)
+        self._channels = Channels(self._broker)
+        self._hands = Hands(
+            Surroundings(
+                spark=self._spark, channels=self._channels, broker=self._broker, channel_config=config,
+                store=self._store, task_types=task_types(),
+            ),
+            clock_ms=_now_ms, on_event=self._on_event, is_wanted_task=self._is_wanted_task,
+        )
+        with ThreadPoolExecutor(HANDS, thread_name_prefix="hand") as pool:
+            while not self._stopping.is_set():
+                if self._spark.sparkContext._gateway.proc.poll() is not None:
+                    self._log.error("the JVM is gone")
+                    return 1
+                self._turn(pool)
+                self._wake.wait(TICK_S)
+                self._wake.clear()
+            self._drain(pool)
+        return 0
+
+    # -- one turn of the loop ------------------------------------------------------------------------------------
+
+    def _turn(self, pool: ThreadPoolExecutor) -> None:
+        now_ms = _now_ms()
+        self._read_desired()
+        self._notice_ends(now_ms)
+        actual = {live.id: live.actual() for live in list(self._lives.values())}
+        actions = reconcile(
+            self._desired.of_slot(self._name), actual, now_ms, elsewhere=self._desired.elsewhere(self._name)
+        )
+        todo: dict[str, list[Action]] = {}
+        for action in actions:
+            todo.setdefault(action.fragment_id, []).append(action)
+        for fragment_id, its_actions in todo.items():
+            live = self._lives.setdefault(fragment_id, Live(fragment_id, now_ms=now_ms))
+            live.begin(_state_meanwhile(live, its_actions[0]), now_ms=now_ms)
+            pool.submit(self._perform, live, its_actions)
+        self._say("running")
+        if self._is_due("sweep", SWEEP_MS, now_ms):
+            pool.submit(self._store.sweep, now_s=time.time(), grace_s=GRACE_S)
+
+    def _perform(self, live: Live, actions: list[Action]) -> None:
+        try:
+            if self._hands.perform(live, actions):
+                self._lives.pop(live.id, None)
+        except Exception as error:  # a hand that lost its way must not leave the fragment busy in silence
+            self._log.error("hand failed", fragment=live.id, exc_info=error)
+        self._wake.set()
+
+    def _read_desired(self) -> None:
+        try:
+            mtime_ns = self._node_store.desired_path.stat().st_mtime_ns
+        except FileNotFoundError:
+            return
+        if mtime_ns != self._desired_mtime_ns:
+            self._desired = self._node_store.read_desired()
+            self._desired_mtime_ns = mtime_ns
+
+    def _notice_ends(self, now_ms: int) -> None:
+        """A query that ended without being asked to has failed; its cause decides what its page says."""
+        look_at_all = self._is_due("look", LOOK_MS, now_ms) or not self._listener.listening
+        ended = {self._ended.pop() for _ in range(len(self._ended))}
+        for live in list(self._lives.values()):
+            query = live.query
+            if query is None or live.state is not State.RUNNING or live.actual().busy:
+                # A change under way is soon over; the end is noticed again then.
+                ended_now = live.run_id in ended
+                if ended_now:
+                    self._ended.add(live.run_id)
+                continue
+            if (look_at_all or live.run_id in ended) and not query.isActive:
+                self._listener.forget([live.run_id])
+                places = places_of(live.tasks, task_types())
+                live.query = None
+                self._hands.failed(live, explain(queries.causes_of(query), places))
+
+    # -- telling -------------------------------------------------------------------------------------------------
+
+    def _say(self, state: str) -> None:
+        """Write the report when a second has passed, or at once when it says something new."""
+        now_ms = _now_ms()
+        lives = list(self._lives.values())
+        shape = (state, self._desired.version, [(live.id, live.actual(), live.run_id) for live in lives])
+        if shape == self._reported and not self._is_due("report", REPORT_MS, now_ms) and not self._events:
+            return
+        self._reported = shape
+        if lives:
+            self._look_for_throttles(lives)
+        self._due_ms["report"] = now_ms + REPORT_MS
+        events, self._events = self._events, []
+        report = {
+            "state": state,
+            "version": self._desired.version,
+            "fragments": {live.id: self._report_of(live, now_ms) for live in lives if self._is_told(live)},
+            "events": events,
+        }
+        self._report_to.write(json.dumps(report) + "\n")
+        self._report_to.flush()
+
+    def _report_of(self, live: Live, now_ms: int) -> dict[str, Any]:
+        query = live.query
+        progress = self._listener.progress(query) if query is not None and live.state is State.RUNNING else None
+        told = {"batch": None, "batch_ms": None, "rows_per_s": 0.0}
+        if progress is not None:
+            told = {"batch": progress.batch, "batch_ms": progress.batch_ms, "rows_per_s": progress.rows_per_s}
+        return live.report(told, throttled_by=self._throttled.get(live.id), now_ms=now_ms)
+
+    def _look_for_throttles(self, lives: list[Live]) -> None:
+        """Which fragments wait for room in a channel; unknown while the broker is away."""
+        running = [live.id for live in lives if live.state is State.RUNNING]
+        pipeline = self._broker.pipeline(transaction=False)
+        for fragment_id in running:
+            pipeline.hget(keys.meter(fragment_id), "throttled_by")
+        try:
+            found = pipeline.execute() if running else []
+        except redis.RedisError:
+            found = []
+        self._throttled = {
+            fragment_id: channel.decode() for fragment_id, channel in zip(running, found, strict=False) if channel
+        }
+
+    def _is_told(self, live: Live) -> bool:
+        """A fragment that is stopped for good is gone, though some of what it left may still be cleared away."""
+        return live.state is not State.STOPPED or any(
+            wanted.id == live.id for wanted in self._desired.of_slot(self._name)
+        )
+
+    def _on_end(self, run_id: str) -> None:
+        self._ended.add(run_id)
+        self._wake.set()
+
+    def _on_event(self, kind: str, **facts: Any) -> None:
+        self._events.append({"kind": kind, "slot": self._name, **facts})
+
+    def _is_wanted_task(self, task_id: str) -> bool:
+        return any(
+            task.id == task_id
+            for fragments in self._desired.slots.values()
+            for fragment in fragments
+            for task in fragment.tasks[: fragment.active]
+        )
+
+    def _is_due(self, what: str, every_ms: int, now_ms: int) -> bool:
+        if now_ms < self._due_ms.get(what, 0):
+            return False
+        self._due_ms[what] = now_ms + every_ms
+        return True
+
+    # -- the end -------------------------------------------------------------------------------------------------
+
+    def _drain(self, pool: ThreadPoolExecutor) -> None:
+        """Stop all queries between two batches; everything resumes from its checkpoint the next time."""
+        running = [live for live in self._lives.values() if live.query is not None]
+        for live in running:
+            pool.submit(queries.stop, live.query, pause=lambda live=live: self._hands.pause(live.id), drain_s=2.0)
+        pool.shutdown(wait=True)
+        self._spark.stop()
+        self._log.info("slot ended", drained=len(running))
+
+
+def _state_meanwhile(live: Live, action: Action) -> State | None:
+    """The state to show while an action is under way; changes of a running query have none of their own."""
+    if isinstance(action, Start):
+        return None if live.state is State.WAITING else State.STARTING
+    if isinstance(action, Stop):
+        return State.DRAINING
+    return None
+
+
+def _obey(slot: Slot, commands: TextIO) -> None:
+    for line in commands:
+        if line.strip() == "stop":
+            break
+        slot.poke()
+    slot.stop()  # asked to, or the agent is gone
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def main() -> None:
+    """Run one slot."""
+    parser = argparse.ArgumentParser(description="Run one slot; the node agent does this.")
+    parser.add_argument("--slot", required=True)
+    name = parser.parse_args().slot
+    settings = from_environment()
+    # Whatever Spark or a library prints must not end up between the reports.
+    report_to = os.fdopen(os.dup(sys.stdout.fileno()), "w")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    configure(sys.stderr, node=settings.node, slot=name)
+    slot = Slot(settings, name, report_to=report_to)
+    for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(signum, lambda *_: slot.stop())
+    threading.Thread(target=_obey, args=(slot, sys.stdin), name="commands", daemon=True).start()
+    code = slot.run()
+    sys.stderr.flush()
+    os._exit(code)  # py4j's threads and connections have nothing left to say
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,181 @@
+"""One slot process under its agent's care: started, listened to, ended with all that it started, started again."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from workers.supervisor.process import descendants, reap, spawn
+
+from . import backoff
+from .logs import logger
+
+SILENT_MS = 60_000  # a slot that says nothing for so long hangs
+
+
+class SlotProcess:
+    """Supervises one slot. Methods are called from the agent's main thread; the slot's lines arrive on another.
+
+    Parameters
+    ----------
+    name : str
+        The slot's index, as the desired state names it.
+    argv : sequence of str
+        What runs the slot: a process that reads ``poke`` and ``stop`` lines and writes reports, one JSON a line.
+    on_news : callable
+        Called without arguments whenever a report has arrived that says something new.
+    on_event : callable
+        Called with a kind and facts for every notable event that a report brings.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str],
+        on_news: Callable[[], None],
+        on_event: Callable[..., None],
+    ) -> None:
+        self.name = name
+        self.restarts = 0
+        self.since_ms: int | None = None
+        self.report: dict[str, Any] = {}
+        self._argv = list(argv)
+        self._env = dict(env)
+        self._on_news = on_news
+        self._on_event = on_event
+        self._process: subprocess.Popen[bytes] | None = None
+        self._failures = 0
+        self._retry_at_ms = 0
+        self._heard_at_ms = 0
+        self._log = logger().bind(slot=name)
+
+    @property
+    def pid(self) -> int | None:
+        """The slot's process id while it runs."""
+        return self._process.pid if self._process else None
+
+    @property
+    def state(self) -> str:
+        """``running``, ``starting`` (it has no driver yet) or ``backoff``."""
+        if self._process is None:
+            return "backoff" if self._failures else "starting"
+        return self.report.get("state", "starting")
+
+    def check(self, now_ms: int) -> bool:
+        """Start the slot when it is time to; notice that it died or hangs. True where it was found dead."""
+        if self._process is None:
+            if now_ms >= self._retry_at_ms:
+                self._start(now_ms)
+            return False
+        code = self._process.poll()
+        if code is None and now_ms - self._heard_at_ms < SILENT_MS:
+            return False
+        self._log.warning("slot died" if code is not None else "slot hangs", code=code, pid=self._process.pid)
+        self._bury(now_ms)
+        return True
+
+    def poke(self) -> None:
+        """Tell the slot that its desired state changed."""
+        self._say(b"poke\n")
+
+    def ask_to_stop(self) -> None:
+        """Tell the slot to drain its queries and end."""
+        self._say(b"stop\n")
+
+    def end(self, *, deadline: float) -> None:
+        """Wait for the slot to end until ``deadline`` (monotonic seconds), then end it and all that it started."""
+        if self._process is None:
+            return
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(max(0.0, deadline - time.monotonic()))
+        end_session(self._process)
+        self._process = None
+
+    def _start(self, now_ms: int) -> None:
+        self.report = {}
+        self._process = spawn(
+            self._argv, env=self._env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=None
+        )
+        self.since_ms = self._heard_at_ms = now_ms
+        threading.Thread(target=self._listen, args=(self._process,), name=f"slot {self.name}", daemon=True).start()
+        self._log.info("slot started", pid=self._process.pid, restarts=self.restarts)
+
+    def _bury(self, now_ms: int) -> None:
+        end_session(self._process)
+        self._failures = backoff.failures_after(self._failures, ran_ms=now_ms - self.since_ms)
+        # The first death is forgiven at once: a killed slot should be back as soon as it can.
+        self._retry_at_ms = now_ms + (backoff.delay_ms(self._failures - 1) if self._failures > 1 else 0)
+        self.restarts += 1
+        self.report = {}
+        self._process = None
+
+    def _listen(self, process: subprocess.Popen[bytes]) -> None:
+        for line in process.stdout:
+            try:
+                report = json.loads(line)
+            except ValueError:
+                self._log.warning("unreadable line", line=line[:200].decode(errors="replace"))
+                continue
+            if process is not self._process:
+                return
+            self._heard_at_ms = time.time_ns() // 1_000_000
+            for event in report.pop("events", []):
+                self._on_event(**event)
+            is_news = _shape(report) != _shape(self.report)
+            self.report = report
+            if is_news:
+                self._on_news()
+
+    def _say(self, line: bytes) -> None:
+        if self._process is not None:
+            with suppress(OSError):
+                self._process.stdin.write(line)
+                self._process.stdin.flush()
+
+
+def end_session(process: subprocess.Popen[bytes], *, timeout_s: float = 3.0) -> None:
+    """Kill a child and everything in its session, and wait until all of it is gone.
+
+    The session, not the process group: Spark's Python daemon makes itself a group of its own. The caller must have
+    adopted orphans, or a JVM whose slot died is nobody's descendant.
+    """
+    deadline = time.monotonic() + timeout_s
+    while left := [pid for pid in descendants() if _session(pid) == process.pid]:
+        for pid in left:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+            if pid != process.pid:
+                reap(pid)
+        process.poll()
+        if time.monotonic() > deadline:
+            break
+        time.sleep(0.02)
+    process.poll()
+    for pipe in (process.stdin, process.stdout):
+        with suppress(OSError):
+            pipe.close()
+
+
+def _session(pid: int) -> int | None:
+    try:
+        return os.getsid(pid)
+    except ProcessLookupError:
+        return None
+
+
+def _shape(report: Mapping[str, Any]) -> Any:
+    """What of a report is news: states and what is in force, not its counters."""
+    fragments = report.get("fragments", {})
+    return report.get("state"), {
+        name: (found["state"], found["outlets"], found["active"], found["restarts"], found["error"])
+        for name, found in fragments.items()
+    }

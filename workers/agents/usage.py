@@ -1,0 +1,92 @@
+"""What a slot uses: CPU and memory over its process tree (the driver, its JVM, its Python workers)."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+import psutil
+
+from workers.supervisor.process import descendants
+
+TREE_EVERY_MS = 10_000  # finding the tree and weighing its memory reads much of /proc; CPU times are cheap
+TREND_SAMPLES = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """CPU in cores since the last sample; memory in MiB, shared pages counted once; its growth, when known."""
+
+    cpu: float = 0.0
+    memory_mb: int = 0
+    memory_trend_mb_per_h: float | None = None
+
+
+class TreeMeter:
+    """Samples one process tree."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._processes: dict[int, psutil.Process] = {}
+        self._cpu_s: dict[int, float] = {}
+        self._tree_at_ms: int | None = None
+        self._sampled_at_ms: int | None = None
+        self._memory: deque[tuple[int, float]] = deque(maxlen=TREND_SAMPLES)
+
+    def sample(self, now_ms: int) -> Usage:
+        """Usage since the sample before."""
+        if self._tree_at_ms is None or now_ms - self._tree_at_ms >= TREE_EVERY_MS or len(self._memory) < 3:
+            self._find_tree()
+            self._tree_at_ms = now_ms
+            self._memory.append((now_ms, sum(_memory_mb(process) for process in self._processes.values())))
+        used_s = 0.0
+        for pid, process in list(self._processes.items()):
+            try:
+                times = process.cpu_times()
+            except psutil.Error:
+                del self._processes[pid]
+                continue
+            total_s = times.user + times.system
+            used_s += total_s - self._cpu_s.get(pid, total_s)
+            self._cpu_s[pid] = total_s
+        elapsed_s = (now_ms - self._sampled_at_ms) / 1000 if self._sampled_at_ms is not None else 0.0
+        self._sampled_at_ms = now_ms
+        return Usage(
+            cpu=round(used_s / elapsed_s, 3) if elapsed_s > 0 else 0.0,
+            memory_mb=round(self._memory[-1][1]),
+            memory_trend_mb_per_h=trend_per_h(self._memory),
+        )
+
+    def _find_tree(self) -> None:
+        pids = {self._pid, *descendants(self._pid)}
+        for pid in pids - self._processes.keys():
+            with suppress(psutil.Error):
+                self._processes[pid] = psutil.Process(pid)
+        for pid in self._processes.keys() - pids:
+            del self._processes[pid]
+        self._cpu_s = {pid: used_s for pid, used_s in self._cpu_s.items() if pid in self._processes}
+
+
+def trend_per_h(samples: Sequence[tuple[int, float]]) -> float | None:
+    """Slope of the least-squares line through (ms, value), per hour; None before half the samples are there."""
+    if len(samples) < TREND_SAMPLES // 2:
+        return None
+    mean_ms = sum(at_ms for at_ms, _ in samples) / len(samples)
+    mean = sum(value for _, value in samples) / len(samples)
+    spread = sum((at_ms - mean_ms) ** 2 for at_ms, _ in samples)
+    if not spread:
+        return None
+    slope = sum((at_ms - mean_ms) * (value - mean) for at_ms, value in samples) / spread
+    return round(slope * 3_600_000, 1)
+
+
+def _memory_mb(process: psutil.Process) -> float:
+    """The process's share of memory: a forked worker's pages are mostly its parent's."""
+    try:
+        return process.memory_full_info().pss / 2**20
+    except psutil.AccessDenied:
+        return process.memory_info().rss / 2**20
+    except psutil.Error:
+        return 0.0

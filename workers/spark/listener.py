@@ -1,0 +1,101 @@
+"""Telemetry of queries: progress and ends, through a listener in the JVM, or by polling where it cannot be had.
+
+PySpark's own listener converts every field of an event by a call of its own and falls behind at ten events a second.
+This one asks the JVM for the event's JSON, once.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """A query's newest batch that carried events."""
+
+    batch: int
+    batch_ms: int
+    rows_per_s: float
+
+
+def parse_progress(document: dict[str, Any]) -> Progress:
+    """The progress in the JSON of a StreamingQueryProgress."""
+    rows_per_s = document.get("inputRowsPerSecond") or 0.0
+    return Progress(
+        batch=document["batchId"],
+        batch_ms=document.get("batchDuration") or document["durationMs"].get("triggerExecution", 0),
+        rows_per_s=round(float(rows_per_s), 1),
+    )
+
+
+class QueryListener:
+    """Keeps the newest progress of every run of a query and tells when one has ended.
+
+    ``on_end`` is called with a run id on a thread of the listener bus: it must return at once.
+    """
+
+    class Java:
+        implements = ["org.apache.spark.sql.streaming.PythonStreamingQueryListener"]
+
+    def __init__(self, on_end: Callable[[str], None]) -> None:
+        self._on_end = on_end
+        self._progress: dict[str, Progress] = {}
+        self._lock = threading.Lock()
+        self.listening = False
+
+    def attach(self, spark: SparkSession) -> None:
+        """Listen to the session's queries; where py4j's callback server cannot be started, ``poll`` remains."""
+        from pyspark.java_gateway import ensure_callback_server_started
+
+        gateway = spark.sparkContext._gateway
+        try:
+            ensure_callback_server_started(gateway)
+            wrapper = gateway.jvm.org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper(self)
+            spark._jsparkSession.streams().addListener(wrapper)
+        except Exception:
+            self.listening = False
+        else:
+            self.listening = True
+
+    def progress(self, query: StreamingQuery) -> Progress | None:
+        """The newest progress of this run, or None before its first batch."""
+        if not self.listening:
+            self._poll(query)
+        with self._lock:
+            return self._progress.get(query.runId)
+
+    def forget(self, run_ids: Iterable[str]) -> None:
+        """Drop what is kept of runs that are over."""
+        with self._lock:
+            for run_id in run_ids:
+                self._progress.pop(run_id, None)
+
+    def _poll(self, query: StreamingQuery) -> None:
+        last = query._jsq.lastProgress()
+        if last is not None:
+            self._keep(json.loads(last.json()))
+
+    def _keep(self, document: dict[str, Any]) -> None:
+        with self._lock:
+            self._progress[document["runId"]] = parse_progress(document)
+
+    # The methods of the Java interface, by their Java names.
+
+    def onQueryStarted(self, event: Any) -> None:
+        pass
+
+    def onQueryProgress(self, event: Any) -> None:
+        self._keep(json.loads(event.progress().json()))
+
+    def onQueryIdle(self, event: Any) -> None:
+        pass
+
+    def onQueryTerminated(self, event: Any) -> None:
+        self._on_end(event.runId().toString())

@@ -1,0 +1,62 @@
+"""Streaming queries of a slot: start, stop cleanly, look at, and learn why one ended."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming import StreamingQuery
+
+from .compile import FileSink
+from .failures import Cause
+
+DRAIN_S = 5.0
+LOOK_S = 0.01
+STILL_LOOKS = 3
+
+
+def start(
+    frame: DataFrame, *, name: str, checkpoint: Path, trigger_ms: int, file_sink: FileSink | None = None
+) -> StreamingQuery:
+    """Start a fragment's query, from its checkpoint where there is one. Valves have written all channels already."""
+    writer = frame.writeStream.queryName(name).outputMode("append")
+    writer = writer.option("checkpointLocation", str(checkpoint)).trigger(processingTime=f"{trigger_ms} milliseconds")
+    if file_sink is None:
+        return writer.format("noop").start()
+    return writer.format(file_sink.format).option("path", str(file_sink.path)).start()
+
+
+def stop(query: StreamingQuery, *, pause: Callable[[], None], drain_s: float = DRAIN_S) -> bool:
+    """Stop a query between two batches; False where a batch was still under way after ``drain_s``.
+
+    ``pause`` freezes what the query's sources say is newest, so that the batch under way is the last. A query that is
+    stopped in the middle of a batch leaves tasks behind that go on writing for seconds; a fencing token holds those
+    off, but nothing is as clean as not having them.
+    """
+    pause()
+    deadline = time.monotonic() + drain_s
+    still = 0
+    while still < STILL_LOOKS and time.monotonic() < deadline and query.isActive:
+        status = query._jsq.status()
+        # Inside a trigger without data the query merely waits for some, and the pause keeps it from finding any.
+        # More than one look: a batch that was planned just before the pause shows a moment later.
+        at_rest = not (status.isTriggerActive() and status.isDataAvailable())
+        still = still + 1 if at_rest else 0
+        time.sleep(LOOK_S)
+    query.stop()
+    return still >= STILL_LOOKS
+
+
+def causes_of(query: StreamingQuery) -> list[Cause]:
+    """The chain of causes that ended a query, outermost first; empty where nothing went wrong."""
+    option = query._jsq.exception()
+    if not option.isDefined():
+        return []
+    causes: list[Cause] = []
+    error = option.get()
+    while error is not None and len(causes) < 20:
+        causes.append(Cause(kind=error.getClass().getName(), message=error.getMessage() or ""))
+        error = error.getCause()
+    return causes
