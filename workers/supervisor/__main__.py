@@ -119,22 +119,33 @@ def _up(options: Options, *, began_s: float) -> int:
 
 
 def _start_all(supervisor: Supervisor, options: Options, *, url: str) -> None:
-    manage = (sys.executable, str(ROOT / "manage.py"))
-    if shutil.which("javac"):
-        supervisor.run_once("channels", (sys.executable, "-P", "-m", "workers.channels.jvm.build"))
-    else:
-        say("no javac found: channels run on Python, slower; install openjdk-17-jdk-headless for the fast ones")
+    _build_channels(supervisor)
     if supervisor.is_stopping:
         return
     # Spark takes longest to come up, and needs nothing of the database.
     supervisor.start(services.agent(options, url=url))
-    for name, *arguments in (("migrate", "--no-input"), ("sample_workspace",)):
-        supervisor.run_once(name, (*manage, name, *arguments))
+    for command in (("migrate", "--no-input"), ("sample_workspace",)):
+        supervisor.run_once(command[0], (sys.executable, str(ROOT / "manage.py"), *command))
         if supervisor.is_stopping:
             return
     for service in (services.web(options), services.worker(url=url), services.beat(options)):
         supervisor.start(service)
     supervisor.wait_until_ready(["web", "worker", "beat", "agent"], limit_s=READY_LIMIT_S)
+
+
+def _build_channels(supervisor: Supervisor) -> None:
+    wanted = os.environ.get("WEIR_CHANNEL", "").strip() or "auto"
+    if wanted == "python":
+        return
+    if wanted == "auto" and not shutil.which("javac"):
+        say("no javac found: channels run on Python, slower; install openjdk-17-jdk-headless for the fast ones")
+        return
+    try:
+        supervisor.run_once("channels", (sys.executable, "-P", "-m", "workers.channels.jvm.build"))
+    except CannotStart as error:
+        if wanted == "jvm":
+            raise
+        say(f"{error}\nchannels run on Python, slower")
 
 
 def _welcome(options: Options, *, seconds: float) -> None:
