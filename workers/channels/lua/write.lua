@@ -38,6 +38,11 @@ if not less(last, id) then
   redis.call('HINCRBY', meta, 'duplicates', 1)
   return 0
 end
+-- Blocks of a batch are numbered without a gap: one that overtook another on its way is sent again after it.
+local last_batch, last_n = parts(last)
+if n ~= (batch == last_batch and last_n + 1 or 0) then
+  return refuse('WEIRORDER', 'the stream is at ' .. last .. '; blocks before this one are missing')
+end
 redis.call('XADD', stream, id, 'b', ARGV[5], 'n', ARGV[4], 't', ARGV[6])
 redis.call('HSET', meta, 'last', id, 'last_fence', ARGV[1])
 if redis.call('HLEN', readers) == 0 then trim(stream, meta, readers) end

@@ -1,0 +1,115 @@
+package weir;
+
+import java.io.ByteArrayOutputStream;
+import java.io.IOException;
+import java.util.ArrayDeque;
+import java.util.Deque;
+import java.util.List;
+import org.apache.arrow.memory.BufferAllocator;
+import org.apache.arrow.vector.VectorSchemaRoot;
+import org.apache.arrow.vector.ipc.ArrowStreamWriter;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.execution.arrow.ArrowWriter;
+import org.apache.spark.sql.util.ArrowUtils;
+
+/**
+ * Writes one batch of a stream to its channel in blocks. Blocks are sent as they fill and their replies read later, so
+ * a long batch does not wait for the broker; a block that is sent twice is written once.
+ */
+final class BlockWriter {
+  private static final int IN_FLIGHT = 8;
+
+  private final Valve.Spec spec;
+  private final Broker broker;
+  private final long batchId;
+  private final List<String> keys;
+  private final BufferAllocator allocator;
+  private final VectorSchemaRoot root;
+  private final ArrowWriter rows;
+  private final Deque<Object[]> unanswered = new ArrayDeque<>(); // each block's arguments of the script
+  private Redis connection;
+  private int buffered;
+  private long n;
+
+  BlockWriter(Valve.Spec spec, Broker broker, long batchId) {
+    this.spec = spec;
+    this.broker = broker;
+    this.batchId = batchId;
+    keys = List.of(Keys.channel(spec.channel), Keys.meta(spec.channel), Keys.readers(spec.channel));
+    allocator = ArrowUtils.rootAllocator().newChildAllocator("weir valve " + spec.channel, 0, Long.MAX_VALUE);
+    root = VectorSchemaRoot.create(ArrowUtils.toArrowSchema(spec.schema, "UTC", false, false, false), allocator);
+    rows = ArrowWriter.create(root);
+  }
+
+  void add(InternalRow event) {
+    rows.write(event);
+    if (++buffered == spec.blockRows) send();
+  }
+
+  /** Sends what is left and waits until everything is written; or, where the task failed, lets it go. */
+  void close(boolean complete) {
+    try {
+      if (complete && buffered > 0) send();
+      if (complete) settle(0);
+    } finally {
+      root.close();
+      allocator.close();
+      release(complete && unanswered.isEmpty());
+    }
+  }
+
+  private void send() {
+    rows.finish();
+    ByteArrayOutputStream bytes = new ByteArrayOutputStream(1 << 14);
+    try (ArrowStreamWriter stream = new ArrowStreamWriter(root, null, bytes)) {
+      stream.start();
+      stream.writeBatch();
+      stream.end();
+    } catch (IOException impossible) {
+      throw new IllegalStateException(impossible);
+    }
+    Object[] arguments = {spec.fence, batchId + 1, n++, buffered, bytes.toByteArray(), System.currentTimeMillis()};
+    rows.reset();
+    buffered = 0;
+    settle(IN_FLIGHT - 1);
+    unanswered.add(arguments);
+    try {
+      if (connection == null) connection = broker.borrow();
+      connection.send(Broker.Script.WRITE.command(keys, arguments));
+      connection.flush();
+    } catch (IOException lost) {
+      release(false); // settle() sends what is unanswered again
+    }
+  }
+
+  /** Reads replies until at most that many blocks are unanswered. */
+  private void settle(int most) {
+    try {
+      while (connection != null && unanswered.size() > most) {
+        Object reply = connection.receive();
+        if (Broker.Script.isUnknown(reply)) break; // every block in flight is refused for this; all are sent again
+        Redis.checked(reply);
+        unanswered.remove();
+      }
+    } catch (IOException lost) {
+      release(false);
+    }
+    if (unanswered.size() > most) resend();
+  }
+
+  private void resend() {
+    release(false);
+    broker.call(redis -> {
+      for (Object[] arguments : unanswered) Broker.Script.WRITE.run(redis, keys, arguments);
+      return null;
+    });
+    unanswered.clear();
+  }
+
+  private void release(boolean intact) {
+    if (connection == null) return;
+    if (intact) broker.giveBack(connection);
+    else connection.close();
+    connection = null;
+  }
+}

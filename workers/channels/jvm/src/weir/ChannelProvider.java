@@ -1,0 +1,33 @@
+package weir;
+
+import java.util.Map;
+import org.apache.spark.sql.connector.catalog.Table;
+import org.apache.spark.sql.connector.catalog.TableProvider;
+import org.apache.spark.sql.connector.expressions.Transform;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+
+/**
+ * {@code spark.readStream.format("weir.ChannelProvider").schema(…)}: the blocks of one channel, as rows.
+ *
+ * <p>Options: {@code redis_url}, {@code channel}, {@code reader} (the fragment that reads), {@code gates} (channels
+ * that the query writes, separated by commas), {@code siblings} (all channels that the query reads), {@code partitions},
+ * {@code wait_ms}, {@code max_blocks}, {@code max_rows}.
+ */
+public final class ChannelProvider implements TableProvider {
+  @Override
+  public boolean supportsExternalMetadata() {
+    return true;
+  }
+
+  @Override
+  public StructType inferSchema(CaseInsensitiveStringMap options) {
+    throw new IllegalArgumentException("a channel is read with the schema of its stream: call .schema(…)");
+  }
+
+  @Override
+  public Table getTable(StructType schema, Transform[] partitioning, Map<String, String> properties) {
+    String channel = properties.getOrDefault("channel", "?");
+    return new EventTable("weir channel " + channel, schema, options -> new ChannelStream(schema, options));
+  }
+}

@@ -1,0 +1,82 @@
+package weir;
+
+import java.io.IOException;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+
+/**
+ * What this JVM counted and has not yet told the broker. One daemon thread sends the differences twice a second, and
+ * nothing when nothing changed. A difference lost on a broken connection may be counted twice: meters inform, they do
+ * not account.
+ */
+final class Meters {
+  private static final long FLUSH_MS = 500;
+
+  private final Broker broker;
+  private final Map<String, Map<String, Long>> counts = new HashMap<>(); // fragment -> field -> difference
+  private final Map<String, String> throttled = new HashMap<>(); // fragment -> full channel, "" when none any more
+  private Thread flusher;
+
+  Meters(Broker broker) {
+    this.broker = broker;
+  }
+
+  /** The histogram bucket of a latency: quarter octaves of ms + 1. */
+  static int bucket(long ms) {
+    return (int) Math.floor(4 * Math.log(Math.max(0, ms) + 1) / Math.log(2) + 1e-9);
+  }
+
+  /** Adds to several fields of a fragment at once. */
+  synchronized void add(String fragment, Map<String, Long> differences) {
+    Map<String, Long> fields = counts.computeIfAbsent(fragment, any -> new HashMap<>());
+    differences.forEach((field, difference) -> fields.merge(field, difference, Long::sum));
+    start();
+  }
+
+  /** Notes which full channel keeps a fragment from planning, null when none does. */
+  synchronized void throttle(String fragment, String channel) {
+    throttled.put(fragment, channel == null ? "" : channel);
+    start();
+  }
+
+  private void start() {
+    if (flusher != null) return;
+    flusher = new Thread(this::run, "weir-meters");
+    flusher.setDaemon(true);
+    flusher.start();
+  }
+
+  private void run() {
+    while (true) {
+      try {
+        Thread.sleep(FLUSH_MS);
+      } catch (InterruptedException interrupted) {
+        return;
+      }
+      flush();
+    }
+  }
+
+  private void flush() {
+    List<Object[]> commands = new ArrayList<>();
+    Map<String, Map<String, Long>> taken;
+    synchronized (this) {
+      if (counts.isEmpty() && throttled.isEmpty()) return;
+      taken = new HashMap<>(counts);
+      counts.clear();
+      throttled.forEach((fragment, channel) -> commands.add(channel.isEmpty()
+          ? new Object[] {"HDEL", Keys.meter(fragment), "throttled_by"}
+          : new Object[] {"HSET", Keys.meter(fragment), "throttled_by", channel}));
+      throttled.clear();
+    }
+    taken.forEach((fragment, fields) -> fields.forEach((field, difference) ->
+        commands.add(new Object[] {"HINCRBY", Keys.meter(fragment), field, difference})));
+    try {
+      broker.once(redis -> redis.pipeline(commands));
+    } catch (IOException | RuntimeException away) {
+      taken.forEach(this::add);
+    }
+  }
+}

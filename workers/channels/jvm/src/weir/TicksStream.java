@@ -1,0 +1,185 @@
+package weir;
+
+import java.util.Map;
+import java.util.Optional;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.connector.read.InputPartition;
+import org.apache.spark.sql.connector.read.PartitionReader;
+import org.apache.spark.sql.connector.read.PartitionReaderFactory;
+import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
+import org.apache.spark.sql.connector.read.streaming.Offset;
+import org.apache.spark.sql.connector.read.streaming.ReadLimit;
+import org.apache.spark.sql.connector.read.streaming.ReportsSourceMetrics;
+import org.apache.spark.sql.connector.read.streaming.SupportsAdmissionControl;
+import org.apache.spark.sql.execution.vectorized.OnHeapColumnVector;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+import org.apache.spark.sql.vectorized.ColumnarBatch;
+
+/**
+ * Ticks: which sequence numbers are due. Everything about a batch follows from its offsets, so that a batch repeated
+ * after a failure is the same batch: {@code t0} is part of the offset, and the clock is read only to plan.
+ */
+final class TicksStream implements MicroBatchStream, SupportsAdmissionControl, ReportsSourceMetrics {
+  private static final int BATCH_ROWS = 4_096;
+
+  private final Broker broker;
+  private final Schedule schedule;
+  private final Gates gates;
+  private final Arrivals.Bell bell;
+  private final long waitMs;
+  private final long maxRows;
+  private final long catchUpMs;
+
+  TicksStream(CaseInsensitiveStringMap options) {
+    broker = Broker.at(options.get("redis_url"));
+    schedule = Schedule.of(options);
+    gates = new Gates(broker, options.get("reader"), options.get("gates"));
+    bell = broker.arrivals.subscribe(gates.topics());
+    waitMs = options.getLong("wait_ms", 0);
+    maxRows = options.getLong("max_rows", 100_000);
+    boolean skips = schedule instanceof Schedule.Constant && schedule.size() == Long.MAX_VALUE;
+    catchUpMs = skips ? options.getLong("catch_up_ms", 300_000) : Long.MAX_VALUE;
+  }
+
+  @Override
+  public Offset initialOffset() {
+    return new TicksOffset(System.currentTimeMillis(), 0);
+  }
+
+  @Override
+  public Offset deserializeOffset(String json) {
+    return TicksOffset.parse(json);
+  }
+
+  @Override
+  public Offset latestOffset() {
+    throw new UnsupportedOperationException("latestOffset(start, limit) is called instead");
+  }
+
+  @Override
+  public Offset latestOffset(Offset start, ReadLimit limit) {
+    TicksOffset from = (TicksOffset) start;
+    long deadline = System.currentTimeMillis() + waitMs;
+    if (from.next >= schedule.size()) return from;
+    while (true) {
+      bell.heard();
+      long now = System.currentTimeMillis();
+      long nextDue = from.t0 + schedule.dueMs(from.next);
+      boolean due = nextDue <= now;
+      if (due && !gates.isClosed(broker.pipeline(gates.questions()))) return advance(from, now);
+      if (due && gates.isPaused()) return from;
+      // Until the next number is due, or a gate may have opened.
+      long until = due ? deadline : Math.min(deadline, nextDue);
+      boolean rang = bell.await(until - now);
+      if (!rang && System.currentTimeMillis() >= deadline) return from;
+    }
+  }
+
+  private TicksOffset advance(TicksOffset from, long now) {
+    long behind = now - from.t0 - schedule.dueMs(from.next);
+    // After a long pause a rate without an end goes on from now, instead of sending what it missed all at once.
+    long t0 = behind > catchUpMs ? from.t0 + behind : from.t0;
+    return new TicksOffset(t0, schedule.dueBy(now - t0, from.next, from.next + maxRows));
+  }
+
+  @Override
+  public InputPartition[] planInputPartitions(Offset start, Offset end) {
+    TicksOffset to = (TicksOffset) end;
+    return new InputPartition[] {new Range(schedule, to.t0, ((TicksOffset) start).next, to.next)};
+  }
+
+  @Override
+  public PartitionReaderFactory createReaderFactory() {
+    return new Factory();
+  }
+
+  @Override
+  public void commit(Offset end) {
+    // Ticks are made, not kept: nothing can be freed.
+  }
+
+  @Override
+  public void stop() {
+    broker.arrivals.unsubscribe(bell);
+    gates.forget();
+  }
+
+  @Override
+  public Map<String, String> metrics(Optional<Offset> latestConsumedOffset) {
+    return Map.of("throttled_by", gates.throttledBy());
+  }
+
+  @Override
+  public String toString() {
+    return "weir ticks";
+  }
+
+  private static final class Range implements InputPartition {
+    final Schedule schedule;
+    final long t0;
+    final long start;
+    final long end;
+
+    Range(Schedule schedule, long t0, long start, long end) {
+      this.schedule = schedule;
+      this.t0 = t0;
+      this.start = start;
+      this.end = end;
+    }
+  }
+
+  private static final class Factory implements PartitionReaderFactory {
+    @Override
+    public boolean supportColumnarReads(InputPartition partition) {
+      return true;
+    }
+
+    @Override
+    public PartitionReader<ColumnarBatch> createColumnarReader(InputPartition partition) {
+      return new Reader((Range) partition);
+    }
+
+    @Override
+    public PartitionReader<InternalRow> createReader(InputPartition partition) {
+      throw new UnsupportedOperationException("ticks are read as columns");
+    }
+  }
+
+  private static final class Reader implements PartitionReader<ColumnarBatch> {
+    private final Range range;
+    private final OnHeapColumnVector[] columns;
+    private final ColumnarBatch batch;
+    private long seq;
+
+    Reader(Range range) {
+      this.range = range;
+      seq = range.start;
+      int rows = (int) Math.max(1, Math.min(BATCH_ROWS, range.end - range.start));
+      columns = OnHeapColumnVector.allocateColumns(rows, TicksProvider.SCHEMA);
+      batch = new ColumnarBatch(columns);
+    }
+
+    @Override
+    public boolean next() {
+      int rows = (int) Math.min(BATCH_ROWS, range.end - seq);
+      if (rows <= 0) return false;
+      for (int i = 0; i < rows; i++, seq++) {
+        columns[0].putLong(i, seq);
+        columns[1].putLong(i, range.schedule.timeMs(seq, range.t0));
+        columns[2].putLong(i, range.t0 + range.schedule.dueMs(seq));
+      }
+      batch.setNumRows(rows);
+      return true;
+    }
+
+    @Override
+    public ColumnarBatch get() {
+      return batch;
+    }
+
+    @Override
+    public void close() {
+      batch.close();
+    }
+  }
+}

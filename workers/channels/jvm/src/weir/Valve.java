@@ -1,0 +1,159 @@
+package weir;
+
+import java.io.Serializable;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Objects;
+import org.apache.spark.TaskContext;
+import org.apache.spark.sql.Dataset;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.BoundReference;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
+import org.apache.spark.sql.catalyst.expressions.codegen.CodegenContext;
+import org.apache.spark.sql.catalyst.expressions.codegen.CodegenFallback;
+import org.apache.spark.sql.catalyst.expressions.codegen.ExprCode;
+import org.apache.spark.sql.classic.ExpressionUtils;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.StructType;
+import scala.jdk.javaapi.CollectionConverters;
+
+/**
+ * The valve behind a task (architecture.md): counts its events, publishes them where its outlet is open, and says
+ * whether they go on. It is the condition of a filter, so an event that is only passed on is never copied.
+ *
+ * <p>The optimiser must neither repeat it, reorder it nor drop it, and does not: it is not deterministic, so nothing is
+ * pushed through it, it is not combined with other filters and it is evaluated as it stands; it names every column, so
+ * none is pruned below it; and the coalesced stream under it keeps it from being pushed into the projection below,
+ * which would compute the task's columns twice. One partition also means one writer, whose blocks are numbered.
+ */
+public final class Valve extends Expression implements CodegenFallback, Serializable {
+  private final Spec spec;
+  private final List<Expression> columns;
+  private transient ValveTask task;
+  private transient int born;
+  private transient GenericInternalRow copy;
+
+  /** What does not change while a query runs. */
+  static final class Spec implements Serializable {
+    final String url;
+    final String fragment;
+    final int position;
+    final String channel;
+    final long fence;
+    final int blockRows;
+    final StructType schema;
+
+    Spec(String url, String fragment, int position, String channel, long fence, int blockRows, StructType schema) {
+      this.url = url;
+      this.fragment = fragment;
+      this.position = position;
+      this.channel = channel;
+      this.fence = fence;
+      this.blockRows = blockRows;
+      this.schema = schema;
+    }
+  }
+
+  /** Puts a valve behind {@code events}. */
+  public static Dataset<Row> behind(
+      Dataset<Row> events, String url, String fragment, int position, String channel, long fence, int blockRows) {
+    Dataset<Row> single = events.coalesce(1);
+    List<Expression> columns = new ArrayList<>();
+    for (String name : single.columns()) columns.add(ExpressionUtils.expression(single.col("`" + name.replace("`", "``") + "`")));
+    Spec spec = new Spec(url, fragment, position, channel, fence, blockRows, single.schema());
+    return single.filter(ExpressionUtils.column(new Valve(spec, columns)));
+  }
+
+  private Valve(Spec spec, List<Expression> columns) {
+    this.spec = spec;
+    this.columns = columns;
+  }
+
+  @Override
+  public Object eval(InternalRow row) {
+    if (task == null) open();
+    long bornMs = born < 0 || row.isNullAt(born) ? -1 : row.getLong(born);
+    return task.pass(bornMs, task.isPublishing() ? project(row) : null);
+  }
+
+  private void open() {
+    born = -1;
+    int index = spec.schema.getFieldIndex("_born").isEmpty() ? -1 : spec.schema.fieldIndex("_born");
+    if (index >= 0 && columns.get(index) instanceof BoundReference) born = ((BoundReference) columns.get(index)).ordinal();
+    copy = new GenericInternalRow(columns.size());
+    task = new ValveTask(spec, TaskContext.get());
+  }
+
+  private InternalRow project(InternalRow row) {
+    for (int i = 0; i < columns.size(); i++) copy.update(i, columns.get(i).eval(row));
+    return copy;
+  }
+
+  @Override
+  public boolean deterministic() {
+    return false;
+  }
+
+  @Override
+  public boolean foldable() {
+    return false;
+  }
+
+  @Override
+  public boolean nullable() {
+    return false;
+  }
+
+  @Override
+  public DataType dataType() {
+    return DataTypes.BooleanType;
+  }
+
+  @Override
+  public ExprCode doGenCode(CodegenContext context, ExprCode code) {
+    return CodegenFallback.super.doGenCode(context, code);
+  }
+
+  @Override
+  public scala.collection.immutable.Seq<Expression> children() {
+    return CollectionConverters.asScala(columns).toList();
+  }
+
+  @Override
+  public Expression withNewChildrenInternal(scala.collection.immutable.IndexedSeq<Expression> children) {
+    return new Valve(spec, new ArrayList<>(CollectionConverters.asJava(children)));
+  }
+
+  @Override
+  public int productArity() {
+    return 2;
+  }
+
+  @Override
+  public Object productElement(int index) {
+    return index == 0 ? spec : children();
+  }
+
+  @Override
+  public boolean canEqual(Object other) {
+    return other instanceof Valve;
+  }
+
+  @Override
+  public boolean equals(Object other) {
+    return other instanceof Valve && ((Valve) other).spec == spec && ((Valve) other).columns.equals(columns);
+  }
+
+  @Override
+  public int hashCode() {
+    return Objects.hash(spec.fragment, spec.position, columns);
+  }
+
+  @Override
+  public String toString() {
+    return "weir_valve(" + spec.fragment + "." + spec.position + ")";
+  }
+}

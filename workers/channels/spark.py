@@ -1,0 +1,180 @@
+"""Channels as Spark sees them: streaming DataFrames to read, valves to write, and the settings they need."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from functools import reduce
+from pathlib import Path
+
+import redis
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from . import keys
+from .config import ChannelConfig
+from .jvm import build
+
+TICKS_SCHEMA = "_seq BIGINT NOT NULL, _time BIGINT NOT NULL, _born BIGINT NOT NULL"
+
+
+class ChannelNotOpen(RuntimeError):
+    """A channel was read before it was opened: its schema is not known yet."""
+
+
+def spark_conf(config: ChannelConfig) -> dict[str, str]:
+    """Entries of the session's configuration that channels need; builds the jar where the JVM reads them.
+
+    Raises
+    ------
+    workers.channels.jvm.build.BuildFailed
+        The jar is not there and cannot be built.
+    """
+    if config.implementation == "python":
+        return {}
+    jar = str(jar_path(config))
+    return {"spark.driver.extraClassPath": jar, "spark.executor.extraClassPath": jar, "spark.jars": jar}
+
+
+def jar_path(config: ChannelConfig) -> Path:
+    """The jar of the Java channels, built if need be."""
+    return build.build(config.data_dir.resolve())
+
+
+def read_channels(
+    spark: SparkSession, config: ChannelConfig, *, inputs: Sequence[str], reader: str, gates: Sequence[str] = (),
+) -> DataFrame:
+    """The interleaved events of some channels, as one streaming DataFrame of one partition.
+
+    Parameters
+    ----------
+    spark : SparkSession
+        A session with :func:`spark_conf`.
+    config : ChannelConfig
+        Broker and implementation.
+    inputs : sequence of str
+        Channel ids; columns that only some of them have are null in events of the others.
+    reader : str
+        The fragment that reads: registered with every one of the channels before the query starts.
+    gates : sequence of str
+        Channels that the query writes: while one of them is full, no new batch is planned.
+
+    Raises
+    ------
+    ChannelNotOpen
+        A channel is not open, so that its schema is unknown.
+    """
+    with redis.Redis.from_url(config.redis_url) as client:
+        schemas = [_schema(client, channel) for channel in inputs]
+    streams = []
+    for index, (channel, schema) in enumerate(zip(inputs, schemas, strict=True)):
+        options = {
+            "channel": channel, "reader": reader, "gates": ",".join(gates), "siblings": ",".join(inputs),
+            # One input waits for all; the others would only add their waiting to its.
+            "wait_ms": config.wait_ms if index == 0 else 0,
+            "max_blocks": config.max_blocks, "max_rows": config.max_rows,
+        }
+        streams.append(_read(spark, config, "channel", options, schema))
+    if len(streams) == 1:
+        return streams[0]
+    return reduce(lambda left, right: left.unionByName(right, allowMissingColumns=True), streams).coalesce(1)
+
+
+def read_ticks(
+    spark: SparkSession, config: ChannelConfig, *, name: str, rate_per_s: float | None = None,
+    schedule_file: Path | str | None = None, limit: int | None = None, gates: Sequence[str] = (),
+    repeat_ms: int = 0, repeat_time_ms: int | None = None,
+) -> DataFrame:
+    """Sequence numbers on a schedule: ``_seq``, ``_time`` and ``_born``; what every source is made from.
+
+    Parameters
+    ----------
+    spark : SparkSession
+        A session with :func:`spark_conf`.
+    config : ChannelConfig
+        Broker and implementation.
+    name : str
+        The fragment that the source begins: a pause and ``throttled_by`` go by this name.
+    rate_per_s : float, optional
+        Constant rate, events per second; or else
+    schedule_file : path, optional
+        When each number is due, as :func:`workers.channels.schedule.write_schedule` writes it.
+    limit : int, optional
+        How many numbers there are in all; without one a rate never ends.
+    gates : sequence of str
+        Channels that the query writes: while one of them is full, no new batch is planned.
+    repeat_ms, repeat_time_ms : int, optional
+        Repeat a schedule without end, ``repeat_ms`` later each time, the recorded times moved on by
+        ``repeat_time_ms`` (as much, if not given).
+    """
+    if (rate_per_s is None) == (schedule_file is None):
+        raise ValueError("ticks come at a rate or on a schedule: give one of the two")
+    options: dict[str, object] = {
+        "reader": name, "gates": ",".join(gates), "wait_ms": config.wait_ms, "max_rows": config.max_rows,
+        "catch_up_ms": config.catch_up_ms,
+    }
+    if rate_per_s is not None:
+        options["rate_per_s"] = rate_per_s
+    else:
+        options["schedule_file"] = str(Path(schedule_file).resolve())
+        options["repeat_ms"] = repeat_ms
+        options["repeat_time_ms"] = repeat_ms if repeat_time_ms is None else repeat_time_ms
+    if limit is not None:
+        options["limit"] = limit
+    return _read(spark, config, "ticks", options, None)
+
+
+def valve(
+    events: DataFrame, config: ChannelConfig, *, fragment: str, position: int, channel: str, fence: int
+) -> DataFrame:
+    """Put a valve behind a task: count its events, publish them while its outlet is open, pass them on or not.
+
+    The result has one partition: one writer numbers a channel's blocks, and a stateful operator behind it needs no
+    shuffle where ``spark.sql.shuffle.partitions`` is 1.
+
+    Parameters
+    ----------
+    events : DataFrame
+        The task's stream.
+    config : ChannelConfig
+        Broker and implementation.
+    fragment, position : str, int
+        Whose control and meters the valve obeys and feeds.
+    channel : str
+        Where to publish; the channel need not be open before the outlet is.
+    fence : int
+        The token taken when the query started (``Channels.take_fence``).
+    """
+    if config.implementation == "python":
+        from .sink import valve_in_python
+
+        return valve_in_python(
+            events, config, fragment=fragment, position=position, channel=channel, fence=fence
+        )
+    jvm_valve = events.sparkSession._jvm.weir.Valve
+    behind = jvm_valve.behind(
+        events._jdf, config.redis_url, fragment, position, channel, fence, config.block_rows
+    )
+    return DataFrame(behind, events.sparkSession)
+
+
+def _schema(client: redis.Redis, channel: str) -> StructType:
+    text = client.hget(keys.meta(channel), "schema")
+    if text is None:
+        raise ChannelNotOpen(f"Channel {channel} is not open.")
+    return StructType.fromJson(json.loads(text))
+
+
+def _read(
+    spark: SparkSession, config: ChannelConfig, what: str, options: dict[str, object], schema: StructType | None
+) -> DataFrame:
+    if config.implementation == "python":
+        from .source import register
+
+        name = register(spark, what)
+    else:
+        name = {"channel": "weir.ChannelProvider", "ticks": "weir.TicksProvider"}[what]
+    reader = spark.readStream.format(name).option("redis_url", config.redis_url)
+    for option, value in options.items():
+        reader = reader.option(option, str(value))
+    return (reader.schema(schema) if schema is not None else reader).load()
