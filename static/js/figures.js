@@ -1,6 +1,5 @@
 // Two small drawings of the estate: the water over the weir, and a rate's history as a line.
 
-const NS = "http://www.w3.org/2000/svg";
 const [WIDTH, BED, TOP] = [400, 80, 8];
 const CREST = 190;
 
@@ -26,10 +25,4 @@ export function drawSpark(svg, values) {
   const line = values.map((value, index) => `${index ? "L" : "M"}${x(index)} ${y(value)}`).join("");
   svg.querySelector(".spark-line").setAttribute("d", line);
   svg.querySelector(".spark-area").setAttribute("d", `${line}L${width} ${height}L0 ${height}Z`);
-}
-
-export function svgElement(name, attributes) {
-  const element = document.createElementNS(NS, name);
-  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
-  return element;
 }

@@ -60,6 +60,13 @@ function elements(graph, layout) {
   return { nodes, edges };
 }
 
+/** A fused stream stays within one query: it has a rate, and no time passes on it. */
+function streamText(found) {
+  if (found.rate_per_s == null) return "";
+  const latency = found.fused ? "fused" : format.latency(found.latency_ms);
+  return `${format.rate(found.rate_per_s)}\n${latency}`;
+}
+
 export class Graph {
   /** Draws into a `.graph-stage`; `onSelect(task | null)` is told what the reader chose. */
   constructor(stage, { onSelect = () => {} } = {}) {
@@ -117,7 +124,7 @@ export class Graph {
     if (this.metrics) this.update(this.metrics);
   }
 
-  /** New figures: `{tasks: {id: {rate_per_s, latency_ms, failed}}, streams: {id: {rate_per_s, latency_ms}}}`. */
+  /** New figures: `{tasks: {id: {rate_per_s, latency_ms, failed}}, streams: {id: {rate_per_s, latency_ms, fused}}}`. */
   update(metrics) {
     this.metrics = metrics;
     if (!this.cy) return;
@@ -133,7 +140,7 @@ export class Graph {
       }
       for (const [id, found] of Object.entries(metrics.streams ?? {})) {
         const edge = this.cy.getElementById(id);
-        const text = found.rate_per_s == null ? "" : `${format.rate(found.rate_per_s)}\n${format.latency(found.latency_ms)}`;
+        const text = streamText(found);
         if (edge.data("text") !== text) edge.data("text", text);
         edge.toggleClass("flowing", (found.rate_per_s ?? 0) > 0);
       }

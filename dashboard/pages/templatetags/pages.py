@@ -1,0 +1,46 @@
+"""What the frame of every page needs: where one is, and what waits for the viewer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import template
+from django.urls import reverse
+
+from dashboard.approvals import selectors as approvals
+from dashboard.teams.models import Role
+from dashboard.teams.selectors import teams
+
+register = template.Library()
+_PLACES = (
+    ("estate", "Estate"), ("dataflows", "Dataflows"), ("proposals", "Proposals"), ("task_types", "Task types"),
+    ("audit", "Audit"), ("help", "Help"),
+)
+
+
+@register.simple_tag(takes_context=True)
+def nav_state(context: dict[str, Any]) -> dict[str, Any]:
+    """The navigation's items, and the viewer's teams with the role in each."""
+    request = context["request"]
+    waiting = waiting_for_me(context)
+    items = []
+    for name, title in _PLACES:
+        url = reverse(name)
+        current = request.path == url if name == "estate" else request.path.startswith(url)
+        shown = waiting if name == "proposals" else 0
+        items.append({"url": url, "place": name.replace("_", "-"), "title": title, "current": current, "count": shown,
+                      "count_title": "wait for your review"})
+    memberships = [
+        {"team": team.name, "role": Role(request.viewer.roles[team.pk]).label}
+        for team in teams(request.viewer) if team.pk in request.viewer.roles
+    ]
+    return {"items": items, "memberships": memberships}
+
+
+@register.simple_tag(takes_context=True)
+def waiting_for_me(context: dict[str, Any]) -> int:
+    """How many proposals wait for the viewer's review; counted once a page."""
+    request = context["request"]
+    if not hasattr(request, "_weir_waiting"):
+        request._weir_waiting = approvals.awaiting(request.viewer).count()
+    return request._weir_waiting

@@ -1,0 +1,186 @@
+"""Dataflows: the list, submitting one, and one dataflow with its graph, outputs, plots and history."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.core.paginator import Paginator
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from dashboard.approvals import selectors as approvals
+from dashboard.approvals import services
+from dashboard.audit import selectors as trail
+from dashboard.catalog import selectors as catalog
+from dashboard.catalog.lifecycle import AT_REST, LIFECYCLE, RUNNING
+from dashboard.operations import selectors as operations
+from dashboard.pages.figures import latency_figure, rate_figure
+from dashboard.pages.graphs import dataflow_graph, stream_id
+from dashboard.teams import selectors as teams
+from dashboard.teams.models import Role
+from scheduler.model.errors import InvalidDataflow, NotFound, WeirError
+
+if TYPE_CHECKING:
+    from dashboard.catalog.models import DataflowRecord
+
+PER_PAGE = 25
+EVENTS_SHOWN = 15
+PLOT_MINUTES = 60
+
+
+@require_safe
+@login_required
+def dataflows(request: HttpRequest) -> HttpResponse:
+    """The list, searched and filtered, with live rates of those that run."""
+    search, team, status = (request.GET.get(name, "").strip() for name in ("q", "team", "status"))
+    found = catalog.dataflows(
+        request.viewer, search=search, team=team, status=status if status in LIFECYCLE.states else "")
+    page = Paginator(found, PER_PAGE).get_page(request.GET.get("page"))
+    running = operations.live_estate(request.viewer)["dataflows"]
+    return render(request, "dataflows.html", {
+        "page": page, "rows": [{"record": record, "live": running.get(str(record.pk))} for record in page.object_list],
+        "search": search, "team_chosen": team, "status_chosen": status, "filtered": bool(search or team or status),
+        "teams": teams.all_teams(), "statuses": LIFECYCLE.states, "live_topic": "estate",
+    })
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@login_required
+def dataflow_new(request: HttpRequest) -> HttpResponse:
+    """The editor, and what it sends: a document for one of the viewer's teams."""
+    may = teams.teams_to_submit_for(request.viewer)
+    record = _record_to_renew(request)
+    if request.method != "POST":
+        return render(request, "dataflow_new.html", _editor(request, may, record, **_start_with(record)))
+    text, form_format = request.POST.get("text", ""), request.POST.get("format") or None
+    team = may.filter(slug=request.POST.get("team", "")).first()
+    try:
+        if team is None:
+            raise NotFound("You cannot submit for that team.", remedy="Choose one of yours.")
+        proposal = services.submit_dataflow(actor=request.user, team=team, text=text, format=form_format)
+    except InvalidDataflow as error:
+        context = _editor(request, may, record, text=text, format=form_format or "yaml", problems=error.problems)
+        return render(request, "dataflow_new.html", context, status=error.http_status)
+    except WeirError as error:
+        context = _editor(request, may, record, text=text, format=form_format or "yaml", failure=error)
+        return render(request, "dataflow_new.html", context, status=error.http_status)
+    messages.success(request, "Submitted. Its plan is being computed.")
+    return redirect("proposal", proposal.pk)
+
+
+@require_safe
+@login_required
+def sample(request: HttpRequest, slug: str) -> HttpResponse:
+    """The text of a sample."""
+    found = next((sample for sample in catalog.samples() if sample.slug == slug), None)
+    if found is None:
+        raise NotFound("There is no such sample.", remedy="Choose one from the list.")
+    return HttpResponse(found.text, content_type="text/plain; charset=utf-8")
+
+
+@require_safe
+@login_required
+def dataflow(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
+    """One dataflow."""
+    record = catalog.dataflow(request.viewer, dataflow_id)
+    live, graph = operations.live_dataflow(request.viewer, dataflow_id), catalog.graph_of(record)
+    proposals = approvals.proposals(request.viewer, dataflow_id=record.pk)
+    may = request.viewer.has_role(record.team_id, Role.ENGINEER)
+    tasks = [{**task, "live": live["tasks"].get(task["id"], {})} for task in graph["tasks"]]
+    streams = [
+        {**stream, "id": stream_id(stream["source"], stream["target"]),
+         "live": live["streams"].get(stream_id(stream["source"], stream["target"]), {})}
+        for stream in graph["streams"]
+    ]
+    return render(request, "dataflow.html", {
+        "record": record, "live": live, "tasks": tasks, "streams": streams, "outputs": _outputs(request, record),
+        "document": catalog.current_version(record), "versions": catalog.versions(record), "proposals": proposals[:10],
+        "entries": trail.entries_of(record, *proposals[:10])[:30],
+        "failing": [task for task in tasks if task["live"].get("error")],
+        "shared": _sharing(tasks), "may_remove": may and record.status == RUNNING,
+        "may_renew": may and record.status in AT_REST, "is_running": record.status == RUNNING,
+        "live_topic": f"dataflow:{record.pk}",
+    })
+
+
+@require_safe
+@login_required
+def dataflow_graph_json(request: HttpRequest, dataflow_id: UUID) -> JsonResponse:
+    """The graph of a dataflow, with what its tasks are shared with."""
+    record = catalog.dataflow(request.viewer, dataflow_id)
+    live = operations.live_dataflow(request.viewer, dataflow_id)
+    shared_with = {task: found["shared_with"] for task, found in live["tasks"].items()}
+    return JsonResponse(dataflow_graph(catalog.graph_of(record), shared_with=shared_with))
+
+
+@require_safe
+@login_required
+def dataflow_plots(request: HttpRequest, dataflow_id: UUID) -> JsonResponse:
+    """Plotly figures of rate and latency over the last hour."""
+    history = operations.dataflow_history(request.viewer, dataflow_id, minutes=PLOT_MINUTES)
+    return JsonResponse({"rate": rate_figure(history), "latency": latency_figure(history)})
+
+
+@require_safe
+@login_required
+def output_events(request: HttpRequest, dataflow_id: UUID, task: str) -> HttpResponse:
+    """The newest events of one output, as a table."""
+    try:
+        events = operations.output_tail(request.viewer, dataflow_id, task, count=EVENTS_SHOWN)
+        problem = None
+    except NotFound:
+        raise
+    except WeirError as error:
+        events, problem = [], error
+    columns = list(dict.fromkeys(name for event in events for name in event))
+    columns.sort(key=lambda name: (not name.startswith("_"), name != "_seq"))
+    rows = [[event.get(name) for name in columns] for event in events]
+    return render(request, "parts/events.html", {"columns": columns, "rows": rows, "problem": problem})
+
+
+@require_POST
+@login_required
+def dataflow_remove(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
+    """Propose to remove a running dataflow."""
+    catalog.dataflow(request.viewer, dataflow_id)
+    try:
+        proposal = services.remove_dataflow(actor=request.user, dataflow_id=dataflow_id)
+    except WeirError as error:
+        messages.error(request, f"{error.message} {error.remedy}".strip())
+        return redirect("dataflow", dataflow_id)
+    messages.success(request, "Its removal is proposed. Nothing stops until that is approved.")
+    return redirect("proposal", proposal.pk)
+
+
+def _record_to_renew(request: HttpRequest) -> DataflowRecord | None:
+    """The dataflow that is submitted again, where the address names one."""
+    renewed = request.GET.get("again", "")
+    return catalog.dataflow(request.viewer, renewed) if renewed else None
+
+
+def _start_with(record: DataflowRecord | None) -> dict[str, Any]:
+    if record is None:
+        return {}
+    version = catalog.current_version(record)
+    return {"text": version.text, "format": version.format}
+
+
+def _editor(request: HttpRequest, may: Any, record: DataflowRecord | None, **given: Any) -> dict[str, Any]:
+    chosen = request.POST.get("team") or (record.team.slug if record else "")
+    return {"teams": may, "record": record, "samples": catalog.samples(), "format": "yaml", "chosen_team": chosen,
+            **given}
+
+
+def _outputs(request: HttpRequest, record: DataflowRecord) -> list[dict[str, str]]:
+    return operations.outputs(request.viewer, record.pk) if record.status == RUNNING else []
+
+
+def _sharing(tasks: list[dict[str, Any]]) -> dict[str, Any]:
+    """How many tasks are shared, and with whom."""
+    shared = [task for task in tasks if task["live"].get("shared_with")]
+    users = {user["id"]: user for task in shared for user in task["live"]["shared_with"]}
+    return {"count": len(shared), "users": sorted(users.values(), key=lambda user: user["name"])}

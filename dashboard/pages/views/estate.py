@@ -1,0 +1,49 @@
+"""The estate: what runs, against what would run without sharing, on which slots, and how well."""
+
+from __future__ import annotations
+
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_safe
+
+from dashboard.audit import selectors as trail
+from dashboard.operations import selectors as operations
+
+RECENT = 10
+SPARK_MINUTES = 15
+
+
+@require_safe
+@login_required
+def estate(request: HttpRequest) -> HttpResponse:
+    """The first page."""
+    document = operations.live_estate(request.viewer)
+    counts = document["counts"]
+    rows = [{"id": key, **found} for key, found in document["dataflows"].items()]
+    return render(request, "estate.html", {
+        "doc": document,
+        "counts": counts,
+        "saved": counts["without_reuse"] - counts["running_tasks"],
+        "rows": sorted(rows, key=lambda row: (row["team"], row["name"])),
+        "slots": [{"name": key, **found, "of_mb": _memory(document, key)}
+                  for key, found in document["slots"].items()],
+        "health": [{"id": key, **found} for key, found in document["health"].items()],
+        "activity": trail.entries_for(request.viewer)[:RECENT],
+        "live_topic": "estate",
+    })
+
+
+@require_safe
+@login_required
+def estate_history(request: HttpRequest) -> JsonResponse:
+    """Events per second over the last minutes, for the line beside the figure."""
+    return JsonResponse(operations.estate_history(request.viewer, minutes=SPARK_MINUTES))
+
+
+def _memory(document: dict, slot: str) -> float | None:
+    """A slot's even share of its node's memory, where the node tells it."""
+    node = slot.rpartition("/")[0]
+    total = document["nodes"].get(node, {}).get("memory_mb")
+    slots = sum(1 for name in document["slots"] if name.rpartition("/")[0] == node)
+    return total / slots if total else None

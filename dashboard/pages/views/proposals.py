@@ -1,0 +1,122 @@
+"""Proposals: what a plan would change, its review, and its enactment as it goes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from django.conf import settings
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.core.paginator import Paginator
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_POST, require_safe
+
+from dashboard import jobs
+from dashboard.approvals import selectors, services
+from dashboard.approvals.difference import difference
+from dashboard.approvals.lifecycle import LIFECYCLE, OPEN, UNDER_WAY
+from dashboard.audit import selectors as trail
+from dashboard.pages.graphs import difference_graph
+from scheduler.model.errors import NotFound, WeirError
+
+if TYPE_CHECKING:
+    from dashboard.approvals.models import Proposal
+
+PER_PAGE = 25
+_WAYS = {"approve", "reject", "cancel", "recompute", "roll_back"}
+
+
+@require_safe
+@login_required
+def proposals(request: HttpRequest) -> HttpResponse:
+    """All proposals that the viewer may know of, newest first; ``for=me`` those that wait for the viewer."""
+    search, status = request.GET.get("q", "").strip(), request.GET.get("status", "")
+    mine = request.GET.get("for") == "me"
+    found = selectors.awaiting(request.viewer) if mine else selectors.proposals(
+        request.viewer, status=status if status in {"open", *LIFECYCLE.states} else "", search=search)
+    page = Paginator(found, PER_PAGE).get_page(request.GET.get("page"))
+    return render(request, "proposals.html", {
+        "page": page, "search": search, "status_chosen": status, "statuses": LIFECYCLE.states, "mine": mine,
+        "filtered": bool(search or status or mine), "live_topic": "estate",
+    })
+
+
+@require_safe
+@login_required
+def proposal(request: HttpRequest, proposal_id: UUID) -> HttpResponse:
+    """One proposal."""
+    record = selectors.proposal(request.viewer, proposal_id)
+    found, live = difference(request.viewer, record), selectors.live_proposal(request.viewer, proposal_id)
+    tasks = found["tasks"] if found else []
+    return render(request, "proposal.html", {
+        "proposal": record, "diff": found, "live": live, "review": selectors.review_of(request.viewer, record),
+        "groups": {status: [task for task in tasks if task["status"] == status]
+                   for status in ("started", "reused", "stopped", "neighbour")},
+        "failing": [{"id": key, **cause} for key, cause in live["failing"].items()],
+        "steps": _steps(found, live), "is_open": record.status in OPEN, "is_under_way": record.status in UNDER_WAY,
+        "currency": settings.CURRENCY, "entries": trail.entries_of(record, record.plan)[:20],
+        "live_topic": f"proposal:{record.pk}",
+    })
+
+
+@require_safe
+@login_required
+def proposal_graph(request: HttpRequest, proposal_id: UUID) -> JsonResponse:
+    """The graph of a proposal's difference."""
+    found = difference(request.viewer, selectors.proposal(request.viewer, proposal_id))
+    if found is None:
+        raise NotFound("There is no plan yet.", remedy="Wait until it is computed.")
+    return JsonResponse(difference_graph(found, task_types=jobs.task_types()))
+
+
+@require_POST
+@login_required
+def proposal_act(request: HttpRequest, proposal_id: UUID, way: str) -> HttpResponse:
+    """Approve, reject, cancel, recompute or roll back; then the proposal's page, with what came of it."""
+    if way not in _WAYS:
+        raise NotFound("There is no such action.", remedy="Use the buttons of the proposal's page.")
+    selectors.proposal(request.viewer, proposal_id)  # whoever may not know of it gets a 404, not a message
+    try:
+        record = _act(way)(request, proposal_id)
+    except WeirError as error:
+        messages.error(request, f"{error.message} {error.remedy}".strip())
+    else:
+        messages.success(request, _said(way, record))
+    return redirect("proposal", proposal_id)
+
+
+def _act(way: str) -> Callable[[HttpRequest, UUID], Proposal]:
+    comment = "comment"
+    return {
+        "approve": lambda request, key: services.approve_proposal(
+            actor=request.user, proposal_id=key, digest=request.POST.get("digest", ""),
+            comment=request.POST.get(comment, "")),
+        "reject": lambda request, key: services.reject_proposal(
+            actor=request.user, proposal_id=key, comment=request.POST.get(comment, "")),
+        "cancel": lambda request, key: services.cancel_proposal(actor=request.user, proposal_id=key),
+        "recompute": lambda request, key: services.recompute_proposal(actor=request.user, proposal_id=key),
+        "roll_back": lambda request, key: services.roll_back_proposal(actor=request.user, proposal_id=key),
+    }[way]
+
+
+def _said(way: str, record: Proposal) -> str:
+    if way == "approve":
+        return {
+            "executing": "Approved. It is being enacted.", "stale": "The estate moved on: recompute the plan.",
+        }.get(record.status, "Approved. Other teams are still to.")
+    return {
+        "reject": "Rejected.", "cancel": "Cancelled. Nothing was changed.",
+        "recompute": "A new plan is being computed.", "roll_back": "It is being rolled back.",
+    }[way]
+
+
+def _steps(found: dict | None, live: dict) -> list[dict]:
+    """The plan's steps with how far each is; while it is rolled back, the reverse plan's by their keys."""
+    if found is None:
+        return []
+    texts = {step["key"]: step["text"] for step in found["steps"]}
+    return [{"key": key, "text": texts.get(key, key.replace(":", " ")), "state": state}
+            for key, state in live["steps"].items()]

@@ -1,0 +1,112 @@
+"""Teams and their members: seen by members, changed by admins; and the viewer's API tokens."""
+
+from __future__ import annotations
+
+from django.contrib import messages
+from django.contrib.auth import get_user_model
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_POST, require_safe
+
+from dashboard.teams import selectors, services
+from dashboard.teams.models import Role
+from scheduler.model.errors import NotFound, WeirError
+
+
+@require_safe
+@login_required
+def teams(request: HttpRequest) -> HttpResponse:
+    """The viewer's teams with their members."""
+    found = [
+        {"team": team, "members": list(selectors.members(team)), "may_change": _may_change(request, team)}
+        for team in selectors.teams(request.viewer)
+    ]
+    return render(request, "teams.html", {
+        "teams": found, "roles": Role.choices, "tokens": selectors.tokens(request.user),
+        "new_token": request.session.pop("new_token", None),
+    })
+
+
+@require_POST
+@login_required
+def member_set(request: HttpRequest, slug: str) -> HttpResponse:
+    """Add a member, or give one another role."""
+    team = selectors.team(request.viewer, slug)
+    name = request.POST.get("username", "").strip()
+    try:
+        user, role = _user(name), Role(int(request.POST.get("role", "")))
+        services.set_role(user=user, team=team, role=role, actor=request.user)
+    except ValueError:
+        messages.error(request, "That is no role. Choose one from the list.")
+    except WeirError as error:
+        messages.error(request, f"{error.message} {error.remedy}".strip())
+    else:
+        messages.success(request, f"{name} is {role.label} in {team.name}.")
+    return redirect("teams")
+
+
+@require_POST
+@login_required
+def member_remove(request: HttpRequest, slug: str) -> HttpResponse:
+    """Take a member out of a team."""
+    team = selectors.team(request.viewer, slug)
+    name = request.POST.get("username", "").strip()
+    try:
+        services.remove_member(user=_user(name), team=team, actor=request.user)
+    except WeirError as error:
+        messages.error(request, f"{error.message} {error.remedy}".strip())
+    else:
+        messages.success(request, f"{name} is no longer in {team.name}. Adding the name again undoes this.")
+    return redirect("teams")
+
+
+@require_POST
+@login_required
+def team_create(request: HttpRequest) -> HttpResponse:
+    """A new team; for administrators of the installation."""
+    try:
+        team = services.create_team(
+            slug=request.POST.get("slug", "").strip(), name=request.POST.get("name", ""), actor=request.user)
+    except WeirError as error:
+        messages.error(request, f"{error.message} {error.remedy}".strip())
+    else:
+        messages.success(request, f"{team.name} is there. Add its first member.")
+    return redirect("teams")
+
+
+@require_POST
+@login_required
+def token_create(request: HttpRequest) -> HttpResponse:
+    """A new API token of the viewer; its secret is shown once, on the next page."""
+    try:
+        _, secret = services.create_token(actor=request.user, name=request.POST.get("name", ""))
+    except WeirError as error:
+        messages.error(request, f"{error.message} {error.remedy}".strip())
+    else:
+        request.session["new_token"] = secret
+    return redirect("teams")
+
+
+@require_POST
+@login_required
+def token_revoke(request: HttpRequest, token_id: int) -> HttpResponse:
+    """Revoke one of the viewer's API tokens."""
+    try:
+        services.revoke_token(actor=request.user, token_id=token_id)
+    except WeirError as error:
+        messages.error(request, f"{error.message} {error.remedy}".strip())
+    else:
+        messages.success(request, "The token no longer opens anything.")
+    return redirect("teams")
+
+
+def _may_change(request: HttpRequest, team: object) -> bool:
+    return request.viewer.has_role(team.pk, Role.ADMIN)
+
+
+def _user(name: str) -> object:
+    found = get_user_model().objects.filter(username=name, is_active=True).first() if "\0" not in name else None
+    if found is None:
+        raise NotFound(f"Nobody is called {name!r} here.", remedy="An administrator adds users first.")
+    return found

@@ -1,0 +1,119 @@
+// The graphs of a page: fetched, drawn, kept live; what is selected shows beside the canvas; a plan has three views.
+
+import { fetchJson } from "./scripts.js";
+import { Graph } from "./graph.js";
+import * as format from "./format.js";
+
+function line(list, name, value) {
+  const [term, description] = [document.createElement("dt"), document.createElement("dd")];
+  term.textContent = name;
+  description.textContent = value;
+  list.append(term, description);
+}
+
+/** Latency of a stream is its channel's and the wait for the reader's batch; a fused stream has neither. */
+function streamLatency(stream) {
+  if (stream.channel_p50_ms == null) return null;
+  return stream.channel_p50_ms + (stream.wait_p50_ms ?? 0);
+}
+
+function metricsOf(state) {
+  const tasks = Object.entries(state.tasks ?? {}).map(([id, task]) => [id, {
+    rate_per_s: task.rate_per_s, latency_ms: task.latency_p50_ms, failed: task.state === "backoff" }]);
+  const streams = Object.entries(state.streams ?? {}).map(([id, stream]) => [id, {
+    rate_per_s: stream.rate_per_s, latency_ms: streamLatency(stream), fused: stream.fused }]);
+  return { tasks: Object.fromEntries(tasks), streams: Object.fromEntries(streams) };
+}
+
+class GraphPanel {
+  constructor(panel) {
+    this.panel = panel;
+    this.card = panel.querySelector(".graph-card");
+    this.graph = new Graph(panel.querySelector(".graph-stage"), { onSelect: (task) => this.show(task) });
+    panel.addEventListener("click", (event) => this.click(event.target.closest("[data-graph-do]")));
+    document.addEventListener("weir:live", (event) => this.live(event.detail));
+    this.load();
+  }
+
+  async load() {
+    try {
+      this.data = await fetchJson(this.panel.dataset.graph);
+      await this.graph.draw(this.data);
+      if (this.state) this.live(this.state);
+      this.view(this.panel.dataset.view);
+    } catch (error) {
+      this.graph.say("The graph could not be read; the table has the same tasks.", true);
+      console.error(error);
+    }
+  }
+
+  live(state) {
+    this.state = state;
+    if (!state.tasks || !this.data) return;
+    this.graph.update(metricsOf(state));
+    const sharing = JSON.stringify(Object.entries(state.tasks).map(([id, task]) => [id, task.shared_with]));
+    if (this.sharing !== undefined && this.sharing !== sharing) this.load();
+    this.sharing = sharing;
+    if (this.selected) this.show(this.selected);
+  }
+
+  click(button) {
+    if (!button) return;
+    const action = button.dataset.graphDo;
+    if (action === "close") this.graph.cy?.nodes().unselect();
+    else if (action === "table") this.table(button);
+    else if (action.startsWith("view-")) this.view(action.slice(5));
+    else if (!this.graph.cy) return;
+    else if (action === "fit") this.graph.fit();
+    else this.graph.zoom(action === "in" ? 1.25 : 0.8);
+  }
+
+  table(button) {
+    const shown = button.getAttribute("aria-pressed") !== "true";
+    button.setAttribute("aria-pressed", String(shown));
+    this.panel.querySelector(".graph-table").hidden = !shown;
+    this.panel.querySelector(".graph-stage").hidden = shown;
+  }
+
+  /** Of a plan: the graph before, after, or both with what changes coloured. What is not there fades in its place. */
+  view(name) {
+    if (!name || !this.graph.cy) return;
+    this.panel.dataset.view = name;
+    for (const button of this.panel.querySelectorAll("[data-graph-do^='view-']")) {
+      button.setAttribute("aria-pressed", String(button.dataset.graphDo === `view-${name}`));
+    }
+    this.graph.cy.batch(() => {
+      for (const part of [...this.data.tasks, ...this.data.streams]) {
+        this.graph.cy.getElementById(part.id).toggleClass("absent", name !== "difference" && !part[name]);
+      }
+    });
+  }
+
+  show(task) {
+    this.selected = task;
+    this.card.hidden = !task;
+    if (!task) return;
+    this.card.querySelector("[data-part='name']").textContent = task.label;
+    this.card.querySelector("[data-part='type']").textContent = task.type;
+    const list = this.card.querySelector("[data-part='facts']");
+    list.replaceChildren();
+    const live = this.state?.tasks?.[task.id];
+    if (task.status) line(list, "in this plan", { started: "starts", reused: "reused", stopped: "stops", neighbour: "stays as it is" }[task.status]);
+    if (live) {
+      line(list, "state", live.state);
+      line(list, "rate", format.rate(live.rate_per_s));
+      line(list, "latency", `${format.latency(live.latency_p50_ms)}, p99 ${format.latency(live.latency_p99_ms)}`);
+      line(list, "events", format.count(live.events));
+      line(list, "query", `${live.fragment} on ${live.slot}`);
+      if (live.error) line(list, "cause", live.error);
+    } else if (task.fragment) line(list, "query", `${task.fragment} on ${task.slot}`);
+    if (task.users.length) line(list, "shared with", task.users.map((user) => `${user.name} (${user.team})`).join(", "));
+    const config = this.card.querySelector("[data-part='config']");
+    config.textContent = JSON.stringify(task.config, null, 2);
+    config.hidden = Object.keys(task.config).length === 0;
+  }
+}
+
+export function startGraphs() {
+  for (const panel of document.querySelectorAll("[data-graph]")) new GraphPanel(panel);
+}

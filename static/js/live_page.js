@@ -1,0 +1,104 @@
+// What a live page does with its topic: figures are written where they stand, and the parts whose shape has changed
+// are asked for anew and morphed, so that focus and scrolling stay.
+
+import { drawSpark, drawWeir } from "./figures.js";
+import * as format from "./format.js";
+import { LiveTopic } from "./live.js";
+import { ageTimes } from "./menus.js";
+import { fetchJson } from "./scripts.js";
+
+const REFRESH_AFTER_MS = 250;
+const HISTORY_EVERY_MS = 5000;
+const WORDS = { live: "Live", connecting: "Connecting", offline: "Reconnecting", away: "Broker away", gone: "Not available" };
+const DOTS = { live: "live", connecting: "connecting", offline: "offline", away: "offline", gone: "offline" };
+
+function look(state, path) {
+  return path.split("|").reduce((value, name) => value?.[name], state);
+}
+
+function write(element, value) {
+  const shape = element.dataset.format ?? "text";
+  if (shape === "meter") {
+    element.value = value ?? 0;
+    return;
+  }
+  const shown = format[shape](value);
+  if (element.textContent !== shown) element.textContent = shown;
+}
+
+function writeFigures(state) {
+  for (const element of document.querySelectorAll("[data-live]:not(body)")) write(element, look(state, element.dataset.live));
+  const weir = document.getElementById("weir");
+  if (weir && state.counts) drawWeir(weir, state.counts.running_tasks, state.counts.without_reuse);
+}
+
+/** What the page's markup depends on, as text: everything but figures that move by themselves. */
+const MOVING = new Set(["cpu", "memory_mb", "rate_per_s", "events", "events_in_per_s", "events_out_per_s", "latency_p50_ms",
+  "latency_p99_ms", "channel_p50_ms", "channel_p99_ms", "wait_p50_ms", "wait_p99_ms", "retry_at_ms", "measured"]);
+
+export function shapeOf(state) {
+  return JSON.stringify(state, (name, value) => (MOVING.has(name) ? undefined : value));
+}
+
+class LivePage {
+  constructor(topic) {
+    this.live = new LiveTopic(topic);
+    this.indicator = document.getElementById("connection");
+    this.live.addEventListener("change", (event) => this.change(event.detail.state));
+    this.live.addEventListener("connection", (event) => this.connection(event.detail));
+    document.addEventListener("htmx:after:swap", () => this.restore());
+    window.weirLive = this.live;
+  }
+
+  change(state) {
+    writeFigures(state);
+    document.dispatchEvent(new CustomEvent("weir:live", { detail: state }));
+    const shape = shapeOf(state);
+    if (this.shape !== undefined && this.shape !== shape) this.refreshSoon();
+    this.shape = shape;
+  }
+
+  connection(standing) {
+    this.indicator.dataset.state = DOTS[standing];
+    this.indicator.querySelector("span").textContent = WORDS[standing];
+    document.body.dataset.connection = standing;
+    if (standing === "gone") location.reload();
+  }
+
+  refreshSoon() {
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => this.refresh(), REFRESH_AFTER_MS);
+  }
+
+  refresh() {
+    const parts = [...document.querySelectorAll("[data-refresh][id]")];
+    // Who types or is asked something keeps what is there; the next change comes soon enough.
+    const busy = parts.some((part) => part.contains(document.activeElement) && document.activeElement.matches("input, textarea, select"));
+    if (!parts.length || busy || document.querySelector("dialog[open]")) return;
+    const selectOOB = parts.map((part) => `#${CSS.escape(part.id)}:outerMorph`).join(",");
+    window.htmx.ajax("GET", location.pathname + location.search, { swap: "none", selectOOB });
+  }
+
+  restore() {
+    ageTimes();
+    if (this.live.state) writeFigures(this.live.state);
+  }
+}
+
+async function drawHistory(spark) {
+  if (document.hidden) return;
+  try {
+    const history = await fetchJson(spark.dataset.history);
+    drawSpark(spark, history.events_in_per_s);
+  } catch {
+    // The line stands still until the site answers again.
+  }
+}
+
+export function startLivePage() {
+  new LivePage(document.body.dataset.live).live.start();
+  const spark = document.getElementById("spark");
+  if (!spark) return;
+  drawHistory(spark);
+  setInterval(() => drawHistory(spark), HISTORY_EVERY_MS);
+}
