@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Literal
 
 import yaml
@@ -19,7 +19,7 @@ from .errors import InvalidDataflow
 from .flux import is_flux, read_flux, type_remedy
 from .graph_checks import check_graph
 from .json_text import read_json
-from .positions import MAX_BYTES, Place, Problems, Unreadable
+from .positions import MAX_BYTES, Place, Problems, Unreadable, listed
 from .task_types import TaskTypes
 from .yaml_text import read_yaml, resolve_plain
 
@@ -96,10 +96,10 @@ class _Dumper(yaml.SafeDumper):
 
 def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
     try:
-        style = None if isinstance(resolve_plain(text), str) and text != "<<" else '"'
+        is_plain = text.isprintable() and text != "<<" and isinstance(resolve_plain(text), str)
     except OverflowError:
-        style = '"'
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+        is_plain = False
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=None if is_plain else '"')
 
 
 _Dumper.add_representer(str, _represent_text)
@@ -182,15 +182,15 @@ def _check_duplicates(
     same = equivalent_tasks(dataflow, task_types=task_types)
     if not same:
         return None
-    children: Mapping[str, tuple[str, ...]] = dataflow.children()
-    for task_id, first in same.items():
-        both = sorted(set(children[task_id]).intersection(children[first]))
-        remedy = f"Let {first} serve for both; the de-duplicated dataflow is attached."
-        if both:
-            remedy += f" {', '.join(both)} then receives each event once, not twice."
-        problems.add(
-            "equivalent_tasks", draft.tasks[task_id].place,
-            f"Tasks {first} and {task_id} do the same: their types, configs and all that is upstream are equal.",
-            remedy, task_id=task_id,
-        )
+    with suppress(Unreadable):  # more than are listed: the suggestion settles them all
+        children = dataflow.children()
+        for task_id, first in same.items():
+            remedy = f"Let {first} serve for both; the de-duplicated dataflow is attached."
+            if both := sorted(set(children[task_id]).intersection(children[first])):
+                remedy += f" {listed(both, ', ')} then receives each event once, not twice."
+            problems.add(
+                "equivalent_tasks", draft.tasks[task_id].place,
+                f"Tasks {first} and {task_id} do the same: their types, configs and all that is upstream are equal.",
+                remedy, task_id=task_id,
+            )
     return dump_document(deduplicate(dataflow, task_types=task_types), format)

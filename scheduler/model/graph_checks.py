@@ -8,9 +8,7 @@ from collections.abc import Iterable, Mapping
 import networkx as nx
 
 from .draft import Draft
-from .positions import Node, Place, Problems, shown
-
-_LONGEST_LIST = 20  # tasks that a message names
+from .positions import Node, Place, Problems, listed, shown
 
 
 def check_graph(draft: Draft, problems: Problems) -> None:
@@ -87,7 +85,7 @@ def _check_cycles(
     for tangle in tangles:
         cycle = _cycle_through(min(tangle, key=order.__getitem__), graph, tangle)
         problems.add(
-            "cycle", places[cycle[-1], cycle[0]], f"Tasks form a cycle: {_listed([*cycle, cycle[0]], ' → ')}.",
+            "cycle", places[cycle[-1], cycle[0]], f"Tasks form a cycle: {listed([*cycle, cycle[0]], ' → ')}.",
             "Remove one of its streams: events flow one way, from sources to sinks.", task_id=cycle[0],
         )
     return set().union(*tangles)
@@ -141,8 +139,3 @@ def _reached(starts: Iterable[str], graph: nx.DiGraph) -> set[str]:
                 stack.append(child)
     return reached
 
-
-def _listed(task_ids: list[str], separator: str) -> str:
-    if len(task_ids) <= _LONGEST_LIST:
-        return separator.join(task_ids)
-    return separator.join([*task_ids[: _LONGEST_LIST - 1], f"… ({len(task_ids) - _LONGEST_LIST} more)", task_ids[-1]])

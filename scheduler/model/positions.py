@@ -15,6 +15,7 @@ MAX_DEPTH = 32
 MAX_VALUES = 200_000  # after aliases are expanded
 MAX_PROBLEMS = 200
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
+_LONGEST_LIST = 20  # names that a message lists
 _MAX_COMPARISONS = 100_000  # for nearest names, over a whole document
 
 
@@ -126,3 +127,10 @@ def shown(value: Any, *, longest: int = 60) -> str:
     text = value if isinstance(value, str) else repr(value)
     text = "".join(character if character.isprintable() else "�" for character in text[: longest + 1])
     return text if len(text) <= longest else text[: longest - 1] + "…"
+
+
+def listed(names: list[str], separator: str) -> str:
+    """Names as a message lists them: the first ones and the last."""
+    if len(names) <= _LONGEST_LIST:
+        return separator.join(names)
+    return separator.join([*names[: _LONGEST_LIST - 1], f"… ({len(names) - _LONGEST_LIST} more)", names[-1]])
