@@ -58,3 +58,54 @@ def read_schedule(path: Path) -> tuple[np.ndarray, np.ndarray | None]:
         return np.empty(0, dtype="<i8"), np.empty(0, dtype="<i8")
     table = np.memmap(path, dtype="<i8", mode="r", offset=len(PAIRS)).reshape(-1, 2)
     return table[:, 0], table[:, 1]
+
+
+class Schedule:
+    """When numbers are due, in ms after number 0; the Java side computes the same (``Schedule.java``).
+
+    Parameters
+    ----------
+    rate_per_s : float, optional
+        Constant rate; or else
+    file : path, optional
+        A schedule file, repeated ``repeat_ms`` later each time where that is positive.
+    limit : int, optional
+        How many numbers there are at most.
+    """
+
+    def __init__(
+        self, *, rate_per_s: float | None = None, file: Path | None = None, limit: int | None = None,
+        repeat_ms: int = 0, repeat_time_ms: int = 0,
+    ) -> None:
+        self._rate_per_s = rate_per_s
+        self._repeat_ms, self._repeat_time_ms = repeat_ms, repeat_time_ms
+        self._due, self._times = read_schedule(file) if file is not None else (None, None)
+        endless = self._due is None or (repeat_ms > 0 and len(self._due) > 0)
+        sizes = [size for size in (limit, None if endless else len(self._due)) if size is not None]
+        self.size = min(sizes, default=None)
+        self.may_skip = self._due is None and limit is None
+
+    def due_ms(self, numbers: np.ndarray) -> np.ndarray:
+        """The due offsets of some numbers."""
+        if self._due is None:
+            return np.floor(numbers * 1000.0 / self._rate_per_s).astype(np.int64)
+        rounds, index = np.divmod(numbers, len(self._due))
+        return rounds * self._repeat_ms + self._due[index]
+
+    def time_ms(self, numbers: np.ndarray, *, t0: int) -> np.ndarray:
+        """The event times of some numbers, where number 0 is due at ``t0``."""
+        if self._times is None:
+            return t0 + self.due_ms(numbers)
+        rounds, index = np.divmod(numbers, len(self._due))
+        return rounds * self._repeat_time_ms + self._times[index]
+
+    def due_by(self, elapsed_ms: int, *, start: int, most: int) -> int:
+        """How many numbers are due by then, ``start`` of them known to be, ``most`` at the most."""
+        low, high = start, most if self.size is None else max(start, min(most, self.size))
+        while low < high:
+            middle = (low + high) // 2
+            if int(self.due_ms(np.array([middle], dtype=np.int64))[0]) <= elapsed_ms:
+                low = middle + 1
+            else:
+                high = middle
+        return low

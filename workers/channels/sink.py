@@ -1,0 +1,152 @@
+"""The valve in Python: a ``mapInArrow`` that counts, publishes and passes on, as ``Valve.java`` does."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+import redis
+from pyspark import TaskContext
+from pyspark.sql import DataFrame
+
+from . import codec, histogram, keys, scripts
+from .config import ChannelConfig
+from .connections import client
+
+
+@dataclass(frozen=True, slots=True)
+class ValveSpec:
+    """What does not change while a query runs."""
+
+    redis_url: str
+    fragment: str
+    position: int
+    channel: str
+    fence: int
+    block_rows: int
+
+
+def valve_in_python(
+    events: DataFrame, config: ChannelConfig, *, fragment: str, position: int, channel: str, fence: int
+) -> DataFrame:
+    """Put a valve behind a task; see :func:`workers.channels.spark.valve`."""
+    spec = ValveSpec(
+        redis_url=config.redis_url, fragment=fragment, position=position, channel=channel, fence=fence,
+        block_rows=config.block_rows,
+    )
+    return events.coalesce(1).mapInArrow(_task(spec), events.schema)
+
+
+def _task(spec: ValveSpec) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        batch_id = TaskContext.get().getLocalProperty("streaming.sql.batchId")
+        if batch_id is None:  # not a streaming query: there is no batch to publish or to count
+            return batches
+        return _valve(spec, int(batch_id), batches)
+
+    return run
+
+
+def _valve(spec: ValveSpec, batch_id: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    control: Control | None = None
+    writer: BlockWriter | None = None
+    meter = histogram.Meter(spec.fragment)
+    for batch in batches:
+        if control is None:  # a batch without events changes nothing and asks nothing
+            control = Control.read(client(spec.redis_url), spec.fragment, batch_id)
+            writer = BlockWriter(spec, batch_id) if control.publishes(spec.position) else None
+        meter.add(f"{spec.position}:n", batch.num_rows)
+        _sample_latency(meter, spec.position, batch)
+        if writer is not None:
+            writer.add(batch)
+        if control.passes(spec.position):
+            yield batch
+    if writer is not None:
+        writer.finish()
+    meter.flush(client(spec.redis_url))
+
+
+def _sample_latency(meter: histogram.Meter, position: int, batch: pa.RecordBatch) -> None:
+    """The first and the last event of a batch stand for it."""
+    if "_born" not in batch.schema.names or batch.num_rows == 0:
+        return
+    born = batch.column("_born")
+    now_ms = time.time() * 1000
+    for row in {0, batch.num_rows - 1}:
+        if born[row].is_valid:
+            meter.sample(f"{position}:lat", now_ms - born[row].as_py())
+
+
+class Control:
+    """A fragment's control hash as one batch sees it; see ``Control.java``."""
+
+    def __init__(self, state: dict[str, str], batch_id: int) -> None:
+        self._state = state
+        self._batch_id = batch_id
+
+    @classmethod
+    def read(cls, connection: redis.Redis, fragment: str, batch_id: int) -> Control:
+        """Read it, and set the boundary of every change that has none: the next batch."""
+        state = cls._fetch(connection, fragment)
+        opened = [name.replace(":outlet", ":from") for name, value in state.items()
+                  if name.endswith(":outlet") and value == "open"]
+        unset = [name for name in [*opened, *(["tail:from"] if "tail" in state else [])] if name not in state]
+        for name in unset:
+            connection.hsetnx(keys.valve(fragment), name, batch_id + 1)
+        return cls(cls._fetch(connection, fragment) if unset else state, batch_id)
+
+    @staticmethod
+    def _fetch(connection: redis.Redis, fragment: str) -> dict[str, str]:
+        return {name.decode(): value.decode() for name, value in connection.hgetall(keys.valve(fragment)).items()}
+
+    def publishes(self, position: int) -> bool:
+        """Whether a task's stream is published in this batch."""
+        return self._state.get(f"{position}:outlet") == "open" and self._has_begun(f"{position}:from")
+
+    def passes(self, position: int) -> bool:
+        """Whether a task's events go on in this batch; until a new tail begins, the one before it stays closed."""
+        tail = self._state.get("tail" if self._has_begun("tail:from") else "tail:was")
+        return tail is None or position < int(tail)
+
+    def _has_begun(self, name: str) -> bool:
+        return name in self._state and self._batch_id >= int(self._state[name])
+
+
+class BlockWriter:
+    """Writes one batch of a stream to its channel in blocks; a block that is sent twice is written once."""
+
+    def __init__(self, spec: ValveSpec, batch_id: int) -> None:
+        self._spec = spec
+        self._batch_id = batch_id
+        self._buffer: list[pa.RecordBatch] = []
+        self._rows = 0
+        self._n = 0
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Take events, and write a block as soon as there are enough."""
+        while batch.num_rows:
+            room = self._spec.block_rows - self._rows
+            self._buffer.append(batch.slice(0, room))
+            self._rows += min(room, batch.num_rows)
+            batch = batch.slice(room)
+            if self._rows == self._spec.block_rows:
+                self._send()
+
+    def finish(self) -> None:
+        """Write what is left."""
+        if self._rows:
+            self._send()
+
+    def _send(self) -> None:
+        channel = self._spec.channel
+        block = codec.encode_block(pa.concat_batches(self._buffer))
+        scripts.run(
+            client(self._spec.redis_url), "write",
+            [keys.channel(channel), keys.meta(channel), keys.readers(channel)],
+            [self._spec.fence, self._batch_id + 1, self._n, self._rows, block, int(time.time() * 1000)],
+        )
+        self._n += 1
+        self._rows = 0
+        self._buffer.clear()
