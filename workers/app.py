@@ -33,7 +33,10 @@ def _every(seconds: float, task: str) -> dict[str, object]:
     return {"task": task, "schedule": seconds, "options": {"expires": max(seconds, 2.0)}}
 
 
-app = Celery("weir", broker=settings.REDIS_URL, include=["workers.tasks.planning", "workers.tasks.execution", "workers.tasks.telemetry"])
+app = Celery(
+    "weir", broker=settings.REDIS_URL,
+    include=["workers.tasks.planning", "workers.tasks.execution", "workers.tasks.telemetry"],
+)
 
 
 app.conf.update(

@@ -18,6 +18,7 @@ from workers import observed
 
 WINDOW_MS = 5_000  # rates are over this much: steady to the eye, yet a change shows within a second
 SHORTEST_MS = 300  # two readings nearer than this make no rate
+LONGEST_MS = 60_000  # nor do two further apart: nobody looked for a while, or the broker was restarted
 FRESH_S = 0.25  # a reading is shared by everybody who asks within this time
 
 
@@ -58,9 +59,10 @@ class RateWindow:
         self._reports = observed.read_reports(self._broker)
         meters = observed.read_meters(self._broker, names)
         self._read_at_s, self._names = self._monotonic_s(), names
-        # Neither an old window (nobody looked for a while) nor one from before a restart of the broker is of use.
-        if self._meters and not 0 <= meters.at_ms - self._meters[-1].at_ms <= 3 * WINDOW_MS:
+        if self._meters and not 0 <= meters.at_ms - self._meters[-1].at_ms <= LONGEST_MS:
             self._meters.clear()
         self._meters.append(meters)
-        while len(self._meters) > 2 and meters.at_ms - self._meters[1].at_ms >= WINDOW_MS:
+        while len(self._meters) > 2 and (
+            meters.at_ms - self._meters[1].at_ms >= WINDOW_MS or meters.at_ms - self._meters[0].at_ms > 2 * WINDOW_MS
+        ):
             self._meters.popleft()

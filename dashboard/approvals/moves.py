@@ -5,7 +5,6 @@ from __future__ import annotations
 from dashboard.approvals.lifecycle import LIFECYCLE
 from dashboard.approvals.models import Proposal
 from dashboard.audit.trail import inside_command
-from dashboard.core.events import changed
 
 
 def move_proposal(proposal: Proposal, to: str) -> None:
@@ -15,4 +14,3 @@ def move_proposal(proposal: Proposal, to: str) -> None:
     LIFECYCLE.check(proposal.status, to)
     proposal.status = to
     proposal.save()
-    changed("estate", f"proposal:{proposal.pk}", f"dataflow:{proposal.dataflow_id}")

@@ -31,7 +31,9 @@ from dashboard.teams.permissions import Viewer
 _FETCHED = ("plan", "rollback_plan", "dataflow__team", "author")
 
 
-def proposals(viewer: Viewer, *, status: str = "", search: str = "", dataflow_id: UUID | str = "") -> QuerySet[Proposal]:
+def proposals(
+    viewer: Viewer, *, status: str = "", search: str = "", dataflow_id: UUID | str = ""
+) -> QuerySet[Proposal]:
     """Proposals that the viewer may know of, newest first; ``status`` may be ``open`` for all not yet decided."""
     found = Proposal.objects.filter(visible_to(viewer, through="dataflow__")).select_related(*_FETCHED)
     if status == "open":

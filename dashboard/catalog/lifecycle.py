@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dashboard.audit.trail import inside_command
-from dashboard.core.events import changed
 from dashboard.core.transitions import Transitions
 
 if TYPE_CHECKING:
@@ -40,4 +39,3 @@ def move(dataflow: DataflowRecord, to: str) -> None:
     LIFECYCLE.check(dataflow.status, to)
     dataflow.status = to
     dataflow.save(update_fields=["status", "changed"])
-    changed("estate", f"dataflow:{dataflow.pk}")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dashboard.audit.trail import Audit, audited
 from dashboard.catalog.lifecycle import AT_REST, SUBMITTED, move
 from dashboard.catalog.models import DataflowRecord, DataflowVersion
-from dashboard.core.events import changed
 from dashboard.teams.models import Team, User
 from scheduler.model.dataflow import Dataflow
 from scheduler.model.documents import to_document
@@ -67,4 +66,3 @@ def _renew(record: DataflowRecord, dataflow: Dataflow) -> DataflowRecord:
 def _close(audit: Audit, record: DataflowRecord) -> None:
     audit.subject = record
     audit.details = {"name": record.name, "version": record.version, "tasks": record.tasks}
-    changed("estate", f"dataflow:{record.pk}")

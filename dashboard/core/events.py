@@ -1,7 +1,6 @@
-"""Tell live pages that something changed, after the transaction that changed it has committed.
+"""Tell every process of the site that a user's access changed, after the transaction that changed it has committed.
 
-A notification carries no state: whoever listens reads anew what its viewer may see. Losing one costs at most the
-half second until the next look, so a broker that is away is logged and otherwise ignored.
+Live connections are checked on a schedule too, so a broker that is away delays the check and loses nothing.
 """
 
 from __future__ import annotations
@@ -11,22 +10,17 @@ from asgiref.sync import async_to_sync
 from channels.layers import get_channel_layer
 from django.db import transaction
 
-GROUP = "weir-live"
+GROUP = "weir-access"
 log = structlog.get_logger(__name__)
-
-
-def changed(*topics: str) -> None:
-    """After commit, wake the live builders of these topics (``estate``, ``dataflow:<id>``, ``proposal:<id>``)."""
-    transaction.on_commit(lambda: _send({"type": "changed", "topics": list(topics)}), robust=True)
 
 
 def access_changed(user_id: int) -> None:
     """After commit, have every live connection of this user checked again."""
-    transaction.on_commit(lambda: _send({"type": "access", "user": user_id}), robust=True)
+    transaction.on_commit(lambda: _send(user_id), robust=True)
 
 
-def _send(message: dict[str, object]) -> None:
+def _send(user_id: int) -> None:
     try:
-        async_to_sync(get_channel_layer().group_send)(GROUP, message)
-    except Exception as error:  # the broker's client raises many kinds; a wake-up is worth none of them
-        log.warning("live_notification_lost", error=str(error))
+        async_to_sync(get_channel_layer().group_send)(GROUP, {"type": "access", "user": user_id})
+    except Exception as error:  # the broker's client raises many kinds; none is worth more than a line in the log
+        log.warning("access_notice_lost", error=str(error))

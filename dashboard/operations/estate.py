@@ -8,7 +8,6 @@ from django.db import connection
 
 from dashboard.audit.trail import inside_command
 from dashboard.catalog.models import DataflowRecord
-from dashboard.core.events import changed
 from dashboard.operations.models import EstateState, FragmentRow, NodeRow, RunningTaskRow, Use
 from scheduler.model.errors import StalePlan
 from scheduler.model.estate import Estate, Fragment, RunningTask, Slot, Submitted
@@ -82,7 +81,6 @@ def store_change(before: Estate, after: Estate) -> None:
     _store_fragments(before, after)
     state.generation = after.generation
     state.save()
-    changed("estate", *(f"dataflow:{dataflow_id}" for dataflow_id in after.submitted))
 
 
 def _generation() -> int:

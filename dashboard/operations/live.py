@@ -233,7 +233,7 @@ def _streams(view: View, dataflow_id: str) -> dict[str, Any]:
     by_running = {task: name for name, task in running.items()}
     streams = {}
     for target, running_task in running.items():
-        fragment_id, position = view.estate.places[running_task]
+        _, position = view.estate.places[running_task]
         for parent in view.estate.tasks[running_task].parents:
             flow = view.reading.flows.streams.get((parent, running_task))
             streams[f"{by_running[parent]}>{target}"] = {

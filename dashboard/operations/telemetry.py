@@ -1,4 +1,4 @@
-"""Writing what is observed: points of history and when nodes were seen. No state changes here, so nothing is audited."""
+"""Writing what is observed: points of history, when nodes were seen. No state changes, so nothing is audited."""
 
 from __future__ import annotations
 

@@ -16,7 +16,6 @@ from dashboard.approvals.models import Proposal
 from dashboard.approvals.moves import move_proposal
 from dashboard.audit.trail import Audit, audited
 from dashboard.catalog import lifecycle as dataflows
-from dashboard.core.events import changed
 from dashboard.operations.estate import load_estate, store_change
 from dashboard.plans import services as plans
 from dashboard.plans.computing import compute
@@ -102,7 +101,6 @@ def record_progress(*, proposal_id: UUID | str, observed: Observed, at: datetime
         if progress != proposal.progress:
             proposal.progress = progress
             proposal.save(update_fields=["progress", "changed"])
-            changed(f"proposal:{proposal.pk}")
         after = _status_after(before, plan, progress, at)
         if after == before:
             audit.nothing_changed()

@@ -11,7 +11,6 @@ from dashboard.approvals.moves import move_proposal
 from dashboard.approvals.services.enacting import execute
 from dashboard.audit.trail import audited
 from dashboard.catalog import lifecycle as dataflows
-from dashboard.core.events import changed
 from dashboard.operations.estate import lock_generation
 from dashboard.teams.models import Team, User
 from dashboard.teams.permissions import Viewer, viewer_of
@@ -67,7 +66,6 @@ def approve_proposal(*, actor: User, proposal_id: UUID | str, digest: str, comme
         audit.details = {"teams": [team.slug for team in teams], "digest": digest}
         if not missing_teams(proposal):
             execute(audit, proposal, generation=generation)
-        changed(f"proposal:{proposal.pk}")
         return proposal
 
 

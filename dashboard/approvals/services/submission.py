@@ -15,7 +15,6 @@ from dashboard.catalog.documents import parse_document
 from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.permissions import dataflow_for
 from dashboard.catalog.services import store_dataflow
-from dashboard.core.events import changed
 from dashboard.operations.estate import load_estate, lock_generation
 from dashboard.plans import services as plans
 from dashboard.plans.computing import compute
@@ -123,7 +122,6 @@ def prepare_proposal(*, proposal_id: UUID | str) -> Proposal:
 def _open(actor: User, record: DataflowRecord, kind: PlanKind) -> Proposal:
     plan = plans.request_plan(actor=actor, dataflow=record, kind=kind)
     proposal = Proposal.objects.create(plan=plan, dataflow=record, author=actor)
-    changed("estate", f"dataflow:{record.pk}", f"proposal:{proposal.pk}")
     jobs.prepare_proposal(str(proposal.pk))
     return proposal
 

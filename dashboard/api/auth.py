@@ -1,0 +1,37 @@
+"""Who calls the API: a session of the site (with its CSRF token), or a bearer token."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from django.http import HttpRequest
+from django.utils import timezone
+from ninja.security import HttpBearer, SessionAuth
+
+from dashboard.teams.models import ApiToken, User
+from dashboard.teams.permissions import viewer_of
+from dashboard.teams.services import token_digest
+
+SEEN_EVERY = timedelta(minutes=1)
+
+
+class BearerToken(HttpBearer):
+    """``Authorization: Bearer weir_…``; acts as the token's user."""
+
+    def authenticate(self, request: HttpRequest, token: str) -> User | None:
+        found = ApiToken.objects.select_related("user").filter(digest=token_digest(token)).first()
+        if found is None or not found.user.is_active:
+            return None
+        now = timezone.now()
+        if found.last_used is None or now - found.last_used > SEEN_EVERY:
+            ApiToken.objects.filter(pk=found.pk).update(last_used=now)
+        request.user, request.viewer = found.user, viewer_of(found.user)
+        return found.user
+
+
+class Session(SessionAuth):
+    """The site's session; writing needs the CSRF token in ``X-CSRFToken``."""
+
+    def _get_key(self, request: HttpRequest) -> str | None:
+        # Without a session there is nothing to forge, and the answer is that nobody is logged in.
+        return super()._get_key(request) if self.param_name in request.COOKIES else None

@@ -1,0 +1,206 @@
+"""The routes of the JSON API. ``docs/api.md`` describes them; ``/api/openapi.json`` is made from them."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.http import HttpRequest
+from ninja import NinjaAPI, Query, Status
+
+from dashboard import jobs
+from dashboard.api import schemas
+from dashboard.api.auth import BearerToken, Session
+from dashboard.api.problems import install
+from dashboard.approvals import selectors as approvals
+from dashboard.approvals import services
+from dashboard.approvals.difference import difference
+from dashboard.audit.selectors import entries_for
+from dashboard.catalog import selectors as catalog
+from dashboard.catalog.documents import check_document
+from dashboard.operations import selectors as operations
+from dashboard.teams import selectors as teams
+from dashboard.teams.models import Role
+from dashboard.teams.services import create_token, revoke_token
+from scheduler.model.schema import dataflow_schema
+
+api = NinjaAPI(
+    title="Weir", version="1", docs_url=None, openapi_url="/openapi.json", auth=[BearerToken(), Session()],
+    urls_namespace="api")
+install(api)
+
+
+@api.get("/me")
+def me(request: HttpRequest) -> dict[str, Any]:
+    """Who calls, and the role in each team."""
+    roles = {team.slug: Role(request.viewer.roles[team.pk]).label for team in teams.teams(request.viewer)
+             if team.pk in request.viewer.roles}
+    return {"username": request.user.username, "administrator": request.viewer.superuser, "roles": roles}
+
+
+@api.get("/task-types")
+def task_types(request: HttpRequest) -> list[dict[str, Any]]:
+    """Every installed task type with its parameters."""
+    return [schemas.task_type_row(declared) for declared in jobs.task_types().values()]
+
+
+@api.get("/samples")
+def samples(request: HttpRequest) -> list[dict[str, Any]]:
+    """Documents to start from."""
+    return list(jobs.samples())
+
+
+@api.get("/document-schema")
+def document_schema(request: HttpRequest) -> dict[str, Any]:
+    """The JSON Schema of a dataflow's document."""
+    return dataflow_schema()
+
+
+@api.post("/validate")
+def validate(request: HttpRequest, document: schemas.DocumentIn) -> dict[str, Any]:
+    """Every problem of a document, with its place and remedy; nothing is stored."""
+    return schemas.checked_row(check_document(document.text, format=document.format))
+
+
+@api.get("/dataflows")
+def dataflows(
+    request: HttpRequest, search: str = "", team: str = "", status: str = "", page: int = Query(1, ge=1, le=10**6)
+) -> dict[str, Any]:
+    """Dataflows that the caller may know of, newest first."""
+    found = catalog.dataflows(request.viewer, search=search, team=team, status=status)
+    return schemas.page_of(found, page, schemas.dataflow_row)
+
+
+@api.post("/dataflows", response={201: dict})
+def submit(request: HttpRequest, submission: schemas.SubmissionIn) -> Status:
+    """Submit a dataflow: 201 with the dataflow and its proposal, whose plan is being computed."""
+    proposal = services.submit_dataflow(
+        actor=request.user, team=teams.team(request.viewer, submission.team), text=submission.text,
+        format=submission.format)
+    return Status(201, {
+        "dataflow": schemas.dataflow_row(proposal.dataflow), "proposal": schemas.proposal_row(proposal)})
+
+
+@api.get("/dataflows/{uuid:dataflow_id}")
+def dataflow(request: HttpRequest, dataflow_id: UUID) -> dict[str, Any]:
+    """One dataflow with its document and graph."""
+    record = catalog.dataflow(request.viewer, dataflow_id)
+    version = catalog.current_version(record)
+    return schemas.dataflow_row(record) | {
+        "document": version.document, "text": version.text, "format": version.format,
+        "graph": catalog.graph_of(record)}
+
+
+@api.post("/dataflows/{uuid:dataflow_id}/remove")
+def remove(request: HttpRequest, dataflow_id: UUID) -> dict[str, Any]:
+    """Propose to remove a running dataflow."""
+    return schemas.proposal_row(services.remove_dataflow(actor=request.user, dataflow_id=dataflow_id))
+
+
+@api.get("/dataflows/{uuid:dataflow_id}/live")
+def dataflow_live(request: HttpRequest, dataflow_id: UUID) -> dict[str, Any]:
+    """A dataflow's live document."""
+    return operations.live_dataflow(request.viewer, dataflow_id)
+
+
+@api.get("/dataflows/{uuid:dataflow_id}/history")
+def dataflow_history(
+    request: HttpRequest, dataflow_id: UUID, minutes: int = Query(60, ge=1, le=360)
+) -> dict[str, list]:
+    """Rates and latency of a dataflow over time, as columns."""
+    return operations.dataflow_history(request.viewer, dataflow_id, minutes=minutes)
+
+
+@api.get("/dataflows/{uuid:dataflow_id}/outputs")
+def outputs(request: HttpRequest, dataflow_id: UUID) -> list[dict[str, str]]:
+    """Named outputs of a running dataflow."""
+    return operations.outputs(request.viewer, dataflow_id)
+
+
+@api.get("/dataflows/{uuid:dataflow_id}/outputs/{str:task_id}")
+def output_events(
+    request: HttpRequest, dataflow_id: UUID, task_id: str, count: int = Query(20, ge=1, le=200)
+) -> list[dict[str, Any]]:
+    """The newest events of a named output, newest first."""
+    return operations.output_tail(request.viewer, dataflow_id, task_id, count=count)
+
+
+@api.get("/proposals")
+def proposals(
+    request: HttpRequest, status: str = "", search: str = "", page: int = Query(1, ge=1, le=10**6)
+) -> dict[str, Any]:
+    """Proposals that the caller may know of, newest first; ``status=open`` for those not yet decided."""
+    return schemas.page_of(
+        approvals.proposals(request.viewer, status=status, search=search), page, schemas.proposal_row)
+
+
+@api.get("/proposals/{uuid:proposal_id}")
+def proposal(request: HttpRequest, proposal_id: UUID) -> dict[str, Any]:
+    """One proposal with its difference and where its review stands."""
+    record = approvals.proposal(request.viewer, proposal_id)
+    return schemas.proposal_row(record) | {
+        "difference": difference(request.viewer, record), "review": approvals.review_of(request.viewer, record)}
+
+
+@api.post("/proposals/{uuid:proposal_id}/approve")
+def approve(request: HttpRequest, proposal_id: UUID, approval: schemas.ApprovalIn) -> dict[str, Any]:
+    """Approve the plan of this digest, for the caller's teams; the last approval executes it."""
+    return schemas.proposal_row(services.approve_proposal(
+        actor=request.user, proposal_id=proposal_id, digest=approval.digest, comment=approval.comment))
+
+
+@api.post("/proposals/{uuid:proposal_id}/reject")
+def reject(request: HttpRequest, proposal_id: UUID, rejection: schemas.RejectionIn) -> dict[str, Any]:
+    """Reject a proposal, with a comment."""
+    return schemas.proposal_row(services.reject_proposal(
+        actor=request.user, proposal_id=proposal_id, comment=rejection.comment))
+
+
+@api.post("/proposals/{uuid:proposal_id}/cancel")
+def cancel(request: HttpRequest, proposal_id: UUID) -> dict[str, Any]:
+    """Take a proposal back."""
+    return schemas.proposal_row(services.cancel_proposal(actor=request.user, proposal_id=proposal_id))
+
+
+@api.post("/proposals/{uuid:proposal_id}/recompute")
+def recompute(request: HttpRequest, proposal_id: UUID) -> dict[str, Any]:
+    """Compute the plan of a stale proposal anew."""
+    return schemas.proposal_row(services.recompute_proposal(actor=request.user, proposal_id=proposal_id))
+
+
+@api.post("/proposals/{uuid:proposal_id}/roll-back")
+def roll_back(request: HttpRequest, proposal_id: UUID) -> dict[str, Any]:
+    """Take back a plan that is being executed or fails."""
+    return schemas.proposal_row(services.roll_back_proposal(actor=request.user, proposal_id=proposal_id))
+
+
+@api.get("/estate")
+def estate(request: HttpRequest) -> dict[str, Any]:
+    """The estate's live document."""
+    return operations.live_estate(request.viewer)
+
+
+@api.get("/estate/history")
+def estate_history(request: HttpRequest, minutes: int = Query(60, ge=1, le=360)) -> dict[str, list]:
+    """Rates and running tasks of the estate over time, as columns."""
+    return operations.estate_history(request.viewer, minutes=minutes)
+
+
+@api.get("/audit")
+def audit(request: HttpRequest, page: int = Query(1, ge=1, le=10**6)) -> dict[str, Any]:
+    """The caller's part of the audit trail, newest first."""
+    return schemas.page_of(entries_for(request.viewer), page, schemas.audit_row)
+
+
+@api.post("/tokens", response={201: dict}, auth=Session())
+def make_token(request: HttpRequest, token: schemas.TokenIn) -> Status:
+    """A new API token; its secret is shown this once. Needs a session: a token makes no tokens."""
+    made, secret = create_token(actor=request.user, name=token.name)
+    return Status(201, {"id": made.pk, "name": made.name, "secret": secret})
+
+
+@api.delete("/tokens/{int:token_id}", response={204: None}, auth=Session())
+def drop_token(request: HttpRequest, token_id: int) -> Status:
+    """Revoke one of the caller's API tokens."""
+    revoke_token(actor=request.user, token_id=token_id)
+    return Status(204, None)

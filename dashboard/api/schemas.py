@@ -1,0 +1,103 @@
+"""What the API takes and how records look in it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from django.core.paginator import Paginator
+from django.db.models import QuerySet
+from ninja import Schema
+from pydantic import Field
+
+from dashboard.approvals.models import Proposal
+from dashboard.audit.models import AuditEntry
+from dashboard.catalog.documents import Checked
+from dashboard.catalog.models import DataflowRecord
+from scheduler.model.task_types import TaskType
+
+PER_PAGE = 50
+
+
+class DocumentIn(Schema):
+    """A document as text; ``format`` is ``json`` or ``yaml``, told from the text where it is absent."""
+
+    text: str
+    format: str | None = None
+
+
+class SubmissionIn(DocumentIn):
+    """A document, and the short name of the team that it belongs to."""
+
+    team: str
+
+
+class ApprovalIn(Schema):
+    """The digest of the plan that the reviewer looked at."""
+
+    digest: str
+    comment: str = ""
+
+
+class RejectionIn(Schema):
+    """What would have to change."""
+
+    comment: str = Field(min_length=1)
+
+
+class TokenIn(Schema):
+    """What will use the token."""
+
+    name: str
+
+
+def page_of(records: QuerySet, number: int, row: Any) -> dict[str, Any]:
+    """One page of records: ``items``, ``page``, ``pages``, ``total``."""
+    paginator = Paginator(records, PER_PAGE)
+    page = paginator.get_page(number)
+    return {
+        "items": [row(record) for record in page.object_list], "page": page.number, "pages": paginator.num_pages,
+        "total": paginator.count}
+
+
+def task_type_row(task_type: TaskType) -> dict[str, Any]:
+    """A task type with its parameters; where its code lives is no client's business."""
+    return {name: value for name, value in asdict(task_type).items() if name != "build"}
+
+
+def checked_row(checked: Checked) -> dict[str, Any]:
+    """The outcome of a check: ``valid``, ``problems``, ``suggestion`` and, where valid, what the dataflow holds."""
+    found = checked.dataflow
+    return {
+        "valid": found is not None,
+        "problems": [asdict(problem) for problem in checked.problems],
+        "suggestion": checked.suggestion,
+        "dataflow": None if found is None else {
+            "name": found.name, "visibility": found.visibility, "tasks": len(found.tasks),
+            "streams": len(found.streams)},
+    }
+
+
+def dataflow_row(record: DataflowRecord) -> dict[str, Any]:
+    """A dataflow in a list."""
+    return {
+        "id": str(record.pk), "name": record.name, "description": record.description, "team": record.team.slug,
+        "author": record.author.username, "visibility": record.visibility, "status": record.status,
+        "version": record.version, "tasks": record.tasks, "created": record.created.isoformat()}
+
+
+def proposal_row(record: Proposal) -> dict[str, Any]:
+    """A proposal in a list."""
+    return {
+        "id": str(record.pk), "kind": record.plan.kind, "status": record.status, "dataflow": str(record.dataflow_id),
+        "name": record.dataflow.name, "team": record.dataflow.team.slug, "author": record.author.username,
+        "digest": record.plan.digest, "generation": record.plan.generation, "error": record.plan.error,
+        "created": record.created.isoformat(), "progress": record.progress}
+
+
+def audit_row(entry: AuditEntry) -> dict[str, Any]:
+    """An audit entry."""
+    return {
+        "at": entry.at.isoformat(), "actor": entry.actor.username if entry.actor else None, "verb": entry.verb,
+        "subject_type": entry.subject_type, "subject_id": entry.subject_id,
+        "team": entry.team.slug if entry.team else None, "details": entry.details}

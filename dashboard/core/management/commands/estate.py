@@ -1,0 +1,43 @@
+"""`./weir manage estate`: a summary of what runs, for people and, with --json, for programs."""
+
+from __future__ import annotations
+
+import json
+from argparse import ArgumentParser
+
+from django.core.management.base import BaseCommand
+
+from dashboard.operations.live import live_estate
+from dashboard.operations.telemetry import EVERYTHING
+
+
+class Command(BaseCommand):
+    help = "Show a summary of the estate."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--json", action="store_true", help="the live document as it is")
+
+    def handle(self, *, json: bool, **_: object) -> None:
+        state = live_estate(EVERYTHING)
+        self.stdout.write(_as_json(state) if json else "\n".join(_lines(state)))
+
+
+def _as_json(state: dict) -> str:
+    return json.dumps(state, indent=2)
+
+
+def _lines(state: dict) -> list[str]:
+    counts = state["counts"]
+    lines = [
+        f"Generation {state['generation']}: {counts['submitted']} dataflows, {counts['running_tasks']} running tasks "
+        f"({counts['without_reuse']} without reuse)."
+    ]
+    if not state["live"]["available"]:
+        lines.append(state["live"]["reason"])
+    for name, slot in state["slots"].items():
+        lines.append(f"slot {name}: {slot['state']}, {slot['fragments']} fragments")
+    for dataflow in state["dataflows"].values():
+        lines.append(f"dataflow {dataflow['name']} ({dataflow['team']}): {dataflow['state']}")
+    for fragment, failing in state["health"].items():
+        lines.append(f"failing {fragment}: {failing['cause']}")
+    return lines

@@ -1,0 +1,60 @@
+"""`./weir submit FILE`: submit a dataflow from the command line."""
+
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentParser
+from pathlib import Path
+
+from django.core.management.base import BaseCommand, CommandError
+
+from dashboard.approvals.services import submit_dataflow
+from dashboard.teams.models import User
+from dashboard.teams.permissions import viewer_of
+from dashboard.teams.selectors import teams_to_submit_for
+from scheduler.model.errors import InvalidDataflow, WeirError
+
+
+class Command(BaseCommand):
+    help = "Submit a dataflow (JSON or YAML; - reads standard input). Every problem of the file is listed."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("file")
+        parser.add_argument("--as", dest="username", help="who submits; otherwise the first administrator")
+        parser.add_argument("--team", help="short name of the team; otherwise the user's only or first team")
+
+    def handle(self, *, file: str, username: str | None, team: str | None, **_: object) -> None:
+        actor = _user(username)
+        teams = teams_to_submit_for(viewer_of(actor))
+        chosen = teams.filter(slug=team).first() if team else teams.first()
+        if chosen is None:
+            raise CommandError(f"{actor.username} may not submit for {team or 'any team'}.")
+        try:
+            proposal = submit_dataflow(actor=actor, team=chosen, text=_text(file))
+        except InvalidDataflow as invalid:
+            for problem in invalid.problems:
+                place = f"{file}:{problem.line}:{problem.column}" if problem.line else f"{file} {problem.path}"
+                self.stderr.write(f"{place}: {problem.message} {problem.remedy}")
+            raise CommandError(invalid.message) from invalid
+        except WeirError as error:
+            raise CommandError(f"{error.message} {error.remedy}") from error
+        self.stdout.write(f"{proposal.dataflow.name} is submitted for {chosen.name}: /proposals/{proposal.pk}/")
+
+
+def _user(username: str | None) -> User:
+    users = User.objects.filter(is_active=True)
+    found = users.filter(username=username) if username else users.filter(is_superuser=True).order_by("pk")
+    user = found.first()
+    if user is None:
+        raise CommandError(f"There is no user {username}." if username else "There is no administrator yet.")
+    return user
+
+
+def _text(file: str) -> str:
+    try:
+        data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+        return data.decode("utf-8-sig")
+    except OSError as error:
+        raise CommandError(f"{file} cannot be read: {error.strerror}.") from error
+    except UnicodeDecodeError as error:
+        raise CommandError(f"{file} is not UTF-8: byte {error.start + 1} cannot stand there.") from error

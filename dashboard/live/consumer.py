@@ -1,0 +1,209 @@
+"""The WebSocket ``/ws/live``: one connection of one session, watching a few topics; see ``protocol.py``."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from channels.db import database_sync_to_async
+
+from dashboard.live.hub import Builder, Hub
+from dashboard.live.protocol import State, difference
+from dashboard.live.sessions import viewer_of_session
+from dashboard.teams.permissions import NOBODY, Viewer
+
+MOST_TOPICS = 8
+MOST_CATCH_UP = 4
+LONGEST_MESSAGE = 4096
+CHECK_EVERY_S = 10.0
+SEND_WITHIN_S = 30.0
+CLOSE_NOT_LOGGED_IN = 4401
+CLOSE_TOO_SLOW = 4408
+
+Send = Callable[[dict[str, Any]], Awaitable[None]]
+_hubs: WeakKeyDictionary[asyncio.AbstractEventLoop, Hub] = WeakKeyDictionary()
+
+
+def hub_of_loop() -> Hub:
+    """The hub of the running event loop: one a server process."""
+    loop = asyncio.get_running_loop()
+    if loop not in _hubs:
+        _hubs[loop] = Hub()
+    return _hubs[loop]
+
+
+@dataclass(eq=False)
+class Watched:
+    """One topic of one connection: the builder, and what the client was last sent."""
+
+    builder: Builder
+    seq: int
+    state: State | None = None  # None until the client has caught up from its snapshot
+    told: str = ""
+
+
+async def live(scope: dict[str, Any], receive: Callable[[], Awaitable[dict[str, Any]]], send: Send) -> None:
+    """The ASGI application of one connection."""
+    session_key = scope["session"].session_key
+    viewer = await _viewer(session_key)
+    if (await receive())["type"] != "websocket.connect":
+        return
+    if viewer.user_id == NOBODY.user_id:
+        await send({"type": "websocket.close", "code": CLOSE_NOT_LOGGED_IN})
+        return
+    await send({"type": "websocket.accept"})
+    await Connection(session_key, viewer, hub_of_loop(), send).run(receive)
+
+
+class Connection:
+    """Two tasks: one reads what the client asks for, one writes what is newest."""
+
+    def __init__(self, session_key: str, viewer: Viewer, hub: Hub, send: Send) -> None:
+        self._session_key = session_key
+        self._viewer = viewer
+        self._hub = hub
+        self._send = send
+        self._watched: dict[str, Watched] = {}
+        self._wake = asyncio.Event()
+        self._check_now = False
+
+    async def run(self, receive: Callable[[], Awaitable[dict[str, Any]]]) -> None:
+        """Serve until either side is done, and leave nothing behind."""
+        self._hub.on_access_change(self._viewer.user_id, self._ask_for_check)
+        tasks = {asyncio.create_task(self._read(receive)), asyncio.create_task(self._write())}
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            self._hub.forget(self._ask_for_check)
+            for topic in list(self._watched):
+                self._unwatch(topic)
+
+    def _ask_for_check(self) -> None:
+        self._check_now = True
+        self._wake.set()
+
+    async def _read(self, receive: Callable[[], Awaitable[dict[str, Any]]]) -> None:
+        while True:
+            event = await receive()
+            if event["type"] == "websocket.disconnect":
+                return
+            problem = self._take(event.get("text") or "")
+            if problem:
+                await self._tell({"type": "error", "message": problem})
+
+    def _take(self, text: str) -> str:
+        """Do what a message asks; what is wrong with it, or nothing."""
+        try:
+            message = json.loads(text) if len(text) <= LONGEST_MESSAGE else None
+            kind, topic = message["type"], message["topic"]
+            seq = int(message.get("seq", 0))
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError):
+            return "A message is JSON with type, topic and seq."
+        if not isinstance(topic, str) or kind not in ("subscribe", "unsubscribe"):
+            return "Subscribe to a topic, or unsubscribe from one."
+        self._unwatch(topic)
+        if kind == "subscribe":
+            if len(self._watched) >= MOST_TOPICS:
+                return f"At most {MOST_TOPICS} topics on one connection."
+            self._watched[topic] = Watched(self._hub.watch(topic, self._viewer, self._wake), seq)
+            self._wake.set()
+        return ""
+
+    def _unwatch(self, topic: str) -> None:
+        watched = self._watched.pop(topic, None)
+        # Two topics of one connection share the event, but never a builder.
+        if watched is not None:
+            self._hub.unwatch(watched.builder, self._wake)
+
+    async def _write(self) -> None:
+        loop = asyncio.get_running_loop()
+        next_check_s = loop.time() + CHECK_EVERY_S
+        while True:
+            try:
+                await asyncio.wait_for(self._wake.wait(), timeout=max(0.0, next_check_s - loop.time()))
+            except TimeoutError:
+                self._check_now = True
+            self._wake.clear()
+            if self._check_now:
+                self._check_now, next_check_s = False, loop.time() + CHECK_EVERY_S
+                if not await self._still_allowed():
+                    await self._send({"type": "websocket.close", "code": CLOSE_NOT_LOGGED_IN})
+                    return
+            for topic, watched in list(self._watched.items()):
+                if not await self._bring_up_to_date(topic, watched):
+                    await self._send({"type": "websocket.close", "code": CLOSE_TOO_SLOW})
+                    return
+
+    async def _still_allowed(self) -> bool:
+        """Ask anew who this is; topics go on under the viewer's scope of now."""
+        viewer = await _viewer(self._session_key)
+        if viewer.user_id != self._viewer.user_id:
+            return False
+        if viewer.scope != self._viewer.scope:
+            self._viewer = viewer
+            for topic in list(self._watched):
+                self._unwatch(topic)
+                self._watched[topic] = Watched(self._hub.watch(topic, viewer, self._wake), seq=0)
+        return True
+
+    async def _bring_up_to_date(self, topic: str, watched: Watched) -> bool:
+        """Send what the client lacks of one topic; False where it does not take it in time."""
+        status, version = watched.builder.status, watched.builder.version
+        if status == "live" and version is not None:
+            watched.told = ""
+            if watched.state is None:
+                return await self._catch_up(topic, watched)
+            if version.seq == watched.seq:
+                return True
+            message = _delta(topic, watched.seq, version.seq, difference(watched.state, version.state))
+            watched.seq, watched.state = version.seq, version.state
+            return await self._tell(message)
+        if status in {"away", "gone"} and watched.told != status:
+            watched.told, watched.state, watched.seq = status, None, 0
+            return await self._tell({"type": status, "topic": topic})
+        return True
+
+    async def _catch_up(self, topic: str, watched: Watched) -> bool:
+        """From the client's snapshot to the newest version, patch by patch; or it fetches anew."""
+        version = watched.builder.version
+        patches = await self._hub.patches(watched.builder, watched.seq, until=version.seq)
+        if patches is None or len(patches) > MOST_CATCH_UP:
+            self._unwatch_if_same(topic, watched)
+            return await self._tell({"type": "refetch", "topic": topic})
+        watched.seq, watched.state = version.seq, version.state
+        for patch in patches:
+            if not await self._tell(_delta(topic, patch.before, patch.seq, patch.patch)):
+                return False
+        self._wake.set()  # the builder may have gone on meanwhile
+        return True
+
+    def _unwatch_if_same(self, topic: str, watched: Watched) -> None:
+        if self._watched.get(topic) is watched:
+            self._unwatch(topic)
+
+    async def _tell(self, message: dict[str, Any]) -> bool:
+        """Send one message; False where the client does not take it in time."""
+        try:
+            await asyncio.wait_for(
+                self._send({"type": "websocket.send", "text": json.dumps(message, separators=(",", ":"))}),
+                SEND_WITHIN_S)
+        except TimeoutError:
+            return False
+        return True
+
+
+def _delta(topic: str, before: int, seq: int, patch: State) -> dict[str, Any]:
+    return {"type": "delta", "topic": topic, "from": before, "seq": seq, "patch": patch}
+
+
+async def _viewer(session_key: str | None) -> Viewer:
+    return await database_sync_to_async(viewer_of_session, thread_sensitive=False)(session_key)

@@ -1,0 +1,86 @@
+"""The live protocol: topics, messages and JSON merge patches (RFC 7386).
+
+1. ``GET /live/snapshot?topic=<topic>`` gives ``{"topic", "seq", "state"}``. ``seq`` 0 means that the broker is away:
+   the state is what the database knows, and the client asks again after some seconds.
+2. Over the WebSocket ``/ws/live`` the client sends ``{"type": "subscribe", "topic", "seq"}`` with the snapshot's
+   ``seq``, or ``{"type": "unsubscribe", "topic"}``.
+3. The server sends ``{"type": "delta", "topic", "from", "seq", "patch"}`` at most twice a second. A client whose own
+   ``seq`` is not ``from`` has a gap: it fetches the snapshot and subscribes again. Other messages:
+   ``{"type": "refetch", "topic"}`` says the same; ``{"type": "away", "topic"}`` that the broker is away (as ``seq`` 0);
+   ``{"type": "gone", "topic"}`` that the viewer may not know of this topic (any more);
+   ``{"type": "error", "message"}`` that a message was not understood.
+4. Close code 4401: log in again (the session ended). 4408: the client did not read for 30 s; it may connect again.
+
+A state holds no nulls: what is not known is absent.
+
+A topic is ``estate``, ``dataflow:<id>`` or ``proposal:<id>``. What it shows depends on the viewer's scope (the set of
+teams, or everything), so versions are numbered for each topic and scope; viewers of one scope share them. Numbers are
+kept in the broker (``versions.py``): the snapshot and the WebSocket agree, whichever process answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from dashboard.approvals.selectors import live_proposal
+from dashboard.operations.live import live_dataflow, live_estate
+from dashboard.teams.permissions import NOBODY, Viewer
+from scheduler.model.errors import NotFound
+
+State = dict[str, Any]
+_BUILDERS: Mapping[str, Callable[[Viewer, str], State]] = {"dataflow": live_dataflow, "proposal": live_proposal}
+
+
+def build(viewer: Viewer, topic: str) -> State:
+    """The state of a topic for a viewer, without nulls; ``NotFound`` where the viewer may not know of it."""
+    return without_nulls(_build(viewer, topic))
+
+
+def _build(viewer: Viewer, topic: str) -> State:
+    if viewer.user_id == NOBODY.user_id:
+        raise NotFound("There is no such topic.", remedy="Log in.")
+    if topic == "estate":
+        return live_estate(viewer)
+    kind, _, subject = topic.partition(":")
+    builder = _BUILDERS.get(kind)
+    if builder is None:
+        raise NotFound("There is no such topic.", remedy="Topics are estate, dataflow:<id> and proposal:<id>.")
+    return builder(viewer, subject)
+
+
+def difference(before: State, after: State) -> State:
+    """The merge patch that makes ``before`` into ``after``; empty where they are equal. Neither holds nulls."""
+    patch: State = {}
+    for name in before.keys() - after.keys():
+        patch[name] = None
+    for name, value in after.items():
+        old = before.get(name)
+        if isinstance(old, dict) and isinstance(value, dict):
+            inner = difference(old, value)
+            if inner:
+                patch[name] = inner
+        elif old != value or type(old) is not type(value):
+            patch[name] = value
+    return patch
+
+
+def without_nulls(state: State) -> State:
+    """The state with nothing where it had null: a merge patch cannot tell the two apart."""
+    return {
+        name: without_nulls(value) if isinstance(value, dict) else value
+        for name, value in state.items() if value is not None
+    }
+
+
+def applied(state: Any, patch: Any) -> Any:
+    """The state after a merge patch, as RFC 7386 has it."""
+    if not isinstance(patch, dict):
+        return patch
+    result = dict(state) if isinstance(state, dict) else {}
+    for name, value in patch.items():
+        if value is None:
+            result.pop(name, None)
+        else:
+            result[name] = applied(result.get(name), value)
+    return result

@@ -1,0 +1,111 @@
+"""Versions of live states, kept in the broker for each topic and scope, so that every process counts alike.
+
+A version is a number and a state. Who finds the newest one older than half a second builds the state anew and stores
+it by compare-and-set under the next number, with the patch that leads to it; of two who do so at once, one wins and the
+other takes the winner's. Numbers begin at the clock's milliseconds: they grow also after the broker lost everything.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import redis
+
+from dashboard.live.protocol import State, difference
+
+INTERVAL_S = 0.5
+KEPT_PATCHES = 20
+FORGOTTEN_AFTER_S = 60
+
+_STORE = """
+local current = redis.call('HGET', KEYS[1], 'seq')
+if (current or '0') ~= ARGV[1] then return 0 end
+redis.call('HSET', KEYS[1], 'seq', ARGV[2], 'state', ARGV[3], 'at', ARGV[4])
+redis.call('EXPIRE', KEYS[1], ARGV[7])
+if ARGV[5] == '' then redis.call('DEL', KEYS[2]) else
+  redis.call('RPUSH', KEYS[2], ARGV[5])
+  redis.call('LTRIM', KEYS[2], -tonumber(ARGV[6]), -1)
+  redis.call('EXPIRE', KEYS[2], ARGV[7])
+end
+return 1
+"""
+_TOUCH = """
+if redis.call('HGET', KEYS[1], 'seq') == ARGV[1] then
+  redis.call('HSET', KEYS[1], 'at', ARGV[2])
+  redis.call('EXPIRE', KEYS[1], ARGV[3])
+  redis.call('EXPIRE', KEYS[2], ARGV[3])
+end
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """A state under its number."""
+
+    seq: int
+    state: State
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """What leads from one version to the next."""
+
+    before: int
+    seq: int
+    patch: State
+
+
+class Versions:
+    """Numbered states in the broker; every method raises ``redis.RedisError`` where it is away."""
+
+    def __init__(self, broker: redis.Redis, *, now_s: Callable[[], float] = time.time) -> None:
+        self._broker = broker
+        self._now_s = now_s
+
+    def refresh(self, topic: str, scope: str, build: Callable[[], State], *, known: Version | None = None) -> Version:
+        """The newest version, built anew where it is older than the interval. ``known`` saves fetching it again."""
+        keys = _keys(topic, scope)
+        seq, at = self._broker.hmget(keys[0], "seq", "at")
+        current = None if seq is None else self._fetch(keys[0], int(seq), known)
+        if current is not None and 0 <= self._now_s() - float(at) < INTERVAL_S * 0.9:
+            return current
+        state = build()
+        if current is not None and current.state == state:
+            self._broker.eval(_TOUCH, 2, *keys, current.seq, self._now_s(), FORGOTTEN_AFTER_S)
+            return current
+        return self._store(keys, current, state) or self.refresh(topic, scope, lambda: state, known=known)
+
+    def patches_since(self, topic: str, scope: str, seq: int, *, until: int) -> list[Patch] | None:
+        """The patches that lead from one number to another, or None where they are not kept."""
+        kept = [json.loads(text) for text in self._broker.lrange(_keys(topic, scope)[1], 0, -1)]
+        chain: list[Patch] = []
+        for found in kept:
+            if found["from"] == seq and seq != until:
+                chain.append(Patch(before=seq, seq=found["seq"], patch=found["patch"]))
+                seq = found["seq"]
+        return chain if seq == until else None
+
+    def _fetch(self, key: str, seq: int, known: Version | None) -> Version | None:
+        if known is not None and known.seq == seq:
+            return known
+        seq_text, state = self._broker.hmget(key, "seq", "state")
+        return None if state is None else Version(seq=int(seq_text), state=json.loads(state))
+
+    def _store(self, keys: tuple[str, str], current: Version | None, state: State) -> Version | None:
+        now_s = self._now_s()
+        seq = int(now_s * 1000) if current is None else current.seq + 1
+        patch = ""
+        if current is not None:
+            patch = json.dumps({"from": current.seq, "seq": seq, "patch": difference(current.state, state)})
+        stored = self._broker.eval(
+            _STORE, 2, *keys, current.seq if current else 0, seq, json.dumps(state), now_s, patch, KEPT_PATCHES,
+            FORGOTTEN_AFTER_S)
+        return Version(seq=seq, state=state) if stored else None
+
+
+def _keys(topic: str, scope: str) -> tuple[str, str]:
+    name = f"weir:live:{{{scope}|{topic}}}"
+    return f"{name}:version", f"{name}:patches"

@@ -1,0 +1,76 @@
+"""Enacting approved plans: publish what the estate wants, follow what the nodes report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import redis
+import structlog
+from django.conf import settings
+from django.utils import timezone
+
+from dashboard.approvals import selectors, services
+from dashboard.approvals.services.enacting import Observed
+from dashboard.operations.selectors import load_estate
+from dashboard.plans.selectors import plan_of
+from scheduler.model.plan import Plan
+from workers import desired, names, observed
+from workers.app import app
+from workers.library import registry
+
+log = structlog.get_logger(__name__)
+FAILING = "backoff"
+
+
+@app.task(name=names.ENACT)
+def enact(*, proposal_id: str) -> None:
+    """Publish the desired state that an approved proposal made, and look at once how far it is."""
+    publish()
+    advance_proposals()
+
+
+@app.task(name=names.REPUBLISH_DESIRED)
+def republish_desired() -> None:
+    """Publish the desired state again, from the database: whatever the broker lost is there again."""
+    publish()
+
+
+@app.task(name=names.ADVANCE_PROPOSALS)
+def advance_proposals() -> int:
+    """Compare every proposal under way with the nodes' reports; how many there were."""
+    proposals = selectors.under_way()
+    if not proposals:
+        return 0
+    with _broker() as broker:
+        reports = observed.read_reports(broker)
+    for proposal in proposals:
+        plan = plan_of(proposal.rollback_plan or proposal.plan)
+        services.record_progress(
+            proposal_id=proposal.pk, at=timezone.now(),
+            observed=Observed(done=observed.steps_done(plan, reports), failing=failing(plan, reports)))
+    return len(proposals)
+
+
+def publish() -> None:
+    """Write the desired state of every node of the estate to the broker; what stands there already is left alone."""
+    estate = load_estate()
+    with _broker() as broker:
+        for node in sorted({slot.node for slot in estate.slots}):
+            wanted = desired.desired_of(estate, node, registry.task_types(), settings.TRIGGER_MS)
+            if desired.read(broker, node) != wanted and not desired.publish(broker, node, wanted):
+                log.warning("newer_desired_state_stands", node=node, version=wanted["version"])
+
+
+def failing(plan: Plan, reports: Mapping[str, observed.Report]) -> dict[str, str]:
+    """The plan's fragments that fail by the reports, with the cause."""
+    found = {}
+    for fragment in plan.fragments_after.values():
+        node, _, index = fragment.slot.rpartition("/")
+        report = reports.get(node, {}).get("slots", {}).get(index, {}).get("fragments", {}).get(fragment.id)
+        if report is not None and report["state"] == FAILING:
+            found[fragment.id] = str(report.get("error") or "The query fails.")[:2000]
+    return found
+
+
+def _broker() -> redis.Redis:
+    return redis.Redis.from_url(settings.REDIS_URL, socket_connect_timeout=2.0, socket_timeout=10.0)
