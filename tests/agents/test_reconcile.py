@@ -25,7 +25,7 @@ from workers.agents.reconcile import (
 from workers.agents.wanted import Input, WantedFragment
 
 NAMES = [f"f1-{n}" for n in range(5)]
-READERS = [f"f2-{n}" for n in range(3)]
+READERS = [*NAMES[2:], "f2-0", "f2-1"]  # some run on the same slot
 LENGTH = 3
 
 wishes = st.fixed_dictionaries(
@@ -96,9 +96,14 @@ class Slot(RuleBasedStateMachine):
                 assert name not in self.desired, "stopped what is desired"
             elif isinstance(action, CloseOutlet):
                 assert not self.desired[name].outlets.get(action.position), "closed an outlet that is read"
+                assert action.readers == found.outlets[action.position]
             elif isinstance(action, UnregisterReaders):
-                assert not action.readers & self.desired[name].outlets[action.position]
-            elif isinstance(action, OpenOutlet | RegisterReaders):
+                assert not action.readers & self.desired[name].outlets.get(action.position, frozenset())
+            if isinstance(action, CloseOutlet | UnregisterReaders):
+                assert not action.readers & (self.actual.keys() - self.desired.keys()), "let go before it stopped"
+            if isinstance(action, Start | Stop):
+                continue
+            if isinstance(action, OpenOutlet | RegisterReaders):
                 assert action.readers <= self.desired[name].outlets[action.position]
             elif isinstance(action, CloseTail | OpenTail):
                 assert action.active == self.desired[name].active
@@ -164,7 +169,7 @@ class Slot(RuleBasedStateMachine):
         """Whatever came before: once wishes rest and nothing fails, a few rounds make it so, and then all is quiet."""
         if not hasattr(self, "actual"):
             return
-        for _ in range(4):
+        for _ in range(5):
             self.now_ms += 70_000
             for name in sorted(self.under_way):
                 self.complete(name, succeeds=True)
@@ -198,6 +203,14 @@ def test_a_running_fragment_is_changed_in_place_and_opens_before_it_closes():
         CloseOutlet("f1-0", 1, frozenset({"c"})),
         CloseTail("f1-0", 1),
     )
+
+
+def test_a_reader_that_is_being_stopped_keeps_its_place_until_it_is_gone():
+    wanted = fragment("f1-0", active=2)
+    running = Actual("f1-0", State.RUNNING, outlets={0: frozenset({"f2-0"})}, active=2)
+    reader = Actual("f2-0", State.DRAINING, busy=True)
+    assert reconcile([wanted], {"f1-0": running, "f2-0": reader}, 0) == ()
+    assert reconcile([wanted], {"f1-0": running}, 0) == (CloseOutlet("f1-0", 0, frozenset({"f2-0"})),)
 
 
 def test_a_fragment_that_moves_to_another_slot_keeps_what_it_left():

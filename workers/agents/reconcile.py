@@ -155,6 +155,7 @@ def reconcile(
         Changes of running fragments, then starts (upstream first), then stops; the order within a fragment counts.
     """
     wanted = {fragment.id: fragment for fragment in desired}
+    leaving = frozenset(actual.keys() - wanted.keys())
     changes: list[Action] = []
     starts: list[Action] = []
     for fragment in wanted.values():
@@ -164,7 +165,7 @@ def reconcile(
         elif not _may_act(found, now_ms):
             continue
         elif found.state is State.RUNNING:
-            changes += _changes(fragment, found)
+            changes += _changes(fragment, found, leaving)
         elif found.state in (State.STOPPED, State.WAITING, State.BACKOFF):
             starts.append(Start(fragment))
     stops = [
@@ -184,22 +185,26 @@ def _may_stop(found: Actual, now_ms: int) -> bool:
     return not found.busy and (found.state is not State.STOPPED or _may_act(found, now_ms))
 
 
-def _changes(wanted: WantedFragment, found: Actual) -> list[Action]:
-    """What differs between a running fragment and the wish. Opening comes before closing, so that nothing is missed."""
+def _changes(wanted: WantedFragment, found: Actual, leaving: frozenset[str]) -> list[Action]:
+    """What differs between a running fragment and the wish.
+
+    Opening comes before closing, so that nothing is missed. A reader that is being stopped here keeps its place until
+    it is gone: it may still be reading what only its place holds back.
+    """
     opening: list[Action] = []
     closing: list[Action] = []
     for position in sorted(set(wanted.outlets) | set(found.outlets)):
         want = wanted.outlets.get(position, frozenset())
         have = found.outlets.get(position, frozenset())
-        if not have and want:
+        gone = have - want - leaving
+        if want and not have:
             opening.append(OpenOutlet(wanted.id, position, want))
-        elif not want and have:
-            closing.append(CloseOutlet(wanted.id, position, have))
-        else:
-            if want - have:
-                opening.append(RegisterReaders(wanted.id, position, want - have))
-            if have - want:
-                closing.append(UnregisterReaders(wanted.id, position, have - want))
+        elif want - have:
+            opening.append(RegisterReaders(wanted.id, position, want - have))
+        if gone and gone == have and not want:
+            closing.append(CloseOutlet(wanted.id, position, gone))
+        elif gone:
+            closing.append(UnregisterReaders(wanted.id, position, gone))
     if wanted.active > found.active:
         opening.insert(0, OpenTail(wanted.id, wanted.active))
     elif wanted.active < found.active:

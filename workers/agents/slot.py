@@ -154,18 +154,20 @@ class Slot:
             self._desired_mtime_ns = mtime_ns
 
     def _notice_ends(self, now_ms: int) -> None:
-        """A query that ended without being asked to has failed; its cause decides what its page says."""
+        """A query that ended without being asked to has failed; its cause decides what its page says.
+
+        One that is no longer wanted may end because what it read is gone: it is about to be stopped anyway.
+        """
+        wanted = {fragment.id for fragment in self._desired.of_slot(self._name)}
         look_at_all = self._is_due("look", LOOK_MS, now_ms) or not self._listener.listening
         ended = {self._ended.pop() for _ in range(len(self._ended))}
         for live in list(self._lives.values()):
             query = live.query
-            if query is None or live.state is not State.RUNNING or live.actual().busy:
-                # A change under way is soon over; the end is noticed again then.
-                ended_now = live.run_id in ended
-                if ended_now:
-                    self._ended.add(live.run_id)
+            if query is None or live.id not in wanted or live.state is not State.RUNNING:
                 continue
-            if (look_at_all or live.run_id in ended) and not query.isActive:
+            if live.actual().busy:  # a change is under way: look again when it is over
+                self._ended.update(ended & {live.run_id})
+            elif (look_at_all or live.run_id in ended) and not query.isActive:
                 self._listener.forget([live.run_id])
                 places = places_of(live.tasks, task_types())
                 live.query = None

@@ -1,0 +1,65 @@
+"""A package of task types as a team would install it, made in a folder: small tasks that tests can steer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+MODULE = '''
+from pathlib import Path
+
+from scheduler.model.task_types import Parameter, TaskType
+
+
+def numbers(ticks, config):
+    return ticks.withColumn("n", ticks._seq)
+
+
+def shift(events, config):
+    return events.withColumn("n", events.n + config["by"])
+
+
+def in_python(events, config):
+    def through(batches):
+        for batch in batches:
+            yield batch
+    return events.mapInArrow(through, events.schema)
+
+
+def fragile(events, config):
+    broken = Path(config["broken_while"])
+
+    def through(batches):
+        for batch in batches:
+            if broken.exists():
+                raise ValueError(f"{broken.name} is broken")
+            yield batch
+    return events.mapInArrow(through, events.schema)
+
+
+def kept(events, config):
+    return events
+
+
+TYPES = [
+    TaskType(name="numbers", kind="source", doc="Counts.", build="weir_test_types:numbers"),
+    TaskType(name="shift", kind="transform", doc="Adds.", build="weir_test_types:shift",
+             parameters=(Parameter("by", "integer", "How much.", required=True),)),
+    TaskType(name="in_python", kind="transform", doc="Passes through a Python worker.",
+             build="weir_test_types:in_python", parameters=(Parameter("tag", "string", "Tells two apart."),)),
+    TaskType(name="fragile", kind="transform", doc="Fails while a file is there.", build="weir_test_types:fragile",
+             parameters=(Parameter("broken_while", "string", "The file.", required=True),)),
+    TaskType(name="kept", kind="sink", doc="A named output.", build="weir_test_types:kept", terminal="output"),
+    TaskType(name="files", kind="sink", doc="Parquet files.", build="weir_test_types:kept", terminal="parquet",
+             parameters=(Parameter("folder", "string", "Where.", required=True),)),
+]
+'''
+
+
+def install(folder: Path) -> Path:
+    """Make the package in a folder that is then to be on the import path."""
+    (folder / "weir_test_types.py").write_text(MODULE)
+    info = folder / "weir_test_types-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: weir-test-types\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[weir.task_types]\ntest = weir_test_types:TYPES\n")
+    return folder
