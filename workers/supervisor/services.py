@@ -18,9 +18,9 @@ from .supervise import Service, StopStage
 # The agent first: its slots drain their queries while the broker still takes what they write. The broker last.
 # Together under the ten seconds that a stop may take.
 STOP_STAGES = (
-    StopStage(("agent",), limit_s=7.0),
-    StopStage(("beat", "worker", "web"), limit_s=1.4),
-    StopStage(("broker",), limit_s=0.8),
+    StopStage(("agent",), limit_s=6.8),
+    StopStage(("beat", "worker", "web"), limit_s=1.9),
+    StopStage(("broker",), limit_s=0.6),
 )
 _PYTHON = (sys.executable, "-P")
 
@@ -51,7 +51,7 @@ def web(options: Options) -> Service:
 
 
 def worker(*, url: str) -> Service:
-    """The Celery worker: threads, because its jobs mostly wait, and a pool of processes costs 100 MB each."""
+    """The Celery worker: threads, because its jobs mostly wait, and each process of a pool costs another 100 MB."""
     argv = (
         *_PYTHON, "-m", "celery", "-A", "workers.app", "worker", "--pool", "threads", "--concurrency", "4",
         "--without-gossip", "--without-mingle", "--without-heartbeat",
