@@ -157,7 +157,7 @@ def plan_removal(estate: Estate, dataflow_id: str, *, task_types: TaskTypes, pri
     unmerged = unmerge(estate, dataflow_id)
     stopped = tuple(estate.tasks[task_id] for task_id in unmerged.stopped)
     change = detach(estate, unmerged.stopped)
-    own = tuple(estate.tasks[task_id] for task_id in estate.submitted[dataflow_id].running.values())
+    own = tuple(estate.tasks[task_id] for task_id in (*unmerged.kept, *unmerged.stopped))
     still_there = [task_id for fragment in change.after.values() for task_id in fragment.active_tasks]
     return freeze_plan(
         Plan(

@@ -79,15 +79,17 @@ class _Reader:
         if not node.is_mapping:
             return Node(node.value, node.place)
         settings = {key: setting for key, setting in self.config(node).items() if key in (_TYPE_KEY, _RATE_KEY)}
-        parameters: dict[str, Node] = {}
+        parameters = Node({}, node.place)
         for name, value in self.properties(node):
-            (settings if name in (_TYPE_KEY, _RATE_KEY) else parameters)[name] = value
+            if name.value in (_TYPE_KEY, _RATE_KEY):
+                settings[name.value] = value
+            else:
+                parameters.value[name.value], parameters.keys[name.value] = value, name.place
         class_name = node.value.get("className")
         task_type = settings.get(_TYPE_KEY) or class_name
         if _TYPE_KEY not in settings and class_name is not None and isinstance(class_name.value, str):
             task_type = Node(self.type_named(class_name.value), class_name.place)
-        fields = {"id": node.value.get("id"), "type": task_type, "rate": settings.get(_RATE_KEY)}
-        fields["config"] = Node(parameters, node.place, {name: value.place for name, value in parameters.items()})
+        fields = {"id": node.value.get("id"), "type": task_type, "config": parameters, "rate": settings.get(_RATE_KEY)}
         if task_type is not None and task_type.value in self.names.values():
             self.storm_only(node)
         return _mapping(node, {key: value for key, value in fields.items() if value is not None}, node.keys)
@@ -101,14 +103,14 @@ class _Reader:
             return {}
         return config.value
 
-    def properties(self, node: Node) -> list[tuple[str, Node]]:
+    def properties(self, node: Node) -> list[tuple[Node, Node]]:
         properties = []
         for one in self.list_of(node, "properties"):
             name = one.value.get("name") if one.is_mapping else None
             if name is None or not isinstance(name.value, str):
                 self.problems.add("ill_typed", one.place, "A property has a name and a value.", "Write both.")
             elif "value" in one.value:
-                properties.append((name.value, one.value["value"]))
+                properties.append((name, one.value["value"]))
             else:
                 self.unsupported(one.place, f"property {shown(name.value)} has no value of its own", "Write a value.")
         return properties

@@ -127,7 +127,7 @@ def detach(estate: Estate, stopped: Collection[str]) -> FragmentChange:
         fragment_id: sum(task_id not in gone for task_id in estate.fragments[fragment_id].active_tasks)
         for fragment_id in shrunk
     }
-    ended = [fragment_id for fragment_id in estate.fragments if active.get(fragment_id) == 0]
+    ended = [fragment_id for fragment_id in sorted(shrunk) if active[fragment_id] == 0]
     closing: dict[str, dict[str, list[str]]] = {}  # fragment that stays -> task -> readers that end
     for reader in ended:
         for parent in estate.tasks[estate.fragments[reader].tasks[0]].parents:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from graphlib import TopologicalSorter
 
 from scheduler.model.estate import Estate
 
 
 @dataclass(frozen=True, slots=True)
 class Unmerge:
-    """Which running tasks of a removed dataflow stay for others, and which stop; in the dataflow's own order."""
+    """Which running tasks of a removed dataflow stay for others, and which stop; upstream first."""
 
     kept: tuple[str, ...]
     stopped: tuple[str, ...]
@@ -26,7 +27,9 @@ def unmerge(estate: Estate, dataflow_id: str) -> Unmerge:
     ----------
     .. [1] Chaturvedi, Tyagi and Simmhan, "Collaborative Reuse of Streaming Dataflows in IoT Applications", 2017, 4.2.
     """
-    own = dict.fromkeys(estate.submitted[dataflow_id].running.values())
-    kept = tuple(task_id for task_id in own if any(user != dataflow_id for user in estate.users[task_id]))
-    staying = set(kept)
-    return Unmerge(kept=kept, stopped=tuple(task_id for task_id in own if task_id not in staying))
+    own = sorted(set(estate.submitted[dataflow_id].running.values()))
+    kept, stopped = [], []
+    for task_id in TopologicalSorter({task_id: estate.tasks[task_id].parents for task_id in own}).static_order():
+        needed = any(user != dataflow_id for user in estate.users[task_id])
+        (kept if needed else stopped).append(task_id)
+    return Unmerge(kept=tuple(kept), stopped=tuple(stopped))
