@@ -1,0 +1,109 @@
+"""Teams, people, documents, and dataflows taken as far as a test needs them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from django.utils import timezone
+
+from dashboard.approvals.models import Proposal
+from dashboard.approvals.services import (
+    approve_proposal,
+    prepare_proposal,
+    record_progress,
+    remove_dataflow,
+    submit_dataflow,
+)
+from dashboard.approvals.services.enacting import Observed
+from dashboard.catalog.models import DataflowRecord
+from dashboard.operations.services import register_node
+from dashboard.plans.selectors import plan_of
+from dashboard.teams.models import Membership, Role, Team, User
+
+PASSWORD = "correct-horse-9"
+
+
+@dataclass(frozen=True)
+class World:
+    """Two teams and the people in them."""
+
+    city: Team
+    mobility: Team
+    users: dict[str, User]
+
+    def __getattr__(self, name: str) -> User:
+        try:
+            return self.users[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+
+PEOPLE: dict[str, dict[str, Role]] = {
+    "ana": {"city": Role.APPROVER},
+    "abe": {"city": Role.APPROVER},
+    "ben": {"mobility": Role.APPROVER},
+    "carla": {"city": Role.ENGINEER},
+    "mo": {"mobility": Role.ENGINEER},
+    "dev": {"city": Role.ADMIN, "mobility": Role.ADMIN},
+    "vera": {"city": Role.VIEWER},
+    "outsider": {},
+}
+
+
+def make_world() -> World:
+    """Teams City and Mobility, their people, an administrator ``root``, and node n1 with two slots."""
+    teams = {slug: Team.objects.create(slug=slug, name=slug.title()) for slug in ("city", "mobility")}
+    users = {name: User.objects.create_user(name, password=PASSWORD) for name in PEOPLE}
+    users["root"] = User.objects.create_superuser("root", password=PASSWORD)
+    for name, roles in PEOPLE.items():
+        for slug, role in roles.items():
+            Membership.objects.create(user=users[name], team=teams[slug], role=role)
+    register_node(name="n1", slots=2)
+    return World(city=teams["city"], mobility=teams["mobility"], users=users)
+
+
+def document(name: str, *, window: int = 10, visibility: str = "shared", **extra: Any) -> str:
+    """A chain of four tasks. Two documents with other windows share their first two tasks."""
+    return json.dumps({
+        "name": name, "visibility": visibility,
+        "tasks": [
+            {"id": "sense", "type": "urban_sensing"},
+            {"id": "parse", "type": "senml_parse"},
+            {"id": "average", "type": "block_average", "config": {"window": window}},
+            {"id": "out", "type": "output", "config": {"name": f"{name}-out"}},
+        ],
+        "streams": [
+            {"from": "sense", "to": "parse"}, {"from": "parse", "to": "average"}, {"from": "average", "to": "out"}],
+        "rates": {"sense": 50},
+    } | extra)
+
+
+def planned(author: User, team: Team, text: str) -> Proposal:
+    """Submitted, its plan before the reviewers."""
+    return prepare_proposal(proposal_id=submit_dataflow(actor=author, team=team, text=text).pk)
+
+
+def removal_planned(author: User, dataflow: DataflowRecord) -> Proposal:
+    """A removal, its plan before the reviewers."""
+    return prepare_proposal(proposal_id=remove_dataflow(actor=author, dataflow_id=dataflow.pk).pk)
+
+
+def approved(proposal: Proposal, *reviewers: User) -> Proposal:
+    """Approved by these reviewers, in order."""
+    for reviewer in reviewers:
+        proposal = approve_proposal(actor=reviewer, proposal_id=proposal.pk, digest=proposal.plan.digest)
+    return proposal
+
+
+def enacted(proposal: Proposal) -> Proposal:
+    """Every step of its plan reported to be in force."""
+    plan = plan_of(proposal.rollback_plan or proposal.plan)
+    return record_progress(
+        proposal_id=proposal.pk, observed=Observed(done={step.key for step in plan.steps}), at=timezone.now())
+
+
+def running(author: User, team: Team, text: str, *reviewers: User) -> DataflowRecord:
+    """Submitted, planned, approved and enacted."""
+    return enacted(approved(planned(author, team, text), *reviewers)).dataflow
