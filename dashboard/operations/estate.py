@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from django.db import connection
+from django.dispatch import Signal
 
 from dashboard.audit.trail import inside_command
 from dashboard.catalog.models import DataflowRecord
 from dashboard.operations.models import EstateState, FragmentRow, NodeRow, RunningTaskRow, Use
 from scheduler.model.errors import StalePlan
 from scheduler.model.estate import Estate, Fragment, RunningTask, Slot, Submitted
+
+# Sent inside the transaction that makes a new generation, so that what was planned for the last one is overtaken in it.
+moved = Signal()
 
 _kept: tuple[object, Estate] = (None, Estate())
 
@@ -81,6 +85,7 @@ def store_change(before: Estate, after: Estate) -> None:
     _store_fragments(before, after)
     state.generation = after.generation
     state.save()
+    moved.send(sender=None, generation=after.generation)
 
 
 def _generation() -> int:

@@ -23,7 +23,6 @@ from dashboard.plans.selectors import plan_of
 from dashboard.teams.models import User
 from dashboard.teams.permissions import viewer_of
 from scheduler import planning
-from scheduler.model.estate import Estate
 from scheduler.model.plan import Plan
 
 PATIENCE_S = 60.0  # a query of the plan may fail and restart for this long before the proposal counts as failed
@@ -44,13 +43,13 @@ def execute(audit: Audit, proposal: Proposal, *, generation: int) -> None:
     """
     plan = plan_of(proposal.plan)
     if plan.generation != generation:
-        _overtake(audit, proposal)
+        overtake(proposal)
         return
-    estate = load_estate(for_update=True)
-    _take(audit, estate, plan, besides=proposal)
     proposal.approved_at = timezone.now()
     proposal.progress = {"done": [], "failing": {}}
-    move_proposal(proposal, EXECUTING)
+    move_proposal(proposal, EXECUTING)  # first, so that it does not overtake itself
+    estate = load_estate(for_update=True)
+    store_change(estate, planning.apply_plan(estate, plan))
     dataflows.move(proposal.dataflow, dataflows.RUNNING if plan.kind == "submit" else dataflows.REMOVING)
     audit.details["generation"] = generation + 1
     jobs.enact(str(proposal.pk))
@@ -73,7 +72,7 @@ def roll_back_proposal(*, actor: User, proposal_id: UUID | str) -> Proposal:
         move_proposal(proposal, ROLLING_BACK)
         plan = compute(record, estate)
         proposal.rollback_plan = plans.freeze(record=record, plan=plan)
-        _take(audit, estate, plan, besides=proposal)
+        store_change(estate, planning.apply_plan(estate, plan))
         proposal.progress = {"done": [], "failing": {}}
         proposal.save()
         dataflows.move(proposal.dataflow, dataflows.REMOVING if submits else dataflows.RUNNING)
@@ -111,15 +110,20 @@ def record_progress(*, proposal_id: UUID | str, observed: Observed, at: datetime
 
 
 def _progress(plan: Plan, observed: Observed, *, since: Mapping, at: datetime) -> dict:
-    """Steps in force, and for each failing fragment its cause and since when, so that flapping does not hide it."""
-    known = since.get("failing", {})
-    own = set(plan.fragments_after)
-    failing = {
-        fragment: {"cause": cause, "since": known.get(fragment, {}).get("since", at.isoformat())}
-        for fragment, cause in sorted(observed.failing.items()) if fragment in own
+    """Steps in force, in the plan's order, and for each failing fragment its cause and since when it fails.
+
+    Between two attempts a query is starting, not failing: it counts as failing until it has once run, so that
+    patience runs out however often it is tried.
+    """
+    done = [step.key for step in plan.steps if step.key in observed.done]
+    to_start = {step.fragment for step in plan.steps if step.kind == "start_fragment" and step.key not in done}
+    before = since.get("failing", {})
+    known = {fragment: found for fragment, found in before.items() if fragment in to_start}
+    new = {
+        fragment: {"cause": cause, "since": before.get(fragment, {}).get("since", at.isoformat())}
+        for fragment, cause in observed.failing.items() if fragment in plan.fragments_after
     }
-    # In the plan's order, which is how a page lists them.
-    return {"done": [step.key for step in plan.steps if step.key in observed.done], "failing": failing}
+    return {"done": done, "failing": dict(sorted((known | new).items()))}
 
 
 def _status_after(before: str, plan: Plan, progress: Mapping, at: datetime) -> str:
@@ -142,16 +146,16 @@ def _finish(proposal: Proposal, after: str, at: datetime) -> None:
         dataflows.move(proposal.dataflow, dataflows.REMOVED)
 
 
-def _take(audit: Audit, estate: Estate, plan: Plan, *, besides: Proposal) -> None:
-    """The estate's next generation; proposals that were planned for this one are overtaken."""
-    store_change(estate, planning.apply_plan(estate, plan))
-    overtaken = Proposal.objects.select_for_update(of=("self",)).select_related("plan", "dataflow__team").filter(
-        status=PENDING).exclude(pk=besides.pk)
-    for proposal in overtaken:
-        _overtake(audit, proposal)
+def overtake(proposal: Proposal) -> None:
+    """Mark a proposal, and its plan, that the estate has moved past."""
+    with audited(actor=None, verb="proposal.overtaken", subject=proposal, team=proposal.dataflow.team):
+        plans.overtake(record=proposal.plan)
+        move_proposal(proposal, STALE)
 
 
-def _overtake(audit: Audit, proposal: Proposal) -> None:
-    plans.overtake(record=proposal.plan)
-    move_proposal(proposal, STALE)
-    audit.also(verb="proposal.overtaken", subject=proposal, team=proposal.dataflow.team)
+def overtake_older(*, generation: int) -> None:
+    """Overtake every pending proposal whose plan is for an older generation than this one."""
+    older = Proposal.objects.select_for_update(of=("self",)).select_related("plan", "dataflow__team").filter(
+        status=PENDING, plan__generation__lt=generation)
+    for proposal in older:
+        overtake(proposal)

@@ -1,0 +1,85 @@
+"""The estate's rows against the scheduler's value: whatever is approved, in whatever order, they are the same."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.django import TestCase
+
+from dashboard.approvals.services import prepare_proposal, recompute_proposal
+from dashboard.audit.models import AuditEntry
+from dashboard.operations.estate import current_estate, load_estate, store_change
+from dashboard.operations.services import NodeInUse, register_node
+from dashboard.plans.selectors import plan_of
+from scheduler import planning
+from scheduler.model.estate import Slot
+from tests.dashboard.building import (
+    World,
+    approved,
+    document,
+    enacted,
+    make_world,
+    planned,
+    removal_planned,
+    running,
+)
+
+
+class RowsAgree(TestCase):
+    """Hypothesis with Django: every example in a transaction of its own."""
+
+    @settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(st.lists(st.tuples(st.integers(2, 5), st.booleans()), min_size=1, max_size=7))
+    def test_rows_equal_the_value_after_any_plans(self, moves: list[tuple[int, bool]]) -> None:
+        world = make_world()
+        expected, there = load_estate(), {}
+        for window, private in moves:
+            key = (window, private)
+            if key in there:
+                proposal = removal_planned(world.carla, there.pop(key))
+            else:
+                text = document(f"d{window}-{int(private)}", window=window, visibility="private" if private else "shared")
+                proposal = planned(world.carla, world.city, text)
+                there[key] = proposal.dataflow
+            expected = planning.apply_plan(expected, plan_of(proposal.plan))
+            enacted(approved(proposal, world.ana))
+            assert load_estate() == expected
+            assert current_estate() == expected
+
+
+def test_rows_that_moved_on_are_not_overwritten(world: World):
+    running(world.carla, world.city, document("traffic"), world.ana)
+    estate = load_estate()
+    with pytest.raises(RuntimeError):
+        store_change(estate, estate)  # outside an audited command
+
+
+def test_a_smaller_node_moves_its_fragments_and_overtakes_plans(world: World):
+    for window in range(2, 6):
+        running(world.carla, world.city, document(f"d{window}", window=window), world.ana)
+    waiting = planned(world.carla, world.city, document("late", window=9))
+    before = load_estate()
+    assert {fragment.slot for fragment in before.fragments.values()} == {"n1/0", "n1/1"}
+    register_node(name="n1", slots=1)
+    after = load_estate()
+    assert after.slots == (Slot(node="n1", index=0),)
+    assert {fragment.slot for fragment in after.fragments.values()} == {"n1/0"}
+    assert (set(after.fragments), after.generation) == (set(before.fragments), before.generation + 1)
+    waiting.refresh_from_db()
+    assert waiting.status == "stale"
+    recompute_proposal(actor=world.carla, proposal_id=waiting.pk)
+    assert prepare_proposal(proposal_id=waiting.pk).plan.generation == after.generation
+
+
+def test_registering_the_same_again_changes_nothing(world: World):
+    entries, generation = AuditEntry.objects.count(), load_estate().generation
+    register_node(name="n1", slots=2)
+    assert (AuditEntry.objects.count(), load_estate().generation) == (entries, generation)
+
+
+def test_a_node_that_runs_something_cannot_lose_all_its_slots(world: World):
+    running(world.carla, world.city, document("traffic"), world.ana)
+    with pytest.raises(NodeInUse):
+        register_node(name="n1", slots=0)
+    assert len(load_estate().slots) == 2
