@@ -36,7 +36,7 @@ class Service:
 
 @dataclass(frozen=True, slots=True)
 class StopStage:
-    """Children that are stopped together, and how long they may take before they are killed."""
+    """Children that are stopped together; ``limit_s`` is their share of the time after which they are killed."""
 
     names: tuple[str, ...]
     limit_s: float
@@ -224,8 +224,10 @@ class Supervisor:
 
     def stop(self) -> None:
         """Stop every child, stage after stage, and leave no descendant behind."""
+        deadline_s = time.monotonic()
         for stage in self._stages:
-            self._stop_stage(stage)
+            deadline_s += stage.limit_s  # time that a stage does not need is the next one's
+            self._stop_stage(stage, deadline_s=deadline_s)
         for child in self._children.values():  # whatever no stage named
             if child.process is not None:
                 kill_group(child.process)
@@ -238,14 +240,13 @@ class Supervisor:
                     os.kill(pid, signal.SIGKILL)
             time.sleep(0.01)
 
-    def _stop_stage(self, stage: StopStage) -> None:
+    def _stop_stage(self, stage: StopStage, *, deadline_s: float) -> None:
         chosen = [self._children[name] for name in stage.names if name in self._children]
         processes = [child.process for child in chosen if child.process is not None]
         for child in chosen:
             child.restart_at_s = None
         for process in processes:
             process.terminate()
-        deadline_s = time.monotonic() + stage.limit_s
         while any(process.poll() is None for process in processes):
             if time.monotonic() > deadline_s or self._in_a_hurry:
                 break
