@@ -10,8 +10,8 @@ from django.core.asgi import get_asgi_application
 
 http = get_asgi_application()  # sets Django up, before anything imports a model
 
-from dashboard.live.routing import websockets  # noqa: E402
+from channels.routing import ProtocolTypeRouter  # noqa: E402
 
-from channels.routing import ProtocolTypeRouter  # noqa: E402, I001
+from dashboard.live.routing import websockets  # noqa: E402
 
 application = ProtocolTypeRouter({"http": http, "websocket": websockets})

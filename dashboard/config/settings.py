@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import secrets
-from pathlib import Path
 
 import dj_database_url
 
@@ -131,7 +130,6 @@ TEMPLATES = [
 ]
 
 STATIC_URL = "/static/"
-STATIC_ROOT = DATA_DIR / "static"
 STATICFILES_DIRS = [ROOT / "static"]
 # Finders let the site serve its files without a collectstatic step; whitenoise adds types, caching and compression.
 WHITENOISE_USE_FINDERS = True
