@@ -22,9 +22,11 @@ if (document.querySelector("[data-plots]")) {
   const { startPlots } = await import("./plots.js");
   startPlots();
 }
-if (document.querySelector("[data-output]")) {
+if (document.getElementById("output-list")) {
   const { startOutputs } = await import("./outputs.js");
   startOutputs();
+  // Outputs appear once the dataflow runs.
+  document.addEventListener("htmx:after:swap", startOutputs);
 }
 if (document.querySelector("[data-graph]")) {
   const { startGraphs } = await import("./graph_page.js");

@@ -7,6 +7,7 @@ import { LiveTopic } from "./live.js";
 import { ageTimes } from "./menus.js";
 import { fetchJson } from "./scripts.js";
 
+const REVIEWED = new Set(["pending", "stale"]);
 const REFRESH_AFTER_MS = 250;
 const HISTORY_EVERY_MS = 5000;
 const WORDS = { live: "Live", connecting: "Connecting", offline: "Reconnecting", away: "Broker away", gone: "Not available" };
@@ -54,8 +55,16 @@ class LivePage {
     writeFigures(state);
     document.dispatchEvent(new CustomEvent("weir:live", { detail: state }));
     const shape = shapeOf(state);
-    if (this.shape !== undefined && this.shape !== shape) this.refreshSoon();
+    if (this.otherPlan(state)) location.reload();
+    else if (this.shape !== undefined && this.shape !== shape) this.refreshSoon();
     this.shape = shape;
+  }
+
+  /** A proposal's page is of one plan; where another stands now, or the review is over, the whole page is. */
+  otherPlan(state) {
+    const plan = document.querySelector("[data-plan]");
+    if (!plan || state.steps === undefined) return false;
+    return plan.dataset.plan !== (state.digest ?? "") || ("reviewing" in plan.dataset && !REVIEWED.has(state.status));
   }
 
   connection(standing) {

@@ -20,6 +20,7 @@ class Output {
   }
 
   async poll() {
+    if (!this.section.isConnected) return;
     if (!this.paused && !document.hidden && this.section.offsetParent !== null) {
       try {
         const response = await fetch(this.section.dataset.output, { credentials: "same-origin", headers: { "HX-Request": "true" } });
@@ -41,6 +42,12 @@ class Output {
   }
 }
 
+const started = new WeakSet();
+
 export function startOutputs() {
-  for (const section of document.querySelectorAll("[data-output]")) new Output(section);
+  for (const section of document.querySelectorAll("[data-output]")) {
+    if (started.has(section)) continue;
+    started.add(section);
+    new Output(section);
+  }
 }

@@ -11,7 +11,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 register = template.Library()
-NONE = "–"
+NONE = "–"  # also for what a template does not find, which reaches a filter as ""
 
 # Every state of a dataflow, proposal, fragment and slot, by how it is shown.
 _CHIPS = {
@@ -24,6 +24,16 @@ _WORDS = {
     "computing": "planning", "pending": "in review", "planned": "in review", "executing": "being enacted",
     "rolling_back": "rolling back", "rolled_back": "rolled back", "unplannable": "no plan possible",
     "approve": "approved", "reject": "rejected", "backoff": "failing",
+}
+
+_DEEDS = {
+    "dataflow.store": "stored", "dataflow.submit": "submitted", "dataflow.propose_removal": "proposed to remove",
+    "plan.request": "asked for", "plan.freeze": "froze", "plan.fail": "could not make", "plan.overtaken": "overtook",
+    "proposal.prepare": "prepared", "proposal.approve": "approved", "proposal.reject": "rejected",
+    "proposal.cancel": "cancelled", "proposal.recompute": "asked to recompute", "proposal.roll_back": "rolled back",
+    "proposal.progress": "moved on", "proposal.overtaken": "marked stale", "proposal.give_up": "gave up", "node.register": "registered",
+    "user.create": "added", "team.create": "made", "team.set_role": "set a role in",
+    "team.remove_member": "removed a member of", "token.create": "made", "token.revoke": "revoked",
 }
 
 
@@ -40,19 +50,19 @@ def _short(value: float) -> str:
 @register.filter
 def count(value: float | None) -> str:
     """``12 345``: thousands apart by a narrow space."""
-    return NONE if value is None else f"{round(value):,}".replace(",", "\u202f")
+    return NONE if value in (None, "") else f"{round(value):,}".replace(",", "\u202f")
 
 
 @register.filter
 def rate(value: float | None) -> str:
     """Events per second, short."""
-    return NONE if value is None else f"{_short(float(value))}/s"
+    return NONE if value in (None, "") else f"{_short(float(value))}/s"
 
 
 @register.filter
 def latency(ms: float | None) -> str:
     """A latency in the unit that suits it."""
-    if ms is None:
+    if ms in (None, ""):
         return NONE
     if ms < 1:
         return "<1 ms"
@@ -64,13 +74,13 @@ def latency(ms: float | None) -> str:
 @register.filter
 def percent(fraction: float | None) -> str:
     """A fraction of one as a whole percentage."""
-    return NONE if fraction is None else f"{round(fraction * 100)}%"
+    return NONE if fraction in (None, "") else f"{round(fraction * 100)}%"
 
 
 @register.filter
 def memory(mb: float | None) -> str:
     """Megabytes, or gigabytes from 1024 of them on."""
-    if mb is None:
+    if mb in (None, ""):
         return NONE
     return f"{mb / 1024:.1f} GB" if mb >= 1024 else f"{round(mb)} MB"
 
@@ -97,6 +107,15 @@ def get(mapping: Any, key: Any) -> Any:
 def words(value: str) -> str:
     """``rolling_back`` as words."""
     return _WORDS.get(value, str(value).replace("_", " ").replace(".", " "))
+
+
+@register.filter
+def did(verb: str) -> str:
+    """``proposal.approve`` as what somebody did."""
+    if verb in _DEEDS:
+        return _DEEDS[verb]
+    subject, _, deed = verb.partition(".")
+    return f"{deed} {subject}".replace("_", " ").strip()
 
 
 @register.filter

@@ -1,0 +1,73 @@
+"""Driving the site as a person does: a browser, log-in, and what every page must not do (break the policy, fail)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+
+CHROMIUM = "/usr/bin/chromium"
+ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+             "--disable-component-update", "--disable-sync"]
+WAIT_S = 15.0
+
+
+@contextmanager
+def browser() -> Iterator[Browser]:
+    """Debian's Chromium, without a window."""
+    with sync_playwright() as playwright:
+        found = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        try:
+            yield found
+        finally:
+            found.close()
+
+
+def has_chromium() -> bool:
+    """Whether the browser is installed."""
+    return Path(CHROMIUM).exists()
+
+
+def log_in(context: BrowserContext, url: str, user: str, password: str) -> Page:
+    """A page of this context, logged in, at the estate."""
+    page = context.new_page()
+    page.goto(f"{url}/login/")
+    page.get_by_label("Username").fill(user)
+    page.get_by_label("Password").fill(password)
+    page.get_by_role("button", name="Log in").click()
+    page.wait_for_url(f"{url}/")
+    return page
+
+
+def watch(page: Page) -> list[str]:
+    """Collects what a page must not do: errors of scripts, refused styles or scripts, failed requests."""
+    found: list[str] = []
+    page.on("console", lambda message: found.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: found.append(str(error)))
+    return found
+
+
+def until(ready: Callable[[], Any], what: str, *, wait_s: float = WAIT_S) -> Any:
+    """Wait for something outside the page's own means: the policy forbids what ``wait_for_function`` evaluates."""
+    deadline = time.monotonic() + wait_s
+    while True:
+        found = ready()
+        if found:
+            return found
+        assert time.monotonic() < deadline, f"not within {wait_s:g} s: {what}"
+        time.sleep(0.1)
+
+
+def settled(page: Page) -> None:
+    """Wait until the page's scripts have started."""
+    page.locator("html[data-ready]").wait_for(state="attached")
+
+
+def drawn(page: Page) -> None:
+    """Wait until the page's graph, where it has one, is drawn."""
+    if page.locator("[data-graph]").count():
+        page.locator(".graph-stage[data-drawn]").wait_for(state="attached", timeout=30_000)

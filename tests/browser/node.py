@@ -1,0 +1,111 @@
+"""A node that is played: it reads its desired state and writes reports, meters and events as docs/architecture.md says.
+
+Nothing of Spark runs, so pages can be driven in a second; ``test_first_light.py`` drives them over the real engine.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import threading
+import time
+from typing import Any
+
+import pyarrow as pa
+import redis
+
+from workers.channels import codec, keys
+
+EVERY_S = 0.25
+OUTPUT_TYPES = {"output"}
+
+
+class PlayedNode(threading.Thread):
+    """Runs whatever is desired of ``name``; fragments in ``failing`` report that cause instead."""
+
+    def __init__(self, url: str, name: str = "n1", *, rate_per_s: float = 40.0) -> None:
+        super().__init__(daemon=True)
+        self.broker = redis.Redis.from_url(url)
+        self.node = name
+        self.rate_per_s = rate_per_s
+        self.failing: dict[str, str] = {}
+        self._ended = threading.Event()
+        self._since: dict[str, int] = {}
+        self._emitted: dict[str, int] = {}
+        self._batch = 0
+
+    def stop(self) -> None:
+        """Stop reporting; the last report expires."""
+        self._ended.set()
+        self.join(5)
+        self.broker.close()
+
+    def run(self) -> None:
+        while not self._ended.wait(EVERY_S):
+            try:
+                self.turn()
+            except redis.RedisError:
+                continue  # the broker is away: a node goes on
+
+    def turn(self) -> None:
+        """One report of what is desired, as if it ran."""
+        text = self.broker.get(keys.desired(self.node))
+        desired = json.loads(text) if text else {"version": 0, "slots": {"0": {"fragments": []}}}
+        self._batch += 1
+        report = {
+            "node": self.node, "version": desired["version"], "at_ms": _now_ms(), "cores": 2, "memory_mb": 8192,
+            "slots": {index: self._slot(slot) for index, slot in desired["slots"].items()},
+        }
+        self.broker.set(keys.observed(self.node), json.dumps(report), ex=15)
+
+    def _slot(self, slot: dict[str, Any]) -> dict[str, Any]:
+        fragments = {fragment["id"]: self._fragment(fragment) for fragment in slot["fragments"]}
+        busy = 0.06 + 0.07 * len(fragments) + 0.02 * math.sin(self._batch / 7)
+        return {"state": "running", "pid": 1, "cpu": round(min(busy, 0.97), 3), "memory_mb": 610 + 24 * len(fragments),
+                "restarts": 0, "since_ms": _now_ms(), "fragments": fragments}
+
+    def _fragment(self, fragment: dict[str, Any]) -> dict[str, Any]:
+        key = fragment["id"]
+        cause = self.failing.get(key)
+        since = self._since.setdefault(key, _now_ms())
+        if cause is None:
+            self._meter(fragment)
+        return {
+            "state": "backoff" if cause else "running", "batch": self._batch, "batch_ms": 30,
+            "rows_per_s": self.rate_per_s, "since_ms": since, "restarts": 3 if cause else 0, "error": cause,
+            "retry_at_ms": _now_ms() + 4000 if cause else None, "throttled_by": None,
+            "outlets": fragment["outlets"], "active": fragment["active"],
+        }
+
+    def _meter(self, fragment: dict[str, Any]) -> None:
+        wave = 1 + 0.2 * math.sin(self._batch / 9)
+        events = max(1, round(self.rate_per_s * wave * EVERY_S))
+        meter = keys.meter(fragment["id"])
+        pipe = self.broker.pipeline(transaction=False)
+        for position, task in enumerate(fragment["tasks"][: fragment["active"]]):
+            pipe.hincrby(meter, f"{position}:n", events)
+            latency_ms = 20 + 14 * position + 6 * math.sin(self._batch / 5)
+            pipe.hincrby(meter, f"{position}:lat:{int(4 * math.log2(latency_ms + 1))}", events)
+            if task["type"] in OUTPUT_TYPES:
+                self._publish(pipe, f"{fragment['id']}.{position}", events)
+        if fragment["inputs"]:
+            pipe.hincrby(meter, "in:n", events)
+            pipe.hincrby(meter, f"in:chan:{int(4 * math.log2(13))}", events)
+            pipe.hincrby(meter, f"in:wait:{int(4 * math.log2(90))}", events)
+        pipe.execute()
+
+    def _publish(self, pipe: redis.client.Pipeline, channel: str, events: int) -> None:
+        first = self._emitted.get(channel, 0)
+        self._emitted[channel] = first + events
+        numbers, now = range(first, first + events), _now_ms()
+        batch = pa.record_batch({
+            "_seq": pa.array(numbers, pa.int64()), "_time": pa.array([now] * events, pa.int64()),
+            "_born": pa.array([now - 40] * events, pa.int64()),
+            "sensor_id": [f"sensor-{number % 7}" for number in numbers],
+            "temperature": [round(21 + 3 * math.sin(number / 11), 2) for number in numbers],
+        })
+        pipe.xadd(keys.channel(channel), {"b": codec.encode_block(batch), "n": events, "t": now}, maxlen=50)
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)
