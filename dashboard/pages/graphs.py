@@ -2,7 +2,7 @@
 
 A task has ``id``, ``label``, ``type``, ``kind``, ``config``, ``users`` (dataflows that it also runs for), ``note`` (the
 same, short enough for its box) and ``marks`` (how it is drawn); a stream ``id``, ``source``, ``target``, ``marks``.
-``topology`` names the shape: a browser keeps the layout of a shape that it knows.
+``topology`` names the shape: a browser keeps the layout of a shape that it knows. ``labelled`` streams show figures.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def dataflow_graph(
     streams = [
         {"id": stream_id(stream["source"], stream["target"]), **stream, "marks": []} for stream in graph["streams"]
     ]
-    return _whole(tasks, streams)
+    return _whole(tasks, streams, labelled=True)
 
 
 def difference_graph(difference: Mapping[str, Any], *, task_types: TaskTypes) -> dict[str, Any]:
@@ -61,7 +61,7 @@ def difference_graph(difference: Mapping[str, Any], *, task_types: TaskTypes) ->
          **_when(stream["status"])}
         for stream in difference["streams"]
     ]
-    return _whole(tasks, streams)
+    return _whole(tasks, streams, labelled=False)
 
 
 def stream_id(source: str, target: str) -> str:
@@ -81,7 +81,7 @@ def _note(users: Sequence[Mapping[str, str]]) -> str:
     return f"+{more} with {named}" if more > 0 else f"with {named}"
 
 
-def _whole(tasks: list[dict[str, Any]], streams: list[dict[str, Any]]) -> dict[str, Any]:
+def _whole(tasks: list[dict[str, Any]], streams: list[dict[str, Any]], *, labelled: bool) -> dict[str, Any]:
     shape = [[[task["id"], bool(task["note"])] for task in tasks], [[s["source"], s["target"]] for s in streams]]
     topology = hashlib.sha256(json.dumps(shape).encode()).hexdigest()[:24]
-    return {"topology": topology, "tasks": tasks, "streams": streams}
+    return {"topology": topology, "labelled": labelled, "tasks": tasks, "streams": streams}

@@ -7,12 +7,13 @@ import { layOut } from "./layout.js";
 
 const MANY = 300;
 const NARROW_PX = 560;
+const READABLE = 0.72;
 const WIDTH = 176;
 
 function lines(task) {
   const found = [task.label];
   if (task.note) found.push(task.note);
-  found.push(task.metric ?? task.type);
+  if (task.metric || task.type !== task.label) found.push(task.metric ?? task.type);
   return found.map((line) => (line.length > 27 ? `${line.slice(0, 26)}…` : line)).join("\n");
 }
 
@@ -152,7 +153,14 @@ export class Graph {
     if (this.cy.zoom() > 1.15) {
       this.cy.zoom(1.15);
       this.cy.center();
-    }
+    } else if (this.shape().direction === "DOWN" && this.cy.zoom() < READABLE) this.fromTheTop();
+  }
+
+  /** A narrow stage begins with the sources at a size that can be read; the rest is a swipe away. */
+  fromTheTop() {
+    const { x1, w, y1 } = this.cy.elements().boundingBox();
+    this.cy.zoom(READABLE);
+    this.cy.pan({ x: this.stage.clientWidth / 2 - (x1 + w / 2) * READABLE, y: 20 - y1 * READABLE });
   }
 
   zoom(factor) {

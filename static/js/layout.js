@@ -2,9 +2,10 @@
 
 import { loadScript, vendor } from "./scripts.js";
 
-const PREFIX = "weir-layout:3:";
+const PREFIX = "weir-layout:5:";
 const KEPT = 12;
 const WRAPPED = 60;
+const WORTH_WRAPPING = 1.4;
 let elk;
 
 async function engine() {
@@ -33,27 +34,41 @@ function remember(key, layout) {
   }
 }
 
-/** A long chain wraps into rows as wide as the stage, so that it can be read without zooming. */
-function wrapping(graph, shape) {
-  if (graph.tasks.length > WRAPPED || shape.direction === "DOWN") return {};
-  return { "elk.aspectRatio": String(shape.ratio), "elk.layered.wrapping.strategy": "MULTI_EDGE",
-    "elk.layered.wrapping.additionalEdgeSpacing": "14", "elk.layered.wrapping.correctionFactor": "1.3" };
+/** Ways to lay a graph out: as it comes, and with long chains wrapped into rows, tighter or looser. */
+function ways(graph, shape) {
+  if (graph.tasks.length > WRAPPED || shape.direction === "DOWN") return [{}];
+  const wrap = (factor) => ({ "elk.aspectRatio": String(shape.ratio), "elk.layered.wrapping.strategy": "MULTI_EDGE",
+    "elk.layered.wrapping.additionalEdgeSpacing": "14", "elk.layered.wrapping.correctionFactor": factor });
+  return [{}, wrap("0.8"), wrap("1.3")];
 }
 
-function request(graph, shape) {
-  const { direction } = shape;
+/** How near one may look at a layout that is shown whole, on a stage of this ratio. */
+function nearness(result, ratio) {
+  return Math.min(ratio / result.width, 1 / result.height);
+}
+
+/** Rows are harder to follow than one flow: they must come much nearer to be worth it. */
+function chosen([straight, ...wrapped], ratio) {
+  return wrapped.reduce((best, other) => {
+    const gain = best === straight ? WORTH_WRAPPING : 1;
+    return nearness(other, ratio) > gain * nearness(best, ratio) ? other : best;
+  }, straight);
+}
+
+function request(graph, direction, way) {
+  const between = graph.labelled ? 84 : 52;
   const options = {
     "elk.algorithm": "layered",
     "elk.direction": direction,
     "elk.edgeRouting": "ORTHOGONAL",
-    "elk.layered.spacing.nodeNodeBetweenLayers": direction === "RIGHT" ? "84" : "58",
+    "elk.layered.spacing.nodeNodeBetweenLayers": direction === "RIGHT" ? String(between) : "58",
     "elk.spacing.nodeNode": direction === "RIGHT" ? "34" : "40",
     "elk.layered.spacing.edgeNodeBetweenLayers": "26",
     "elk.spacing.edgeEdge": "14",
     "elk.layered.nodePlacement.strategy": graph.tasks.length > 400 ? "LINEAR_SEGMENTS" : "NETWORK_SIMPLEX",
     "elk.layered.thoroughness": graph.tasks.length > 400 ? "2" : "7",
     "elk.separateConnectedComponents": "true",
-    ...wrapping(graph, shape),
+    ...way,
   };
   return {
     id: "root",
@@ -80,10 +95,13 @@ function compact(result) {
 
 /** Positions of tasks' centres and streams' points. `graph.topology` names the shape, so a known one is not redone. */
 export async function layOut(graph, shape) {
-  const key = `${graph.topology}:${shape.direction}:${shape.ratio}`;
+  const key = [graph.topology, shape.direction, shape.ratio, graph.labelled].join(":");
   const known = recall(key);
   if (known && graph.tasks.every((task) => known.nodes[task.id])) return known;
-  const layout = compact(await (await engine()).layout(request(graph, shape)));
+  const worker = await engine();
+  const results = await Promise.all(ways(graph, shape).map((way) => worker.layout(request(graph, shape.direction, way))));
+  const best = chosen(results, shape.ratio);
+  const layout = compact(best);
   remember(key, layout);
   return layout;
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 PER_PAGE = 25
 EVENTS_SHOWN = 15
 PLOT_MINUTES = 60
+MOMENTS = {"_time", "_born"}
 
 
 @require_safe
@@ -138,7 +140,7 @@ def output_events(request: HttpRequest, dataflow_id: UUID, task: str) -> HttpRes
         events, problem = [], error
     columns = list(dict.fromkeys(name for event in events for name in event))
     columns.sort(key=lambda name: (not name.startswith("_"), name != "_seq"))
-    rows = [[event.get(name) for name in columns] for event in events]
+    rows = [[_shown(name, event.get(name)) for name in columns] for event in events]
     return render(request, "parts/events.html", {"columns": columns, "rows": rows, "problem": problem})
 
 
@@ -154,6 +156,13 @@ def dataflow_remove(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
         return redirect("dataflow", dataflow_id)
     messages.success(request, "Its removal is proposed. Nothing stops until that is approved.")
     return redirect("proposal", proposal.pk)
+
+
+def _shown(column: str, value: Any) -> Any:
+    """A value as its cell shows it: Weir's own moments as times of day."""
+    if column in MOMENTS and isinstance(value, int):
+        return datetime.fromtimestamp(value / 1000, tz=UTC).strftime("%H:%M:%S.%f")[:-3]
+    return value
 
 
 def _record_to_renew(request: HttpRequest) -> DataflowRecord | None:

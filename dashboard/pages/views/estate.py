@@ -10,7 +10,8 @@ from django.views.decorators.http import require_safe
 from dashboard.audit import selectors as trail
 from dashboard.operations import selectors as operations
 
-RECENT = 10
+RECENT = 8
+BOOKKEEPING = ("dataflow.store", "proposal.prepare", "proposal.overtaken")
 SPARK_MINUTES = 15
 
 
@@ -29,7 +30,7 @@ def estate(request: HttpRequest) -> HttpResponse:
         "slots": [{"name": key, **found, "of_mb": _memory(document, key)}
                   for key, found in document["slots"].items()],
         "health": [{"id": key, **found} for key, found in document["health"].items()],
-        "activity": trail.entries_for(request.viewer)[:RECENT],
+        "activity": _activity(request),
         "live_topic": "estate",
     })
 
@@ -39,6 +40,12 @@ def estate(request: HttpRequest) -> HttpResponse:
 def estate_history(request: HttpRequest) -> JsonResponse:
     """Events per second over the last minutes, for the line beside the figure."""
     return JsonResponse(operations.estate_history(request.viewer, minutes=SPARK_MINUTES))
+
+
+def _activity(request: HttpRequest) -> object:
+    """What people and Weir did lately, without the bookkeeping in between; the audit trail has it all."""
+    entries = trail.entries_for(request.viewer).exclude(verb__startswith="plan.")
+    return entries.exclude(verb__in=BOOKKEEPING)[:RECENT]
 
 
 def _memory(document: dict, slot: str) -> float | None:
