@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -74,6 +75,32 @@ class Rig:
     def slot_pid(self, slot: str = "0") -> int | None:
         """The process of a slot."""
         return self.report()["slots"].get(slot, {}).get("pid")
+
+    @contextmanager
+    def collecting(self, *channels: str) -> Iterator[Mapping[str, list[dict[str, Any]]]]:
+        """Everything that is written to these channels meanwhile, though they keep only the newest."""
+        collected: dict[str, list[dict[str, Any]]] = {channel: [] for channel in channels}
+        after = dict.fromkeys(channels, "0-0")
+        done = threading.Event()
+
+        def collect() -> None:
+            while not done.wait(0.1):
+                take()
+
+        def take() -> None:
+            for channel in channels:
+                for entry, events in self.channels.read_blocks(channel, after=after[channel], count=1_000):
+                    collected[channel].extend(events)
+                    after[channel] = entry
+
+        thread = threading.Thread(target=collect, daemon=True)
+        thread.start()
+        try:
+            yield collected
+        finally:
+            done.set()
+            thread.join()
+        take()
 
     def events(self, channel: str) -> list[dict[str, Any]]:
         """Everything that a channel still holds, oldest first."""

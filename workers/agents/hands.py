@@ -41,6 +41,7 @@ from .wanted import WantedFragment
 
 LOOK_AGAIN_MS = 250  # for the stream that a fragment waits for
 HINDERED_MS = 1_000
+METERS_KEPT_S = 60
 OUTPUTS_KEPT_S = 24 * 3600  # what a removed dataflow delivered stays browsable
 
 
@@ -150,11 +151,12 @@ class Hands:
                     self._close_outlet(whole.id, position, unread.readers)
                 continue
             self._open_channel(whole, position, compiled.schemas[position], readers)
-            info = channels.info(whole.channel(position))
-            for reader in info.readers.keys() - readers:
-                channels.unregister(whole.channel(position), reader)
+            if position not in outputs:  # who reads an output is not the engine's business
+                for reader in channels.info(whole.channel(position)).readers.keys() - readers:
+                    channels.unregister(whole.channel(position), reader)
             channels.open_outlet(whole.id, position, from_batch=first_batch)
         self._set_active(whole.id, whole.active, of=len(whole.tasks))
+        self._around.broker.persist(keys.meter(whole.id))
         channels.resume(whole.id)
 
     def _open_channel(self, fragment: WantedFragment, position: int, schema: str, readers: Iterable[str]) -> None:
@@ -246,6 +248,9 @@ class Hands:
             if not self._is_wanted_task(task.id):
                 around.broker.delete(keys.schema(task.id))
         around.channels.forget_fragment(live.id)
+        # What the JVM counted last arrives within the second: it must find meters that will expire.
+        around.broker.hincrby(keys.meter(live.id), "in:n", 0)
+        around.broker.expire(keys.meter(live.id), METERS_KEPT_S)
         around.store.mark_removed(live.id)
 
     # -- what goes wrong -----------------------------------------------------------------------------------------

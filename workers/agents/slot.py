@@ -57,6 +57,7 @@ class Slot:
         self._report_to = report_to
         self._node_store = NodeStore(settings.data_dir, settings.node)
         self._store = SlotStore(settings.data_dir, self._node_store.slot_dir(slot))
+        self._broker = connect(settings.redis_url)
         self._stopping = threading.Event()
         self._wake = threading.Event()
         self._ended: set[str] = set()
@@ -82,6 +83,7 @@ class Slot:
 
     def run(self) -> int:
         """Serve until stopped; the process's exit code."""
+        self._read_desired()
         self._say("starting")
         config = ChannelConfig(
             redis_url=self._settings.redis_url, implementation=choose_implementation(self._settings.channel),
@@ -95,11 +97,9 @@ class Slot:
         self._log.info("session open", took_ms=took_ms, channel=config.implementation)
         self._listener = QueryListener(self._on_end)
         self._listener.attach(self._spark)
-        self._broker = connect(self._settings.redis_url)
-        self._channels = Channels(self._broker)
         self._hands = Hands(
             Surroundings(
-                spark=self._spark, channels=self._channels, broker=self._broker, channel_config=config,
+                spark=self._spark, channels=Channels(self._broker), broker=self._broker, channel_config=config,
                 store=self._store, task_types=task_types(),
             ),
             clock_ms=_now_ms, on_event=self._on_event, is_wanted_task=self._is_wanted_task,

@@ -74,12 +74,12 @@ def _python_error(text: str) -> tuple[str, list[str]]:
     """The last exception line of the last Python traceback in the text, and the files that it passes through."""
     lines = text[text.rindex(_TRACEBACK) :].splitlines()[1:]
     files: list[str] = []
-    for number, line in enumerate(lines):
+    for line in lines:
         frame = _FRAME.match(line)
         if frame:
             files.append(frame["file"])
         elif line and not line[0].isspace():
-            return " ".join(part.strip() for part in lines[number : number + 3] if part.strip())[:LONGEST], files
+            return line.strip(), files
     return lines[-1].strip() if lines else "unknown Python error", files
 
 
@@ -102,7 +102,7 @@ def _first_paragraph(message: str) -> str:
     """What comes before a stack trace or a query plan, on one line."""
     kept = []
     for line in message.strip().splitlines():
-        if line.lstrip().startswith(("at ", "Driver stacktrace", "JVM stacktrace", "== ", "+-", "'")):
+        if kept and line.lstrip().startswith(("at ", "Driver stacktrace", "JVM stacktrace", "== ", "+-", "'")):
             break
         kept.append(line.strip())
     return " ".join(kept)[:LONGEST]

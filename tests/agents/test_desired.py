@@ -1,0 +1,127 @@
+"""The desired state: what the estate wants of a node, and that an older one never replaces a newer."""
+
+import json
+from dataclasses import replace
+
+import pytest
+import redis
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler.model.dataflow import Task
+from scheduler.model.estate import Estate, Fragment, RunningTask, Slot
+from scheduler.model.task_types import TaskType
+from workers import desired
+from workers.agents.wanted import Input, WantedFragment, fragment_document, parse_desired, parse_fragment
+
+TYPES = {name: TaskType(name=name, kind="transform", doc="", build="a:b") for name in ("source", "parse", "sink")}
+
+
+def task(name: str, type_name: str, *parents: str) -> RunningTask:
+    return RunningTask(id=name, type=type_name, config={"k": name}, parents=parents)
+
+
+def estate() -> Estate:
+    """A source fragment on n1 read by one on n2 and one on n1; the first one's last task is paused and gone."""
+    return Estate(
+        generation=7,
+        tasks={each.id: each for each in (
+            task("s", "source"), task("p", "parse", "s"), task("k", "sink", "p"), task("q", "sink", "s", "p")
+        )},
+        fragments={each.id: each for each in (
+            Fragment("f2-0", ("k",), "n1/1", 1),
+            Fragment("f3-0", ("q",), "n2/0", 1),
+            Fragment("f1-0", ("s", "p", "gone"), "n1/0", 2, {"p": ("f3-0", "f2-0"), "s": ("f3-0",)}),
+        )},
+        slots=(Slot("n1", 0), Slot("n1", 1), Slot("n2", 0)),
+    )
+
+
+def test_a_node_sees_its_own_part():
+    document = desired.desired_of(estate(), "n1", TYPES, 150)
+    assert (document["version"], document["node"], set(document["slots"])) == (7, "n1", {"0", "1"})
+    [first] = document["slots"]["0"]["fragments"]
+    assert first == {
+        "id": "f1-0",
+        "tasks": [
+            {"id": "s", "type": "source", "config": {"k": "s"}}, {"id": "p", "type": "parse", "config": {"k": "p"}}
+        ],
+        "inputs": [],
+        "outlets": {"0": ["f3-0"], "1": ["f2-0", "f3-0"]},
+        "active": 2,
+        "trigger_ms": 150,
+    }
+    [second] = document["slots"]["1"]["fragments"]
+    assert second["inputs"] == [{"channel": "f1-0.1", "task": "p"}]
+    other = desired.desired_of(estate(), "n2", TYPES)
+    [third] = other["slots"]["0"]["fragments"]
+    assert third["inputs"] == [{"channel": "f1-0.0", "task": "s"}, {"channel": "f1-0.1", "task": "p"}]
+    assert json.loads(json.dumps(document)) == document
+
+
+def test_fragments_come_upstream_first_within_a_slot():
+    found = estate()
+    moved = {name: replace(each, slot="n1/0") for name, each in found.fragments.items()}
+    document = desired.desired_of(
+        Estate(generation=1, tasks=found.tasks, fragments=moved, slots=found.slots), "n1", TYPES
+    )
+    assert [each["id"] for each in document["slots"]["0"]["fragments"]] == ["f1-0", "f2-0", "f3-0"]
+
+
+def test_a_circle_of_fragments_is_refused():
+    fragments = {
+        "a": Fragment("a", ("s",), "n1/0", 1, {"s": ("b",)}), "b": Fragment("b", ("p",), "n1/0", 1, {"p": ("a",)})
+    }
+    with pytest.raises(ValueError, match="circle"):
+        desired.desired_of(Estate(tasks=estate().tasks, fragments=fragments), "n1", TYPES)
+
+
+@pytest.mark.broker
+@given(versions=st.permutations(range(5)))
+def test_the_newest_version_stays_whatever_order_it_came_in(broker_url, versions):
+    with redis.Redis.from_url(broker_url) as client:
+        client.flushall()
+        standing = -1
+        for version in versions:
+            accepted = desired.publish(client, "n1", {"version": version, "node": "n1", "slots": {}})
+            assert accepted == (version > standing)
+            standing = max(standing, version)
+        assert desired.read(client, "n1")["version"] == 4
+        assert desired.publish(client, "n1", {"version": 4, "node": "n1", "slots": {}, "again": True})
+
+
+@pytest.mark.broker
+def test_a_publication_tells_the_node(broker):
+    with broker.pubsub(ignore_subscribe_messages=True) as pushes:
+        pushes.subscribe("weir:push")
+        while not broker.pubsub_numsub("weir:push")[0][1]:
+            pass
+        desired.publish(broker, "n1", {"version": 1, "node": "n1", "slots": {}})
+        message = None
+        while message is None:
+            message = pushes.get_message(timeout=5)
+    assert message["data"] == b"n1"
+
+
+names = st.text("abc.-", min_size=1, max_size=5)
+tasks = st.builds(Task, id=names, type=names, config=st.dictionaries(names, st.integers()))
+fragments = st.builds(
+    WantedFragment,
+    id=names,
+    tasks=st.lists(tasks, max_size=3).map(tuple),
+    inputs=st.lists(st.builds(Input, channel=names, task=names), max_size=2).map(tuple),
+    outlets=st.dictionaries(st.integers(0, 5), st.frozensets(names, min_size=1), max_size=2),
+    active=st.integers(1, 5),
+    trigger_ms=st.integers(10, 1000),
+)
+
+
+@given(fragment=fragments)
+def test_a_fragment_survives_its_json(fragment):
+    assert parse_fragment(json.loads(json.dumps(fragment_document(fragment)))) == fragment
+
+
+def test_what_another_slot_runs_is_known():
+    wanted = parse_desired(desired.desired_of(estate(), "n1", TYPES))
+    assert wanted.elsewhere("0") == {"f2-0"} and wanted.elsewhere("1") == {"f1-0"}
+    assert wanted.of_slot("9") == ()
