@@ -37,6 +37,12 @@ def test_a_taken_port_is_one_line(tmp_path: Path) -> None:
     assert not folder.exists()
 
 
+def test_an_address_of_another_machine_is_one_line(tmp_path: Path, free_port: int) -> None:
+    done = up("--host", "192.0.2.1", "--port", str(free_port), "--data-dir", str(tmp_path / "data"))
+    assert (done.returncode, done.stderr, len(done.stdout.splitlines())) == (1, "", 1)
+    assert f"192.0.2.1:{free_port}" in done.stdout and "--host" in done.stdout
+
+
 def test_a_folder_in_use_is_one_line(tmp_path: Path, free_port: int) -> None:
     with state.lock(tmp_path):
         done = up("--port", str(free_port), "--data-dir", str(tmp_path))
@@ -69,6 +75,13 @@ def test_a_given_broker_that_is_silent_is_one_line_without_its_password(tmp_path
 def test_bad_arguments_are_refused(arguments: list[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         read_options(arguments)
+    assert ended.value.code == 2
+
+
+def test_a_bad_number_of_slots_in_the_environment_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WEIR_SLOTS", "many")
+    with pytest.raises(SystemExit) as ended:
+        read_options([])
     assert ended.value.code == 2
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import json
 import os
 import shutil
@@ -31,11 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = read_options(arguments)
     began_s = time.monotonic()
     try:
-        if not embedded.is_free(options.host, options.port):
-            raise CannotStart(
-                f"{options.host}:{options.port} is taken or not an address of this machine: choose another with --port "
-                "or --host."
-            )
+        _check_address(options)
         lock = state.lock(options.data_dir)
         with lock:
             return _up(options, began_s=began_s)
@@ -44,13 +41,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
 
 
+def _check_address(options: Options) -> None:
+    address = f"{options.host}:{options.port}"
+    try:
+        embedded.check_free(options.host, options.port)
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise CannotStart(f"{address} is taken by another server: choose another port with --port.") from None
+        raise CannotStart(f"Cannot listen on {address} ({error.strerror}): choose --host and --port anew.") from None
+
+
 def read_options(arguments: Sequence[str] | None) -> Options:
     """What the command line, the environment and the defaults say, in this order."""
     env = os.environ
     parser = argparse.ArgumentParser(prog="weir up", description="Start everything; Ctrl-C stops it.")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (%(default)s)")
     parser.add_argument("--port", type=int, default=8000, help="port to listen on (%(default)s)")
-    slots = int(env.get("WEIR_SLOTS") or 2)
+    slots = env.get("WEIR_SLOTS") or "2"  # as text: argparse then checks it as it does the flag
     parser.add_argument("--slots", type=int, default=slots, help="Spark drivers, one core each (%(default)s)")
     folder = state.data_dir_of(env)
     parser.add_argument("--data-dir", type=Path, default=folder, help="folder of all state (%(default)s)")

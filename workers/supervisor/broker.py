@@ -69,15 +69,20 @@ def answers(url: str) -> bool:
         return False
 
 
+def check_free(host: str, port: int) -> None:
+    """Raise the OSError that a server would meet that listened there now."""
+    family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    with socket.socket(family, kind, protocol) as server:
+        # As servers do: a connection that is only closing does not count as taken.
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        server.bind(address)
+        server.listen()
+
+
 def is_free(host: str, port: int) -> bool:
     """True where a server could listen there now."""
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        with socket.socket(family, kind, protocol) as server:
-            # As servers do: a connection that is only closing does not count as taken.
-            server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            server.bind(address)
-            server.listen()
+        check_free(host, port)
     except OSError:
         return False
     return True
