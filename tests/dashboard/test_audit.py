@@ -1,0 +1,159 @@
+"""The audit trail is structural: no service writes without it."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from dashboard.approvals.moves import move_proposal
+from dashboard.approvals.services import approve_proposal
+from dashboard.audit.models import AuditEntry
+from dashboard.audit.trail import audited
+from dashboard.catalog.lifecycle import move
+from dashboard.config.environment import ROOT
+from dashboard.operations.estate import load_estate, store_change
+from dashboard.teams.models import Role, Team
+from dashboard.teams.services import create_team, create_token, create_user, remove_member, revoke_token, set_role
+from tests.dashboard.building import World, document, planned, running
+
+SERVICES = sorted(
+    path for path in (ROOT / "dashboard").rglob("*.py")
+    if (path.name == "services.py" or path.parent.name == "services") and path.name != "__init__.py")
+WRITES = {
+    "save", "create", "bulk_create", "update", "bulk_update", "delete", "get_or_create", "update_or_create", "set",
+    "add", "remove", "clear",
+}
+# Modules outside services that write rows, and why no command is around every one of them.
+WRITERS = {
+    "dashboard/audit/trail.py": "writes the trail",
+    "dashboard/audit/models.py": "refuses to change the trail",
+    "dashboard/catalog/lifecycle.py": "checked when it runs: inside a command only",
+    "dashboard/approvals/moves.py": "checked when it runs: inside a command only",
+    "dashboard/operations/estate.py": "checked when it runs: inside a command only",
+    "dashboard/operations/telemetry.py": "measurements, no state",
+    "dashboard/teams/logins.py": "counts failed log-ins",
+    "dashboard/api/auth.py": "when a token was last used",
+}
+# Public functions of services that run inside the command of their caller, and take its audit to prove it.
+TAKES_AUDIT = "audit"
+
+
+def functions(path):
+    tree = ast.parse(path.read_text())
+    return [node for node in tree.body if isinstance(node, ast.FunctionDef)]
+
+
+def enters_audited(function: ast.FunctionDef) -> bool:
+    return any(
+        isinstance(item.context_expr, ast.Call) and getattr(item.context_expr.func, "id", "") == "audited"
+        for node in ast.walk(function) if isinstance(node, ast.With) for item in node.items)
+
+
+def calls(function: ast.AST) -> set[str]:
+    return {node.func.id for node in ast.walk(function) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
+
+
+def database_writes(tree: ast.AST) -> list[str]:
+    return [
+        ast.unparse(node.func) for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in WRITES
+        and ("objects" in ast.unparse(node.func) or node.func.attr in {"save", "bulk_create"})]
+
+
+@pytest.mark.parametrize("path", SERVICES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_public_service_that_writes_enters_a_command(path):
+    own = {function.name: function for function in functions(path)}
+
+    def writes(name: str, seen: frozenset[str] = frozenset()) -> bool:
+        function = own[name]
+        inner = (calls(function) & set(own)) - seen - {name}
+        return bool(database_writes(function)) or any(writes(one, seen | {name}) for one in inner)
+
+    for name, function in own.items():
+        if name.startswith("_") or not (writes(name) or enters_audited(function)):
+            continue
+        takes_audit = TAKES_AUDIT in {argument.arg for argument in function.args.args}
+        delegates = any(one in own and enters_audited(own[one]) for one in calls(function)) and not database_writes(function)
+        assert enters_audited(function) or takes_audit or delegates, f"{path.name}: {name} writes outside a command"
+
+
+def test_services_were_found():
+    assert {path.parent.name for path in SERVICES} == {"teams", "catalog", "operations", "plans", "services"}
+
+
+def test_nothing_else_of_the_site_writes():
+    found = {}
+    for path in (ROOT / "dashboard").rglob("*.py"):
+        name = str(path.relative_to(ROOT))
+        if path in SERVICES or "migrations" in path.parts or name in WRITERS:
+            continue
+        if writes := database_writes(ast.parse(path.read_text())):
+            found[name] = writes
+    assert found == {}
+
+
+def test_what_is_moved_outside_a_command_is_refused(world: World):
+    proposal = planned(world.carla, world.city, document("traffic"))
+    for act in (
+        lambda: move(proposal.dataflow, "running"), lambda: move_proposal(proposal, "executing"),
+        lambda: store_change(load_estate(), load_estate()),
+    ):
+        with pytest.raises(RuntimeError):
+            act()
+
+
+def test_a_command_that_fails_leaves_neither_change_nor_row(world: World):
+    entries = AuditEntry.objects.count()
+    with pytest.raises(ZeroDivisionError), audited(actor=world.root, verb="test", subject=world.city):
+        Team.objects.filter(pk=world.city.pk).update(name="Changed")
+        raise ZeroDivisionError
+    world.city.refresh_from_db()
+    assert (world.city.name, AuditEntry.objects.count()) == ("City", entries)
+
+
+def test_the_row_commits_with_the_change_or_not_at_all(world: World, monkeypatch):
+    """Where the row cannot be written, the approval does not happen."""
+    proposal = planned(world.carla, world.city, document("traffic"))
+
+    def broken(*_, **__):
+        raise OSError
+
+    monkeypatch.setattr("dashboard.audit.trail._write", broken)
+    with pytest.raises(OSError):
+        approve_proposal(actor=world.ana, proposal_id=proposal.pk, digest=proposal.plan.digest)
+    assert (load_estate().generation, proposal.reviews.count()) == (1, 0)
+
+
+def test_a_command_without_a_subject_is_a_defect(db):
+    with pytest.raises(ValueError, match="subject"), audited(actor=None, verb="test"):
+        pass
+
+
+def test_rows_are_neither_changed_nor_deleted(world: World):
+    entry = AuditEntry.objects.first()
+    for act in (
+        entry.save, entry.delete, AuditEntry.objects.all().delete, lambda: AuditEntry.objects.update(verb="x"),
+    ):
+        with pytest.raises(TypeError):
+            act()
+
+
+def test_every_step_of_a_dataflow_is_in_the_trail(world: World):
+    running(world.carla, world.city, document("traffic"), world.ana)
+    verbs = list(AuditEntry.objects.exclude(subject_type="noderow").order_by("id").values_list("verb", "actor__username"))
+    assert verbs == [
+        ("dataflow.store", "carla"), ("plan.request", "carla"), ("dataflow.submit", "carla"), ("plan.freeze", None),
+        ("proposal.prepare", None), ("proposal.approve", "ana"), ("proposal.progress", None)]
+
+
+def test_changes_of_teams_and_people_are_in_the_trail(world: World):
+    user = create_user(username="new", password="a-long-password-7", actor=world.root)
+    team = create_team(slug="lab", name="Lab", actor=world.root)
+    set_role(user=user, team=team, role=Role.VIEWER, actor=world.root)
+    remove_member(user=user, team=team, actor=user)
+    token, _ = create_token(actor=user, name="ci")
+    revoke_token(actor=user, token_id=token.pk)
+    verbs = AuditEntry.objects.exclude(subject_type="noderow").order_by("id").values_list("verb", flat=True)
+    assert list(verbs) == [
+        "user.create", "team.create", "team.set_role", "team.remove_member", "token.create", "token.revoke"]

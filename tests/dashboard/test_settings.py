@@ -1,0 +1,64 @@
+"""Settings: declared, documented, and a wrong one is named."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from dashboard.config.environment import DECLARED, ROOT, Environment, InvalidSetting
+
+VARIABLE = re.compile(r"\b(?:WEIR_[A-Z_]+[A-Z]|REDIS_URL|DATABASE_URL)\b")
+DOCUMENT = (ROOT / "docs" / "settings.md").read_text()
+TABLE = re.findall(r"^\| `([A-Z_]+)` \| ([^|]*) \|", DOCUMENT, re.MULTILINE)
+
+
+def used_in_code() -> set[str]:
+    files = [path for folder in ("dashboard", "workers", "scheduler") for path in (ROOT / folder).rglob("*")
+             if path.suffix in {".py", ".java"}]
+    return set().union(*(VARIABLE.findall(path.read_text()) for path in [*files, ROOT / "manage.py", ROOT / "weir"]))
+
+
+def test_every_declared_setting_is_documented_and_nothing_else_is():
+    assert sorted(name for name, _ in TABLE) == sorted(declared.name for declared in DECLARED)
+
+
+def test_every_variable_that_the_code_names_is_documented():
+    assert used_in_code() - set(VARIABLE.findall(DOCUMENT)) == set()
+
+
+def test_documented_defaults_are_the_declared_ones():
+    stated = {name: match[1] for name, text in TABLE if (match := re.fullmatch(r"`(.*)`", text.strip()))}
+    declared = {one.name: one.default for one in DECLARED}
+    assert {name: declared[name] for name in stated if name != "WEIR_DATA_DIR"} == stated
+
+
+@pytest.mark.parametrize(("name", "value", "read"), [
+    ("WEIR_SLOTS", "0", lambda e: e.integer("WEIR_SLOTS", minimum=1)),
+    ("WEIR_SLOTS", "two", lambda e: e.integer("WEIR_SLOTS", minimum=1)),
+    ("WEIR_DEBUG", "maybe", lambda e: e.flag("WEIR_DEBUG")),
+    ("WEIR_CORE_HOUR_PRICE", "nan", lambda e: e.number("WEIR_CORE_HOUR_PRICE", minimum=0.0)),
+    ("WEIR_CORE_HOUR_PRICE", "-1", lambda e: e.number("WEIR_CORE_HOUR_PRICE", minimum=0.0)),
+    ("WEIR_CHANNEL", "kafka", lambda e: e.choice("WEIR_CHANNEL", "jvm", "python")),
+    ("REDIS_URL", "localhost:6379", lambda e: e.redis_url()),
+])
+def test_a_wrong_value_is_named(name, value, read):
+    with pytest.raises(InvalidSetting) as caught:
+        read(Environment({name: value}))
+    assert name in caught.value.message and name in caught.value.remedy
+
+
+def test_an_empty_environment_will_do(tmp_path):
+    environment = {name: value for name, value in os.environ.items() if not VARIABLE.fullmatch(name)}
+    environment |= {"WEIR_DATA_DIR": str(tmp_path), "DJANGO_SETTINGS_MODULE": "dashboard.config.settings"}
+    for command in (("migrate", "--no-input"), ("check", "--deploy", "--fail-level", "ERROR"), ("makemigrations", "--check")):
+        done = subprocess.run(
+            (sys.executable, "-m", "django", *command), cwd=ROOT, env=environment, capture_output=True, text=True,
+            timeout=120)
+        assert done.returncode == 0, done.stdout + done.stderr
+    key = tmp_path / "secret_key"
+    assert (len(key.read_text()) >= 50, key.stat().st_mode & 0o777) == (True, 0o600)
+    assert (tmp_path / "weir.sqlite3").exists()
