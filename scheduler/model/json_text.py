@@ -44,11 +44,11 @@ class _Reader:
         self.values += 1
         if self.values > MAX_VALUES:
             raise self.stop("too_many_values", at, f"The document has more than {MAX_VALUES:,} values.", "Split it.")
-        if depth > MAX_DEPTH:
+        first = self.text[at : at + 1]
+        if depth > MAX_DEPTH and first in ("{", "["):
             raise self.stop(
                 "too_deep", at, f"Values are nested more than {MAX_DEPTH} deep.", "Flatten what is nested here."
             )
-        first = self.text[at : at + 1]
         if first == "{":
             return self.mapping(at, place, depth)
         if first == "[":

@@ -31,13 +31,15 @@ class Place(NamedTuple):
 class Node:
     """A value of a document: a scalar, a list of nodes or a dict of nodes, and where each is.
 
-    ``keys`` holds the places of a mapping's keys; ``size`` counts the values in it, itself included.
+    ``keys`` holds the places of a mapping's keys. ``size`` counts the values in it, itself included, and ``height``
+    how deep they nest: what an alias to it adds.
     """
 
     value: Any
     place: Place
     keys: dict[str, Place] = field(default_factory=dict)
     size: int = 1
+    height: int = 0
 
     def plain(self) -> Any:
         """The value as JSON has it."""

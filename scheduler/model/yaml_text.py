@@ -116,10 +116,7 @@ class _Reader:
                 self.anchors[event.anchor] = node
             self.put(node)
             return
-        if len(self.stack) >= MAX_DEPTH:
-            raise self.stop(
-                "too_deep", event, f"Values are nested more than {MAX_DEPTH} deep.", "Flatten what is nested here."
-            )
+        self.nest(event, 1)
         if self.awaits_key():
             raise self.stop("key_not_text", event, "A key is a list or a mapping.", "Write keys as text.")
         node = Node({} if isinstance(event, yaml.MappingStartEvent) else [], self.at(event))
@@ -141,8 +138,16 @@ class _Reader:
             )
         if self.awaits_key():
             raise self.stop("key_not_text", event, "A key is an alias.", "Write keys as text.")
+        self.nest(event, node.height)
         self.count(event, node.size)
         self.put(node)
+
+    def nest(self, event: yaml.NodeEvent, levels: int) -> None:
+        if len(self.stack) + levels > MAX_DEPTH:
+            raise self.stop(
+                "too_deep", event, f"Values are nested more than {MAX_DEPTH} deep, aliases expanded.",
+                "Flatten what is nested here.",
+            )
 
     def count(self, event: yaml.NodeEvent, values: int) -> None:
         self.values += values
@@ -207,8 +212,9 @@ class _Reader:
 
     def close(self) -> None:
         ended = self.stack.pop()
-        children = ended.node.value.values() if ended.node.is_mapping else ended.node.value
+        children = list(ended.node.value.values()) if ended.node.is_mapping else ended.node.value
         ended.node.size = 1 + sum(child.size for child in children)
+        ended.node.height = 1 + max((child.height for child in children), default=0)
         if ended.anchor:
             self.anchors[ended.anchor] = ended.node
         self.put(ended.node)

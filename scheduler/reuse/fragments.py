@@ -64,19 +64,17 @@ def cut_into_chains(
 
     cut: list[list[str]] = []
     chain_of: dict[str, list[str]] = {}
-    continued: dict[str, str] = {}  # task id -> the child that its chain goes on with
+    continues: dict[str, str] = {}  # task id -> the parent whose chain it goes on with
     for task in new.values():
-        head = task.parents[0] if len(task.parents) == 1 else None
-        if head in continued and continued[head] == task.id and len(chain_of[head]) != longest_chain:
-            chain = chain_of[head]
-        else:
+        chain = chain_of[continues[task.id]] if task.id in continues else []
+        if not chain or len(chain) == longest_chain:
             chain = []
             cut.append(chain)
         chain.append(task.id)
         chain_of[task.id] = chain
         heirs = [child for child in children[task.id] if len(new[child].parents) == 1 and chains(new[child])]
         if chains(task) and heirs:
-            continued[task.id] = min(heirs, key=lambda child: (-way_to_sink[child], child))
+            continues[min(heirs, key=lambda child: (-way_to_sink[child], child))] = task.id
     return tuple(tuple(chain) for chain in cut)
 
 

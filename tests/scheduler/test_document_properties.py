@@ -137,6 +137,23 @@ def test_the_schema_takes_whatever_is_accepted(value):
         SCHEMA.validate(value)
 
 
+def test_the_schema_is_one_and_knows_the_structure():
+    jsonschema.Draft202012Validator.check_schema(dataflow_schema())
+    good = {
+        "name": "x", "tasks": [{"id": "s", "type": "sensors", "rate": 5}, {"id": "o", "type": "archive"}],
+        "streams": [{"from": "s", "to": "o"}],
+    }
+    assert SCHEMA.is_valid(good)
+    for change in (
+        {"name": ""}, {"name": 7}, {"tasks": []}, {"tasks": [{"id": "s"}]}, {"tasks": [{"id": "-", "type": "x"}]},
+        {"streams": [{"from": "s"}]}, {"streams": [{"from": "s", "to": "o", "selectivity": -1}]}, {"rates": {"s": 0}},
+        {"visibility": "secret"}, {"more": 1},
+    ):
+        assert not SCHEMA.is_valid(good | change), change
+        with pytest.raises(InvalidDataflow):
+            read_document(json.dumps(good | change), task_types=TYPES)
+
+
 @SHORT
 @given(dataflows(), st.data())
 def test_duplicates_are_found_and_taken_out(dataflow, data):

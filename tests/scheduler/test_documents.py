@@ -225,6 +225,19 @@ def test_aliases_that_explode_are_refused_at_once():
     assert (problem.code, problem.line) == ("too_many_values", 6)
 
 
+def test_aliases_that_nest_ever_deeper_are_refused_at_once():
+    layers = ["a0: &a0 []"] + [f"a{number}: &a{number} [[[*a{number - 1}]]]" for number in range(1, 100)]
+    (problem,) = problems_of("\n".join(layers))
+    assert (problem.code, problem.line) == ("too_deep", 12)
+
+
+@pytest.mark.parametrize("format", ["json", "yaml"])
+def test_thirty_two_levels_are_read(format):
+    nested = "[" * 31 + "1" + "]" * 31
+    assert [problem.code for problem in problems_of(f'{{"a": {nested}}}', format=format)][-1] == "unknown_key"
+    assert [problem.code for problem in problems_of(f'{{"a": [{nested}]}}', format=format)] == ["too_deep"]
+
+
 def test_all_problems_of_a_file_are_told_at_once_in_document_order():
     text = VALID.replace("sensors", "sensor").replace("by: 0.01", "bye: 1").replace("to: keep", "to: kep")
     found = problems_of(text)

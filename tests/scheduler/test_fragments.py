@@ -49,6 +49,11 @@ def test_a_task_with_several_parents_starts_a_chain():
     )
 
 
+def test_a_chain_goes_on_with_another_child_where_the_farthest_one_has_several_parents():
+    tasks = {"s": "sensors", "t": ("sensors", {"seed": 1}), "a": BY[1], "b": BY[2], "o": "archive", "p": "alarm"}
+    assert chains_of(flow("x", tasks, "s > a > b > o", "t > a", "s > p")) == ["s p", "t", "a b o"]
+
+
 def test_a_type_that_never_chains_is_a_chain_of_its_own():
     tasks = {"s": "sensors", "a": BY[1], "x": "alone", "b": BY[2], "o": "archive"}
     assert chains_of(flow("x", tasks, "s > a > x > b > o")) == ["s a", "x", "b o"]
