@@ -72,6 +72,7 @@ class ChannelStreamReader(DataSourceStreamReader):
         self._max_blocks = int(options.get("max_blocks", 64))
         self._max_rows = int(options.get("max_rows", 100_000))
         self._seen: dict[str, str] = {}
+        self._committed: dict[str, str] = {}
 
     def initialOffset(self) -> dict:
         place = client(self._url).hget(keys.readers(self._channel), self._reader)
@@ -82,6 +83,7 @@ class ChannelStreamReader(DataSourceStreamReader):
         return {self._channel: place.decode()}
 
     def latestOffset(self, start: dict, limit: object) -> dict:
+        self.commit(start)
         deadline = time.monotonic() + self._wait_ms / 1000
         after = start[self._channel]
         while True:
@@ -150,8 +152,12 @@ class ChannelStreamReader(DataSourceStreamReader):
         return entries
 
     def commit(self, end: dict) -> None:
+        """Free what is done with; also at once when the next batch is asked for (see ``ChannelStream.java``)."""
+        if end == self._committed:
+            return
         channel = [keys.channel(self._channel), keys.meta(self._channel), keys.readers(self._channel)]
         scripts.run(client(self._url), "commit", channel, [self._reader, end[self._channel]])
+        self._committed = dict(end)
 
 
 def check_unbroken(channel: str, start: str, *, trimmed: str, last: str) -> None:

@@ -32,6 +32,7 @@ final class ChannelStream implements MicroBatchStream, SupportsAdmissionControl,
   private final long maxRows;
   private final String id = UUID.randomUUID().toString();
   private long askedAt;
+  private Offset committed;
 
   ChannelStream(StructType schema, CaseInsensitiveStringMap options) {
     this.schema = schema;
@@ -80,6 +81,7 @@ final class ChannelStream implements MicroBatchStream, SupportsAdmissionControl,
   @Override
   public Offset latestOffset(Offset start, ReadLimit limit) {
     ChannelOffset from = (ChannelOffset) start;
+    commit(from);
     long deadline = System.currentTimeMillis() + waitMs;
     do {
       long now = System.currentTimeMillis();
@@ -146,20 +148,27 @@ final class ChannelStream implements MicroBatchStream, SupportsAdmissionControl,
     return new ChannelReader.Factory(schema);
   }
 
-  /** The batch up to {@code end} is done: note it, and free what no other reader needs either. */
+  /**
+   * The batch up to {@code end} is done: note it, and free what no other reader needs either. Spark says so only when
+   * it has planned the next batch, which may never come where the writer waits for room; but when it asks for the next
+   * batch after {@code end}, that one is in its commit log already.
+   */
   @Override
   public void commit(Offset end) {
+    if (end.equals(committed)) return;
     ((ChannelOffset) end).entries.forEach((channel, entry) -> {
       ReadAhead.drop(id, channel);
       List<String> keys = List.of(Keys.channel(channel), Keys.meta(channel), Keys.readers(channel));
       broker.call(redis -> Broker.Script.COMMIT.run(redis, keys, reader, entry));
     });
+    committed = end;
   }
 
   @Override
   public void stop() {
     broker.arrivals.unsubscribe(bell);
     gates.forget();
+    broker.meters.flush();
     channels.forEach(channel -> ReadAhead.drop(id, channel));
   }
 

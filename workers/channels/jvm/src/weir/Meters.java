@@ -59,7 +59,8 @@ final class Meters {
     }
   }
 
-  private void flush() {
+  /** Sends what was counted; a query that stops does so at once, so that its counts are complete. */
+  void flush() {
     List<Object[]> commands = new ArrayList<>();
     Map<String, Map<String, Long>> taken;
     synchronized (this) {

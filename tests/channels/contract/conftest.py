@@ -1,0 +1,49 @@
+"""A session for the whole contract, and a rig for each test and implementation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import redis
+
+from workers.channels.config import ChannelConfig
+from workers.channels.registry import Channels
+from workers.channels.spark import spark_conf
+
+from .rig import Rig
+from .session import close_jvm, open_session
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture(scope="session")
+def jar_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where this run's jar is built."""
+    return tmp_path_factory.mktemp("channels")
+
+
+@pytest.fixture(scope="package")
+def spark(broker_url: str, jar_folder: Path) -> Iterator:
+    """One session that serves both implementations."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(ROOT))
+        session = open_session(spark_conf(ChannelConfig(broker_url, data_dir=jar_folder)))
+        yield session
+        close_jvm()
+
+
+@pytest.fixture(params=["jvm", "python"])
+def implementation(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture
+def rig(spark, broker: redis.Redis, broker_url: str, jar_folder: Path, implementation: str, tmp_path: Path):
+    """An empty broker, the implementation in turn, and no query left behind."""
+    channels = Channels.connect(broker_url)
+    rig = Rig(spark, ChannelConfig(broker_url, implementation, data_dir=jar_folder), channels, tmp_path)
+    yield rig
+    rig.stop_all()
+    channels.close()

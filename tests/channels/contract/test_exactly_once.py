@@ -1,0 +1,87 @@
+"""From channel to channel every event arrives once, whatever stops in between."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from .rig import Rig, wait_until
+
+pytestmark = [pytest.mark.spark, pytest.mark.broker]
+ROOT = Path(__file__).resolve().parents[3]
+EVENTS = 4_000
+
+
+def test_nothing_is_lost_or_repeated_over_stops_and_restarts(rig: Rig) -> None:
+    def source():
+        ticks = rig.ticks("a", rate_per_s=2_000, limit=EVENTS, gates=("a.0",))
+        return rig.start(rig.publish(ticks, "a", readers=("b",)), "a")
+
+    def copy():
+        events = rig.read("b", "a.0")
+        return rig.start(rig.publish(events, "b"), "b")
+
+    first_source, first_copy = source(), copy()
+    wait_until(lambda: len(rig.events("b.0")) > 100, what="first events", alive=(first_source, first_copy))
+    first_copy.stop()
+    wait_until(lambda: rig.channels.info("a.0").blocks > 3, what="a backlog", alive=(first_source,))
+    first_source.stop()
+    second_copy = copy()
+    second_source = source()
+    wait_until(
+        lambda: len(rig.events("b.0")) >= EVENTS, what="the last event", alive=(second_source, second_copy)
+    )
+    assert rig.numbers("b.0") == list(range(EVENTS))
+
+
+def test_nothing_is_lost_or_repeated_when_the_driver_is_killed(rig: Rig) -> None:
+    def driver() -> subprocess.Popen:
+        return subprocess.Popen(
+            [sys.executable, "-m", "tests.channels.contract.driver", rig.config.redis_url,
+             rig.config.implementation, str(rig.config.data_dir), str(rig.folder), str(EVENTS)],
+            cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, start_new_session=True,
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )
+
+    for enough in (EVENTS // 5, EVENTS // 2, EVENTS):
+        process = driver()
+        try:
+            wait_until(lambda enough=enough: rig.channels.info("b.0") and len(rig.events("b.0")) >= enough,
+                       what=f"{enough} events", timeout_s=120)
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    assert rig.numbers("b.0") == list(range(EVENTS))
+
+
+def test_an_older_token_can_write_no_more(rig: Rig) -> None:
+    old = rig.start(rig.publish(rig.ticks("a", rate_per_s=200), "a"), "a")
+    wait_until(lambda: rig.channels.info("a.0").blocks > 2, what="first blocks", alive=(old,))
+    rig.channels.take_fence("a.0")
+    wait_until(lambda: not old.isActive, what="the end of the old writer")
+    written = rig.channels.info("a.0").last
+    assert "WEIRFENCED" in str(old.exception())
+    assert rig.channels.info("a.0").rejected >= 1
+
+    new = rig.start(rig.valve(rig.ticks("a", rate_per_s=200), "a"), "a")
+    wait_until(lambda: rig.channels.info("a.0").last != written, what="the new writer", alive=(new,))
+    new.stop()
+    numbers = rig.numbers("a.0")
+    assert numbers == list(range(len(numbers)))
+
+
+def test_a_lost_checkpoint_is_an_error_and_not_a_silence(rig: Rig) -> None:
+    first = rig.start(rig.publish(rig.ticks("a", rate_per_s=500, limit=1_000), "a"), "a")
+    wait_until(lambda: len(rig.events("a.0")) == 1_000, what="all events", alive=(first,))
+    first.stop()
+    (rig.folder / "checkpoint-a").rename(rig.folder / "lost")
+
+    second = rig.start(rig.valve(rig.ticks("a", rate_per_s=20_000, limit=2_000), "a"), "a", trigger_ms=500)
+    wait_until(lambda: not second.isActive, what="the failure")
+    assert "WEIRDIFFERS" in str(second.exception()) or "WEIRPOLLUTED" in str(second.exception())
+    assert rig.numbers("a.0") == list(range(1_000))

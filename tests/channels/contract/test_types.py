@@ -1,0 +1,102 @@
+"""Every type that a stream may have survives a channel, nulls included."""
+
+from __future__ import annotations
+
+import datetime as dt
+from decimal import Decimal
+
+import pytest
+from pyspark.sql import functions as F
+
+from .rig import Rig, wait_until
+
+pytestmark = [pytest.mark.spark, pytest.mark.broker]
+
+COLUMNS = {
+    "tiny": ("CAST(7 AS TINYINT)", 7),
+    "small": ("CAST(-300 AS SMALLINT)", -300),
+    "whole": ("CAST(70000 AS INT)", 70_000),
+    "long": ("CAST(9007199254740993 AS BIGINT)", 9_007_199_254_740_993),
+    "single": ("CAST(1.5 AS FLOAT)", 1.5),
+    "double": ("CAST(0.1 AS DOUBLE)", 0.1),
+    "nan": ("CAST('-Infinity' AS DOUBLE)", float("-inf")),
+    "flag": ("true", True),
+    "text": ("'Grüße, 世界 🌍'", "Grüße, 世界 🌍"),
+    "empty": ("''", ""),
+    "bytes": ("X'00FF10'", b"\x00\xff\x10"),
+    "price": ("CAST('12345678901234567890.123456789' AS DECIMAL(38,9))", Decimal("12345678901234567890.123456789")),
+    "day": ("DATE'2024-02-29'", dt.date(2024, 2, 29)),
+    "at": ("TIMESTAMP'2024-02-29 12:34:56.123456 UTC'", dt.datetime(2024, 2, 29, 12, 34, 56, 123_456, tzinfo=dt.UTC)),
+    "local": ("TIMESTAMP_NTZ'2024-02-29 12:34:56.123456'", dt.datetime(2024, 2, 29, 12, 34, 56, 123_456)),
+    "list": ("array(1, CAST(NULL AS INT), 3)", [1, None, 3]),
+    "no_list": ("CAST(array() AS ARRAY<STRING>)", []),
+    "map": ("map('a', 1.5D, 'b', CAST(NULL AS DOUBLE))", [("a", 1.5), ("b", None)]),
+    "nested": (
+        "named_struct('x', 1, 'deep', array(named_struct('y', 'z', 'm', map(1, array(2)))))",
+        {"x": 1, "deep": [{"y": "z", "m": [(1, [2])]}]},
+    ),
+}
+
+
+def test_types_survive_two_channels_and_back(rig: Rig) -> None:
+    ticks = rig.ticks("a", rate_per_s=1_000, limit=10)
+    wide = ticks.select(
+        "*",
+        *(F.expr(expression).alias(name) for name, (expression, _) in COLUMNS.items()),
+        *(F.expr(f"IF(_seq % 2 = 0, {expression}, NULL)").alias(f"{name}_or_null")
+          for name, (expression, _) in COLUMNS.items()),
+    )
+    queries = (
+        rig.start(rig.publish(wide, "a", readers=("b",)), "a"),
+        rig.start(rig.publish(rig.read("b", "a.0"), "b"), "b"),
+    )
+    wait_until(lambda: len(rig.events("b.0")) == 10, what="all events", alive=queries)
+    for row in rig.events("b.0"):
+        for name, (_, value) in COLUMNS.items():
+            assert row[name] == value, name
+            assert row[f"{name}_or_null"] == (value if row["_seq"] % 2 == 0 else None), name
+
+
+def test_a_schema_of_five_hundred_columns_survives(rig: Rig) -> None:
+    ticks = rig.ticks("a", rate_per_s=1_000, limit=10)
+    wide = ticks.select("*", *((F.col("_seq") + index).alias(f"c{index}") for index in range(500)))
+    queries = (
+        rig.start(rig.publish(wide, "a", readers=("b",)), "a"),
+        rig.start(rig.publish(rig.read("b", "a.0"), "b"), "b"),
+    )
+    wait_until(lambda: len(rig.events("b.0")) == 10, what="all events", alive=queries)
+    assert [row["c499"] for row in rig.events("b.0")] == list(range(499, 509))
+
+
+def test_names_that_need_quoting_survive(rig: Rig) -> None:
+    odd = rig.ticks("a", rate_per_s=1_000, limit=5).select("*", F.col("_seq").alias("a.b `c` ü"))
+    queries = (
+        rig.start(rig.publish(odd, "a", readers=("b",)), "a"),
+        rig.start(rig.publish(rig.read("b", "a.0"), "b"), "b"),
+    )
+    wait_until(lambda: len(rig.events("b.0")) == 5, what="all events", alive=queries)
+    assert [row["a.b `c` ü"] for row in rig.events("b.0")] == list(range(5))
+
+
+@pytest.mark.parametrize("implementation", ["jvm"], indirect=True)
+def test_a_stream_without_columns_keeps_its_count(rig: Rig) -> None:
+    queries = (
+        rig.start(rig.publish(rig.ticks("a", rate_per_s=1_000, limit=10).select(), "a", readers=("b",)), "a"),
+        rig.start(rig.publish(rig.read("b", "a.0"), "b"), "b"),
+    )
+    wait_until(lambda: rig.channels.meters("b").get("0:n") == 10, what="ten empty events", alive=queries)
+
+
+@pytest.mark.parametrize("implementation", ["jvm"], indirect=True)
+def test_both_implementations_read_each_others_blocks(rig: Rig) -> None:
+    other = rig.with_config(implementation="python")
+    wide = rig.ticks("a", rate_per_s=1_000, limit=10).select(
+        "*", *(F.expr(expression).alias(name) for name, (expression, _) in COLUMNS.items())
+    )
+    queries = (
+        rig.start(rig.publish(wide, "a", readers=("b",)), "a"),
+        rig.start(other.publish(other.read("b", "a.0"), "b", readers=("c",)), "b"),
+        rig.start(rig.publish(rig.read("c", "b.0"), "c"), "c"),
+    )
+    wait_until(lambda: len(rig.events("c.0")) == 10, what="all events", alive=queries)
+    assert all(row[name] == value for row in rig.events("c.0") for name, (_, value) in COLUMNS.items())
