@@ -14,4 +14,11 @@ class Bench:
     run: str
 
 
-BENCHES: dict[str, Bench] = {}
+_ALL = (
+    Bench(
+        "reuse-on-spark", "Overlapping dataflows apart and merged: CPU, tasks, events/s, latency, equal outputs.",
+        "workers.benches.reuse_on_spark:main",
+    ),
+    Bench("channels", "A hop's latency, throughput, idle CPU, restart, many queries.", "workers.channels.bench:main"),
+)
+BENCHES: dict[str, Bench] = {bench.name: bench for bench in _ALL}

@@ -1,0 +1,4 @@
+"""Measurements behind `./weir bench NAME`: each prints a table, writes JSON and compares within one run.
+
+May import everything of `scheduler` and `workers`, nothing of `dashboard`. Read ``reuse_on_spark.py`` first.
+"""

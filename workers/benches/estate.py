@@ -1,0 +1,117 @@
+"""A whole estate for a measurement: a broker, a node agent with its slots, and what they cost."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import redis
+
+from scheduler.model.estate import Estate
+from workers import desired, observed
+from workers.channels.registry import Channels
+from workers.library.registry import task_types
+from workers.settings import ROOT
+from workers.supervisor import broker as embedded
+from workers.supervisor.process import spawn, stop
+
+NODE = "n1"
+
+
+@dataclass
+class RunningEstate:
+    """A broker and an agent that run an estate in a folder of their own."""
+
+    estate: Estate
+    client: redis.Redis
+    agent_pid: int
+    broker_pid: int
+
+    @property
+    def channels(self) -> Channels:
+        """The control side of the estate's channels."""
+        return Channels(self.client)
+
+    def meters(self) -> observed.Meters:
+        """The meters of all fragments now."""
+        return observed.read_meters(self.client, self.estate.fragments)
+
+    def fragments(self) -> dict[str, Any]:
+        """What the agent reports of each fragment."""
+        report = observed.read_reports(self.client).get(NODE, {"slots": {}})
+        return {name: found for slot in report["slots"].values() for name, found in slot["fragments"].items()}
+
+    def wait(self, is_so: Callable[[], bool], *, what: str, within_s: float) -> None:
+        """Wait until the condition holds; TimeoutError with the report where it does not."""
+        deadline = time.monotonic() + within_s
+        while not is_so():
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{what}: not within {within_s} s; the agent reports {self.fragments()}")
+            time.sleep(0.25)
+
+    def wait_running(self, *, within_s: float = 180) -> None:
+        """Wait until every fragment runs."""
+        self.wait(
+            lambda: all(self.fragments().get(name, {}).get("state") == "running" for name in self.estate.fragments),
+            what="every fragment runs", within_s=within_s,
+        )
+
+    def cpu_s(self) -> float:
+        """CPU seconds so far of agent, slots, their Python workers and the broker, children that ended included."""
+        total = 0.0
+        agent = psutil.Process(self.agent_pid)
+        for process in [agent, *agent.children(recursive=True), psutil.Process(self.broker_pid)]:
+            with suppress(psutil.NoSuchProcess):
+                times = process.cpu_times()
+                total += times.user + times.system + times.children_user + times.children_system
+        return total
+
+    def memory_mb(self) -> float:
+        """Resident memory of agent, slots and Python workers."""
+        agent = psutil.Process(self.agent_pid)
+        total = 0
+        for process in [agent, *agent.children(recursive=True)]:
+            with suppress(psutil.NoSuchProcess):
+                total += process.memory_info().rss
+        return total / 2**20
+
+
+@contextmanager
+def running(estate: Estate, data_dir: Path, *, trigger_ms: int) -> Iterator[RunningEstate]:
+    """Run an estate from nothing; afterwards nothing of it is left but the folder."""
+    prepared = embedded.prepare(data_dir)
+    with (data_dir / "broker.log").open("ab") as log:
+        broker = spawn(prepared.argv, stdout=log)
+    client = redis.Redis.from_url(prepared.url)
+    agent = None
+    try:
+        _until(lambda: embedded.answers(prepared.url), what="the broker answers", within_s=20)
+        desired.publish(client, NODE, desired.desired_of(estate, NODE, task_types(), trigger_ms))
+        argv = [
+            sys.executable, "-m", "workers.agents.node", "--node", NODE,
+            "--slots", str(len(estate.slots)), "--data-dir", str(data_dir),
+        ]
+        env = {**os.environ, "REDIS_URL": prepared.url, "WEIR_DATA_DIR": str(data_dir), "PYTHONPATH": str(ROOT)}
+        with (data_dir / "agent.log").open("ab") as log:
+            agent = spawn(argv, env=env, cwd=ROOT, stdout=log)
+        yield RunningEstate(estate=estate, client=client, agent_pid=agent.pid, broker_pid=broker.pid)
+    finally:
+        if agent is not None:
+            stop(agent, timeout_s=15)
+        client.close()
+        stop(broker, timeout_s=5)
+
+
+def _until(is_so: Callable[[], bool], *, what: str, within_s: float) -> None:
+    deadline = time.monotonic() + within_s
+    while not is_so():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{what}: not within {within_s} s")
+        time.sleep(0.05)

@@ -1,0 +1,231 @@
+"""`./weir bench reuse-on-spark`: overlapping dataflows apart and merged on Spark, paired, outputs compared.
+
+*Apart* is each dataflow alone, as Spark's users run them today: every one has its own source and its own queries
+(kindly, in drivers that they share). *Merged* is the same dataflows through Weir's reuse. Both replay the same finite
+file on the same number of slots, one side after the other, and the order changes from pair to pair.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import random
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from scheduler.model.dataflow import Dataflow, Stream, Task
+from scheduler.model.estate import Estate, Slot, channel_id
+from scheduler.planning import Prices, apply_plan, plan_submission
+from workers import observed
+from workers.library.registry import task_types
+
+from . import results
+from .estate import NODE, RunningEstate, running
+
+STATIONS = 50
+FIELDS = {"temperature": (-5, 35, 1), "humidity": (20, 90, 1), "light": (0, 9000, 0), "dust": (200, 5000, 2),
+          "airquality_raw": (17, 120, 0)}
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How large a run is: dataflows, events/s, and seconds of warming up and of measuring."""
+
+    dataflows: int
+    rate_per_s: float
+    warm_up_s: float
+    measured_s: float
+    slots: int
+    trigger_ms: int
+
+    @property
+    def events(self) -> int:
+        return int(self.rate_per_s * (self.warm_up_s + self.measured_s + 15))
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Measure, print a table, write JSON; 1 where outputs differ."""
+    parser = argparse.ArgumentParser(prog="weir bench reuse-on-spark", description=__doc__)
+    parser.add_argument("--dataflows", type=int, default=6)
+    parser.add_argument("--rate", type=float, default=100.0, help="events/s at the source")
+    parser.add_argument("--seconds", type=float, default=40.0, help="measured, after warming up")
+    parser.add_argument("--warm-up", type=float, default=30.0, help="seconds")
+    parser.add_argument("--pairs", type=int, default=2)
+    parser.add_argument("--slots", type=int, default=2)
+    parser.add_argument("--trigger-ms", type=int, default=200)
+    parser.add_argument("--output", type=Path, default=Path("bench-results/reuse-on-spark.json"))
+    given = parser.parse_args(argv)
+    sizes = Sizes(given.dataflows, given.rate, given.warm_up, given.seconds, given.slots, given.trigger_ms)
+
+    runs: list[dict[str, Any]] = []
+    equal = True
+    for pair in range(given.pairs):
+        outputs: dict[str, dict[str, Counter]] = {}
+        for side in ("apart", "merged") if pair % 2 == 0 else ("merged", "apart"):
+            print(f"pair {pair + 1} of {given.pairs}: {side} …", flush=True)
+            figures, outputs[side] = measure(side, sizes)
+            runs.append({"pair": pair + 1, "side": side, **figures})
+        equal &= _compare(outputs)
+
+    rows = [_summary(side, runs) for side in ("apart", "merged")]
+    print(results.table(rows))
+    apart, merged = (row["CPU s"] for row in rows)
+    print(f"Merged takes {1 - merged / apart:.0%} less CPU than apart; outputs {'equal' if equal else 'DIFFER'}.")
+    results.write(given.output, {
+        "bench": "reuse-on-spark", "machine": results.machine(),
+        "sizes": {name: getattr(sizes, name) for name in Sizes.__slots__},
+        "runs": runs, "medians": rows, "outputs_equal": equal,
+    })
+    return 0 if equal else 1
+
+
+def measure(side: str, sizes: Sizes) -> tuple[dict[str, Any], dict[str, Counter]]:
+    """Run one side: its figures, and by dataflow and sink the multiset of its output events."""
+    with tempfile.TemporaryDirectory(prefix="weir-bench-") as folder:
+        data_dir = Path(folder)
+        write_events(data_dir / "replay" / "city.senml", sizes.events)
+        estate = plan_all(workload(sizes), side=side, slots=sizes.slots, trigger_ms=sizes.trigger_ms)
+        with running(estate, data_dir, trigger_ms=sizes.trigger_ms) as running_estate:
+            running_estate.wait_running()
+            time.sleep(sizes.warm_up_s)
+            figures = _window(running_estate, sizes)
+            _wait_for_the_end(running_estate, sizes)
+            outputs = _outputs(running_estate)
+    return {
+        "dataflows": sizes.dataflows, "running tasks": len(estate.tasks), "queries": len(estate.fragments), **figures
+    }, outputs
+
+
+def plan_all(dataflows: Sequence[Dataflow], *, side: str, slots: int, trigger_ms: int) -> Estate:
+    """The estate that runs the dataflows; apart, each is private to a team of its own."""
+    estate = Estate(slots=tuple(Slot(NODE, index) for index in range(slots)))
+    for number, dataflow in enumerate(dataflows):
+        visibility = "private" if side == "apart" else "shared"
+        plan = plan_submission(
+            estate, replace(dataflow, visibility=visibility), dataflow_id=dataflow.name, team=f"team-{number}",
+            task_types=task_types(), prices=Prices(trigger_ms=trigger_ms),
+        )
+        estate = apply_plan(estate, plan)
+    return estate
+
+
+def workload(sizes: Sizes) -> list[Dataflow]:
+    """Overlapping dataflows: every one replays and parses the city, and filters it; then they part.
+
+    Of each three in a row, one smooths, one averages, one fills gaps and writes SenML again; a window that differs
+    from dataflow to dataflow keeps their last tasks apart.
+    """
+    dataflows = []
+    for number in range(sizes.dataflows):
+        ends = (
+            [Task("smooth", "kalman_filter", {"sensor_noise": 0.32 + number / 100})],
+            [Task("average", "block_average", {"window": 5 + number})],
+            [Task("fill", "interpolate", {"window": 5 + number})],
+        )[number % 3]
+        tasks = [
+            Task("city", "replay", {"path": "city.senml"}),
+            Task("parse", "senml_parse", {"schema": "urban"}),
+            Task("clean", "range_filter", {}),
+            *ends,
+            Task("out", "output", {"name": f"out-{number}", "keep_events": 1_000_000}),
+        ]
+        streams = tuple(Stream(one.id, other.id) for one, other in itertools.pairwise(tasks))
+        dataflows.append(
+            Dataflow(name=f"flow-{number}", tasks=tuple(tasks), streams=streams, rates_per_s={"city": sizes.rate_per_s})
+        )
+    return dataflows
+
+
+def write_events(path: Path, count: int) -> None:
+    """Write a file of seeded urban sensing events in SenML, one a line."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    rng = random.Random(20)
+    with path.open("w", encoding="utf-8") as file:
+        for number in range(count):
+            at_ms = 1_700_000_000_000 + number * 10
+            entries: list[dict[str, str]] = [
+                {"u": "string", "n": "source", "sv": f"station-{number % STATIONS:04}"},
+                {"v": f"{6 + number % STATIONS / 100}", "u": "lon", "n": "longitude"},
+                {"v": f"{46 + number % STATIONS / 100}", "u": "lat", "n": "latitude"},
+            ]
+            for name, (low, high, decimals) in FIELDS.items():
+                if rng.random() >= 0.02:
+                    value = round(rng.uniform(low, high), decimals)
+                    entries.append({"v": str(value), "u": "per", "n": name})
+            file.write(f"{at_ms},{json.dumps({'e': entries, 'bt': at_ms}, separators=(',', ':'))}\n")
+
+
+def _window(running_estate: RunningEstate, sizes: Sizes) -> dict[str, Any]:
+    cpu, before, began = running_estate.cpu_s(), running_estate.meters(), time.monotonic()
+    time.sleep(sizes.measured_s)
+    cpu_s, after, elapsed_s = running_estate.cpu_s() - cpu, running_estate.meters(), time.monotonic() - began
+    estate = running_estate.estate
+    parents = {task.id: task.parents for task in estate.tasks.values()}
+    flows = observed.flows(before, after, estate.fragments.values(), parents)
+    sinks = [submitted.running[sink] for submitted in estate.submitted.values() for sink in submitted.sinks]
+    reached = [flows.tasks[sink] for sink in sinks if sink in flows.tasks]
+    return {
+        "CPU s": cpu_s * sizes.measured_s / elapsed_s,
+        "memory MB": running_estate.memory_mb(),
+        "events/s out": sum(flow.rate_per_s for flow in reached),
+        "p50 ms": results.median([flow.latency_p50_ms for flow in reached]),
+        "p99 ms": max((flow.latency_p99_ms for flow in reached if flow.latency_p99_ms is not None), default=None),
+    }
+
+
+def _wait_for_the_end(running_estate: RunningEstate, sizes: Sizes) -> None:
+    """Wait until every source has emitted the whole file and no task has anything left to do."""
+    estate = running_estate.estate
+    sources = [estate.places[task.id] for task in estate.tasks.values() if not task.parents]
+    seen: dict[str, Any] = {}
+
+    def is_at_rest() -> bool:
+        counts = running_estate.meters().counts
+        done = all(counts.get(fragment, {}).get(f"{position}:n", 0) >= sizes.events for fragment, position in sources)
+        unchanged = seen.get("counts") == counts
+        seen["counts"] = counts
+        time.sleep(2)
+        return done and unchanged
+
+    running_estate.wait(is_at_rest, what="the whole file has passed", within_s=600)
+
+
+def _outputs(running_estate: RunningEstate) -> dict[str, Counter]:
+    estate, channels = running_estate.estate, running_estate.channels
+    found = {}
+    for submitted in estate.submitted.values():
+        for sink in submitted.sinks:
+            channel = channel_id(*estate.places[submitted.running[sink]])
+            events = (event for _, block in channels.read_blocks(channel, count=1_000_000) for event in block)
+            found[f"{submitted.id}:{sink}"] = Counter(map(_comparable, events))
+    return found
+
+
+def _comparable(event: Mapping[str, Any]) -> str:
+    """An event but for when it was emitted, which is another moment on each side."""
+    return json.dumps({name: value for name, value in event.items() if name != "_born"}, sort_keys=True, default=str)
+
+
+def _compare(outputs: dict[str, dict[str, Counter]]) -> bool:
+    equal = True
+    for sink, apart in outputs["apart"].items():
+        merged = outputs["merged"][sink]
+        if apart != merged or not apart:
+            equal = False
+            print(f"  {sink}: {(apart - merged).total()} events only apart, {(merged - apart).total()} only merged, "
+                  f"{apart.total()} in all")
+    print(f"  outputs compared: {sum(events.total() for events in outputs['apart'].values())} events, "
+          f"{'equal' if equal else 'DIFFERENT'}", flush=True)
+    return equal
+
+
+def _summary(side: str, runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    own = [run for run in runs if run["side"] == side]
+    names = [name for name in own[0] if name not in ("pair", "side")]
+    return {"side": side, **{name: results.median([run[name] for run in own]) for name in names}}
