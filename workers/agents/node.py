@@ -28,7 +28,7 @@ from .lease import Lease, Standing
 from .logs import configure, logger
 from .mail import Inbox, Outbox, connect
 from .store import FileLock, NodeStore
-from .supervision import SlotProcess
+from .supervision import SlotProcess, reap_orphans
 from .usage import TreeMeter
 
 REPORT_MS = 1_000
@@ -106,6 +106,7 @@ class Node:
             for slot in self._slots:
                 if slot.check(now_ms):
                     outbox.send_event("slot_died", at_ms=now_ms, slot=slot.name, restarts=slot.restarts)
+            reap_orphans({slot.pid for slot in self._slots})
             if now_ms >= report_at_ms or self._news.is_set():
                 self._news.clear()
                 outbox.send_report(self._report(now_ms))

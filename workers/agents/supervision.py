@@ -8,7 +8,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -163,6 +163,17 @@ def end_session(process: subprocess.Popen[bytes], *, timeout_s: float = 3.0) -> 
     for pipe in (process.stdin, process.stdout):
         with suppress(OSError):
             pipe.close()
+
+
+def reap_orphans(own: Collection[int]) -> None:
+    """Collect adopted orphans that have ended (Spark's launcher leaves a shell behind); ``own`` children are not."""
+    while True:
+        try:
+            ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            return
+        if ended is None or ended.si_pid in own or not reap(ended.si_pid):
+            return
 
 
 def _session(pid: int) -> int | None:
