@@ -9,7 +9,7 @@ const LIMIT_BYTES = 1024 * 1024;
 
 const look = cm.EditorView.theme({
   "&": { height: "100%", color: "var(--ink)", backgroundColor: "var(--surface)", fontSize: "13px" },
-  "&.cm-focused": { outline: "2px solid var(--accent)", outlineOffset: "-2px" },
+  "&.cm-focused": { outline: "none" }, // the host shows the ring, around the gutter too
   ".cm-scroller": { fontFamily: "var(--mono)", lineHeight: "1.6", fontVariantLigatures: "none" },
   ".cm-content": { caretColor: "var(--accent)", padding: "10px 0" },
   ".cm-cursor": { borderLeftColor: "var(--accent)", borderLeftWidth: "2px" },
@@ -169,7 +169,7 @@ export class Editor {
     const answer = await response.json();
     if (answer.problems?.length) return { state: "bad", problems: answer.problems, suggestion: answer.suggestion };
     if (!response.ok) return { state: "bad", problems: [{ code: answer.code, message: answer.message, remedy: answer.remedy, line: null }] };
-    return { state: "ok", problems: [], dataflow: answer };
+    return { state: "ok", problems: [], dataflow: answer.dataflow };
   }
 
   say(state, message) {
@@ -181,7 +181,7 @@ export class Editor {
   show({ state, problems, suggestion, dataflow }) {
     const plural = problems.length === 1 ? "1 problem" : `${problems.length} problems`;
     if (state === "empty") this.say("plain", "Nothing to check yet");
-    else if (state === "ok") this.say("ok", `Valid: ${dataflow.tasks ?? 0} tasks, ${dataflow.streams ?? 0} streams`);
+    else if (state === "ok") this.say("ok", `Valid: ${dataflow.tasks} tasks, ${dataflow.streams} streams`);
     else this.say("bad", plural);
     this.submit.disabled = state !== "ok";
     this.suggestion = suggestion;

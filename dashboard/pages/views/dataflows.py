@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from dashboard.catalog.models import DataflowRecord
 
 PER_PAGE = 25
-EVENTS_SHOWN = 15
+EVENTS_SHOWN = 10
 PLOT_MINUTES = 60
 MOMENTS = {"_time", "_born"}
 

@@ -1,0 +1,114 @@
+"""Every page: answers, has sound markup without inline style or behaviour, and asks for a log-in."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+
+from dashboard.pages.urls import urlpatterns
+from dashboard.pages.views.guides import GUIDES
+from tests.dashboard.building import World, document, planned, removal_planned, running
+from tests.pages.conftest import ClientOf
+from tests.pages.markup import Markup
+
+PLAIN = ["estate", "dataflows", "dataflow_new", "proposals", "task_types", "audit", "teams", "password_change"]
+FILTERED = ["/dataflows/?q=none&team=city&status=running", "/proposals/?for=me", "/proposals/?status=open", "/audit/?q=zz",
+            "/task-types/?q=filter", "/task-types/?q=nothing-like-it"]
+
+
+@pytest.fixture
+def addresses(world: World) -> list[str]:
+    """Every page of an estate in which one dataflow runs, one is in review, and one is to be removed."""
+    traffic = running(world.carla, world.city, document("traffic", description="Flow of cars"), world.ana)
+    jams = planned(world.mo, world.mobility, document("jams", window=20))
+    removal = removal_planned(world.carla, traffic)
+    return [
+        *(reverse(name) for name in PLAIN), *(reverse("help_guide", args=[guide.slug]) for guide in GUIDES), *FILTERED,
+        reverse("dataflow", args=[traffic.pk]), reverse("dataflow", args=[jams.dataflow_id]),
+        reverse("proposal", args=[jams.pk]), reverse("proposal", args=[removal.pk]),
+        f"{reverse('dataflow_new')}?again={traffic.pk}",
+    ]
+
+
+@pytest.mark.parametrize("name", ["root", "carla", "ben", "vera", "outsider"])
+def test_every_page_is_sound(name: str, addresses: list[str], client_of: ClientOf) -> None:
+    client = client_of(name)
+    for address in addresses:
+        response = client.get(address)
+        assert response.status_code == 200, address
+        assert_sound(response, address)
+
+
+def test_pages_of_an_empty_installation_say_what_to_do_next(client_of: ClientOf) -> None:
+    client = client_of("carla")
+    for address, invitation in [
+        ("/", "Submit a first dataflow"), ("/dataflows/", "No dataflow yet"), ("/proposals/", "No proposal yet"),
+        ("/proposals/?for=me", "Nothing waits for you"),
+    ]:
+        response = client.get(address)
+        assert invitation in response.text, address
+        assert_sound(response, address)
+
+
+def test_the_log_in_page_is_sound(db) -> None:
+    response = Client().get("/login/")
+    assert response.status_code == 200
+    assert_sound(response, "/login/")
+
+
+def test_pages_ask_for_a_log_in(addresses: list[str]) -> None:
+    for address in addresses:
+        response = Client().get(address)
+        assert response.status_code == 302, address
+        assert response.url.startswith("/login/?next="), address
+
+
+@pytest.mark.parametrize("pattern", [p for p in urlpatterns if p.name != "login"], ids=lambda pattern: pattern.name)
+def test_nobody_gets_anything_without_a_log_in(pattern, db) -> None:
+    kinds = {"uuid": "00000000-0000-4000-8000-000000000000", "int": "1", "slug": "x", "path": "x"}
+    path = "/" + re.sub(r"<(\w+):\w+>", lambda found: kinds[found[1]], str(pattern.pattern))
+    for response in (Client().get(path), Client().post(path)):
+        if response.status_code == 302:
+            assert response.url.startswith("/login/"), path
+        else:
+            assert response.status_code == 405, path
+
+
+@pytest.mark.parametrize("path", ["/nothing", "/dataflows/00000000-0000-4000-8000-000000000000/",
+                                  "/proposals/00000000-0000-4000-8000-000000000000/", "/help/nothing",
+                                  "/dataflows/samples/nothing"])
+def test_what_is_not_there_is_said_on_a_page_of_the_same_look(path: str, client_of: ClientOf) -> None:
+    response = client_of("carla").get(path)
+    assert response.status_code == 404
+    assert "Nothing here" in response.text
+    assert "css/tokens.css" in response.text
+    assert_sound(response, path)
+
+
+def test_a_form_without_its_token_is_refused_on_a_page_of_the_same_look(world: World) -> None:
+    client = Client(enforce_csrf_checks=True)
+    client.force_login(world.carla, backend="dashboard.teams.logins.ThrottledBackend")
+    response = client.post("/dataflows/new", {"text": "name: x", "team": "city"})
+    assert response.status_code == 403
+    assert "Not allowed" in response.text
+    assert_sound(response, "csrf")
+
+
+def assert_sound(response, address: str) -> None:
+    """The policy is strict and holds; markup closes, names its controls and points at what is there."""
+    policy = response.headers["Content-Security-Policy"]
+    assert "unsafe" not in policy
+    assert "default-src 'none'" in policy
+    markup = Markup(response.text)
+    assert markup.errors == [], address
+    assert markup.with_style_or_behaviour() == [], address
+    assert markup.without_name() == [], address
+    assert markup.repeated_ids() == [], address
+    assert markup.dangling_references() == [], address
+    assert len(markup.every("h1")) == 1, address
+    assert len(markup.every("main")) == 1, address
+    assert markup.every("html")[0].attributes["lang"] == "en"
+    assert "None" not in {text.strip() for element in markup.every("td", "dd", "b") for text in element.text}, address

@@ -1,0 +1,58 @@
+"""Numbers, states and moments as pages show them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from dashboard.approvals.lifecycle import LIFECYCLE as PROPOSALS
+from dashboard.catalog.lifecycle import LIFECYCLE as DATAFLOWS
+from dashboard.pages.templatetags import weir
+
+
+@pytest.mark.parametrize(("value", "shown"), [
+    (None, "–"), ("", "–"), (0, "0/s"), (0.04, "0.0/s"), (3.14, "3.1/s"), (40.4, "40/s"), (1234, "1.2k/s"),
+    (56789, "57k/s"), (2_500_000, "2.5M/s"),
+])
+def test_rates(value: float | None, shown: str) -> None:
+    assert weir.rate(value) == shown
+
+
+@pytest.mark.parametrize(("value", "shown"), [
+    (None, "–"), (0.4, "<1 ms"), (33.4, "33 ms"), (1500, "1.5 s"), (120_000, "2 min")])
+def test_latencies(value: float | None, shown: str) -> None:
+    assert weir.latency(value) == shown
+
+
+@pytest.mark.parametrize(("value", "shown"), [(None, "–"), (640.2, "640 MB"), (2048, "2.0 GB")])
+def test_memory(value: float | None, shown: str) -> None:
+    assert weir.memory(value) == shown
+
+
+def test_counts_are_parted_by_thousands() -> None:
+    assert weir.count(1234567) == "1\u202f234\u202f567"
+
+
+@pytest.mark.parametrize("status", sorted({*DATAFLOWS.states, *PROPOSALS.states}))
+def test_every_state_has_a_chip_in_words(status: str) -> None:
+    chip = weir.chip(status)
+    assert f'data-status="{status}"' in chip
+    assert "_" not in chip.split(">")[1]
+
+
+def test_a_chip_escapes_what_it_is_given() -> None:
+    assert "<b>" not in weir.chip("<b>")
+
+
+def test_a_moment_is_machine_readable() -> None:
+    html = weir.when(datetime(2026, 3, 1, 12, 0, tzinfo=UTC))
+    assert 'datetime="2026-03-01T12:00:00+00:00"' in html
+    assert "01 Mar 2026" in html
+
+
+def test_the_water_stands_higher_before_the_weir() -> None:
+    with_sharing, without = weir.weir_paths(10, 20), weir.weir_paths(20, 20)
+    assert with_sharing["up"] == without["up"]
+    assert with_sharing["down"] != without["down"]
+    assert weir.weir_paths(0, 0)["line"].startswith("M0 80.0H190")

@@ -1,0 +1,84 @@
+"""Graphs and figures as JSON: what is shared is marked, a plan's difference is told, plots are Plotly's."""
+
+from __future__ import annotations
+
+import plotly.graph_objects as plotly
+import pytest
+
+from dashboard import jobs
+from dashboard.approvals.difference import difference
+from dashboard.approvals.models import Proposal
+from dashboard.pages.figures import latency_figure, rate_figure
+from dashboard.pages.graphs import dataflow_graph, difference_graph
+from dashboard.teams.permissions import viewer_of
+from tests.dashboard.building import World, document, planned, removal_planned, running
+from tests.pages.conftest import ClientOf
+
+GRAPH = {
+    "tasks": [{"id": "a", "type": "t", "kind": "source", "config": {}}, {"id": "b", "type": "u", "kind": "sink", "config": {}}],
+    "streams": [{"source": "a", "target": "b", "selectivity": None}],
+}
+
+
+def other(name: str) -> dict[str, str]:
+    return {"id": name, "name": name, "team": "City"}
+
+
+def test_a_task_of_one_dataflow_only_has_no_mark() -> None:
+    graph = dataflow_graph(GRAPH, shared_with={"a": [], "b": []})
+    assert [(task["note"], task["marks"]) for task in graph["tasks"]] == [("", []), ("", [])]
+    assert [stream["id"] for stream in graph["streams"]] == ["a>b"]
+
+
+@pytest.mark.parametrize(("names", "note"), [(["jams"], "with jams"), (["jams", "x", "y"], "+2 with jams")])
+def test_a_shared_task_says_by_whom(names: list[str], note: str) -> None:
+    task = dataflow_graph(GRAPH, shared_with={"a": [other(name) for name in names]})["tasks"][0]
+    assert (task["note"], task["marks"]) == (note, ["shared"])
+    assert [user["name"] for user in task["users"]] == names
+
+
+def test_the_topology_names_the_shape_and_nothing_else() -> None:
+    changed = {**GRAPH, "tasks": [{**task, "config": {"window": 3}} for task in GRAPH["tasks"]]}
+    longer = {**GRAPH, "tasks": [*GRAPH["tasks"], {"id": "c", "type": "t", "kind": "sink", "config": {}}]}
+    shapes = [dataflow_graph(graph, shared_with={})["topology"] for graph in (GRAPH, changed, longer)]
+    assert shapes[0] == shapes[1] != shapes[2]
+
+
+def test_a_submission_starts_and_reuses(world: World) -> None:
+    running(world.carla, world.city, document("traffic"), world.ana)
+    graph = graph_of(world, planned(world.mo, world.mobility, document("jams", window=20)))
+    status = {task["label"]: (task["marks"], task["before"], task["after"]) for task in graph["tasks"]}
+    assert status["sense"] == (["shared"], True, True)
+    assert status["average"] == (["starts"], False, True)
+    assert status["block_average"] == (["other"], True, True)  # traffic's own average, which stays as it is
+    marks = {tuple(stream["marks"]) for stream in graph["streams"]}
+    assert marks == {(), ("starts",)}
+    assert {task["kind"] for task in graph["tasks"]} == {"source", "transform", "sink"}
+
+
+def test_a_removal_stops_what_nobody_else_needs(world: World) -> None:
+    traffic = running(world.carla, world.city, document("traffic"), world.ana)
+    running(world.mo, world.mobility, document("jams", window=20), world.ana, world.ben)
+    graph = graph_of(world, removal_planned(world.carla, traffic))
+    status = {task["label"]: (task["marks"], task["before"], task["after"]) for task in graph["tasks"]}
+    assert status["parse"] == (["shared"], True, True)
+    assert status["average"] == (["stops"], True, False)
+
+
+def test_the_graph_of_a_dataflow_is_served(world: World, client_of: ClientOf) -> None:
+    traffic = running(world.carla, world.city, document("traffic"), world.ana)
+    jams = running(world.mo, world.mobility, document("jams", window=20), world.ana, world.ben)
+    graph = client_of("carla").get(f"/dataflows/{traffic.pk}/graph.json").json()
+    shared = {task["id"]: [user["id"] for user in task["users"]] for task in graph["tasks"]}
+    assert shared == {"sense": [str(jams.pk)], "parse": [str(jams.pk)], "average": [], "out": []}
+
+
+def test_figures_are_plotlys() -> None:
+    history = {"at": ["2026-01-01T00:00:00+00:00"], "events_in_per_s": [40.0], "events_out_per_s": [39.0],
+               "latency_p50_ms": [None], "latency_p99_ms": [120.0]}
+    for figure, names in ((rate_figure(history), ["in", "out"]), (latency_figure(history), ["p50", "p99"])):
+        assert [trace.name for trace in plotly.Figure(figure).data] == names  # raises on what Plotly does not know
+
+
+def graph_of(world: World, proposal: Proposal) -> dict:
+    return difference_graph(difference(viewer_of(world.root), proposal), task_types=jobs.task_types())
