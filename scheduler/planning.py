@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 
 from .mapping.least_loaded import place_least_loaded
@@ -82,17 +82,7 @@ def plan_submission(
     NoSlots
         Something has to start and there is no slot.
     """
-    if dataflow_id in estate.submitted:
-        raise AlreadySubmitted(
-            f"Dataflow {dataflow_id} is submitted already",
-            remedy="Remove it first, or submit it under another id.", dataflow=dataflow_id,
-        )
-    for task in dataflow.tasks:
-        if task.type not in task_types:
-            raise UnknownTaskType(
-                f"Task type {task.type} of task {task.id} is not installed",
-                remedy="Install the package that brings it, or submit the dataflow with another type.", task=task.id,
-            )
+    _check_plannable(estate, dataflow, dataflow_id, task_types)
     merged = merge(
         estate.tasks, dataflow, task_types=task_types, scope=team if dataflow.visibility == "private" else ""
     )
@@ -264,7 +254,21 @@ def slot_load(estate: Estate, *, prices: Prices) -> dict[str, float]:
     return load
 
 
+def _check_plannable(estate: Estate, dataflow: Dataflow, dataflow_id: str, task_types: TaskTypes) -> None:
+    if dataflow_id in estate.submitted:
+        raise AlreadySubmitted(
+            f"Dataflow {dataflow_id} is submitted already",
+            remedy="Remove it first, or submit it under another id.", dataflow=dataflow_id,
+        )
+    for task in dataflow.tasks:
+        if task.type not in task_types:
+            raise UnknownTaskType(
+                f"Task type {task.type} of task {task.id} is not installed",
+                remedy="Install the package that brings it, or submit the dataflow with another type.", task=task.id,
+            )
+
+
 def _users(estate: Estate, task_ids: Iterable[str], *, besides: str) -> tuple[str, ...]:
     """The other submitted dataflows that use any of the running tasks, sorted."""
-    users: Collection[str] = {user for task_id in task_ids for user in estate.users.get(task_id, ())}
-    return tuple(sorted(set(users) - {besides}))
+    users = {user for task_id in task_ids for user in estate.users.get(task_id, ())}
+    return tuple(sorted(users - {besides}))

@@ -126,20 +126,17 @@ def detach(estate: Estate, stopped: Collection[str]) -> FragmentChange:
         for fragment_id in shrunk
     }
     ended = [fragment_id for fragment_id in sorted(shrunk) if active[fragment_id] == 0]
-    closing: dict[str, dict[str, list[str]]] = {}  # fragment that stays -> task -> readers that end
-    for reader in ended:
-        for parent in estate.tasks[estate.fragments[reader].tasks[0]].parents:
-            upstream = estate.places[parent][0]
-            if active.get(upstream) != 0:
-                closing.setdefault(upstream, {}).setdefault(parent, []).append(reader)
+    closing = _closing(estate, ended)
     close, tails, after = [], [], {}
     for fragment_id in sorted(shrunk.union(closing).difference(ended)):
         fragment = estate.fragments[fragment_id]
-        outlets = dict(fragment.outlets)
-        for task, those in sorted(closing.get(fragment_id, {}).items()):
-            close.extend(Step(kind="close_outlet", fragment=fragment_id, task=task, reader=reader) for reader in those)
-            outlets[task] = tuple(reader for reader in outlets[task] if reader not in those)
         left = active.get(fragment_id, fragment.active)
+        outlets = {}
+        for task, readers in sorted(fragment.outlets.items()):
+            leaving = closing.get(fragment_id, {}).get(task, [])
+            close.extend(Step(kind="close_outlet", fragment=fragment_id, task=task, reader=one) for one in leaving)
+            if staying := tuple(reader for reader in readers if reader not in leaving):
+                outlets[task] = staying
         if left != fragment.active:
             tails.append(
                 Step(
@@ -147,12 +144,22 @@ def detach(estate: Estate, stopped: Collection[str]) -> FragmentChange:
                     active=left, active_before=fragment.active,
                 )
             )
-        after[fragment_id] = replace(
-            fragment, active=left, outlets={task: readers for task, readers in outlets.items() if readers}
-        )
+        after[fragment_id] = replace(fragment, active=left, outlets=outlets)
     stops = [Step(kind="stop_fragment", fragment=fragment_id) for fragment_id in _downstream_first(estate, ended)]
     before = {fragment_id: estate.fragments[fragment_id] for fragment_id in [*after, *ended]}
     return FragmentChange(before=before, after=after, steps=(*close, *tails, *stops))
+
+
+def _closing(estate: Estate, ended: Sequence[str]) -> dict[str, dict[str, list[str]]]:
+    """For each fragment that stays and is read by ended ones: the tasks read, and by which of them."""
+    closing: dict[str, dict[str, list[str]]] = {}
+    going = set(ended)
+    for reader in ended:
+        for parent in estate.tasks[estate.fragments[reader].tasks[0]].parents:
+            upstream = estate.places[parent][0]
+            if upstream not in going:
+                closing.setdefault(upstream, {}).setdefault(parent, []).append(reader)
+    return closing
 
 
 def _downstream_first(estate: Estate, fragment_ids: Sequence[str]) -> list[str]:

@@ -84,6 +84,7 @@ def check_fragments(estate: Estate) -> None:
     graph = running_graph(estate)
     working = [task_id for fragment in estate.fragments.values() for task_id in fragment.active_tasks]
     assert sorted(working) == sorted(estate.tasks), "fragments do not partition the running tasks"
+    assert set(estate.places) == set(estate.tasks), "a paused task is taken for a working one"
     names = {slot.name for slot in estate.slots}
     between = nx.DiGraph()
     for fragment_id, fragment in estate.fragments.items():

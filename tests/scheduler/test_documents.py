@@ -298,6 +298,8 @@ GRAPH_CASES = [
         {"s": "sensors", "t": "thin", "u": "alone", "v": "thin", "w": "alone", "o": "archive"},
         ["s > t > u > t", "u > v > w > v", "w > o"], {("cycle", "t"), ("cycle", "v")},
     ),
+    ({"s": "sensors", "t": "thin", "u": "alone", "o": "archive"}, ["s > t > u > t", "s > o"], {("cycle", "t")}),
+    ({"s": "sensors", "t": "thin", "u": "alone", "o": "archive"}, ["t > u > t", "u > o", "s > o"], {("cycle", "t")}),
     ({"s": "sensors", "p": "alarm", "o": "archive"}, ["s > p > o"], {("sink_with_output", "p")}),
     ({"s": "sensors", "r": ("sensors", {"seed": 1}), "o": "archive"}, ["s > r > o"], {("source_with_input", "r")}),
 ]

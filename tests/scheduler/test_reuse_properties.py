@@ -7,7 +7,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from scheduler.model.estate import Estate
-from scheduler.planning import apply_plan, plan_from_json, plan_removal, plan_submission, plan_to_json
+from scheduler.model.plan import Plan
+from scheduler.planning import (
+    apply_plan,
+    estate_from_json,
+    estate_to_json,
+    plan_from_json,
+    plan_removal,
+    plan_submission,
+    plan_to_json,
+)
 
 from .catalogue import EMPTY, PRICES, TYPES, remove, submit
 from .invariants import check_chains, check_estate, check_plan
@@ -18,22 +27,29 @@ SHORT = settings(max_examples=200, deadline=None, suppress_health_check=[HealthC
 LONG = settings(SHORT, max_examples=10_000)
 
 
+def planned(estate: Estate, dataflow_id: str, dataflow, team: str, longest_chain: int | None) -> Plan:
+    if dataflow is None:
+        return plan_removal(estate, dataflow_id, task_types=TYPES, prices=PRICES)
+    return plan_submission(
+        estate, dataflow, dataflow_id=dataflow_id, team=team, task_types=TYPES, prices=PRICES,
+        longest_chain=longest_chain,
+    )
+
+
 def live(history, longest_chain: int | None = None) -> tuple[Estate, Reference]:
     """Go through a history, checking every plan and every estate on the way."""
     estate, reference = EMPTY, Reference(TYPES)
     check_estate(estate, reference)
     for dataflow_id, dataflow, team in history:
+        plan = planned(estate, dataflow_id, dataflow, team, longest_chain)
+        stored = estate_from_json(estate_to_json(estate))
+        assert planned(stored, dataflow_id, dataflow, team, longest_chain) == plan, "storing an estate changes a plan"
+        assert plan_from_json(plan_to_json(plan)) == plan
+        check_plan(estate, plan)
         if dataflow is None:
-            plan = plan_removal(estate, dataflow_id, task_types=TYPES, prices=PRICES)
             reference.remove(dataflow_id)
         else:
-            plan = plan_submission(
-                estate, dataflow, dataflow_id=dataflow_id, team=team, task_types=TYPES, prices=PRICES,
-                longest_chain=longest_chain,
-            )
             reference.add(dataflow_id, dataflow, team)
-        check_plan(estate, plan)
-        assert plan_from_json(plan_to_json(plan)) == plan
         estate = apply_plan(estate, plan)
         check_chains(estate, plan, TYPES, longest_chain)
         check_estate(estate, reference)
