@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from math import fsum
 
 from .mapping.least_loaded import place_least_loaded
 from .model.dataflow import Dataflow
@@ -247,11 +248,12 @@ def reverse_plan(plan: Plan) -> Plan:
 def slot_load(estate: Estate, *, prices: Prices) -> dict[str, float]:
     """CPU cores that each slot is expected to spend, by slot name: on its queries and on their working tasks."""
     for_query = query_cores(prices)
-    load: dict[str, float] = {}
+    parts: dict[str, list[float]] = {}
     for fragment in estate.fragments.values():
-        cores = for_query + sum(estate.tasks[task_id].cores for task_id in fragment.active_tasks)
-        load[fragment.slot] = load.get(fragment.slot, 0.0) + cores
-    return load
+        parts.setdefault(fragment.slot, []).append(for_query)
+        parts[fragment.slot].extend(estate.tasks[task_id].cores for task_id in fragment.active_tasks)
+    # The exact sum, whatever the order: the same estate must always get the same plan.
+    return {slot: fsum(cores) for slot, cores in parts.items()}
 
 
 def _check_plannable(estate: Estate, dataflow: Dataflow, dataflow_id: str, task_types: TaskTypes) -> None:

@@ -173,6 +173,6 @@ def _downstream_first(estate: Estate, fragment_ids: Sequence[str]) -> list[str]:
             ordered.setdefault(fragment_id)
         elif fragment_id not in ordered:
             stack.append((fragment_id, True))
-            for readers in estate.fragments[fragment_id].outlets.values():
+            for _, readers in sorted(estate.fragments[fragment_id].outlets.items()):
                 stack.extend((reader, False) for reader in readers if reader in chosen and reader not in ordered)
     return list(ordered)
