@@ -99,9 +99,9 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
+    "dashboard.core.middleware.ContentSecurityPolicy",  # first: a worker's script brings its own policy
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
-    "dashboard.core.middleware.ContentSecurityPolicy",
     "dashboard.core.middleware.Limits",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
@@ -134,6 +134,7 @@ STATICFILES_DIRS = [ROOT / "static"]
 # Finders let the site serve its files without a collectstatic step; whitenoise adds types, caching and compression.
 WHITENOISE_USE_FINDERS = True
 WHITENOISE_AUTOREFRESH = DEBUG
+WHITENOISE_ALLOW_ALL_ORIGINS = False
 
 AUTHENTICATION_BACKENDS = ["dashboard.teams.logins.ThrottledBackend"]
 AUTH_PASSWORD_VALIDATORS = [

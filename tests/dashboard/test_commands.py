@@ -1,0 +1,139 @@
+"""Management commands."""
+
+from __future__ import annotations
+
+import io
+import json
+import stat
+from pathlib import Path
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from dashboard import jobs
+from dashboard.approvals.models import Proposal
+from dashboard.catalog.models import DataflowRecord
+from dashboard.core import benches, workspace
+from dashboard.operations.estate import load_estate
+from dashboard.teams.models import Membership, Role, User
+from tests.dashboard.building import World, document, running
+
+
+def run(*command: str, **options) -> str:
+    out = io.StringIO()
+    call_command(*command, stdout=out, **options)
+    return out.getvalue()
+
+
+@pytest.fixture
+def first_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    sample = {"slug": workspace.FIRST_SAMPLE, "name": "first", "description": "", "text": document("first"), "tasks": 4}
+    monkeypatch.setattr(jobs, "samples", lambda: (sample,))
+
+
+def test_the_sample_workspace_is_alive_from_the_beginning(db, settings, tmp_path: Path, first_sample):
+    settings.DATA_DIR = tmp_path
+    run("sample_workspace")
+    logins = json.loads((tmp_path / "logins.json").read_text())
+    assert stat.S_IMODE((tmp_path / "logins.json").stat().st_mode) == 0o600
+    assert {login["username"] for login in logins} == {person.username for person in workspace.PEOPLE}
+    for login in logins:
+        assert User.objects.get(username=login["username"]).check_password(login["password"])
+        assert login["role"]
+    proposal = Proposal.objects.get()
+    assert (proposal.status, proposal.dataflow.status) == ("executing", "running")
+    assert proposal.author != proposal.reviews.get().reviewer
+    assert len(load_estate().submitted) == 1
+
+
+def test_a_second_call_changes_nothing(db, settings, tmp_path: Path, first_sample):
+    settings.DATA_DIR = tmp_path
+    run("sample_workspace")
+    before = (tmp_path / "logins.json").read_bytes(), load_estate(), User.objects.count()
+    run("sample_workspace")
+    assert ((tmp_path / "logins.json").read_bytes(), load_estate(), User.objects.count()) == before
+
+
+def test_an_installation_with_people_of_its_own_gets_no_sample_people(world: World, settings, tmp_path: Path, first_sample):
+    settings.DATA_DIR = tmp_path
+    count = User.objects.count()
+    run("sample_workspace")
+    assert (User.objects.count(), (tmp_path / "logins.json").exists()) == (count, False)
+
+
+def test_every_sample_of_the_library_is_valid(db):
+    from dashboard.catalog.documents import check_document
+    from dashboard.catalog.selectors import samples
+
+    if not samples():
+        pytest.skip("the library brings no samples")
+    assert workspace.FIRST_SAMPLE in {sample.slug for sample in samples()}
+    for sample in samples():
+        assert check_document(sample.text).problems == (), sample.slug
+
+
+def test_submitting_a_file(world: World, tmp_path: Path):
+    file = tmp_path / "flow.json"
+    file.write_text(document("traffic"))
+    said = run("submit", str(file), username="carla", team="city")
+    record = DataflowRecord.objects.get()
+    assert (record.author, record.team) == (world.carla, world.city)
+    assert str(record.proposals.get().pk) in said
+
+
+def test_submitting_a_bad_file_lists_the_places(world: World, tmp_path: Path, capsys):
+    file = tmp_path / "flow.yaml"
+    file.write_text("name: x\ntasks:\n  - {id: a, type: urban_sensin}\n  - {id: b, type: nothing}\nstreams: []\n")
+    err = io.StringIO()
+    with pytest.raises(CommandError):
+        call_command("submit", str(file), username="carla", stderr=err)
+    assert f"{file}:3:" in err.getvalue() and f"{file}:4:" in err.getvalue()
+    assert not DataflowRecord.objects.exists()
+
+
+@pytest.mark.parametrize("options", [
+    {"username": "nobody"}, {"username": "vera"}, {"username": "carla", "team": "mobility"},
+    {"username": "carla", "team": "none"}])
+def test_submitting_for_whom_one_may_not(world: World, tmp_path: Path, options):
+    file = tmp_path / "flow.json"
+    file.write_text(document("traffic"))
+    with pytest.raises(CommandError):
+        run("submit", str(file), **options)
+
+
+def test_submitting_what_is_no_file(world: World, tmp_path: Path):
+    (tmp_path / "latin").write_bytes(b"\xff")
+    for name in ("absent", "latin", "."):
+        with pytest.raises(CommandError):
+            run("submit", str(tmp_path / name), username="carla")
+
+
+def test_the_estates_summary(world: World):
+    running(world.carla, world.city, document("traffic"), world.ana)
+    said = run("estate")
+    assert "1 dataflows, 4 running tasks" in said and "traffic (City)" in said and "broker" in said
+    assert json.loads(run("estate", json=True))["counts"]["submitted"] == 1
+
+
+def test_adding_a_user(db):
+    said = run("add_user", "zoe", team="lab", role="approver")
+    password = said.split("password:")[1].strip()
+    assert User.objects.get(username="zoe").check_password(password)
+    assert Membership.objects.get(user__username="zoe", team__slug="lab").role == Role.APPROVER
+    with pytest.raises(CommandError):
+        run("add_user", "zoe")
+
+
+def measured(arguments: list[str]) -> int:
+    return len(arguments)
+
+
+def test_a_bench_is_found_by_name(monkeypatch):
+    bench = benches.Bench("one", "Measures.", "tests.dashboard.test_commands:measured")
+    monkeypatch.setitem(benches.BENCHES, "one", bench)
+    with pytest.raises(SystemExit) as done:
+        call_command("bench", "one", "a", "b")
+    assert done.value.code == 2
+    with pytest.raises(CommandError, match="one"):
+        call_command("bench", "two")
+    assert "Measures." in run("bench")

@@ -1,0 +1,63 @@
+"""The same tests on PostgreSQL: on a cluster made for them, in a process of their own."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dashboard.config.environment import ROOT
+
+WITHOUT_DATABASE = ("test_settings.py", "test_live_protocol.py")
+
+
+def binary(name: str) -> str | None:
+    """A PostgreSQL program, also where Debian keeps it out of the path; the newest."""
+    versions = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"), key=lambda path: int(path.parts[-3]))
+    return str(versions[-1]) if versions else shutil.which(name)
+
+
+@pytest.fixture(scope="module")
+def database_url() -> Iterator[str]:
+    """A cluster in a folder of its own, reached over a socket there; skipped where PostgreSQL is not installed."""
+    initdb, pg_ctl = binary("initdb"), binary("pg_ctl")
+    if initdb is None or pg_ctl is None:
+        pytest.skip("PostgreSQL's initdb and pg_ctl are not installed")
+    # PostgreSQL refuses to run as root: Debian's package brings a user for it, who cannot enter pytest's own folders.
+    folder = Path(tempfile.mkdtemp(prefix="weir-pg-"))
+    prefix = ["runuser", "-u", "postgres", "--"] if os.geteuid() == 0 else []
+    if prefix:
+        shutil.chown(folder, "postgres")
+    data = str(folder / "data")
+    options = f"-c listen_addresses= -c unix_socket_directories={folder} -c fsync=off -c max_connections=50"
+    _run(*prefix, initdb, "-D", data, "-U", "postgres", "--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8")
+    _run(*prefix, pg_ctl, "-D", data, "-w", "-l", str(folder / "log"), "-o", options, "start")
+    try:
+        yield f"postgres://postgres:any@{str(folder).replace('/', '%2F')}:5432/postgres"
+    finally:
+        _run(*prefix, pg_ctl, "-D", data, "-m", "immediate", "stop")
+        shutil.rmtree(folder)
+
+
+def _run(*command: str) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd="/")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.broker
+@pytest.mark.timeout(600)
+@pytest.mark.skipif("DATABASE_URL" in os.environ, reason="this run is already on DATABASE_URL's database")
+def test_the_sites_tests_pass_on_postgresql(database_url: str):
+    done = subprocess.run(
+        (sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", str(Path(__file__).parent),
+         *(f"--ignore={Path(__file__).with_name(name)}" for name in (Path(__file__).name, *WITHOUT_DATABASE))),
+        cwd=ROOT, env=os.environ | {"DATABASE_URL": database_url}, capture_output=True, text=True, timeout=580)
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+    assert int(re.search(r"(\d+) passed", done.stdout)[1]) > 200

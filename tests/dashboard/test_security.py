@@ -1,0 +1,121 @@
+"""Headers, log-in throttle, error pages."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from dashboard.teams.logins import forget_old_failures
+from dashboard.teams.models import LoginFailure
+from tests.dashboard.building import PASSWORD, World
+
+
+def policy_of(response) -> dict[str, list[str]]:
+    parts = (part.split() for part in response["Content-Security-Policy"].split(";"))
+    return {name: values for name, *values in parts}
+
+
+@pytest.mark.parametrize("path", [
+    "/login/", "/api/me", "/nothing", "/live/snapshot?topic=estate", "/static/css/base.css"])
+def test_every_response_has_the_strict_policy(db, path: str):
+    response = Client().get(path)
+    policy = policy_of(response)
+    assert policy["default-src"] == ["'none'"]
+    assert policy["script-src"] == policy["connect-src"] == policy["worker-src"] == ["'self'"]
+    assert policy["frame-ancestors"] == policy["object-src"] == policy["base-uri"] == ["'none'"]
+    unsafe = {"'unsafe-inline'", "'unsafe-eval'", "*", "http:", "https:"}
+    assert not unsafe & {value for values in policy.values() for value in values}
+
+
+def test_the_other_headers(db):
+    response = Client().get("/login/")
+    assert response["X-Content-Type-Options"] == "nosniff"
+    assert response["X-Frame-Options"] == "DENY"
+    assert response["Referrer-Policy"] == "same-origin"
+    assert response["Cross-Origin-Opener-Policy"] == "same-origin"
+
+
+def test_session_and_csrf_cookies(world: World):
+    client = Client()
+    client.get("/login/")
+    client.post("/login/", {"username": "ana", "password": PASSWORD})
+    session, csrf = client.cookies["weir_session"], client.cookies["weir_csrf"]
+    assert (session["httponly"], session["samesite"], csrf["samesite"]) == (True, "Lax", "Lax")
+
+
+def log_in(client: Client, username: str, password: str):
+    return client.post("/login/", {"username": username, "password": password})
+
+
+def logged_in(client: Client) -> bool:
+    return client.get("/api/me").status_code == 200
+
+
+def test_too_many_failures_lock_a_name_out_even_with_the_right_password(world: World, settings):
+    client = Client()
+    for _ in range(settings.LOGIN_FAILURES_ALLOWED):
+        assert log_in(client, "ana", "wrong").status_code == 200
+    refused = log_in(client, "ana", PASSWORD)
+    assert (refused.status_code, logged_in(client)) == (429, False)
+    other = Client(REMOTE_ADDR="10.0.0.9")
+    log_in(other, "ben", PASSWORD)
+    assert logged_in(other)
+
+
+def test_the_lock_ends(world: World, settings):
+    client = Client()
+    for _ in range(settings.LOGIN_FAILURES_ALLOWED):
+        log_in(client, "ana", "wrong")
+    LoginFailure.objects.update(at=timezone.now() - timedelta(seconds=settings.LOGIN_WINDOW_S + 1))
+    log_in(client, "ana", PASSWORD)
+    assert logged_in(client)
+
+
+def test_a_log_in_forgets_the_failures_of_its_name(world: World, settings):
+    for _ in range(3):
+        for _ in range(settings.LOGIN_FAILURES_ALLOWED - 1):
+            log_in(Client(), "ana", "wrong")
+        client = Client()
+        log_in(client, "ana", PASSWORD)
+        assert logged_in(client)
+
+
+def test_many_names_from_one_address_are_throttled_too(world: World, settings):
+    for n in range(settings.LOGIN_FAILURES_ALLOWED_BY_ADDRESS):
+        log_in(Client(), f"name{n}", "wrong")
+    assert log_in(Client(), "another", "wrong").status_code == 429
+
+
+def test_old_failures_are_forgotten(db, settings):
+    now = timezone.now()
+    for age_s in (1, settings.LOGIN_WINDOW_S + 60):
+        LoginFailure.objects.create(username="x", address="", at=now - timedelta(seconds=age_s))
+    assert (forget_old_failures(), LoginFailure.objects.count()) == (1, 1)
+
+
+@pytest.mark.parametrize("username", ["\0", "x" * 5000, "é", ""])
+def test_strange_names_are_no_500(db, username: str):
+    assert log_in(Client(), username, "x").status_code < 500
+
+
+@pytest.mark.parametrize(("path", "status"), [("/nothing/here", 404), ("/?q=%00", 400), ("/dataflows/nope/", 404)])
+def test_error_pages_are_pages(db, path: str, status: int):
+    response = Client(raise_request_exception=False).get(path)
+    assert response.status_code == status
+    assert response["Content-Type"].startswith("text/html")
+    assert b"<!doctype html>" in response.content.lower()
+
+
+def test_a_host_that_is_not_ours_is_refused(db, settings):
+    settings.ALLOWED_HOSTS = ["weir.example"]
+    assert Client().get("/login/", headers={"host": "evil.example"}).status_code == 400
+
+
+def test_a_body_over_the_limit_is_refused_before_it_is_read(world: World):
+    client = Client()
+    client.force_login(world.carla)
+    response = client.post("/dataflows/new", {"text": "x" * 3_000_000})
+    assert response.status_code == 413

@@ -1,0 +1,241 @@
+"""Celery tasks with a broker: publishing, following reports, sweeping, history; and through a real worker."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from datetime import timedelta
+from urllib.parse import quote
+
+import pytest
+import redis
+from django.utils import timezone
+
+from dashboard import jobs
+from dashboard.approvals.models import Proposal
+from dashboard.approvals.services import submit_dataflow
+from dashboard.config.environment import ROOT
+from dashboard.operations.estate import load_estate
+from dashboard.operations.live import live_dataflow, live_estate
+from dashboard.operations.models import HistoryPoint, NodeRow
+from dashboard.operations.selectors import dataflow_history, output_tail
+from dashboard.plans.models import PlanRecord
+from dashboard.teams.permissions import viewer_of
+from scheduler.model.estate import channel_id
+from tests.dashboard.building import World, approved, document, planned, removal_planned, running
+from workers.app import LONGEST_TASK_S, VISIBILITY_TIMEOUT_S, app
+from workers.tasks import execution, planning, telemetry
+
+pytestmark = pytest.mark.broker
+
+
+@pytest.fixture(autouse=True)
+def _broker(broker: redis.Redis, broker_url: str, settings) -> None:
+    settings.REDIS_URL = broker_url
+    jobs._window.cache_clear()  # a reading is shared for a moment, also between two tests
+
+
+def report(broker: redis.Redis, *, state: str = "running", **fragment) -> None:
+    """What a node that does everything the estate wants reports."""
+    estate, slots = load_estate(), {}
+    for slot in estate.slots:
+        slots[str(slot.index)] = {"state": "running", "pid": 1, "cpu": 0.25, "memory_mb": 512, "restarts": 0,
+                                  "since_ms": 0, "fragments": {}}
+    for one in estate.fragments.values():
+        slots[one.slot.rpartition("/")[2]]["fragments"][one.id] = {
+            "state": state, "batch": 1, "batch_ms": 3, "rows_per_s": 1.0, "since_ms": 0, "restarts": 0, "error": None,
+            "retry_at_ms": None, "throttled_by": None, "active": one.active,
+            "outlets": {str(one.tasks.index(task)): list(readers) for task, readers in one.outlets.items()},
+        } | fragment
+    broker.set("weir:observed:n1", json.dumps({
+        "node": "n1", "version": estate.generation, "at_ms": 0, "cores": 2, "memory_mb": 2048, "slots": slots}))
+
+
+def meter(broker: redis.Redis, events: int) -> None:
+    """Every task of every fragment has let this many events pass, a few ms old."""
+    for fragment in load_estate().fragments.values():
+        fields = {f"{position}:n": events for position in range(len(fragment.tasks))}
+        fields |= {f"{position}:lat:10": events for position in range(len(fragment.tasks))}
+        broker.hset(f"weir:meter:{fragment.id}", mapping={"in:n": events} | fields)
+
+
+def test_enacting_publishes_what_the_estate_wants_and_reports_finish_it(world: World, broker: redis.Redis):
+    proposal = approved(planned(world.carla, world.city, document("traffic")), world.ana)
+    execution.enact(proposal_id=str(proposal.pk))
+    desired = json.loads(broker.get("weir:desired:n1"))
+    assert desired["version"] == load_estate().generation
+    wanted = [fragment["id"] for slot in desired["slots"].values() for fragment in slot["fragments"]]
+    assert wanted == list(load_estate().fragments)
+    proposal.refresh_from_db()
+    assert proposal.status == "executing"
+    report(broker)
+    assert execution.advance_proposals() == 1
+    proposal.refresh_from_db()
+    assert proposal.status == "done"
+    assert execution.advance_proposals() == 0
+
+
+def test_a_removal_is_done_when_the_reports_no_longer_have_it(world: World, broker: redis.Redis):
+    record = running(world.carla, world.city, document("traffic"), world.ana)
+    report(broker)
+    removal = approved(removal_planned(world.carla, record), world.ana)
+    execution.advance_proposals()
+    removal.refresh_from_db()
+    assert removal.status == "executing"
+    report(broker)
+    execution.advance_proposals()
+    removal.refresh_from_db()
+    record.refresh_from_db()
+    assert (removal.status, record.status) == ("done", "removed")
+
+
+def test_a_failing_query_is_named_with_its_cause(world: World, broker: redis.Redis):
+    proposal = approved(planned(world.carla, world.city, document("traffic")), world.ana)
+    report(broker, state="backoff", error="No space left on device", retry_at_ms=5)
+    execution.advance_proposals()
+    proposal.refresh_from_db()
+    assert [found["cause"] for found in proposal.progress["failing"].values()] == ["No space left on device"]
+    state = live_estate(viewer_of(world.vera))
+    (failing,) = state["health"].values()
+    assert (failing["cause"], failing["dataflows"][0]["name"]) == ("No space left on device", "traffic")
+    assert state["dataflows"][str(proposal.dataflow_id)]["state"] == "backoff"
+
+
+def test_what_the_broker_lost_is_published_again(world: World, broker: redis.Redis):
+    running(world.carla, world.city, document("traffic"), world.ana)
+    execution.republish_desired()
+    before = broker.get("weir:desired:n1")
+    broker.flushall()
+    execution.republish_desired()
+    assert broker.get("weir:desired:n1") == before
+
+
+def test_publishing_the_same_again_wakes_nobody(world: World, broker: redis.Redis):
+    running(world.carla, world.city, document("traffic"), world.ana)
+    with broker.pubsub() as listener:
+        listener.subscribe("weir:push")
+        execution.republish_desired()
+        execution.republish_desired()
+        time.sleep(0.1)
+        messages = [m for _ in range(5) if (m := listener.get_message(timeout=0.1)) and m["type"] == "message"]
+    assert len(messages) == 1
+
+
+def test_a_plan_that_a_dead_worker_left_is_asked_for_again(world: World, sent):
+    waiting = submit_dataflow(actor=world.carla, team=world.city, text=document("traffic"))
+    fresh = submit_dataflow(actor=world.carla, team=world.city, text=document("jams", window=5))
+    PlanRecord.objects.filter(pk=waiting.plan_id).update(enqueued=timezone.now() - timedelta(seconds=60))
+    assert planning.sweep() == 1
+    assert fresh.status == "computing"
+    planning.prepare_proposal(proposal_id=str(waiting.pk))
+    waiting.refresh_from_db()
+    assert waiting.status == "pending"
+    assert planning.sweep() == 0
+
+
+def test_rates_and_latency_of_tasks_and_streams(world: World, broker: redis.Redis):
+    record = running(world.carla, world.city, document("traffic"), world.ana)
+    viewer = viewer_of(world.vera)
+    report(broker)
+    meter(broker, 100)
+    first = live_dataflow(viewer, record.pk)
+    assert (first["live"]["available"], first["live"]["measured"]) == (True, False)
+    assert first["totals"]["events_in_per_s"] is None
+    time.sleep(0.5)
+    meter(broker, 150)
+    second = live_dataflow(viewer, record.pk)
+    assert second["totals"]["state"] == "running"
+    # 50 events in half a second or somewhat more: the sleep is at least that long.
+    assert 1 < second["totals"]["events_in_per_s"] <= 100
+    for task in second["tasks"].values():
+        assert (task["events"], task["state"]) == (150, "running")
+        assert task["latency_p50_ms"] > 0
+    assert set(second["streams"]) == {"sense>parse", "parse>average", "average>out"}
+    estate = live_estate(viewer)
+    assert estate["slots"]["n1/0"]["cpu"] == 0.25
+    assert estate["nodes"]["n1"] == {"reporting": True, "cores": 2, "memory_mb": 2048}
+
+
+def test_a_node_that_does_not_report_is_silent(world: World):
+    record = running(world.carla, world.city, document("traffic"), world.ana)
+    state = live_estate(viewer_of(world.vera))
+    assert state["slots"]["n1/0"]["state"] == "silent"
+    assert state["dataflows"][str(record.pk)]["state"] == "silent"
+
+
+def test_history_has_a_point_a_scope_and_a_dataflow_and_forgets(world: World, broker: redis.Redis):
+    record = running(world.carla, world.city, document("traffic"), world.ana)
+    running(world.carla, world.city, document("hush", visibility="private"), world.ana)
+    HistoryPoint.objects.create(
+        at=timezone.now() - timedelta(days=1), events_in_per_s=1, events_out_per_s=1, running_tasks=1,
+        tasks_without_reuse=1)
+    report(broker)
+    assert telemetry.record_observations() == 0  # one reading makes no rate
+    time.sleep(0.5)
+    meter(broker, 80)
+    assert telemetry.record_observations() == 4
+    assert set(HistoryPoint.objects.values_list("scope", "dataflow__name")) == {
+        ("", None), ("city", None), ("", "traffic"), ("", "hush")}
+    assert HistoryPoint.objects.filter(dataflow=None, scope="city").get().running_tasks == 4
+    assert HistoryPoint.objects.count() == 4
+    assert dataflow_history(viewer_of(world.vera), record.pk)["events_in_per_s"][0] > 0
+    assert NodeRow.objects.get().seen is not None
+
+
+def test_the_newest_events_of_an_output(world: World, broker: redis.Redis):
+    import pyarrow as pa
+
+    record = running(world.carla, world.city, document("traffic"), world.ana)
+    estate = load_estate()
+    channel = channel_id(*estate.places[estate.submitted[str(record.pk)].running["out"]])
+    table = pa.table({"_seq": [1, 2, 3], "value": [1.5, 2.5, 3.5]})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    broker.xadd(f"weir:ch:{channel}", {"b": sink.getvalue().to_pybytes(), "n": 3, "t": 0}, id="1-0")
+    assert output_tail(viewer_of(world.vera), record.pk, "out", count=2) == [
+        {"_seq": 3, "value": 3.5}, {"_seq": 2, "value": 2.5}]
+
+
+def test_celery_gives_a_task_out_again_only_long_after_it_could_have_finished():
+    options = app.conf.broker_transport_options
+    assert options["visibility_timeout"] == VISIBILITY_TIMEOUT_S > 2 * LONGEST_TASK_S
+    assert app.conf.task_acks_late and app.conf.task_reject_on_worker_lost and app.conf.task_ignore_result
+    assert app.conf.accept_content == ["json"]
+    assert all(entry["task"] in app.tasks for entry in app.conf.beat_schedule.values())
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_real_worker_plans_what_is_submitted(
+    committed_world: World, broker: redis.Redis, broker_url: str, monkeypatch, tmp_path
+):
+    """The job goes through the broker to a worker process of its own, and its outcome into the database."""
+    from django.conf import settings
+    from django.db import connection
+
+    monkeypatch.undo()  # send jobs in earnest
+    monkeypatch.setattr(settings, "REDIS_URL", broker_url)
+    monkeypatch.setattr(app.conf, "broker_url", broker_url)
+    database = connection.settings_dict
+    if connection.vendor == "sqlite":
+        (tmp_path / "weir.sqlite3").symlink_to(database["NAME"])
+    environment = os.environ | {"REDIS_URL": broker_url, "WEIR_DATA_DIR": str(tmp_path)}
+    if connection.vendor == "postgresql":
+        user, host = f"{database['USER']}:{database['PASSWORD']}", quote(database["HOST"], safe="")
+        environment["DATABASE_URL"] = f"postgres://{user}@{host}:{database['PORT']}/{database['NAME']}"
+    proposal = submit_dataflow(actor=committed_world.carla, team=committed_world.city, text=document("traffic"))
+    worker = subprocess.Popen(
+        (sys.executable, "-m", "celery", "-A", "workers.app", "worker", "--concurrency", "1", "--queues", "weir"),
+        cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    try:
+        deadline = time.monotonic() + 60
+        while Proposal.objects.get(pk=proposal.pk).status == "computing":
+            assert worker.poll() is None and time.monotonic() < deadline
+            time.sleep(0.2)
+    finally:
+        worker.terminate()
+        _, errors = worker.communicate(timeout=30)
+    assert Proposal.objects.get(pk=proposal.pk).status == "pending", errors[-2000:]
