@@ -133,8 +133,8 @@ class Hands:
 
     def _whole(self, wanted: WantedFragment) -> WantedFragment:
         """The fragment with its whole chain: a tail that was closed long ago still belongs to its checkpoint."""
-        known = self._around.store.records().get(wanted.id)
-        return replace(wanted, tasks=known.tasks) if known is not None else wanted
+        tasks = self._around.store.chain(wanted.id)
+        return replace(wanted, tasks=tasks) if tasks is not None else wanted
 
     def _prepare_channels(self, whole: WantedFragment, compiled: Compiled, *, has_begun: bool) -> None:
         """Bring channels and valves to what is wanted, whatever an earlier life of the fragment left there."""

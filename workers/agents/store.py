@@ -2,8 +2,9 @@
 
     <data-dir>/nodes/<node>/desired.json              the newest desired state that reached the node
     <data-dir>/nodes/<node>/slot-<n>/<fragment>.json  a fragment that the slot has started and not yet removed
-    <data-dir>/checkpoints/<fragment>/                its checkpoint (Spark's), and beside it <fragment>.lock (held by
-                                                      who runs it) and <fragment>.removed (it may be deleted later)
+    <data-dir>/checkpoints/<fragment>/                its checkpoint (Spark's), and beside it <fragment>.json (the chain
+                                                      that made it), <fragment>.lock (held by who runs it) and
+                                                      <fragment>.removed (all this may be deleted later)
     <data-dir>/outputs/                               what file sinks write
 """
 
@@ -17,6 +18,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from scheduler.model.dataflow import Task
 
 from .wanted import Desired, WantedFragment, fragment_document, parse_desired, parse_fragment
 
@@ -81,8 +84,17 @@ class SlotStore:
 
     def record(self, fragment: WantedFragment) -> None:
         """Remember that the fragment is about to be started."""
-        self._mark(fragment.id).unlink(missing_ok=True)
-        write_atomically(self.folder / f"{fragment.id}.json", json.dumps(fragment_document(fragment), sort_keys=True))
+        text = json.dumps(fragment_document(fragment), sort_keys=True)
+        self._beside(fragment.id, "removed").unlink(missing_ok=True)
+        write_atomically(self._beside(fragment.id, "json"), text)
+        write_atomically(self.folder / f"{fragment.id}.json", text)
+
+    def chain(self, fragment_id: str) -> tuple[Task, ...] | None:
+        """The tasks whose state the fragment's checkpoint holds, wherever it ran before; None for a new one."""
+        try:
+            return parse_fragment(json.loads(self._beside(fragment_id, "json").read_text())).tasks
+        except FileNotFoundError:
+            return None
 
     def forget(self, fragment_id: str) -> None:
         """The fragment is no longer this slot's."""
@@ -99,7 +111,9 @@ class SlotStore:
 
     def mark_removed(self, fragment_id: str) -> None:
         """Nobody wants the fragment any more: its checkpoint may go once the time for second thoughts is over."""
-        self._mark(fragment_id).touch()
+        mark = self._beside(fragment_id, "removed")
+        mark.parent.mkdir(parents=True, exist_ok=True)
+        mark.touch()
 
     def sweep(self, *, now_s: float, grace_s: float) -> list[str]:
         """Delete the checkpoints of fragments that were removed longer than ``grace_s`` ago; their ids."""
@@ -110,17 +124,18 @@ class SlotStore:
                 continue
             if mark.exists():
                 shutil.rmtree(self.checkpoint(mark.stem), ignore_errors=True)
+                self._beside(mark.stem, "json").unlink(missing_ok=True)
                 mark.unlink()
                 swept.append(mark.stem)
             lock.release(remove=True)
         return swept
 
-    def _mark(self, fragment_id: str) -> Path:
-        return self.data_dir / "checkpoints" / f"{fragment_id}.removed"
-
     def lock(self, fragment_id: str) -> FileLock:
         """Who holds it may run the fragment on this machine; the kernel frees it when its holder dies."""
-        return FileLock(self.data_dir / "checkpoints" / f"{fragment_id}.lock")
+        return FileLock(self._beside(fragment_id, "lock"))
+
+    def _beside(self, fragment_id: str, what: str) -> Path:
+        return self.data_dir / "checkpoints" / f"{fragment_id}.{what}"
 
 
 class FileLock:
