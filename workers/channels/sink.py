@@ -26,6 +26,7 @@ class ValveSpec:
     channel: str
     fence: int
     block_rows: int
+    columns: tuple[str, ...]
 
 
 def valve_in_python(
@@ -34,9 +35,11 @@ def valve_in_python(
     """Put a valve behind a task; see :func:`workers.channels.spark.valve`."""
     spec = ValveSpec(
         redis_url=config.redis_url, fragment=fragment, position=position, channel=channel, fence=fence,
-        block_rows=config.block_rows,
+        block_rows=config.block_rows, columns=tuple(events.columns),
     )
-    return events.coalesce(1).mapInArrow(_task(spec), events.schema)
+    # mapInArrow does not find a column whose name needs quoting.
+    plain = events.coalesce(1).toDF(*(f"c{index}" for index in range(len(spec.columns))))
+    return plain.mapInArrow(_task(spec), plain.schema).toDF(*spec.columns)
 
 
 def _task(spec: ValveSpec) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -58,7 +61,7 @@ def _valve(spec: ValveSpec, batch_id: int, batches: Iterator[pa.RecordBatch]) ->
             control = Control.read(client(spec.redis_url), spec.fragment, batch_id)
             writer = BlockWriter(spec, batch_id) if control.publishes(spec.position) else None
         meter.add(f"{spec.position}:n", batch.num_rows)
-        _sample_latency(meter, spec.position, batch)
+        _sample_latency(meter, spec, batch)
         if writer is not None:
             writer.add(batch)
         if control.passes(spec.position):
@@ -68,15 +71,15 @@ def _valve(spec: ValveSpec, batch_id: int, batches: Iterator[pa.RecordBatch]) ->
     meter.flush(client(spec.redis_url))
 
 
-def _sample_latency(meter: histogram.Meter, position: int, batch: pa.RecordBatch) -> None:
+def _sample_latency(meter: histogram.Meter, spec: ValveSpec, batch: pa.RecordBatch) -> None:
     """The first and the last event of a batch stand for it."""
-    if "_born" not in batch.schema.names or batch.num_rows == 0:
+    if "_born" not in spec.columns or batch.num_rows == 0:
         return
-    born = batch.column("_born")
+    born = batch.column(spec.columns.index("_born"))
     now_ms = time.time() * 1000
     for row in {0, batch.num_rows - 1}:
         if born[row].is_valid:
-            meter.sample(f"{position}:lat", now_ms - born[row].as_py())
+            meter.sample(f"{spec.position}:lat", now_ms - born[row].as_py())
 
 
 class Control:
@@ -141,7 +144,7 @@ class BlockWriter:
 
     def _send(self) -> None:
         channel = self._spec.channel
-        block = codec.encode_block(pa.concat_batches(self._buffer))
+        block = codec.encode_block(pa.concat_batches(self._buffer).rename_columns(list(self._spec.columns)))
         scripts.run(
             client(self._spec.redis_url), "write",
             [keys.channel(channel), keys.meta(channel), keys.readers(channel)],

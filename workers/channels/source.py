@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from . import codec, histogram, keys, scripts
@@ -45,7 +46,7 @@ class ChannelSource(DataSource):
         raise ValueError("a channel is read with the schema of its stream: call .schema(…)")
 
     def streamReader(self, schema: StructType) -> ChannelStreamReader:
-        return ChannelStreamReader(schema.names, dict(self.options))
+        return ChannelStreamReader(schema, dict(self.options))
 
 
 class Range(InputPartition):
@@ -61,8 +62,8 @@ class Range(InputPartition):
 class ChannelStreamReader(DataSourceStreamReader):
     """Plans which blocks make the next batch, reads them, and frees them when they are done with."""
 
-    def __init__(self, names: list[str], options: dict[str, str]) -> None:
-        self._names = names
+    def __init__(self, schema: StructType, options: dict[str, str]) -> None:
+        self._schema = schema
         self._url = options["redis_url"]
         self._channel = options["channel"]
         self._reader = options["reader"]
@@ -127,6 +128,7 @@ class ChannelStreamReader(DataSourceStreamReader):
     def read(self, partition: Range) -> Iterator[pa.RecordBatch]:
         after = partition.start
         meter = histogram.Meter(self._reader)
+        schema = to_arrow_schema(self._schema, timezone="UTC")
         while after != partition.end:
             entries = self._fetch(after, partition.end)
             for entry, fields in entries:
@@ -135,7 +137,7 @@ class ChannelStreamReader(DataSourceStreamReader):
                 meter.add("in:n", int(fields[b"n"]))
                 meter.sample("in:chan", now_ms - written_ms)
                 meter.sample("in:wait", partition.planned_ms - written_ms)
-                yield from (batch.select(self._names) for batch in codec.decode_block(fields[b"b"]))
+                yield from (codec.conform(batch, schema) for batch in codec.decode_block(fields[b"b"]))
                 after = entry.decode()
         meter.flush(client(self._url))
 

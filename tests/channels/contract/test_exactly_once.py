@@ -18,8 +18,10 @@ EVENTS = 4_000
 
 
 def test_nothing_is_lost_or_repeated_over_stops_and_restarts(rig: Rig) -> None:
+    small_batches = rig.with_config(max_rows=100)
+
     def source():
-        ticks = rig.ticks("a", rate_per_s=2_000, limit=EVENTS, gates=("a.0",))
+        ticks = small_batches.ticks("a", rate_per_s=2_000, limit=EVENTS, gates=("a.0",))
         return rig.start(rig.publish(ticks, "a", readers=("b",)), "a")
 
     def copy():
