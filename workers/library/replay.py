@@ -1,8 +1,30 @@
-"""The source that replays recorded events from a file or a folder."""
+"""The source that replays recorded events from a file or a folder.
+
+A recording is read once on each node and kept as an Arrow file that Python workers map into memory, beside a schedule
+of when each event is due. An event is the recording's line (``senml``, ``csv``, ``json`` or ``xml``) or, from Parquet,
+its columns. The event time is the recorded one, where there is one.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
 from scheduler.model.task_types import Parameter, TaskType
+
+from .config import InvalidConfig, settings
+from .files import format_of, replay_files, replay_path
+from .times import recorded_ms
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
 
 REPLAY = TaskType(
     name="replay", kind="source", family="source",
@@ -25,3 +47,184 @@ REPLAY = TaskType(
 )
 
 TASK_TYPES = (REPLAY,)
+BLOCK_ROWS = 4_096
+DEFAULT_RATE_PER_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class ReplaySchedule:
+    """When the events are due: a schedule file, and by how much a repeated recording moves on each time."""
+
+    file: Path
+    repeat_ms: int = 0
+    repeat_time_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """A recording as it is kept: its events as an Arrow file, and their recorded times where they have any."""
+
+    events: Path
+    times_ms: tuple[int, ...] | None
+    count: int
+
+
+def replay(ticks: DataFrame, config: Mapping[str, Any]) -> DataFrame:
+    """Each tick's event: the recording's, by its number, from the beginning again where it is repeated."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+    from pyspark.sql.types import StructType
+
+    kept = _kept(settings(REPLAY, config))
+    columns = from_arrow_schema(_events(str(kept)).schema)
+    schema = StructType([*ticks.schema.fields, *columns.fields])
+    path = str(kept)
+
+    def with_events(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return _with_events(batches, path)
+
+    return ticks.mapInArrow(with_events, schema)
+
+
+def replay_schedule(config: Mapping[str, Any], folder: Path) -> ReplaySchedule:
+    """When the recording's events are due, at the source's rate or at a multiple of their own speed."""
+    from workers.channels.schedule import write_schedule
+
+    values = settings(REPLAY, config)
+    kept = _kept(values)
+    times_ms = _times(kept)
+    count = _events(str(kept)).num_rows
+    speed, rate_per_s = values["speed"], float(config.get("rate_per_s") or DEFAULT_RATE_PER_S)
+    if speed is None:
+        due_ms = [int(number * 1000 / rate_per_s) for number in range(count)]
+        gap_ms = max(1, round(1000 / rate_per_s))
+    elif times_ms is None:
+        raise InvalidConfig(
+            f"“{values['path']}” is to be replayed at its own speed, but has no recorded times.",
+            remedy="Name the column that holds them in time_column, or leave speed out and give the source a rate.",
+            path=values["path"],
+        )
+    else:
+        due_ms = _due_at_speed(times_ms, speed)
+        gap_ms = max(1, round(due_ms[-1] / max(1, count - 1)))
+    name = hashlib.sha256(f"{speed}/{rate_per_s}".encode()).hexdigest()[:12]
+    file = write_schedule(kept.with_name(f"{kept.stem}-{name}.due"), due_ms=due_ms, time_ms=times_ms)
+    if not values["repeat"]:
+        return ReplaySchedule(file)
+    repeat_ms = due_ms[-1] + gap_ms
+    span_ms = max(times_ms) - min(times_ms) if times_ms else 0
+    return ReplaySchedule(file, repeat_ms=repeat_ms, repeat_time_ms=span_ms + gap_ms if times_ms else repeat_ms)
+
+
+def _due_at_speed(times_ms: Sequence[int], speed: float) -> list[int]:
+    """Due offsets at a multiple of the recorded speed; an event recorded out of order is due with the one before."""
+    due_ms: list[int] = []
+    latest = times_ms[0]
+    for time_ms in times_ms:
+        latest = max(latest, time_ms)
+        due_ms.append(int((latest - times_ms[0]) / speed))
+    return due_ms
+
+
+def _with_events(batches: Iterable[pa.RecordBatch], path: str) -> Iterator[pa.RecordBatch]:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    events = _events(path)
+    for batch in batches:
+        numbers = batch.column(batch.schema.get_field_index("_seq")).to_numpy()
+        chosen = events.take(pa.array(numbers % max(1, events.num_rows))).combine_chunks()
+        columns = [*batch.columns, *(pc.cast(column, column.type).combine_chunks() for column in chosen.columns)]
+        yield pa.RecordBatch.from_arrays(columns, names=[*batch.schema.names, *chosen.schema.names])
+
+
+@lru_cache(maxsize=16)
+def _events(path: str) -> pa.Table:
+    """A kept recording, mapped and not loaded; once a process."""
+    import pyarrow as pa
+
+    return pa.ipc.open_file(pa.memory_map(path)).read_all()
+
+
+def _times(kept: Path) -> list[int] | None:
+    import numpy as np
+
+    file = kept.with_suffix(".times")
+    return np.fromfile(file, dtype="<i8").tolist() if file.is_file() else None
+
+
+def _kept(values: Mapping[str, Any]) -> Path:
+    """The recording as an Arrow file in the data folder, made where it is not there yet.
+
+    Its name holds the sizes and times of the files it was made from: a changed recording is another recording.
+    """
+    path = replay_path(values["path"])
+    files = replay_files(path)
+    stamp = [[str(file), file.stat().st_size, file.stat().st_mtime_ns] for file in files]
+    identity = json.dumps([stamp, values["format"], values["time_column"]])
+    kept = _cache_folder() / f"{hashlib.sha256(identity.encode()).hexdigest()[:24]}.arrow"
+    if not kept.is_file():
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        _keep(kept, files, values)
+    return kept
+
+
+def _keep(kept: Path, files: Sequence[Path], values: Mapping[str, Any]) -> None:
+    import numpy as np
+    import pyarrow as pa
+
+    kind = format_of(files[0]) if values["format"] == "auto" else values["format"]
+    header = _header(files[0], kind, values["time_column"])
+    events = _read_parquet(files) if kind == "parquet" else _read_lines(files, kind, header)
+    if events.num_rows == 0:
+        raise InvalidConfig(
+            f"“{values['path']}” holds no event.", remedy="Name a recording that has some.", path=values["path"]
+        )
+    times_ms = recorded_ms(events, kind, values["time_column"], header=header, path=values["path"])
+    events = _without_stream_columns(events)
+    scratch = kept.with_name(f"{kept.name}.{os.getpid()}")
+    if times_ms is not None:
+        np.asarray(times_ms, dtype="<i8").tofile(scratch)
+        os.replace(scratch, kept.with_suffix(".times"))
+    with pa.OSFile(str(scratch), "wb") as sink, pa.ipc.new_file(sink, events.schema) as writer:
+        writer.write_table(events, max_chunksize=BLOCK_ROWS)
+    os.replace(scratch, kept)
+
+
+def _header(file: Path, kind: str, time_column: str | None) -> str:
+    """A CSV recording's first line, where the time column is told by its name; otherwise every line is an event."""
+    if kind != "csv" or time_column is None or time_column.isdigit():
+        return ""
+    with open(file, encoding="utf-8", errors="replace") as text:
+        return text.readline().rstrip("\r\n")
+
+
+def _read_lines(files: Sequence[Path], kind: str, header: str) -> pa.Table:
+    """One event a line, in a column named after the format; empty lines and each file's header are none."""
+    import pyarrow as pa
+
+    lines: list[str] = []
+    for file in files:
+        with open(file, encoding="utf-8", errors="replace") as text:
+            found = [line.rstrip("\r\n") for line in text if line.strip()]
+        lines.extend(found[1:] if header and found and found[0] == header else found)
+    return pa.table({kind: pa.array(lines, pa.string())})
+
+
+def _read_parquet(files: Sequence[Path]) -> pa.Table:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    tables = [pq.read_table(file) for file in files]
+    return pa.concat_tables(tables, promote_options="default").unify_dictionaries()
+
+
+def _without_stream_columns(events: pa.Table) -> pa.Table:
+    """A recording may hold Weir's own columns, of the run that recorded it; the replay brings new ones."""
+    from .columns import STREAM
+
+    return events.drop_columns([name for name in events.column_names if name in STREAM])
+
+
+def _cache_folder() -> Path:
+    root = Path(__file__).resolve().parent.parent.parent
+    return Path(os.environ.get("WEIR_DATA_DIR") or root / "data").resolve() / "recordings"

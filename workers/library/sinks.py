@@ -1,8 +1,18 @@
-"""Sinks: a named output that is kept in the broker, Parquet files, JSON lines."""
+"""Sinks: a named output that is kept in the broker, Parquet files, JSON lines.
+
+What happens to the events is the terminal's business (the valve publishes an output, Spark's file sink writes files):
+the logic of a sink is to let them through as they are.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
 from scheduler.model.task_types import Parameter, TaskType
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 _FOLDER = Parameter("folder", "string", "Folder for the files, relative to the installation's folder of outputs.",
                     required=True, pattern=r"[a-z0-9][a-z0-9_-]*(/[a-z0-9][a-z0-9_-]*)*")
@@ -28,3 +38,18 @@ JSON_LINES = TaskType(
 )
 
 TASK_TYPES = (OUTPUT, PARQUET_FILES, JSON_LINES)
+
+
+def output(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
+    """The events as they are; the slot keeps the newest in the broker."""
+    return inputs
+
+
+def parquet_files(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
+    """The events as they are; Spark's file sink writes them, each batch exactly once."""
+    return inputs
+
+
+def json_lines(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
+    """The events as they are; Spark's file sink writes them, each batch exactly once."""
+    return inputs
