@@ -131,7 +131,7 @@ def workload(sizes: Sizes) -> list[Dataflow]:
         tasks = [
             Task("city", "replay", {"path": "city.senml"}),
             Task("parse", "senml_parse", {"schema": "urban"}),
-            Task("clean", "range_filter", {}),
+            Task("clean", "range_filter", {"ranges": {name: [low, high] for name, (low, high, _) in FIELDS.items()}}),
             *ends,
             Task("out", "output", {"name": f"out-{number}", "keep_events": 1_000_000}),
         ]
