@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
 from scheduler.model.task_types import Parameter, TaskType
+
+from .bloom import BloomFilter
+from .config import InvalidConfig, require_columns, settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
 
 RANGE_FILTER = TaskType(
     name="range_filter", kind="transform", family="filter",
@@ -34,3 +43,100 @@ BLOOM_FILTER = TaskType(
 )
 
 TASK_TYPES = (RANGE_FILTER, BLOOM_FILTER)
+
+
+def range_filter(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
+    """On observations a range is looked up by ``obs``; on other events by column. A missing reading passes."""
+    from pyspark.sql import functions as F
+
+    values = settings(RANGE_FILTER, config)
+    ranges = value_ranges(values["ranges"])
+    if {"obs", "value"} <= set(inputs.columns):
+        out = _outside_by_name(ranges)
+        if values["outside"] == "drop":
+            return inputs.where(~out)
+        return inputs.withColumn("value", F.when(~out, F.col("value")))
+    require_columns(inputs.columns, list(ranges), task_type="range_filter",
+                    remedy="Give ranges for observations, or for columns of the input.")
+    outside = {name: _outside(F.col(name), *bounds) for name, bounds in ranges.items()}
+    if values["outside"] == "blank":
+        return inputs.withColumns({name: F.when(~out, F.col(name)) for name, out in outside.items()})
+    for out in outside.values():
+        inputs = inputs.where(~out)
+    return inputs
+
+
+def range_filter_check(config: Mapping[str, Any]) -> None:
+    """Raise ``InvalidConfig`` where the config cannot be built."""
+    value_ranges(settings(RANGE_FILTER, config)["ranges"])
+
+
+def value_ranges(ranges: Mapping[str, Any]) -> dict[str, tuple[float, float]]:
+    """Checked ranges by name."""
+    checked = {}
+    for name, bounds in ranges.items():
+        numbers = isinstance(bounds, list | tuple) and len(bounds) == 2 and all(
+            isinstance(bound, int | float) and not isinstance(bound, bool) for bound in bounds)
+        if not numbers or not bounds[0] <= bounds[1]:
+            raise InvalidConfig(f"The range of {name} is not two numbers, the lower first.",
+                                remedy=f"Write {name}: [lowest, highest].", name=name, range=bounds)
+        checked[name] = (float(bounds[0]), float(bounds[1]))
+    if not checked:
+        raise InvalidConfig("There is no range to filter by.", remedy="Write ranges: {name: [lowest, highest]}.")
+    return checked
+
+
+def _outside(value: Column, low: float, high: float) -> Column:
+    from pyspark.sql import functions as F
+
+    return F.coalesce(~value.between(low, high), F.lit(False))
+
+
+def _outside_by_name(ranges: Mapping[str, tuple[float, float]]) -> Column:
+    from pyspark.sql import functions as F
+
+    found = F.lit(False)
+    for name, bounds in ranges.items():
+        found = F.when(F.col("obs") == name, _outside(F.col("value"), *bounds)).otherwise(found)
+    return found
+
+
+def bloom_filter(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
+    """The bits are a constant of the query; Spark's own MD5 finds the places to look."""
+    from pyspark.sql import functions as F
+
+    values = settings(BLOOM_FILTER, config)
+    field = values["field"]
+    require_columns(inputs.columns, [field], task_type="bloom_filter", remedy="Set field to the column of the key.")
+    members = bloom_members(values)
+    bloom = BloomFilter.of(
+        members, expected_insertions=values["expected_insertions"],
+        false_positive_ratio=values["false_positive_ratio"],
+    )
+    digest = F.md5(F.col(field).cast("string"))
+    first, step = (F.conv(F.substring(digest, start, 8), 16, 10).cast("bigint") for start in (1, 9))
+    hashed = inputs.withColumns({"_first": first, "_step": step})
+    bits = F.lit(bloom.bits)
+    found = F.lit(True)
+    for turn in range(bloom.hashes):
+        place = F.pmod(F.col("_first") + F.lit(turn) * F.col("_step"), F.lit(bloom.size))
+        octet = F.conv(F.hex(F.substr(bits, (F.shiftright(place, 3) + 1).cast("int"), F.lit(1))), 16, 10).cast("int")
+        found = found & (F.getbit(octet, F.pmod(place, F.lit(8)).cast("int")) == 1)
+    return hashed.where(found).drop("_first", "_step")
+
+
+def bloom_filter_check(config: Mapping[str, Any]) -> None:
+    """Raise ``InvalidConfig`` where the config cannot be built."""
+    bloom_members(settings(BLOOM_FILTER, config))
+
+
+def bloom_members(values: Mapping[str, Any]) -> list[str]:
+    """The members that a config lists, and those that it counts."""
+    members = [str(member) for member in values["members"] or ()]
+    if (values["prefix"] is None) != (values["count"] is None):
+        raise InvalidConfig("Members by number need both prefix and count.", remedy="Give both, or neither.")
+    if values["prefix"] is not None:
+        members += [f"{values['prefix']}-{number:04d}" for number in range(values["count"])]
+    if not members:
+        raise InvalidConfig("The Bloom filter has no members.", remedy="Give members, or prefix and count.")
+    return members

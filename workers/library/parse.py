@@ -1,13 +1,26 @@
-"""Parsing and formatting: text to typed columns, columns to observations, and back to SenML."""
+"""Parsing and formatting: text to typed columns, columns to observations, and back to SenML.
+
+An observation is an event of its own, as in RIoTBench: ``msg_id`` (the message it came in), ``sensor_id``, ``obs``
+(which quantity), ``value`` (null where the reading is missing) and ``meta`` (the message's metadata, a JSON object).
+Text that cannot be read never fails a query: a message that is no SenML gives no event, a bad value gives null.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
 from scheduler.model.task_types import Parameter, TaskType
 
-from .schemas import SCHEMAS
+from .columns import COLUMN_TYPES, OBSERVATION, STREAM, typed_columns
+from .config import InvalidConfig, require_columns, settings
+from .schemas import SCHEMAS, EventSchema
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
 
 _COLUMNS = Parameter(
-    "columns", "list", "Columns to read, each “name” or “name:type” (string, double, bigint, boolean, timestamp).",
+    "columns", "list", "Columns to read, each “name” or “name:type” ({}).".format(", ".join(COLUMN_TYPES)),
     required=True, items="string",
 )
 
@@ -57,28 +70,140 @@ OBSERVATIONS = _parse_type(
     ),
     selectivity=5.0, cost_us=8,
 )
-ANNOTATE = _parse_type(
-    "annotate", "Adds what is known about a sensor: columns of a metadata table, looked up by its id.",
-    (
-        Parameter("field", "string", "Column that holds the id.", default="sensor_id", pattern=r"\w+"),
-        Parameter("table", "string", "A built-in table (places: location and type; taxis: company, driver, city; "
-                  "people: age and gender), or file.", default="places", choices=("places", "taxis", "people", "file")),
-        Parameter("path", "string", "With table file: lines “id:value,value…”, relative to a replay folder.",
-                  pattern=r"[^/\\].*"),
-        Parameter("columns", "list", "With table file: names of the values.", items="string"),
-    ),
-    cost_us=8,
-)
-CSV_TO_SENML = _parse_type(
-    "csv_to_senml", "Writes an event's columns as one SenML message.",
-    (
-        Parameter("id_field", "string", "Column that identifies the sensor.", default="sensor_id", pattern=r"\w+"),
-        Parameter("schema", "string", "Units and the name of the id; none: no units.", default="urban",
-                  choices=(*SCHEMAS, "none")),
-        Parameter("fields", "list", "Columns to write; without it all of the event's own and its metadata.",
-                  items="string"),
-    ),
-    cost_us=20,
-)
+TASK_TYPES = (SENML_PARSE, CSV_PARSE, JSON_PARSE, XML_PARSE, OBSERVATIONS)
 
-TASK_TYPES = (SENML_PARSE, CSV_PARSE, JSON_PARSE, XML_PARSE, OBSERVATIONS, ANNOTATE, CSV_TO_SENML)
+
+def senml_parse(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
+    """One pass of Spark's JSON reader over each message; a time in front of it, as RIoTBench writes, is skipped."""
+    from pyspark.sql import functions as F
+
+    values = settings(SENML_PARSE, config)
+    schema = event_schema(values)
+    text = values["field"]
+    require_columns(inputs.columns, [text], task_type="senml_parse", remedy="Set field to the column of the text.")
+    body = F.expr(f"substring(`{text}`, locate('{{', `{text}`))")
+    entries = F.from_json(body, "e array<struct<n: string, v: string, sv: string>>")["e"]
+    messages = inputs.select(
+        *STREAM, F.xxhash64("_seq", text).alias("msg_id"), entries.alias("_entries"),
+    ).where(F.col("_entries").isNotNull()).withColumns({
+        "sensor_id": _entry_value(F.lit(schema.id_field)),
+        "meta": F.to_json(F.struct(*[_entry_value(F.lit(name)).alias(name) for name in schema.meta_fields]))
+        if schema.meta_fields else F.lit("{}"),
+    }).where(F.col("sensor_id").isNotNull())
+    if values["layout"] == "wide":
+        fields = [_entry_value(F.lit(name)).try_cast("double").alias(name) for name in schema.fields]
+        return messages.select(*STREAM, "msg_id", "sensor_id", "meta", *fields)
+    readings = F.transform(
+        F.array(*[F.lit(name) for name in schema.fields]),
+        lambda name: F.struct(name.alias("obs"), _entry_value(name).try_cast("double").alias("value")),
+    )
+    return messages.select(*STREAM, "msg_id", "sensor_id", "meta", F.inline(readings)).select(*OBSERVATION)
+
+
+def senml_parse_check(config: Mapping[str, Any]) -> None:
+    """Raise ``InvalidConfig`` where the config cannot be built."""
+    event_schema(settings(SENML_PARSE, config))
+
+
+def event_schema(values: Mapping[str, Any]) -> EventSchema:
+    """The schema that ``schema``, ``id_field``, ``meta_fields`` and ``fields`` of a config name together."""
+    fields = tuple(values["fields"] or ())
+    if values["schema"] == "own":
+        if not values["id_field"] or not fields:
+            raise InvalidConfig("The schema “own” needs id_field and fields.",
+                                remedy="Give both, or name a built-in schema.", schema="own")
+        names = (values["id_field"], *(values["meta_fields"] or ()), *fields)
+        typed_columns(names)
+        return EventSchema("own", names[0], tuple(values["meta_fields"] or ()), fields, {}, frozenset([names[0]]))
+    schema = SCHEMAS[values["schema"]]
+    unknown = [name for name in fields if name not in schema.fields]
+    if unknown:
+        raise InvalidConfig(
+            f"The schema {schema.name} has no {', '.join(unknown)}.",
+            remedy=f"It has {', '.join(schema.fields)}.", unknown=unknown,
+        )
+    return EventSchema(schema.name, schema.id_field, schema.meta_fields, fields or schema.fields, schema.units,
+                       schema.strings)
+
+
+def _entry_value(name: Column) -> Column:
+    """The text of the first entry of that name, or null."""
+    from pyspark.sql import functions as F
+
+    entry = F.get(F.filter("_entries", lambda entry: entry["n"] == name), F.lit(0))
+    return F.coalesce(entry["v"], entry["sv"])
+
+
+def csv_parse(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
+    """Spark's CSV reader on each line; a value that its type cannot take is null."""
+    from pyspark.sql import functions as F
+
+    values = settings(CSV_PARSE, config)
+    return _parsed(inputs, values, lambda text, ddl: F.from_csv(text, ddl, {"sep": values["delimiter"], **_READING}))
+
+
+def json_parse(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
+    """Spark's JSON reader on each object."""
+    from pyspark.sql import functions as F
+
+    return _parsed(inputs, settings(JSON_PARSE, config), lambda text, ddl: F.from_json(text, ddl, dict(_READING)))
+
+
+def xml_parse(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
+    """Spark's XML reader on each element, after refusing text that declares a document type.
+
+    External entities and entities that explode need such a declaration, and data has no use for one.
+    """
+    from pyspark.sql import functions as F
+
+    def read(text: Column, ddl: str) -> Column:
+        harmless = F.when(~F.upper(text).contains("<!DOCTYPE"), text)
+        return F.from_xml(harmless, ddl, dict(_READING))
+
+    return _parsed(inputs, settings(XML_PARSE, config), read)
+
+
+_READING = {"mode": "PERMISSIVE", "timeZone": "UTC"}
+
+
+def _parsed(inputs: DataFrame, values: Mapping[str, Any], read) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    columns = typed_columns(values["columns"])
+    field = values["field"]
+    require_columns(inputs.columns, [field], task_type="The parser", remedy="Set field to the column of the text.")
+    ddl = ", ".join(f"`{name}` {kind}" for name, kind in columns.items())
+    return inputs.select(*STREAM, read(F.col(field), ddl).alias("_parsed")).select(
+        *STREAM, *[F.col("_parsed")[name].alias(name) for name in columns])
+
+
+def _columns_check(config: Mapping[str, Any]) -> None:
+    typed_columns(config.get("columns") or ())
+
+
+csv_parse_check = json_parse_check = xml_parse_check = _columns_check
+
+
+def observations(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
+    """Wide to long: what a parser of columns gives becomes what the statistics read."""
+    from pyspark.sql import functions as F
+
+    values = settings(OBSERVATIONS, config)
+    fields, meta = values["fields"], values["meta_fields"] or []
+    require_columns(inputs.columns, [values["id_field"], *fields, *meta], task_type="observations",
+                    remedy="Name columns that the task before it gives.")
+    identity = F.col("msg_id") if "msg_id" in inputs.columns else F.xxhash64("_seq", values["id_field"])
+    readings = F.array(*[
+        F.struct(F.lit(name).alias("obs"), F.col(name).try_cast("double").alias("value")) for name in fields
+    ])
+    return inputs.select(
+        *STREAM, identity.alias("msg_id"), F.col(values["id_field"]).cast("string").alias("sensor_id"),
+        json_object(meta).alias("meta"), F.inline(readings),
+    ).select(*OBSERVATION)
+
+
+def json_object(columns: Sequence[str]) -> Column:
+    """A JSON object of the columns' values as text."""
+    from pyspark.sql import functions as F
+
+    return F.to_json(F.struct(*[F.col(name).cast("string").alias(name) for name in columns])) if columns else F.lit("{}")

@@ -18,7 +18,7 @@ from scheduler.model.errors import NotFound
 from scheduler.model.task_types import TaskType, TaskTypes
 
 GROUP = "weir.task_types"
-FAMILIES = ("generators", "replay", "parse", "filter", "statistics", "predict", "compute", "sinks")
+FAMILIES = ("generators", "taxis", "replay", "parse", "format", "filter", "statistics", "predict", "compute", "sinks")
 
 
 @dataclass(frozen=True, slots=True)
