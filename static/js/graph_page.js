@@ -115,5 +115,6 @@ class GraphPanel {
 }
 
 export function startGraphs() {
-  for (const panel of document.querySelectorAll("[data-graph]")) new GraphPanel(panel);
+  const panels = [...document.querySelectorAll("[data-graph]")].map((panel) => new GraphPanel(panel));
+  window.weirGraphs = panels.map((panel) => panel.graph); // for the console, and for whoever tests what is drawn
 }

@@ -71,3 +71,8 @@ def drawn(page: Page) -> None:
     """Wait until the page's graph, where it has one, is drawn."""
     if page.locator("[data-graph]").count():
         page.locator(".graph-stage[data-drawn]").wait_for(state="attached", timeout=30_000)
+
+
+def expected(text: str) -> bool:
+    """What a browser logs of its own accord where a test takes the network or the server away, or is refused."""
+    return text.startswith(("Failed to load resource", "WebSocket connection to"))

@@ -58,7 +58,8 @@ class Markup(HTMLParser):
 
     def with_style_or_behaviour(self) -> list[str]:
         """Inline styles, scripts and handlers: the policy refuses them, so none may be there."""
-        found = [f"<{e.tag} {name}>" for e in self.elements for name in e.attributes if name == "style" or name[:2] == "on"]
+        named = [(element.tag, name) for element in self.elements for name in element.attributes]
+        found = [f"<{tag} {name}>" for tag, name in named if name == "style" or name.startswith("on")]
         found += ["<style>" for _ in self.every("style")]
         return found + ["inline <script>" for e in self.every("script") if "src" not in e.attributes]
 

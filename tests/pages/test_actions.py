@@ -188,9 +188,10 @@ def test_too_many_failures_are_told_with_how_long_to_wait(world: World, settings
 
 def test_the_password_is_changed(world: World, client_of: ClientOf) -> None:
     client = client_of("carla")
-    form = {"old_password": PASSWORD, "new_password1": "an entirely new one 7", "new_password2": "an entirely new one 7"}
+    new = "an entirely new one 7"
+    form = {"old_password": PASSWORD, "new_password1": new, "new_password2": new}
     assert "Your password is changed" in client.post("/password/", form, follow=True).text
-    assert Client().login(username="carla", password="an entirely new one 7")
+    assert Client().login(username="carla", password=new)
 
 
 def test_the_list_is_searched_and_filtered(world: World, client_of: ClientOf) -> None:

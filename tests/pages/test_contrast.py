@@ -16,7 +16,8 @@ TEXT = [
     for ink in ("ink", "ink-2", "ink-3", "accent", "accent-strong", "ok", "warn", "bad")
     for ground in ("bg", "surface", "raised", "sunken")
 ] + [
-    ("accent-ink", "accent"), ("accent-ink", "accent-strong"), ("accent", "accent-soft"), ("accent-strong", "accent-soft"),
+    ("accent-ink", "accent"), ("accent-ink", "accent-strong"), ("accent", "accent-soft"),
+    ("accent-strong", "accent-soft"),
     ("ink", "accent-soft"), ("ok", "ok-soft"), ("warn", "warn-soft"), ("bad", "bad-soft"), ("ink", "bad-soft"),
 ]
 # Borders of inputs, marks of states and the focus ring: 3 to 1 is enough for what is no text.

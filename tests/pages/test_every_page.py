@@ -15,8 +15,8 @@ from tests.pages.conftest import ClientOf
 from tests.pages.markup import Markup
 
 PLAIN = ["estate", "dataflows", "dataflow_new", "proposals", "task_types", "audit", "teams", "password_change"]
-FILTERED = ["/dataflows/?q=none&team=city&status=running", "/proposals/?for=me", "/proposals/?status=open", "/audit/?q=zz",
-            "/task-types/?q=filter", "/task-types/?q=nothing-like-it"]
+FILTERED = ["/dataflows/?q=none&team=city&status=running", "/proposals/?for=me", "/proposals/?status=open",
+            "/audit/?q=zz", "/task-types/?q=filter", "/task-types/?q=nothing-like-it"]
 
 
 @pytest.fixture

@@ -15,7 +15,8 @@ from tests.dashboard.building import World, document, planned, removal_planned, 
 from tests.pages.conftest import ClientOf
 
 GRAPH = {
-    "tasks": [{"id": "a", "type": "t", "kind": "source", "config": {}}, {"id": "b", "type": "u", "kind": "sink", "config": {}}],
+    "tasks": [{"id": "a", "type": "t", "kind": "source", "config": {}},
+              {"id": "b", "type": "u", "kind": "sink", "config": {}}],
     "streams": [{"source": "a", "target": "b", "selectivity": None}],
 }
 

@@ -31,7 +31,8 @@ _DEEDS = {
     "plan.request": "asked for", "plan.freeze": "froze", "plan.fail": "could not make", "plan.overtaken": "overtook",
     "proposal.prepare": "prepared", "proposal.approve": "approved", "proposal.reject": "rejected",
     "proposal.cancel": "cancelled", "proposal.recompute": "asked to recompute", "proposal.roll_back": "rolled back",
-    "proposal.progress": "moved on", "proposal.overtaken": "marked stale", "proposal.give_up": "gave up", "node.register": "registered",
+    "proposal.progress": "moved on", "proposal.overtaken": "marked stale", "proposal.give_up": "gave up",
+    "node.register": "registered",
     "user.create": "added", "team.create": "made", "team.set_role": "set a role in",
     "team.remove_member": "removed a member of", "token.create": "made", "token.revoke": "revoked",
 }
