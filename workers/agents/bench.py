@@ -148,10 +148,9 @@ def measure_queries(at: Bench, *, count: int = 40, rate_per_s: float = 10.0, sec
     before, cpu_before_s = read_meters(broker, names), _cpu_s(os.getpid())
     time.sleep(seconds)
     after, cpu_after_s = read_meters(broker, names), _cpu_s(os.getpid())
-    workers = [
-        process for process in psutil.Process().children(recursive=True) if "workers.spark.daemon" in process.cmdline()
-    ]
-    memory_mb = sum(process.memory_full_info().pss for process in [psutil.Process(), *_children()]) / 2**20
+    living = [process for process in _tree(os.getpid()) if process.status() != psutil.STATUS_ZOMBIE]
+    workers = [process for process in living if "workers.spark.daemon" in process.cmdline()]
+    memory_mb = sum(process.memory_full_info().pss for process in living) / 2**20
     latency: dict[int, int] = {}
     for name in names:
         for field, total in after.counts[name].items():
@@ -208,14 +207,14 @@ def _defaults(type_name: str) -> dict[str, Any]:
     return {each.name: each.default for each in task_types()[type_name].parameters if each.default is not None}
 
 
-def _children() -> list[psutil.Process]:
-    return psutil.Process().children(recursive=True)
+def _tree(pid: int) -> list[psutil.Process]:
+    process = psutil.Process(pid)
+    return [process, *process.children(recursive=True)]
 
 
 def _cpu_s(pid: int) -> float:
     """CPU seconds so far of a process and all below it."""
-    process = psutil.Process(pid)
-    times = [each.cpu_times() for each in [process, *process.children(recursive=True)]]
+    times = [each.cpu_times() for each in _tree(pid)]
     return sum(each.user + each.system for each in times)
 
 
