@@ -40,7 +40,7 @@ PEOPLE = (
     Person("dev", {"city": Role.ADMIN, "mobility": Role.ADMIN}),
     Person("vera", {"city": Role.VIEWER}),
 )
-FIRST_SAMPLE = "first-light"  # the file of the sample that runs from the beginning
+FIRST_SAMPLE = "urban_variability"  # shares its first tasks with the ETL and STATS samples that wait to be submitted
 AUTHOR, APPROVER, TEAM = "carla", "ana", "city"
 
 

@@ -54,7 +54,9 @@ def test_a_second_call_changes_nothing(db, settings, tmp_path: Path, first_sampl
     assert ((tmp_path / "logins.json").read_bytes(), load_estate(), User.objects.count()) == before
 
 
-def test_an_installation_with_people_of_its_own_gets_no_sample_people(world: World, settings, tmp_path: Path, first_sample):
+def test_an_installation_with_people_of_its_own_gets_no_sample_people(
+    world: World, settings, tmp_path: Path, first_sample
+):
     settings.DATA_DIR = tmp_path
     count = User.objects.count()
     run("sample_workspace")

@@ -39,7 +39,8 @@ class RowsAgree(TestCase):
             if key in there:
                 proposal = removal_planned(world.carla, there.pop(key))
             else:
-                text = document(f"d{window}-{int(private)}", window=window, visibility="private" if private else "shared")
+                visibility = "private" if private else "shared"
+                text = document(f"d{window}-{int(private)}", window=window, visibility=visibility)
                 proposal = planned(world.carla, world.city, text)
                 there[key] = proposal.dataflow
             expected = planning.apply_plan(expected, plan_of(proposal.plan))

@@ -70,7 +70,8 @@ def client_of(user) -> Client:
 async def connected(server: Server, client: Client | None, *, origin: str | None = None):
     headers = {}
     if client is not None:
-        headers["Cookie"] = f"{django_settings.SESSION_COOKIE_NAME}={client.cookies[django_settings.SESSION_COOKIE_NAME].value}"
+        name = django_settings.SESSION_COOKIE_NAME
+        headers["Cookie"] = f"{name}={client.cookies[name].value}"
     url = f"ws://127.0.0.1:{server.port}/ws/live"
     async with websockets.connect(
         url, additional_headers=headers, origin=origin or f"http://127.0.0.1:{server.port}", open_timeout=10,

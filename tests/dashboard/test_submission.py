@@ -60,7 +60,8 @@ def test_a_second_dataflow_reuses_what_it_shares_and_asks_both_teams(world: Worl
     "", "{", "[]", "null", "3", "name: x", json.dumps({"name": "x", "tasks": [], "streams": []}), "\ud800",
     document("x", streams=[{"from": "nowhere", "to": "parse"}]), document("a\0b"), document("a\ud800b"),
     document("x").replace('"urban_sensing"', '"urban_sensin"'), document("n" * 5000), "a: &a [*a]",
-    document("x", visibility="secret"), document("x", rates={"sense": 1e999}), document("x", rates={"sense": float("nan")}),
+    document("x", visibility="secret"), document("x", rates={"sense": 1e999}),
+    document("x", rates={"sense": float("nan")}),
 ])
 def test_a_document_with_problems_stores_nothing(world: World, text: str):
     before = AuditEntry.objects.count()
