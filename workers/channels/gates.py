@@ -17,7 +17,7 @@ class Gates:
     channels: tuple[str, ...]
     paused: bool = False
     full: str | None = None
-    _told: str | None = field(default=None, repr=False)
+    _told: str | None = field(default="", repr=False)  # whatever a driver that was killed has left
 
     @classmethod
     def parse(cls, reader: str, channels: str) -> Gates:

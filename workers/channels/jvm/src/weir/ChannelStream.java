@@ -168,7 +168,6 @@ final class ChannelStream implements MicroBatchStream, SupportsAdmissionControl,
   public void stop() {
     broker.arrivals.unsubscribe(bell);
     gates.forget();
-    broker.meters.flush();
     channels.forEach(channel -> ReadAhead.drop(id, channel));
   }
 

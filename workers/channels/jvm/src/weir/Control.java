@@ -30,6 +30,10 @@ final class Control {
         known != null && known.batch == batch && known.run.equals(run) ? known : read(broker, fragment, run, batch));
   }
 
+  static void forget(Broker broker, String fragment) {
+    NEWEST.remove(broker.url + ' ' + fragment);
+  }
+
   private static Control read(Broker broker, String fragment, String run, long batch) {
     Map<String, String> state = fetch(broker, fragment);
     List<Object[]> boundaries = new ArrayList<>();

@@ -19,6 +19,7 @@ final class Gates {
     this.broker = broker;
     this.reader = reader;
     this.channels = split(channels);
+    broker.meters.throttle(reader, null); // whatever a driver that was killed has left
   }
 
   static List<String> split(String names) {
@@ -75,10 +76,11 @@ final class Gates {
     return full == null ? "" : full;
   }
 
-  /** Nobody is throttled by a query that has stopped. */
+  /** The query stops: nothing throttles it any more, its counts are complete, and its control is read anew. */
   void forget() {
-    if (full != null) broker.meters.throttle(reader, null);
-    full = null;
+    broker.meters.throttle(reader, null);
+    broker.meters.flush();
+    Control.forget(broker, reader);
   }
 
   private static long number(Object bulk) {

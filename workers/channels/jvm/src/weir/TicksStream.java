@@ -102,7 +102,6 @@ final class TicksStream implements MicroBatchStream, SupportsAdmissionControl, R
   public void stop() {
     broker.arrivals.unsubscribe(bell);
     gates.forget();
-    broker.meters.flush();
   }
 
   @Override
