@@ -126,11 +126,34 @@ def throughput(bench: Bench, *, events: int = 2_000_000) -> dict[str, float]:
     queries = [bench.start(bench.source("ta", "tb", rate_per_s=1e9, limit=events), "ta")]
     queries.append(bench.start(bench.copy("tb", "ta"), "tb"))
     bench.wait_for("tb", 1)
-    begun, counted = time.monotonic(), int(bench.channels.meters("tb")["0:n"])
+    begun, cpu, counted = time.monotonic(), _cpu_s(), int(bench.channels.meters("tb")["0:n"])
     bench.wait_for("tb", events)
-    seconds = time.monotonic() - begun
+    seconds, cpu = time.monotonic() - begun, _cpu_s() - cpu
     _stop(queries)
-    return {"events": events, "events_per_s": round((events - counted) / seconds)}
+    return {"events": events, "events_per_s": round((events - counted) / seconds),
+            "cpu_s_per_million": round(cpu / (events - counted) * 1e6, 2)}
+
+
+def valve(bench: Bench, *, events: int = 5_000_000, valves: int = 5) -> dict[str, float]:
+    """CPU that a closed valve adds to an event that passes it; CPU, not time, so that a busy machine matters less."""
+
+    def cpu_s(fragment: str, count: int) -> float:
+        ticks = channel_spark.read_ticks(bench.spark, bench.config, name=fragment, rate_per_s=1e9, limit=events)
+        for position in range(count):
+            ticks = channel_spark.valve(
+                ticks, bench.config, fragment=fragment, position=position, channel=f"{fragment}.{position}", fence=0
+            )
+        begun = _cpu_s()
+        query = bench.start(ticks, fragment)
+        done = f'"next":{events}'
+        while not (query.lastProgress and done in str(query.lastProgress["sources"][0].endOffset).replace(" ", "")):
+            time.sleep(0.1)
+        _stop([query])
+        return _cpu_s() - begun
+
+    cpu_s("vw", valves)  # the compiler's warm-up
+    without, with_valves = cpu_s("v0", 0), cpu_s("v1", valves)
+    return {"events": events, "ns_per_event_and_valve": round((with_valves - without) / events / valves * 1e9)}
 
 
 def idle(bench: Bench, *, queries: int = 10, seconds: float = 15) -> dict[str, float]:
@@ -215,7 +238,7 @@ def leak(bench: Bench, *, times: int = 200) -> dict[str, float]:
             "files_after": after[1]}
 
 
-MEASUREMENTS = {"hop": hop, "throughput": throughput, "idle": idle, "restart": restart, "many": many, "leak": leak}
+MEASUREMENTS = {each.__name__: each for each in (hop, throughput, valve, idle, restart, many, leak)}
 
 
 def _latencies(bench: Bench, fragment: str, since_ms: float) -> list[float]:
@@ -318,7 +341,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--implementation", choices=("jvm", "python"), default="jvm")
     parser.add_argument("--trigger-ms", type=int, default=200)
     parser.add_argument("--wait-ms", type=int, default=ChannelConfig("").wait_ms)
-    parser.add_argument("--only", default="hop,throughput,idle,restart,many")
+    parser.add_argument("--only", default="hop,throughput,valve,idle,restart,many")
     parser.add_argument("--data-dir", type=Path, default=Path(os.environ.get("WEIR_DATA_DIR", "data")))
     parser.add_argument("--json", type=Path)
     options = parser.parse_args(arguments)
