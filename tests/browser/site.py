@@ -85,8 +85,10 @@ def start_site(data_dir: Path) -> RunningSite:
         site.python(_PEOPLE, PASSWORD)
         _start(site, "web", [sys.executable, "-m", "uvicorn", "dashboard.config.asgi:application", "--port", str(port),
                              "--log-level", "warning", "--timeout-graceful-shutdown", "1"])
-        _start(site, "celery", [sys.executable, "-m", "celery", "-A", "workers.app", "worker", "-B", "-P", "solo",
-                                "-Q", "weir", "-s", str(data_dir / "beat"), "--without-gossip", "--without-mingle"])
+        _start(site, "celery", [sys.executable, "-m", "celery", "-A", "workers.app", "worker", "--pool", "threads",
+                                "--concurrency", "2", "--without-gossip", "--without-mingle"])
+        _start(site, "beat", [sys.executable, "-m", "celery", "-A", "workers.app", "beat", "--schedule",
+                              str(data_dir / "schedule"), "--pidfile="])
         site.node.start()
         _until(lambda: _answers(site.url), site, "web")
     except BaseException:

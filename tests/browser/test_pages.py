@@ -337,7 +337,9 @@ def test_focus_can_be_seen(page_of: PageOf) -> None:
 
 
 @pytest.mark.parametrize("width", [1280, 400])
-def test_no_page_is_wider_than_the_screen(width: int, merged: dict[str, str], page_of: PageOf, site: RunningSite) -> None:
+def test_no_page_is_wider_than_the_screen(
+    width: int, merged: dict[str, str], page_of: PageOf, site: RunningSite
+) -> None:
     page = page_of("carla", width=width)
     for address in [*(site.url + place for place in PLACES), *merged.values()]:
         page.goto(address)
