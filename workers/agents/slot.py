@@ -31,6 +31,7 @@ from workers.spark.compile import places_of
 from workers.spark.failures import explain
 from workers.spark.listener import QueryListener
 from workers.spark.session import open_session
+from workers.spark.warm import warm_up
 
 from .hands import Hands, Surroundings
 from .live import Live
@@ -105,6 +106,8 @@ class Slot:
             clock_ms=_now_ms, on_event=self._on_event, is_wanted_task=self._is_wanted_task,
         )
         with ThreadPoolExecutor(HANDS, thread_name_prefix="hand") as pool:
+            if not self._desired.of_slot(self._name):  # else the fragments themselves warm the driver
+                pool.submit(self._warm_up)
             while not self._stopping.is_set():
                 if self._spark.sparkContext._gateway.proc.poll() is not None:
                     self._log.error("the JVM is gone")
@@ -114,6 +117,12 @@ class Slot:
                 self._wake.clear()
             self._drain(pool)
         return 0
+
+    def _warm_up(self) -> None:
+        try:
+            warm_up(self._spark, self._store.folder / "scratch")
+        except Exception as error:  # it would only have been faster
+            self._log.warning("warming up failed", exc_info=error)
 
     # -- one turn of the loop ------------------------------------------------------------------------------------
 
