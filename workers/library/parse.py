@@ -83,21 +83,25 @@ def senml_parse(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
     require_columns(inputs.columns, [text], task_type="senml_parse", remedy="Set field to the column of the text.")
     body = F.expr(f"substring(`{text}`, locate('{{', `{text}`))")
     entries = F.from_json(body, "e array<struct<n: string, v: string, sv: string>>")["e"]
-    messages = inputs.select(
-        *STREAM, F.xxhash64("_seq", text).alias("msg_id"), entries.alias("_entries"),
-    ).where(F.col("_entries").isNotNull()).withColumns({
+    # No filter on what was computed here: Spark would push it down and read the JSON once more for it. A message
+    # that cannot be read gives an empty array instead, and so no event.
+    messages = inputs.select(*STREAM, _message_id(text).alias("msg_id"), entries.alias("_entries"))
+    known = messages.withColumns({
         "sensor_id": _entry_value(F.lit(schema.id_field)),
         "meta": F.to_json(F.struct(*[_entry_value(F.lit(name)).alias(name) for name in schema.meta_fields]))
         if schema.meta_fields else F.lit("{}"),
-    }).where(F.col("sensor_id").isNotNull())
+    })
     if values["layout"] == "wide":
         fields = [_entry_value(F.lit(name)).try_cast("double").alias(name) for name in schema.fields]
-        return messages.select(*STREAM, "msg_id", "sensor_id", "meta", *fields)
-    readings = F.transform(
-        F.array(*[F.lit(name) for name in schema.fields]),
-        lambda name: F.struct(name.alias("obs"), _entry_value(name).try_cast("double").alias("value")),
-    )
-    return messages.select(*STREAM, "msg_id", "sensor_id", "meta", F.inline(readings)).select(*OBSERVATION)
+        readings = F.array(F.struct(*fields))
+    else:
+        readings = F.transform(
+            F.array(*[F.lit(name) for name in schema.fields]),
+            lambda name: F.struct(name.alias("obs"), _entry_value(name).try_cast("double").alias("value")),
+        )
+    events = known.select(*STREAM, "msg_id", "sensor_id", "meta",
+                          F.inline(F.when(F.col("sensor_id").isNotNull(), readings)))
+    return events if values["layout"] == "wide" else events.select(*OBSERVATION)
 
 
 def senml_parse_check(config: Mapping[str, Any]) -> None:
@@ -124,6 +128,13 @@ def event_schema(values: Mapping[str, Any]) -> EventSchema:
         )
     return EventSchema(schema.name, schema.id_field, schema.meta_fields, fields or schema.fields, schema.units,
                        schema.strings)
+
+
+def _message_id(column: str) -> Column:
+    """16 hexadecimal digits that two messages hardly share, be they of one source or of several."""
+    from pyspark.sql import functions as F
+
+    return F.lpad(F.hex(F.xxhash64("_seq", column)), 16, "0")
 
 
 def _entry_value(name: Column) -> Column:
@@ -192,7 +203,7 @@ def observations(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
     fields, meta = values["fields"], values["meta_fields"] or []
     require_columns(inputs.columns, [values["id_field"], *fields, *meta], task_type="observations",
                     remedy="Name columns that the task before it gives.")
-    identity = F.col("msg_id") if "msg_id" in inputs.columns else F.xxhash64("_seq", values["id_field"])
+    identity = F.col("msg_id") if "msg_id" in inputs.columns else _message_id(values["id_field"])
     readings = F.array(*[
         F.struct(F.lit(name).alias("obs"), F.col(name).try_cast("double").alias("value")) for name in fields
     ])
@@ -206,4 +217,5 @@ def json_object(columns: Sequence[str]) -> Column:
     """A JSON object of the columns' values as text."""
     from pyspark.sql import functions as F
 
-    return F.to_json(F.struct(*[F.col(name).cast("string").alias(name) for name in columns])) if columns else F.lit("{}")
+    texts = [F.col(name).cast("string").alias(name) for name in columns]
+    return F.to_json(F.struct(*texts)) if texts else F.lit("{}")

@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
 from scheduler.model.task_types import Parameter, TaskType
+
+from .columns import OBSERVATION_NEEDED, OBSERVATION_REMEDY, STREAM
+from .config import require_columns, settings
+from .folds import SlidingLinearRegression as Regression
+from .state import fold_stream
+from .statistics import selected
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 SLIDING_LINEAR_REGRESSION = TaskType(
     name="sliding_linear_regression", kind="transform", family="predict",
@@ -21,3 +33,15 @@ SLIDING_LINEAR_REGRESSION = TaskType(
 )
 
 TASK_TYPES = (SLIDING_LINEAR_REGRESSION,)
+
+
+def sliding_linear_regression(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
+    """Predictions: the sensor, the observation, ``value`` (predicted) and ``step`` (readings ahead)."""
+    values = settings(SLIDING_LINEAR_REGRESSION, config)
+    require_columns(inputs.columns, list(OBSERVATION_NEEDED), task_type="sliding_linear_regression",
+                    remedy=OBSERVATION_REMEDY)
+    return fold_stream(
+        selected(inputs, values["fields"]), Regression(values["train"], values["predict"], values["every"]),
+        by=["sensor_id", "obs"], reads=["value"], kept=[*STREAM, "sensor_id", "obs"],
+        added="value double, step bigint",
+    )

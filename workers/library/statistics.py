@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
 from scheduler.model.task_types import Parameter, TaskType
+
+from .columns import OBSERVATION, OBSERVATION_NEEDED, OBSERVATION_REMEDY, STREAM, typed_columns
+from .config import InvalidConfig, require_columns, settings
+from .distinct import DistinctCount
+from .folds import Accumulate, BlockAverage, Fold, Interpolate, JoinByMessage, KalmanFilter, SecondOrderMoment
+from .schemas import SCHEMAS
+from .state import fold_stream
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 _FIELDS = Parameter("fields", "list", "Observations to work on; without it all. Others are not passed on.",
                     items="string")
@@ -92,3 +105,108 @@ ACCUMULATE = _statistic(
 TASK_TYPES = (
     KALMAN_FILTER, BLOCK_AVERAGE, SECOND_ORDER_MOMENT, DISTINCT_COUNT, INTERPOLATE, JOIN_BY_MESSAGE, ACCUMULATE,
 )
+
+
+def kalman_filter(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
+    """``value`` becomes the estimate; ``measured`` is what it was."""
+    values = settings(KALMAN_FILTER, config)
+    fold = KalmanFilter(float(values["process_noise"]), float(values["sensor_noise"]), float(values["estimated_error"]))
+    return _each_observation(inputs, fold, values, reads=["value"], added="value double, measured double")
+
+
+def interpolate(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
+    """``value`` is filled where it was missing; ``filled`` says so."""
+    values = settings(INTERPOLATE, config)
+    fold = Interpolate(values["window"], values["method"], frozenset(values["fields"] or ()))
+    return _each_observation(inputs, fold, {"fields": None}, reads=["value", "_time", "obs"],
+                             added="value double, filled boolean")
+
+
+def block_average(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
+    """One event a block: the key, ``value`` (the mean) and ``count``."""
+    values = settings(BLOCK_AVERAGE, config)
+    return _each_key(inputs, BlockAverage(values["window"]), values, reads=["value"],
+                     added="value double, count bigint")
+
+
+def accumulate(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
+    """One event a block: the key, ``values`` and their ``times``."""
+    values = settings(ACCUMULATE, config)
+    return _each_key(inputs, Accumulate(values["window"]), values, reads=["value", "_time"],
+                     added="values array<double>, times array<bigint>")
+
+
+def second_order_moment(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
+    """One event a reading: the key, ``value`` (the moment so far) and ``count`` (readings so far)."""
+    values = settings(SECOND_ORDER_MOMENT, config)
+    fold = SecondOrderMoment(values["variables"], values["decimals"], values["seed"])
+    return _each_key(inputs, fold, values, reads=["value"], added="value double, count bigint")
+
+
+def distinct_count(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
+    """One event a reading, or a window: the key, ``value`` (the estimate) and ``count`` (readings counted)."""
+    from pyspark.sql import functions as F
+
+    values = settings(DISTINCT_COUNT, config)
+    by, field = list(values["by"]), values["field"]
+    needed = [field, *by, *(["obs"] if values["fields"] else [])]
+    require_columns(inputs.columns, needed, task_type="distinct_count", remedy="Name columns of the input.")
+    counted = selected(inputs, values["fields"]).withColumn("_counted", F.col(field).cast("string"))
+    fold = DistinctCount(values["precision"], values["window"])
+    return fold_stream(counted, fold, by=by, reads=["_counted"], kept=[*STREAM, *by],
+                       added="value double, count bigint")
+
+
+def join_by_message(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
+    """Wide events, as senml_parse gives them with layout wide."""
+    values = settings(JOIN_BY_MESSAGE, config)
+    fields = message_fields(values)
+    along = [*STREAM, "msg_id", "sensor_id", "meta"]
+    require_columns(inputs.columns, [*along, "obs", "value"], task_type="join_by_message", remedy=OBSERVATION_REMEDY)
+    fold = JoinByMessage(fields, values["open_messages"], values["incomplete"] == "emit")
+    added = "_seq bigint, _time bigint, _born bigint, msg_id string, sensor_id string, meta string, "
+    return fold_stream(inputs, fold, by=["sensor_id"], reads=["msg_id", "obs", "value", *along], kept=[],
+                       added=added + ", ".join(f"`{name}` double" for name in fields))
+
+
+def join_by_message_check(config: Mapping[str, Any]) -> None:
+    """Raise ``InvalidConfig`` where the config cannot be built."""
+    message_fields(settings(JOIN_BY_MESSAGE, config))
+
+
+def message_fields(values: Mapping[str, Any]) -> tuple[str, ...]:
+    """The observations that make a message complete."""
+    fields = tuple(values["fields"] or ())
+    if values["schema"] == "own" and not fields:
+        raise InvalidConfig("The schema “own” needs fields.", remedy="Name the observations of a message.")
+    reserved = [name for name in fields if name in ("msg_id", "sensor_id", "meta")]
+    if reserved:
+        raise InvalidConfig(f"{', '.join(reserved)} cannot be observations.", remedy="Choose other names.")
+    return tuple(typed_columns(fields)) or SCHEMAS[values["schema"]].fields
+
+
+def selected(inputs: DataFrame, fields: Sequence[str] | None) -> DataFrame:
+    """The observations to work on; all where none are named."""
+    from pyspark.sql import functions as F
+
+    return inputs.where(F.col("obs").isin(list(fields))) if fields else inputs
+
+
+def _each_observation(
+    inputs: DataFrame, fold: Fold, values: Mapping[str, Any], *, reads: Sequence[str], added: str
+) -> DataFrame:
+    """A fold for each sensor and observation whose output keeps the observation's columns."""
+    require_columns(inputs.columns, list(OBSERVATION_NEEDED), task_type="The task", remedy=OBSERVATION_REMEDY)
+    kept = [name for name in OBSERVATION if name in inputs.columns and name != "value"]
+    return fold_stream(selected(inputs, values["fields"]), fold, by=["sensor_id", "obs"], reads=reads, kept=kept,
+                       added=added)
+
+
+def _each_key(
+    inputs: DataFrame, fold: Fold, values: Mapping[str, Any], *, reads: Sequence[str], added: str
+) -> DataFrame:
+    """A fold for each key whose output holds the key and what the fold gives."""
+    by = list(values["by"])
+    needed = ["value", *by, *(["obs"] if values["fields"] else [])]
+    require_columns(inputs.columns, needed, task_type="The task", remedy=OBSERVATION_REMEDY)
+    return fold_stream(selected(inputs, values["fields"]), fold, by=by, reads=reads, kept=[*STREAM, *by], added=added)

@@ -1,0 +1,52 @@
+"""Stateful tasks on Spark: what comes out does not depend on the batches, nor on a restart."""
+
+from __future__ import annotations
+
+import pytest
+
+from .conftest import START_MS, build
+
+pytestmark = pytest.mark.spark
+OBSERVATIONS = ("_seq bigint, _time bigint, _born bigint, msg_id string, sensor_id string, obs string, meta string, "
+                "value double")
+NAMES = ("temperature", "humidity")
+
+
+def readings(count: int) -> list[tuple]:
+    """Messages of three sensors in turn, an observation a row; every seventh reading is missing."""
+    rows = []
+    for seq in range(count):
+        for turn, name in enumerate(NAMES):
+            value = None if (seq * 2 + turn) % 7 == 3 else (seq * 37 % 101) / 4 + turn
+            time_ms = START_MS + seq * 100
+            rows.append((seq, time_ms, time_ms, f"m{seq}", f"s{seq % 3}", name, '{"at":"here"}', value))
+    return rows
+
+
+CONFIGS = {
+    "kalman_filter": {},
+    "block_average": {"window": 4},
+    "second_order_moment": {"variables": 3, "by": ["obs"]},
+    "distinct_count": {"field": "sensor_id", "precision": 6},
+    "interpolate": {"method": "linear", "window": 3},
+    "join_by_message": {"schema": "own", "fields": list(NAMES)},
+    "accumulate": {"window": 3},
+    "sliding_linear_regression": {"train": 4, "predict": 2, "every": 2},
+}
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_batches_and_restarts_change_nothing(name, stream):
+    rows = readings(60)
+    whole = stream(OBSERVATIONS)
+    whole.add(rows, sizes=[])
+    expected = whole.run(lambda frame: build(name, frame, **CONFIGS[name]))
+
+    cut = stream(OBSERVATIONS)
+    cut.add(rows[:50], sizes=[1, 7, 2, 20])
+    found = cut.run(lambda frame: build(name, frame, **CONFIGS[name]))
+    cut.add(rows[50:], sizes=[33])
+    found += cut.run(lambda frame: build(name, frame, **CONFIGS[name]))
+
+    assert len(expected) >= 10
+    assert found == expected

@@ -1,0 +1,97 @@
+"""Folds as Spark state: a stream goes through a fold in its order, whatever the batches.
+
+Spark keeps the state, in its state store and checkpoint. One group holds all keys of the partition: its rows come in
+the order of the stream and its output keeps that order, which a group for each key could not (a stream cannot be
+sorted); and there is one call a batch instead of one for each key, which is several times faster. The price is that a
+batch writes the state of all keys, so this is for up to some ten thousand keys in one partition.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from .columns import STREAM
+from .folds import Fold
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from pyspark.sql import Column, DataFrame
+
+
+def fold_stream(
+    inputs: DataFrame, fold: Fold, *, by: Sequence[str], reads: Sequence[str], kept: Sequence[str], added: str
+) -> DataFrame:
+    """Send a stream through a fold, with a state for each value of the columns ``by``.
+
+    Parameters
+    ----------
+    inputs : DataFrame
+        A stream of one partition.
+    fold : Fold
+        The algorithm.
+    by : sequence of str
+        Key columns.
+    reads : sequence of str
+        Columns whose values ``fold.step`` takes, in this order.
+    kept : sequence of str
+        Columns of the event that the output begins with; those that are not Weir's own or numbers come as text.
+    added : str
+        Spark DDL of the columns behind them, which the fold gives.
+    """
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import StructType
+
+    schema = StructType.fromDDL(", ".join([*(f"`{name}` {_kept_type(inputs, name)}" for name in kept), added]))
+    used = list(dict.fromkeys([*kept, *reads]))
+    names, kept, reads = schema.names, tuple(kept), tuple(reads)
+
+    def run(_: tuple, frames: Iterable[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
+        import pandas as pd
+
+        states = json.loads(state.get[0]) if state.exists else {}
+        for frame in frames:
+            rows = fold_rows(fold, states, {name: _values(frame[name]) for name in frame}, reads=reads, kept=kept)
+            if rows:
+                yield pd.DataFrame(dict(zip(names, map(list, zip(*rows, strict=True)), strict=True)))
+        state.update((json.dumps(states, separators=(",", ":")),))
+
+    columns = [F.col(name).cast(_kept_type(inputs, name)).alias(name) for name in used]
+    one_group = inputs.select(*columns, _key(by).alias("_key"), F.lit(0).alias("_group")).coalesce(1)
+    return one_group.groupBy("_group").applyInPandasWithState(run, schema, "states string", "append", "NoTimeout")
+
+
+def fold_rows(
+    fold: Fold, states: dict[str, Any], columns: dict[str, list], *, reads: Sequence[str], kept: Sequence[str]
+) -> list[tuple]:
+    """The output rows of a batch, in order; ``states`` (by the column ``_key``) is changed in place."""
+    rows: list[tuple] = []
+    readings = zip(*(columns[name] for name in reads), strict=True)
+    heads = zip(*(columns[name] for name in kept), strict=True) if kept else (() for _ in columns["_key"])
+    for key, reading, head in zip(columns["_key"], readings, heads, strict=True):
+        state = states.get(key)
+        if state is None:
+            state = states[key] = fold.start()
+        rows.extend((*head, *out) for out in fold.step(state, *reading))
+    return rows
+
+
+def _key(by: Sequence[str]) -> Column:
+    from pyspark.sql import functions as F
+
+    return F.concat_ws("\x1f", *[F.coalesce(F.col(name).cast("string"), F.lit("\x00")) for name in by])
+
+
+def _kept_type(inputs: DataFrame, name: str) -> str:
+    """Weir's columns are whole numbers and never null; other integers would lose digits where pandas meets a null."""
+    if name in STREAM:
+        return "bigint"
+    kind = inputs.schema[name].dataType.simpleString()
+    return kind if kind in ("double", "boolean") else "string"
+
+
+def _values(column: pd.Series) -> list:
+    """A column as a list; pandas says a missing number with NaN, which is None here."""
+    values = column.tolist()
+    return [None if value != value else value for value in values] if column.dtype.kind == "f" else values
