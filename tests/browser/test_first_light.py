@@ -1,0 +1,148 @@
+"""First light: the whole system, started with one command, does its main job in front of a browser.
+
+Real broker, site, Celery, node agent and Spark: two dataflows that overlap are uploaded, merged after review, flow, and
+one is removed while the other keeps flowing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.browser import flows
+from tests.browser.documents import ETL, SHARED, STATS
+from tests.browser.drive import drawn, expected, log_in, settled, until, watch
+from workers.supervisor.broker import free_port
+from workers.supervisor.process import kill_group, spawn
+
+pytestmark = [pytest.mark.browser, pytest.mark.spark, pytest.mark.timeout(900)]
+ROOT = Path(__file__).resolve().parents[2]
+READY_S = 240.0
+SPARK_MS = 120_000
+STOP_S = 12.0  # ten that a stop may take, and a margin for the machine that counts
+
+
+@dataclass(frozen=True)
+class System:
+    """A running system, and who may log in with which password."""
+
+    url: str
+    passwords: dict[str, str]
+    process: subprocess.Popen[bytes]
+    log: Path
+
+
+@pytest.fixture(scope="module")
+def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
+    """`./weir up` on a free port, with state of its own."""
+    folder = tmp_path_factory.mktemp("first-light")
+    data_dir, log, port = folder / "data", folder / "up.log", free_port()
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("WEIR_", "DJANGO_"))}
+    for name in ("REDIS_URL", "DATABASE_URL"):
+        environment.pop(name, None)
+    argv = [str(ROOT / "weir"), "up", "--port", str(port), "--data-dir", str(data_dir), "--slots", "2"]
+    with log.open("ab") as output:
+        process = spawn(argv, env=environment, cwd=ROOT, stdout=output, stderr=output)
+    try:
+        logins = data_dir / "logins.json"
+        until(lambda: _ready(process, log, port), "the system is ready", wait_s=READY_S)
+        passwords = {login["username"]: login["password"] for login in json.loads(logins.read_text())}
+        yield System(url=f"http://127.0.0.1:{port}", passwords=passwords, process=process, log=log)
+        process.send_signal(signal.SIGTERM)
+        process.wait(STOP_S)
+    finally:
+        kill_group(process)
+
+
+def test_two_dataflows_run_as_one_and_one_outlives_the_other(system: System, browser: Browser) -> None:
+    people = {name: log_in(_context(browser), system.url, name, system.passwords[name])
+              for name in ("carla", "ana", "ben")}
+    problems = {name: watch(page) for name, page in people.items()}
+    carla = people["carla"]
+
+    # The first one starts everything that it needs.
+    first = flows.submit(carla, system.url, ETL, team="city")
+    flows.approve(people["ana"], first)
+    flows.done(carla, within_ms=SPARK_MS)
+    etl = system.url + flows.dataflow_of(carla)
+    _flows(carla, etl, outputs=1)
+
+    # The second one overlaps: reviewers of both teams see it before anything changes.
+    second = flows.submit(carla, system.url, STATS, team="mobility")
+    drawn(carla)
+    figures = carla.locator(".difference b")
+    expect(figures.nth(1)).to_have_text(str(SHARED))
+    expect(figures.nth(0)).to_have_text("4")
+    expect(carla.get_by_role("button", name="Approve this plan")).to_have_count(0)  # its author does not approve
+    flows.approve(people["ana"], second, comment="The filters are ours anyway.")
+    expect(people["ana"].locator("#head .chip")).to_have_text("in review")
+    flows.approve(people["ben"], second)
+    flows.done(carla, within_ms=SPARK_MS)
+    stats = system.url + flows.dataflow_of(carla)
+    _flows(carla, stats, outputs=2)
+    _flows(carla, etl, outputs=1)
+    expect(carla.locator("#notes")).to_contain_text(f"{SHARED} of 5 tasks are shared")
+
+    # Rates move on the first page, and less runs than without sharing.
+    carla.goto(system.url)
+    settled(carla)
+    figure = carla.locator("[data-live='counts|events_in_per_s']")
+    until(lambda: re.match(r"[1-9]", figure.text_content()), "a rate that is not zero", wait_s=30)
+    before = figure.text_content()
+    until(lambda: figure.text_content() != before, "the rate moves", wait_s=30)
+    assert _number(carla, "running_tasks") <= _number(carla, "without_reuse") - SHARED
+
+    # The first one is removed; the second one does not notice.
+    carla.goto(etl)
+    settled(carla)
+    carla.get_by_role("button", name="Remove").click()
+    carla.get_by_role("dialog").get_by_role("button", name="Propose removal").click()
+    carla.wait_for_url(re.compile("/proposals/"))
+    expect(carla.locator("#head .chip")).to_have_text("in review", timeout=flows.PLAN_MS)
+    expect(carla.locator(".difference b").nth(1)).to_have_text(str(SHARED))
+    flows.approve(people["ana"], carla.url)
+    flows.done(carla, within_ms=SPARK_MS)
+    carla.goto(etl)
+    expect(carla.locator("#head .chip").first).to_have_text("removed")
+    _flows(carla, stats, outputs=2)
+    expect(carla.locator("#notes .note-bad")).to_have_count(0)
+
+    for name, page in people.items():
+        page.context.close()
+        assert [text for text in problems[name] if not expected(text)] == [], name
+
+
+def _context(browser: Browser):
+    return browser.new_context(viewport={"width": 1280, "height": 900})
+
+
+def _ready(process: subprocess.Popen[bytes], log: Path, port: int) -> bool:
+    said = log.read_text(errors="replace")
+    assert process.poll() is None, said
+    return re.search(rf"ready after .*:{port}/", said) is not None
+
+
+def _flows(page: Page, address: str, *, outputs: int) -> None:
+    """Every output of a dataflow shows events, and newer ones a moment later."""
+    page.goto(address)
+    settled(page)
+    sections = page.locator("[data-output]")
+    expect(sections).to_have_count(outputs, timeout=30_000)
+    for number in range(outputs):
+        newest = sections.nth(number).locator("tbody tr").first.locator("td").first
+        expect(newest).to_have_text(re.compile(r"^\d+$"), timeout=SPARK_MS)
+        seen = int(newest.text_content())
+        until(lambda newest=newest, seen=seen: int(newest.text_content()) > seen, "newer events", wait_s=60)
+
+
+def _number(page: Page, name: str) -> int:
+    return int(re.sub(r"\D", "", page.locator(f"[data-live='counts|{name}']").text_content()))
