@@ -27,7 +27,7 @@ def store_dataflow(*, actor: User, team: Team, dataflow: Dataflow, text: str, fo
         The team's dataflow of that name is under way or running.
     """
     with audited(actor=actor, verb="dataflow.store", team=team) as audit:
-        # Two submissions of one name at once queue here; other rows may go on referring to the team.
+        # Two of one name at once queue here; other rows may go on referring to the team.
         Team.objects.select_for_update(no_key=True).get(pk=team.pk)
         record = DataflowRecord.objects.select_for_update().filter(team=team, name=dataflow.name).first()
         record = _create(actor, team, dataflow) if record is None else _renew(record, dataflow)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from django.db import connection
 from django.dispatch import Signal
 
@@ -149,19 +147,17 @@ def _store_tasks(before: Estate, after: Estate) -> None:
 
 def _store_fragments(before: Estate, after: Estate) -> None:
     FragmentRow.objects.filter(pk__in=set(before.fragments) - set(after.fragments)).delete()
+    FragmentRow.objects.bulk_create(
+        FragmentRow(id=fragment_id, started_generation=after.generation, **_fields(fragment))
+        for fragment_id, fragment in after.fragments.items() if fragment_id not in before.fragments
+    )
     for fragment_id, fragment in after.fragments.items():
-        if before.fragments.get(fragment_id) == fragment:
-            continue
-        FragmentRow.objects.update_or_create(
-            pk=fragment_id,
-            defaults={
-                "tasks": list(fragment.tasks), "slot": fragment.slot, "active": fragment.active,
-                "outlets": _plain(fragment.outlets)},
-            create_defaults={
-                "tasks": list(fragment.tasks), "slot": fragment.slot, "active": fragment.active,
-                "outlets": _plain(fragment.outlets), "started_generation": after.generation},
-        )
+        if fragment_id in before.fragments and before.fragments[fragment_id] != fragment:
+            FragmentRow.objects.filter(pk=fragment_id).update(**_fields(fragment))
 
 
-def _plain(outlets: Mapping[str, tuple[str, ...]]) -> dict[str, list[str]]:
-    return {task: list(readers) for task, readers in outlets.items()}
+def _fields(fragment: Fragment) -> dict[str, object]:
+    return {
+        "tasks": list(fragment.tasks), "slot": fragment.slot, "active": fragment.active,
+        "outlets": {task: list(readers) for task, readers in fragment.outlets.items()},
+    }

@@ -57,6 +57,7 @@ def submit_dataflow(*, actor: User, team: Team, text: str, format: str | None = 
     require_role(viewer_of(actor), team, Role.ENGINEER)
     dataflow = parse_document(text, format=format)
     with audited(actor=actor, verb="dataflow.submit", team=team) as audit:
+        lock_generation()
         record = store_dataflow(
             actor=actor, team=team, dataflow=dataflow, text=text, format=format or _format_of(text))
         _give_up_older(audit, record)
