@@ -18,13 +18,16 @@ START_MS = 1_700_000_000_000
 @pytest.fixture(scope="package")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A session with a slot's settings."""
+    from tests.channels.contract.session import close_jvm
     from workers.settings import Settings
     from workers.spark.session import open_session
 
     folder = tmp_path_factory.mktemp("slot")
-    session = open_session(Settings(data_dir=folder, threads=2, pin="never"), slot=0, slot_dir=folder / "slot-0")
-    yield session
-    session.stop()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", os.environ.get("PYTHONPATH", ""))  # restored afterwards: opening adds to it
+        close_jvm()
+        yield open_session(Settings(data_dir=folder, threads=2, pin="never"), slot=0, slot_dir=folder / "slot-0")
+        close_jvm()
 
 
 @pytest.fixture
