@@ -94,7 +94,7 @@ def stream(spark: Any, tmp_path: Path) -> Callable[[str], Stream]:
     return lambda ddl: Stream(spark, tmp_path / f"stream-{next(made)}", ddl)
 
 
-def build(name: str, frame: Any, **config: Any) -> Any:
+def build(name: str, frame: Any, /, **config: Any) -> Any:
     """Build a task on a DataFrame, as a slot does."""
     from workers.library.registry import resolve, task_types
 

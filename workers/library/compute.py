@@ -29,6 +29,8 @@ TASK_TYPES = (PI_VIETE,)
 
 def pi_viete(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
     """Every event with ``pi``, computed for it anew in a plain loop: that is the work."""
+    from pyspark.sql.types import DoubleType, StructField, StructType
+
     iterations = settings(PI_VIETE, config)["iterations"]
 
     def with_pi(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -40,7 +42,8 @@ def pi_viete(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
             yield pa.RecordBatch.from_pydict({**columns, "pi": values})
 
     kept = inputs.drop("pi")
-    return kept.mapInArrow(with_pi, kept.schema.add("pi", "double"))
+    schema = StructType([*kept.schema.fields, StructField("pi", DoubleType())])
+    return kept.mapInArrow(with_pi, schema)
 
 
 def viete(iterations: int) -> float:

@@ -1,0 +1,104 @@
+"""Whole dataflows as one streaming query, against the same tasks written in plain Python."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from statistics import fmean
+
+import pytest
+import yaml
+
+from workers.library.bloom import BloomFilter
+from workers.library.samples import SAMPLES
+from workers.library.schemas import URBAN
+
+from .conftest import build
+
+pytestmark = pytest.mark.spark
+TICKS = "_seq bigint, _time bigint, _born bigint"
+
+
+def sample(name: str) -> dict:
+    return yaml.safe_load(SAMPLES.joinpath(f"{name}.yaml").read_text())
+
+
+def chain(frame, document: dict, *ids: str):
+    """The named tasks of a sample, one behind the other."""
+    tasks = {task["id"]: task for task in document["tasks"]}
+    for task_id in ids:
+        frame = build(tasks[task_id]["type"], frame, **tasks[task_id].get("config", {}))
+    return frame
+
+
+def reference(senml: list[str], ranges: dict, known: BloomFilter):
+    """Messages as (sequence number, id, readings with gaps and outliers as None), of known stations only."""
+    for seq, line in enumerate(senml):
+        entries = {entry["n"]: entry.get("v", entry.get("sv")) for entry in json.loads(line.partition(",")[2])["e"]}
+        if entries["source"] not in known:
+            continue
+        values = {}
+        for name in URBAN.fields:
+            value = float(entries[name]) if name in entries else None
+            inside = value is not None and ranges[name][0] <= value <= ranges[name][1]
+            values[name] = value if inside else None
+        yield seq, entries["source"], values
+
+
+def test_etl(stream, ticks):
+    document = sample("urban_etl")
+    config = {task["id"]: task.get("config", {}) for task in document["tasks"]}
+    config["stations"] |= {"sensors": 12, "gap_share": 0.1, "outlier_share": 0.1}
+    config["known"] |= {"count": 8}
+    events = stream(TICKS)
+    events.add([tuple(row) for row in ticks(300).collect()], sizes=[1, 40, 3, 100, 77])
+    ids = ("stations", "parse", "in_range", "known", "fill", "join", "annotate", "to_senml", "publish")
+    found = events.run(lambda frame: chain(frame, document, *ids))
+
+    senml = [row.senml for row in chain(ticks(300), document, "stations").collect()]
+    known = BloomFilter.of([f"urban-{number:04d}" for number in range(8)], expected_insertions=10_000,
+                           false_positive_ratio=0.01)
+    last: dict = defaultdict(list)
+    expected = []
+    for seq, sensor, values in reference(senml, config["in_range"]["ranges"], known):
+        filled = {}
+        for name, value in values.items():
+            past = last[sensor, name][-5:]
+            if value is not None:
+                last[sensor, name].append(value)
+            elif past:
+                value = fmean(past)
+            filled[name] = value
+        expected.append((seq, sensor, filled))
+    assert [row[0] for row in found] == [seq for seq, _, _ in expected]
+    assert sum(None in values.values() for _, _, values in expected) < 20 < len(expected)
+    for row, (_, sensor, values) in zip(found, expected, strict=True):
+        entries = {entry["n"]: entry.get("v", entry.get("sv")) for entry in json.loads(row[3].partition(",")[2])["e"]}
+        assert entries["source"] == sensor
+        assert entries["location"] and entries["type"] and entries["longitude"]
+        for name, value in values.items():
+            assert (float(entries[name]) if name in entries else None) == (
+                value if value is None else pytest.approx(value))
+
+
+@pytest.mark.parametrize("ids", [("smooth", "forecast", "forecasts"), ("average", "averages"), ("distinct", "counts")])
+def test_stats_do_not_depend_on_batches(ids, stream, ticks):
+    """Two stateful tasks in one query included; a checkpoint is taken up half-way."""
+    document = sample("urban_stats")
+    for task in document["tasks"]:
+        if task["id"] == "stations":
+            task["config"]["sensors"] = 4
+    rows = [tuple(row) for row in ticks(160).collect()]
+
+    def tasks(frame):
+        return chain(frame, document, "stations", "parse", *ids)
+
+    whole, cut = stream(TICKS), stream(TICKS)
+    whole.add(rows, sizes=[])
+    expected = whole.run(tasks)
+    cut.add(rows[:90], sizes=[3, 50, 1])
+    found = cut.run(tasks)
+    cut.add(rows[90:], sizes=[20])
+    found += cut.run(tasks)
+    assert len(expected) > 50
+    assert found == expected

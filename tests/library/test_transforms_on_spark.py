@@ -1,0 +1,212 @@
+"""Parsing, filtering, annotating and formatting on Spark, against plain Python."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+
+from workers.library.bloom import BloomFilter
+from workers.library.config import InvalidConfig
+from workers.library.schemas import SCHEMAS
+
+from .conftest import build
+
+pytestmark = pytest.mark.spark
+SENML = ('5,{"e":[{"u":"string","n":"source","sv":"s1"},{"v":"1.5","u":"far","n":"temperature"},'
+         '{"v":7,"u":"per","n":"humidity"},{"v":"no number","u":"per","n":"light"},{"v":"6.1","u":"lon",'
+         '"n":"longitude"}],"bt":5}')
+
+
+@pytest.fixture
+def events(spark):
+    """A DataFrame of events with one column of text, or of several."""
+
+    def make(columns: str, *rows: tuple):
+        from pyspark.sql.types import StructType
+
+        schema = StructType.fromDDL(f"_seq bigint, _time bigint, _born bigint, {columns}")
+        return spark.createDataFrame([(seq, 1000 + seq, seq, *row) for seq, row in enumerate(rows)], schema).coalesce(1)
+
+    return make
+
+
+def plain(frame, *names):
+    return [tuple(row[name] for name in names) for row in frame.collect()]
+
+
+def test_senml_becomes_an_event_for_each_observation(events):
+    parsed = build("senml_parse", events("senml string", (SENML,)))
+    assert parsed.columns == ["_seq", "_time", "_born", "msg_id", "sensor_id", "obs", "meta", "value"]
+    assert plain(parsed, "_seq", "_time", "sensor_id", "obs", "value") == [
+        (0, 1000, "s1", "temperature", 1.5), (0, 1000, "s1", "humidity", 7.0), (0, 1000, "s1", "light", None),
+        (0, 1000, "s1", "dust", None), (0, 1000, "s1", "airquality_raw", None),
+    ]
+    assert {json.loads(meta)["longitude"] for (meta,) in plain(parsed, "meta")} == {"6.1"}
+    assert len(set(plain(parsed, "msg_id"))) == 1
+
+
+def test_senml_in_wide_layout_has_a_column_for_each(events):
+    parsed = build("senml_parse", events("senml string", (SENML,)), layout="wide", fields=["humidity", "dust"])
+    assert parsed.columns == ["_seq", "_time", "_born", "msg_id", "sensor_id", "meta", "humidity", "dust"]
+    assert plain(parsed, "sensor_id", "humidity", "dust") == [("s1", 7.0, None)]
+
+
+@pytest.mark.parametrize("layout", ["long", "wide"])
+@pytest.mark.parametrize("text", [
+    "", "no senml", "5,{", "{}", '{"e":7}', '{"e":[]}', '{"e":[{"n":"temperature","v":1}]}',
+    '{"e":[null,{"n":null,"v":"1"}]}', None,
+])
+def test_what_is_no_senml_gives_no_event_and_no_failure(layout, text, events):
+    assert build("senml_parse", events("senml string", (text,), (SENML,)), layout=layout).select("_seq").distinct(
+        ).collect() == [(1,)]
+
+
+def test_two_messages_with_the_same_text_are_two(events):
+    parsed = build("senml_parse", events("senml string", (SENML,), (SENML,)))
+    assert len(set(plain(parsed, "msg_id"))) == 2
+
+
+def test_an_own_schema(events):
+    text = '{"e":[{"n":"id","sv":"x"},{"n":"place","sv":"here"},{"n":"a","v":3}]}'
+    parsed = build("senml_parse", events("senml string", (text,)), schema="own", id_field="id", fields=["a", "b"],
+                   meta_fields=["place"])
+    assert plain(parsed, "sensor_id", "obs", "value", "meta") == [
+        ("x", "a", 3.0, '{"place":"here"}'), ("x", "b", None, '{"place":"here"}')]
+
+
+def test_recorded_senml_is_read_whole(spark, events, shared_data):
+    """RIoTBench's own recordings: every id, observation and piece of metadata, against Python's JSON reader."""
+    for file, name in (("SYS", "urban"), ("TAXI", "taxi"), ("FIT", "wearable")):
+        schema = SCHEMAS[name]
+        lines = (shared_data / "riotbench" / f"{file}_sample_data_senml.csv").read_text().splitlines()[:200]
+        found = build("senml_parse", events("senml string", *[(line,) for line in lines]), schema=name).collect()
+        expected = []
+        for seq, line in enumerate(lines):
+            entries = {entry["n"]: entry.get("v", entry.get("sv"))
+                       for entry in json.loads(line.partition(",")[2])["e"]}
+            meta = {key: entries[key] for key in schema.meta_fields}
+            expected += [(seq, entries[schema.id_field], obs, float(entries[obs]), meta) for obs in schema.fields]
+        assert [(row._seq, row.sensor_id, row.obs, row.value, json.loads(row.meta)) for row in found] == expected
+
+
+def test_csv(events):
+    rows = events("csv string", ('1,"a,b",true',), ("x,c,perhaps",), ("3",), ("",))
+    parsed = build("csv_parse", rows, columns=["n:bigint", "t", "b:boolean"])
+    assert plain(parsed, "_seq", "n", "t", "b") == [
+        (0, 1, "a,b", True), (1, None, "c", None), (2, 3, None, None), (3, None, None, None)]
+    semicolons = build("csv_parse", events("csv string", ("1;2",)), columns=["a:double", "b:double"], delimiter=";")
+    assert plain(semicolons, "a", "b") == [(1.0, 2.0)]
+
+
+def test_json(events):
+    rows = events("json string", ('{"n": 4, "t": "x", "other": 1}',), ("not json",), ("[1]",), (None,))
+    parsed = build("json_parse", rows, columns=["n:double", "t"])
+    assert plain(parsed, "n", "t") == [(4.0, "x"), (None, None), (None, None), (None, None)]
+
+
+def test_xml(events):
+    rows = events("xml string", ('<r k="7"><n>1.5</n><t>a&amp;b</t></r>',), ("<r><n>2</n>",), ("text",), (None,))
+    parsed = build("xml_parse", rows, columns=["_k:bigint", "n:double", "t"])
+    assert plain(parsed, "_k", "n", "t")[0] == (7, 1.5, "a&b")
+    assert plain(parsed, "t")[1:] == [(None,)] * 3
+
+
+def test_xml_reads_no_file_and_expands_no_entity(events, tmp_path):
+    secret = tmp_path / "secret"
+    secret.write_text("secret")
+    laughs = "".join(f'<!ENTITY l{n} "{f"&l{n - 1};" * 10}">' for n in range(1, 12))
+    rows = events(
+        "xml string",
+        (f'<!DOCTYPE r [<!ENTITY x SYSTEM "file://{secret}">]><r><t>&x;</t></r>',),
+        (f'<!doctype r [<!ENTITY l0 "ha">{laughs}]><r><t>&l11;</t></r>',),
+        (f'<!DOCTYPE r SYSTEM "file://{secret}"><r><t>ok</t></r>',),
+    )
+    assert plain(build("xml_parse", rows, columns=["t"]), "t") == [(None,)] * 3
+
+
+def test_columns_become_observations(events):
+    wide = events("id string, a double, b string, place string", ("s", 1.5, "2", "x"), ("t", None, "no", None))
+    long = build("observations", wide, id_field="id", fields=["a", "b"], meta_fields=["place"])
+    assert plain(long, "_seq", "sensor_id", "obs", "value", "meta") == [
+        (0, "s", "a", 1.5, '{"place":"x"}'), (0, "s", "b", 2.0, '{"place":"x"}'),
+        (1, "t", "a", None, "{}"), (1, "t", "b", None, "{}")]
+
+
+READINGS = [("a", 1.0), ("a", 5.0), ("a", 5.1), ("a", None), ("b", 99.0)]
+
+
+def test_range_filter_on_observations(events):
+    rows = events("obs string, value double", *READINGS)
+    kept = build("range_filter", rows, ranges={"a": [1, 5]})
+    assert plain(kept, "obs", "value") == [("a", 1.0), ("a", 5.0), ("a", None), ("b", 99.0)]
+    blanked = build("range_filter", rows, ranges={"a": [1, 5]}, outside="blank")
+    assert plain(blanked, "obs", "value") == [("a", 1.0), ("a", 5.0), ("a", None), ("a", None), ("b", 99.0)]
+
+
+def test_range_filter_on_columns(events):
+    rows = events("a double, b double", (1.0, 1.0), (1.0, 9.0), (9.0, 9.0), (None, 1.0))
+    ranges = {"a": [0, 2], "b": [0, 2]}
+    assert plain(build("range_filter", rows, ranges=ranges), "a", "b") == [(1.0, 1.0), (None, 1.0)]
+    assert plain(build("range_filter", rows, ranges=ranges, outside="blank"), "a", "b") == [
+        (1.0, 1.0), (1.0, None), (None, None), (None, 1.0)]
+    with pytest.raises(InvalidConfig, match="no c"):
+        build("range_filter", rows, ranges={"c": [0, 1]})
+
+
+def test_bloom_filter_agrees_with_its_plain_twin(events):
+    keys = [f"urban-{number:04d}" for number in range(300)] + ["", "é", None]
+    rows = events("sensor_id string", *[(key,) for key in keys])
+    config = {"prefix": "urban", "count": 50, "members": ["é"], "expected_insertions": 40, "false_positive_ratio": 0.2}
+    found = [key for (key,) in plain(build("bloom_filter", rows, **config), "sensor_id")]
+    twin = BloomFilter.of([*keys[:50], "é"], expected_insertions=40, false_positive_ratio=0.2)
+    assert found == [key for key in keys if key is not None and key in twin]
+    assert 51 < len(found) < 200
+
+
+def test_annotate_from_a_built_in_table(events):
+    rows = events("sensor_id string", *[(f"s{number % 50}",) for number in range(100)])
+    annotated = plain(build("annotate", rows, table="places"), "sensor_id", "location", "type")
+    assert len(set(annotated)) == 50
+    assert len({location for _, location, _ in annotated}) > 4
+    assert all(location and kind for _, location, kind in annotated)
+
+
+def test_annotate_from_a_file(events, tmp_path, monkeypatch):
+    (tmp_path / "table.txt").write_text("s1:north,solar\ns2:south\n\nnot a line\n")
+    monkeypatch.setenv("WEIR_REPLAY_DIRS", str(tmp_path))
+    rows = events("sensor_id string, location string", ("s1", "old"), ("s2", "old"), ("s3", "old"), (None, None))
+    annotated = build("annotate", rows, table="file", path="table.txt", columns=["location", "type"])
+    assert plain(annotated, "sensor_id", "location", "type") == [
+        ("s1", "north", "solar"), ("s2", "south", None), ("s3", None, None), (None, None, None)]
+
+
+def test_senml_survives_parsing_and_formatting(events, ticks):
+    source = build("urban_sensing", ticks(20), gap_share=0.3)
+    written = build("csv_to_senml", build("senml_parse", source, layout="wide"))
+    for before, after in zip(source.collect(), written.collect(), strict=True):
+        old, new = (json.loads(row.senml.partition(",")[2]) for row in (before, after))
+        assert after.senml.partition(",")[0] == before.senml.partition(",")[0]
+        assert new["bt"] == old["bt"]
+        assert {entry["n"]: entry for entry in new["e"]} == {entry["n"]: entry for entry in old["e"]}
+
+
+def test_csv_to_senml_escapes_text_and_leaves_out_nulls(events):
+    rows = events("id string, note string, n double", ('a"b\\', "line\nline", None))
+    [row] = build("csv_to_senml", rows, schema="none", id_field="id").collect()
+    assert json.loads(row.senml.partition(",")[2])["e"] == [
+        {"u": "string", "n": "id", "sv": 'a"b\\'}, {"u": "string", "n": "note", "sv": "line\nline"}]
+
+
+def test_pi(events):
+    rows = build("pi_viete", events("x string", ("a",), ("b",)), iterations=30)
+    assert plain(rows, "_seq", "x", "pi") == [(0, "a", pytest.approx(math.pi)), (1, "b", pytest.approx(math.pi))]
+    [(rough,), _] = plain(build("pi_viete", events("x string", ("a",), ("b",)), iterations=1), "pi")
+    assert rough == pytest.approx(2 * math.sqrt(2))
+
+
+@pytest.mark.parametrize("name", ["output", "parquet_files", "json_lines"])
+def test_sinks_pass_events_on(name, events):
+    rows = events("x string", ("a",))
+    assert build(name, rows, name="n", folder="f").collect() == rows.collect()
