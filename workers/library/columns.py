@@ -34,3 +34,21 @@ def typed_columns(columns: Sequence[str]) -> dict[str, str]:
             )
         found[name] = kind
     return found
+
+
+def key_columns(by: Sequence[str], *, added: Sequence[str]) -> list[str]:
+    """The key columns of a config.
+
+    Raises
+    ------
+    InvalidConfig
+        There is none, one stands twice, or one has the name of a column that the task adds or that is Weir's own.
+    """
+    names = [str(name) for name in by]
+    taken = sorted({name for name in names if name in (*STREAM, *added) or names.count(name) > 1})
+    if taken or not names:
+        raise InvalidConfig(
+            f"{', '.join(taken)} cannot be a key." if taken else "A key needs at least one column.",
+            remedy="Name in “by” each column once that tells keys apart, such as sensor_id or obs.", by=names,
+        )
+    return names

@@ -7,7 +7,7 @@ it never takes the catalogue down. Importing this module imports neither Spark n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
@@ -16,6 +16,8 @@ from typing import Any
 
 from scheduler.model.errors import NotFound
 from scheduler.model.task_types import TaskType, TaskTypes
+
+from .config import InvalidConfig
 
 GROUP = "weir.task_types"
 FAMILIES = ("generators", "taxis", "replay", "parse", "format", "filter", "statistics", "predict", "compute", "sinks")
@@ -33,6 +35,12 @@ class PluginProblem:
 def task_types() -> TaskTypes:
     """Every known task type: built-in first, then those of packages. Read once a process."""
     return _catalogue()[0]
+
+
+def built_in() -> tuple[TaskType, ...]:
+    """The library's own task types, family by family."""
+    return tuple(
+        task_type for family in FAMILIES for task_type in import_module(f"workers.library.{family}").TASK_TYPES)
 
 
 def plugin_problems() -> tuple[PluginProblem, ...]:
@@ -75,12 +83,24 @@ def companion(task_type: TaskType, suffix: str) -> Callable[..., Any] | None:
     return getattr(module, function_name + suffix, None)
 
 
+def check(task_type: TaskType, config: Mapping[str, Any]) -> InvalidConfig | None:
+    """What is wrong with a config that is well typed but cannot be built (a range upside down, no such file), or None.
+
+    A task type brings its own check as the function ``<build>_check(config)``, which raises ``InvalidConfig``.
+    """
+    function = companion(task_type, "_check")
+    if function is None:
+        return None
+    try:
+        function(config)
+    except InvalidConfig as problem:
+        return problem
+    return None
+
+
 @lru_cache(maxsize=1)
 def _catalogue() -> tuple[TaskTypes, tuple[PluginProblem, ...]]:
-    found: dict[str, TaskType] = {}
-    for family in FAMILIES:
-        for task_type in import_module(f"workers.library.{family}").TASK_TYPES:
-            found[task_type.name] = task_type
+    found = {task_type.name: task_type for task_type in built_in()}
     problems: list[PluginProblem] = []
     for entry_point in sorted(entry_points(group=GROUP), key=lambda point: (point.name, point.value)):
         try:

@@ -85,6 +85,14 @@ def replay(ticks: DataFrame, config: Mapping[str, Any]) -> DataFrame:
     return ticks.mapInArrow(with_events, schema)
 
 
+def replay_check(config: Mapping[str, Any]) -> None:
+    """Raise ``InvalidConfig`` where the recording cannot be read as the config says."""
+    values = settings(REPLAY, config)
+    for file in replay_files(replay_path(values["path"])):
+        if values["format"] == "auto":
+            format_of(file)
+
+
 def replay_schedule(config: Mapping[str, Any], folder: Path) -> ReplaySchedule:
     """When the recording's events are due, at the source's rate or at a multiple of their own speed."""
     from workers.channels.schedule import write_schedule
@@ -174,7 +182,7 @@ def _keep(kept: Path, files: Sequence[Path], values: Mapping[str, Any]) -> None:
 
     kind = format_of(files[0]) if values["format"] == "auto" else values["format"]
     header = _header(files[0], kind, values["time_column"])
-    events = _read_parquet(files) if kind == "parquet" else _read_lines(files, kind, header)
+    events = _read_parquet(files, values["path"]) if kind == "parquet" else _read_lines(files, kind, header)
     if events.num_rows == 0:
         raise InvalidConfig(
             f"“{values['path']}” holds no event.", remedy="Name a recording that has some.", path=values["path"]
@@ -210,12 +218,28 @@ def _read_lines(files: Sequence[Path], kind: str, header: str) -> pa.Table:
     return pa.table({kind: pa.array(lines, pa.string())})
 
 
-def _read_parquet(files: Sequence[Path]) -> pa.Table:
+def _read_parquet(files: Sequence[Path], path: str) -> pa.Table:
+    """The columns, in the Arrow types that Spark takes: its timestamps are in microseconds, and so on."""
     import pyarrow as pa
     import pyarrow.parquet as pq
+    from pyspark.errors import PySparkException
+    from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
-    tables = [pq.read_table(file) for file in files]
-    return pa.concat_tables(tables, promote_options="default").unify_dictionaries()
+    try:
+        table = pa.concat_tables([pq.read_table(file) for file in files], promote_options="default")
+        plain = pa.schema([field.with_type(_plain_type(field.type)) for field in table.schema])
+        return table.cast(to_arrow_schema(from_arrow_schema(plain), timezone="UTC"), safe=False)
+    except (pa.ArrowException, PySparkException) as error:
+        raise InvalidConfig(
+            f"“{path}” cannot be read as Parquet: {error}",
+            remedy="Its files need the same columns, of types that Spark knows.", path=path,
+        ) from error
+
+
+def _plain_type(kind: pa.DataType) -> pa.DataType:
+    import pyarrow as pa
+
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
 def _without_stream_columns(events: pa.Table) -> pa.Table:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from scheduler.model.task_types import Parameter, TaskType
 
-from .columns import OBSERVATION, OBSERVATION_NEEDED, OBSERVATION_REMEDY, STREAM, typed_columns
+from .columns import OBSERVATION, OBSERVATION_NEEDED, OBSERVATION_REMEDY, STREAM, key_columns, typed_columns
 from .config import InvalidConfig, require_columns, settings
 from .distinct import DistinctCount
 from .folds import Accumulate, BlockAverage, Fold, Interpolate, JoinByMessage, KalmanFilter, SecondOrderMoment
@@ -102,6 +102,8 @@ ACCUMULATE = _statistic(
     key=_SENSOR_AND_OBS, selectivity=0.1, cost_us=20,
 )
 
+_VALUE_AND_COUNT = "value double, count bigint"
+
 TASK_TYPES = (
     KALMAN_FILTER, BLOCK_AVERAGE, SECOND_ORDER_MOMENT, DISTINCT_COUNT, INTERPOLATE, JOIN_BY_MESSAGE, ACCUMULATE,
 )
@@ -125,8 +127,7 @@ def interpolate(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
 def block_average(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
     """One event a block: the key, ``value`` (the mean) and ``count``."""
     values = settings(BLOCK_AVERAGE, config)
-    return _each_key(inputs, BlockAverage(values["window"]), values, reads=["value"],
-                     added="value double, count bigint")
+    return _each_key(inputs, BlockAverage(values["window"]), values, reads=["value"], added=_VALUE_AND_COUNT)
 
 
 def accumulate(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
@@ -140,7 +141,7 @@ def second_order_moment(inputs: DataFrame, config: Mapping[str, Any]) -> DataFra
     """One event a reading: the key, ``value`` (the moment so far) and ``count`` (readings so far)."""
     values = settings(SECOND_ORDER_MOMENT, config)
     fold = SecondOrderMoment(values["variables"], values["decimals"], values["seed"])
-    return _each_key(inputs, fold, values, reads=["value"], added="value double, count bigint")
+    return _each_key(inputs, fold, values, reads=["value"], added=_VALUE_AND_COUNT)
 
 
 def distinct_count(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
@@ -148,13 +149,25 @@ def distinct_count(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
     from pyspark.sql import functions as F
 
     values = settings(DISTINCT_COUNT, config)
-    by, field = list(values["by"]), values["field"]
+    by, field = key_columns(values["by"], added=["value", "count"]), values["field"]
     needed = [field, *by, *(["obs"] if values["fields"] else [])]
     require_columns(inputs.columns, needed, task_type="distinct_count", remedy="Name columns of the input.")
     counted = selected(inputs, values["fields"]).withColumn("_counted", F.col(field).cast("string"))
     fold = DistinctCount(values["precision"], values["window"])
     return fold_stream(counted, fold, by=by, reads=["_counted"], kept=[*STREAM, *by],
-                       added="value double, count bigint")
+                       added=_VALUE_AND_COUNT)
+
+
+def _value_and_count_check(config: Mapping[str, Any]) -> None:
+    key_columns(config.get("by", ["obs"]), added=["value", "count"])
+
+
+def accumulate_check(config: Mapping[str, Any]) -> None:
+    """Raise ``InvalidConfig`` where the config cannot be built."""
+    key_columns(config.get("by", ["obs"]), added=["values", "times"])
+
+
+block_average_check = second_order_moment_check = distinct_count_check = _value_and_count_check
 
 
 def join_by_message(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
@@ -206,7 +219,7 @@ def _each_key(
     inputs: DataFrame, fold: Fold, values: Mapping[str, Any], *, reads: Sequence[str], added: str
 ) -> DataFrame:
     """A fold for each key whose output holds the key and what the fold gives."""
-    by = list(values["by"])
+    by = key_columns(values["by"], added=[part.split()[0] for part in added.split(", ")])
     needed = ["value", *by, *(["obs"] if values["fields"] else [])]
     require_columns(inputs.columns, needed, task_type="The task", remedy=OBSERVATION_REMEDY)
     return fold_stream(selected(inputs, values["fields"]), fold, by=by, reads=reads, kept=[*STREAM, *by], added=added)

@@ -1,0 +1,186 @@
+"""The catalogue: what is declared holds together, and packages add to it without being able to break it."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from scheduler.model.documents import read_document
+from scheduler.model.errors import NotFound
+from scheduler.model.task_types import TaskType
+from workers.library import describe, registry
+from workers.library.config import InvalidConfig, settings
+from workers.library.samples import SAMPLES
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLE = ROOT / "docs" / "example_plugin"
+
+
+@pytest.fixture
+def packages(tmp_path, monkeypatch):
+    """Installs a package by its metadata alone: modules by name, and entry points."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    def install(name: str, entry_points: dict[str, str], modules: dict[str, str]) -> None:
+        info = tmp_path / f"{name}-1.0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+        lines = [f"{key} = {value}" for key, value in entry_points.items()]
+        (info / "entry_points.txt").write_text("\n".join([f"[{registry.GROUP}]", *lines]))
+        for module, source in modules.items():
+            (tmp_path / f"{module}.py").write_text(source)
+        importlib.invalidate_caches()
+        registry.refresh()
+
+    yield install
+    registry.refresh()
+
+
+def test_the_catalogue_needs_no_spark():
+    code = (
+        "import sys; from workers.library.registry import task_types, check; types = task_types();"
+        "check(types['range_filter'], {'ranges': {'a': [0, 1]}}); print(len(types), 'pyspark' in sys.modules)"
+    )
+    printed = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    count, spark = printed.split()
+    assert int(count) >= 26
+    assert spark == "False"
+
+
+@pytest.mark.parametrize("task_type", registry.built_in(), ids=lambda task_type: task_type.name)
+def test_a_declaration_holds_together(task_type: TaskType):
+    assert callable(registry.resolve(task_type))
+    assert task_type.family in describe.FAMILIES
+    assert task_type.doc.endswith(".") and task_type.cost_us > 0
+    assert (task_type.terminal is not None) == (task_type.kind == "sink")
+    assert not task_type.stateful or task_type.key
+    names = [parameter.name for parameter in task_type.parameters]
+    assert len(names) == len(set(names))
+    for parameter in task_type.parameters:
+        assert parameter.doc.rstrip(".") != parameter.doc
+        assert not (parameter.required and parameter.default is not None)
+        if parameter.choices and parameter.default is not None:
+            assert parameter.default in parameter.choices
+        if parameter.pattern:
+            re.compile(parameter.pattern)
+
+
+@pytest.mark.parametrize("path", sorted(SAMPLES.glob("*.yaml")), ids=lambda path: path.stem)
+def test_a_sample_is_valid_and_can_be_built(path: Path):
+    types = registry.task_types()
+    dataflow = read_document(path.read_text(), task_types=types, format="yaml")
+    assert dataflow.name and dataflow.description
+    assert [registry.check(types[task.type], task.config) for task in dataflow.tasks] == [None] * len(dataflow.tasks)
+
+
+def test_samples_cover_the_sources_and_overlap():
+    dataflows = [read_document(path.read_text(), task_types=registry.task_types()) for path in SAMPLES.glob("*.yaml")]
+    assert {task.type for dataflow in dataflows for task in dataflow.tasks} >= {
+        "urban_sensing", "taxi_trips", "smart_meter", "wearable", "pi_viete"}
+    heads = [repr(dataflow.tasks[:2]) for dataflow in dataflows]
+    assert max(heads.count(head) for head in heads) >= 4
+
+
+def test_settings_fill_in_defaults_and_ask_for_what_is_required():
+    output = registry.task_types()["output"]
+    assert settings(output, {"name": "n", "rate_per_s": 5}) == {"name": "n", "keep_events": 1000}
+    with pytest.raises(InvalidConfig) as caught:
+        settings(output, {"keep_events": 3})
+    assert "name" in caught.value.message and caught.value.remedy
+
+
+@pytest.mark.parametrize("name,config", [
+    ("range_filter", {"ranges": {}}),
+    ("range_filter", {"ranges": {"a": [2, 1]}}),
+    ("range_filter", {"ranges": {"a": "1..2"}}),
+    ("range_filter", {"ranges": {"a": [1, True]}}),
+    ("bloom_filter", {}),
+    ("bloom_filter", {"prefix": "urban"}),
+    ("senml_parse", {"schema": "urban", "fields": ["fare_amount"]}),
+    ("senml_parse", {"schema": "own", "fields": ["a"]}),
+    ("csv_parse", {"columns": ["a:decimal"]}),
+    ("csv_parse", {"columns": ["a", "a"]}),
+    ("json_parse", {"columns": ["_seq"]}),
+    ("xml_parse", {"columns": ["a`b"]}),
+    ("join_by_message", {"schema": "own"}),
+    ("join_by_message", {"fields": ["meta"]}),
+    ("block_average", {"by": []}),
+    ("distinct_count", {"by": ["value"]}),
+    ("accumulate", {"by": ["obs", "obs"]}),
+    ("annotate", {"table": "file"}),
+    ("replay", {"path": "nothing-there.csv"}),
+])
+def test_a_config_that_cannot_be_built_is_told_with_a_remedy(name, config, data_dir):
+    problem = registry.check(registry.task_types()[name], config)
+    assert isinstance(problem, InvalidConfig)
+    assert problem.message and problem.remedy
+
+
+def test_packages_add_types_in_every_form(packages):
+    source = (
+        "from scheduler.model.task_types import TaskType\n"
+        "ONE = TaskType(name='one', kind='transform', doc='One.', build='forms:build')\n"
+        "TWO = TaskType(name='two', kind='transform', doc='Two.', build='forms:build')\n"
+        "def three(): return [TaskType(name='three', kind='sink', doc='Three.', build='forms:build')]\n"
+        "def build(inputs, config): return inputs\n"
+    )
+    packages("forms", {"a": "forms:ONE", "b": "forms:many", "c": "forms:three"}, {"forms": source + "many = [TWO]\n"})
+    types = registry.task_types()
+    assert {"one", "two", "three", "urban_sensing"} <= set(types)
+    assert registry.plugin_problems() == ()
+    assert registry.resolve(types["two"])("events", {}) == "events"
+
+
+def test_a_broken_package_is_reported_and_the_rest_works(packages):
+    good = (
+        "from scheduler.model.task_types import TaskType\n"
+        "TASK = TaskType(name={!r}, kind='sink', doc='.', build='x:y')"
+    )
+    packages("broken", {
+        "absent": "no_such_module:TASK", "failing": "failing:TASK", "taken": "taken:TASK", "wrong": "wrong:TASK",
+        "zfine": "fine:TASK",
+    }, {
+        "failing": "raise RuntimeError('boom')", "taken": good.format("senml_parse"), "wrong": "TASK = 7",
+        "fine": good.format("fine_type"),
+    })
+    types = registry.task_types()
+    assert types["senml_parse"].build.startswith("workers.library.")
+    assert "fine_type" in types
+    problems = {problem.entry_point: problem for problem in registry.plugin_problems()}
+    assert set(problems) == {"absent", "failing", "taken", "wrong"}
+    assert {problem.package for problem in problems.values()} == {"broken"}
+    assert "boom" in problems["failing"].message and "senml_parse" in problems["taken"].message
+    with pytest.raises(NotFound, match="fine_type"):
+        registry.resolve(types["fine_type"])
+
+
+def test_the_example_package_installs_and_brings_its_type(tmp_path, monkeypatch):
+    project, target = tmp_path / "project", tmp_path / "target"
+    shutil.copytree(EXAMPLE, project)
+    subprocess.run(
+        [sys.executable, "-c", "from setuptools import setup; setup()", "-q", "install_lib", "-d", str(target),
+         "install_egg_info", "-d", str(target)],
+        cwd=project, check=True, capture_output=True,
+    )
+    monkeypatch.syspath_prepend(str(target))
+    monkeypatch.delitem(sys.modules, "weir_example_plugin", raising=False)
+    registry.refresh()
+    try:
+        alarm = registry.task_types()["limit_alarm"]
+        assert registry.resolve(alarm).__name__ == "limit_alarm"
+        assert registry.check(alarm, {"obs": "dust", "limit": 5, "severe_above": 9}) is None
+        assert registry.check(alarm, {"obs": "dust", "limit": 5, "severe_above": 1}).remedy
+    finally:
+        registry.refresh()
+
+
+def test_the_document_is_up_to_date():
+    text = describe.DOCUMENT.read_text(encoding="utf-8")
+    assert describe.described(text) == text, "run python -m workers.library.describe"
+    assert all(f"### `{task_type.name}`" in text for task_type in registry.built_in())

@@ -1,0 +1,124 @@
+"""Replays: the recording's events in order, at the times that were asked for, the same in every batch."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from workers.channels.schedule import read_schedule
+from workers.library.config import InvalidConfig
+from workers.library.replay import replay_schedule
+
+from .conftest import build
+
+LINES = [f'{1_400_000_000_000 + 500 * n},{{"e":[{{"n":"id","sv":"s{n}"}}],"bt":{1_400_000_000_000 + 500 * n}}}'
+         for n in range(10)]
+
+
+@pytest.fixture
+def folder(data_dir):
+    folder = data_dir / "replay"
+    folder.mkdir()
+    (folder / "city.csv").write_text("\n".join(LINES) + "\n\n")
+    (folder / "trips.csv").write_text("id,at,n\n" + "\n".join(f"t{n},2013-01-13T00:00:{n:02d}Z,{n}" for n in range(5)))
+    (folder / "trips.jsonl").write_text("\n".join(json.dumps({"at": 1_358_035_200 + n, "n": n}) for n in range(5)))
+    (folder / "trips.xml").write_text("\n".join(f"<t><at>{1_358_035_200 + n}</at></t>" for n in range(5)))
+    table = pa.table({
+        "n": range(5), "at": pa.array([1000 * n for n in range(5)], pa.timestamp("ms", tz="UTC")),
+        "kind": pa.array(["x"] * 5).dictionary_encode(),
+    })
+    pq.write_table(table, folder / "trips.parquet")
+    (folder / "parts").mkdir()
+    (folder / "parts" / "2.senml").write_text("\n".join(LINES[5:]))
+    (folder / "parts" / "1.senml").write_text("\n".join(LINES[:5]))
+    return folder
+
+
+def due_and_times(data_dir, **config):
+    schedule = replay_schedule(config, data_dir)
+    due, times = read_schedule(schedule.file)
+    return list(map(int, due)), None if times is None else list(map(int, times)), schedule
+
+
+def test_a_rate_spaces_events_evenly(folder, data_dir):
+    due, times, schedule = due_and_times(data_dir, path="city.csv", rate_per_s=4)
+    assert due == [250 * n for n in range(10)]
+    assert times == [1_400_000_000_000 + 500 * n for n in range(10)]
+    assert schedule.repeat_ms == 0
+
+
+def test_own_speed_keeps_the_gaps(folder, data_dir):
+    due, _, _ = due_and_times(data_dir, path="city.csv", speed=5)
+    assert due == [100 * n for n in range(10)]
+    due, _, _ = due_and_times(data_dir, path="trips.csv", speed=0.5, time_column="at")
+    assert due == [2000 * n for n in range(5)]
+
+
+def test_a_repeated_recording_goes_on_where_it_ended(folder, data_dir):
+    _, _, schedule = due_and_times(data_dir, path="city.csv", rate_per_s=4, repeat=True)
+    assert schedule.repeat_ms == 2500
+    assert schedule.repeat_time_ms > 9 * 500
+
+
+@pytest.mark.parametrize("config", [
+    {"path": "trips.csv", "time_column": "at"}, {"path": "trips.jsonl", "time_column": "at"},
+    {"path": "trips.xml", "time_column": "at"},
+])
+def test_recorded_times_are_found_in_every_format(config, folder, data_dir):
+    _, times, _ = due_and_times(data_dir, rate_per_s=1, **config)
+    assert times == [1_358_035_200_000 + 1000 * n for n in range(5)]
+
+
+@pytest.mark.parametrize("config,match", [
+    ({"path": "trips.csv", "speed": 1}, "no recorded times"),
+    ({"path": "trips.csv", "time_column": "when"}, "no column when"),
+    ({"path": "trips.csv", "time_column": "id"}, "no time that can be read"),
+    ({"path": "../x"}, "leads out"),
+    ({"path": "trips.csv", "format": "parquet"}, "cannot be read as Parquet"),
+])
+def test_what_cannot_be_replayed_is_said(config, match, folder, data_dir):
+    with pytest.raises(InvalidConfig, match=match) as caught:
+        replay_schedule(config, data_dir)
+    assert caught.value.remedy
+
+
+def test_a_changed_recording_is_another(folder, data_dir):
+    before, _, _ = due_and_times(data_dir, path="city.csv", rate_per_s=1)
+    (folder / "city.csv").write_text("\n".join(LINES[:3]))
+    os.utime(folder / "city.csv", (1, 1))
+    after, _, _ = due_and_times(data_dir, path="city.csv", rate_per_s=1)
+    assert (len(before), len(after)) == (10, 3)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("path", ["city.csv", "parts"])
+def test_events_come_by_their_number(path, folder, ticks):
+    rows = build("replay", ticks(10), path=path).collect()
+    assert [(row._seq, row.senml) for row in rows] == list(enumerate(LINES))
+    later = build("replay", ticks(8, start=7), path=path, repeat=True).collect()
+    assert [row.senml for row in later] == [LINES[n % 10] for n in range(7, 15)]
+
+
+@pytest.mark.spark
+def test_other_formats(folder, ticks):
+    assert build("replay", ticks(5), path="trips.csv", time_column="at").first().csv == "t0,2013-01-13T00:00:00Z,0"
+    assert json.loads(build("replay", ticks(5), path="trips.jsonl").first().json)["n"] == 0
+    assert build("replay", ticks(5), path="trips.xml").first().xml == "<t><at>1358035200</at></t>"
+    parquet = build("replay", ticks(5), path="trips.parquet")
+    assert parquet.columns == ["_seq", "_time", "_born", "n", "at", "kind"]
+    assert [(row.n, row.at.timestamp(), row.kind) for row in parquet.collect()] == [(n, n, "x") for n in range(5)]
+
+
+@pytest.mark.spark
+def test_a_recording_replays_through_a_stream(folder, stream, ticks):
+    events = stream("_seq bigint, _time bigint, _born bigint")
+    events.add([tuple(row) for row in ticks(10).collect()], sizes=[3, 1, 4])
+    found = events.run(lambda frame: build("senml_parse", build("replay", frame, path="city.csv"), schema="own",
+                                           id_field="id", fields=["x"]))
+    assert [row[4] for row in found] == [f"s{n}" for n in range(10)]
+    assert np.all(np.diff([row[0] for row in found]) == 1)
