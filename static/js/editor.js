@@ -43,7 +43,7 @@ export class Editor {
     this.mount(form.querySelector(".editor-host"));
     this.listen();
     this.switchLanguage();
-    if (this.area.value.trim()) this.check();
+    this.check();
   }
 
   mount(host) {

@@ -14,7 +14,18 @@ function lines(task) {
   const found = [task.label];
   if (task.note) found.push(task.note);
   if (task.metric || task.type !== task.label) found.push(task.metric ?? task.type);
-  return found.map((line) => (line.length > 27 ? `${line.slice(0, 26)}…` : line)).join("\n");
+  return found.map((line) => clipped(line)).join("\n");
+}
+
+const ruler = document.createElement("canvas").getContext("2d");
+
+/** A line that fits its box: as long as it is, or cut with an ellipsis. */
+function clipped(line) {
+  const fits = (text) => ruler.measureText(text).width <= WIDTH - 18;
+  if (fits(line)) return line;
+  let length = line.length - 1;
+  while (length > 1 && !fits(`${line.slice(0, length)}…`)) length -= 1;
+  return `${line.slice(0, length)}…`;
 }
 
 function measured(graph) {
@@ -50,7 +61,7 @@ function edgeData(stream, layout) {
 
 function elements(graph, layout) {
   const nodes = graph.tasks.map((task) => ({
-    data: { id: task.id, text: lines(task), width: task.width, height: task.height, textWidth: task.width - 14 },
+    data: { id: task.id, text: lines(task), width: task.width, height: task.height, textWidth: 2 * task.width },
     position: { x: layout.nodes[task.id][0], y: layout.nodes[task.id][1] },
     classes: [task.kind, ...(task.marks ?? [])].join(" "),
   }));
@@ -82,6 +93,7 @@ export class Graph {
   }
 
   async draw(graph) {
+    ruler.font = `500 12px ${getComputedStyle(document.body).fontFamily}`;
     this.graph = measured(graph);
     this.byId = new Map(this.graph.tasks.map((task) => [task.id, task]));
     this.say(`Laying out ${format.count(graph.tasks.length)} tasks…`);

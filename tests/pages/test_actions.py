@@ -89,7 +89,8 @@ def test_a_stale_plan_is_recomputed_with_one_click(world: World, client_of: Clie
 
 def test_what_is_being_enacted_is_rolled_back(world: World, client_of: ClientOf) -> None:
     proposal = approved(planned(world.carla, world.city, document("traffic")), world.ana)
-    client_of("ana").post(f"/proposals/{proposal.pk}/roll_back")
+    response = client_of("ana").post(f"/proposals/{proposal.pk}/roll_back", follow=True)
+    assert "Stop query" in response.text  # the reverse plan's steps, in words
     assert Proposal.objects.get().status == "rolling_back"
 
 

@@ -8,6 +8,7 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
+from dashboard.catalog.documents import check_document
 from dashboard.pages.urls import urlpatterns
 from dashboard.pages.views.guides import GUIDES
 from tests.dashboard.building import World, document, planned, removal_planned, running
@@ -51,6 +52,13 @@ def test_pages_of_an_empty_installation_say_what_to_do_next(client_of: ClientOf)
         response = client.get(address)
         assert invitation in response.text, address
         assert_sound(response, address)
+
+
+def test_the_document_that_help_shows_is_valid(client_of: ClientOf) -> None:
+    shown = Markup(client_of("vera").get("/help/documents").text).every("pre")[0]
+    checked = check_document("".join(shown.text), format="yaml")
+    assert checked.problems == ()
+    assert len(checked.dataflow.tasks) == 5
 
 
 def test_the_log_in_page_is_sound(db) -> None:

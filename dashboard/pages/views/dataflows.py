@@ -102,7 +102,7 @@ def dataflow(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
         "record": record, "live": live, "tasks": tasks, "streams": streams, "outputs": _outputs(request, record),
         "document": catalog.current_version(record), "versions": catalog.versions(record), "proposals": proposals[:10],
         "entries": trail.entries_of(record, *proposals[:10])[:30],
-        "failing": [task for task in tasks if task["live"].get("error")],
+        "failing": _failing(tasks),
         "shared": _sharing(tasks), "may_remove": may and record.status == RUNNING,
         "may_renew": may and record.status in AT_REST, "is_running": record.status == RUNNING,
         "live_topic": f"dataflow:{record.pk}",
@@ -159,10 +159,10 @@ def dataflow_remove(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
 
 
 def _shown(column: str, value: Any) -> Any:
-    """A value as its cell shows it: Weir's own moments as times of day."""
+    """A value as its cell shows it: Weir's own moments as times of day, numbers without their binary tail."""
     if column in MOMENTS and isinstance(value, int):
         return datetime.fromtimestamp(value / 1000, tz=UTC).strftime("%H:%M:%S.%f")[:-3]
-    return value
+    return f"{value:.8g}" if isinstance(value, float) else value
 
 
 def _record_to_renew(request: HttpRequest) -> DataflowRecord | None:
@@ -186,6 +186,17 @@ def _editor(request: HttpRequest, may: Any, record: DataflowRecord | None, **giv
 
 def _outputs(request: HttpRequest, record: DataflowRecord) -> list[dict[str, str]]:
     return operations.outputs(request.viewer, record.pk) if record.status == RUNNING else []
+
+
+def _failing(tasks: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Failing queries, each with its tasks of this dataflow."""
+    found: dict[str, dict[str, Any]] = {}
+    for task in tasks:
+        live = task["live"]
+        if live.get("error") and live["state"] != RUNNING:
+            query = found.setdefault(live["fragment"], {"id": live["fragment"], "cause": live["error"], "tasks": []})
+            query["tasks"].append(task["id"])
+    return list(found.values())
 
 
 def _sharing(tasks: list[dict[str, Any]]) -> dict[str, Any]:

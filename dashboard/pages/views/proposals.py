@@ -16,10 +16,11 @@ from django.views.decorators.http import require_POST, require_safe
 
 from dashboard import jobs
 from dashboard.approvals import selectors, services
-from dashboard.approvals.difference import difference
+from dashboard.approvals.difference import difference, step_text
 from dashboard.approvals.lifecycle import LIFECYCLE, OPEN, UNDER_WAY
 from dashboard.audit import selectors as trail
 from dashboard.pages.graphs import difference_graph
+from dashboard.plans.selectors import plan_of
 from scheduler.model.errors import NotFound, WeirError
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def proposal(request: HttpRequest, proposal_id: UUID) -> HttpResponse:
         "groups": {status: [task for task in tasks if task["status"] == status]
                    for status in ("started", "reused", "stopped", "neighbour")},
         "failing": [{"id": key, **cause} for key, cause in live["failing"].items()],
-        "steps": _steps(found, live), "is_open": record.status in OPEN, "is_under_way": record.status in UNDER_WAY,
+        "steps": _steps(record, live["steps"]), "is_open": record.status in OPEN, "is_under_way": record.status in UNDER_WAY,
         "currency": settings.CURRENCY, "entries": trail.entries_of(record, record.plan)[:20],
         "live_topic": f"proposal:{record.pk}",
     })
@@ -113,10 +114,13 @@ def _said(way: str, record: Proposal) -> str:
     }[way]
 
 
-def _steps(found: dict | None, live: dict) -> list[dict]:
-    """The plan's steps with how far each is; while it is rolled back, the reverse plan's by their keys."""
-    if found is None:
+def _steps(record: Proposal, states: dict[str, str]) -> list[dict[str, str]]:
+    """The steps in words with how far each is; while and after a roll-back, those of the reverse plan."""
+    plan = plan_of(record.rollback_plan or record.plan)
+    if plan is None:
         return []
-    texts = {step["key"]: step["text"] for step in found["steps"]}
-    return [{"key": key, "text": texts.get(key, key.replace(":", " ")), "state": state}
-            for key, state in live["steps"].items()]
+    names = {running: task for task, running in plan.dataflow.running.items()}
+    return [
+        {"key": step.key, "text": step_text(plan, step, names), "state": states.get(step.key, "waiting")}
+        for step in plan.steps
+    ]
