@@ -92,6 +92,8 @@ def test_what_is_not_there_is_said_on_a_page_of_the_same_look(path: str, client_
     response = client_of("carla").get(path)
     assert response.status_code == 404
     assert "Nothing here" in response.text
+    assert "404 Not Found" in response.text
+    assert re.search(r"There is no(thing| such)", response.text)
     assert "css/tokens.css" in response.text
     assert_sound(response, path)
 

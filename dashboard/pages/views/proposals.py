@@ -57,7 +57,8 @@ def proposal(request: HttpRequest, proposal_id: UUID) -> HttpResponse:
         "groups": {status: [task for task in tasks if task["status"] == status]
                    for status in ("started", "reused", "stopped", "neighbour")},
         "failing": [{"id": key, **cause} for key, cause in live["failing"].items()],
-        "steps": _steps(record, live["steps"]), "is_open": record.status in OPEN, "is_under_way": record.status in UNDER_WAY,
+        "steps": _steps(record, live["steps"]), "is_open": record.status in OPEN,
+        "is_under_way": record.status in UNDER_WAY,
         "currency": settings.CURRENCY, "entries": trail.entries_of(record, record.plan)[:20],
         "live_topic": f"proposal:{record.pk}",
     })
