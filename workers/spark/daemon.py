@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import importlib
+import warnings
 from contextlib import suppress
 
 import pyspark.daemon
@@ -43,6 +44,8 @@ def main() -> None:
     for name in PRELOAD:
         with suppress(ImportError):  # what is not installed is not preloaded; an operator that needs it says so
             importlib.import_module(name)
+    # Spark's own use of pandas in stateful operators warns at every batch; nobody here could heed it.
+    warnings.filterwarnings("ignore", category=FutureWarning, module=r"pyspark\.worker")
     pyspark.daemon.gc = RareCollector()
     gc.collect()
     gc.freeze()
