@@ -34,6 +34,7 @@ class Rig:
     task_types: Mapping[str, TaskType]
     trigger_ms: int = 100
     version: int = 0
+    slot_start_s: float = 0.0
     channels: Channels = field(init=False)
 
     def __post_init__(self) -> None:

@@ -132,9 +132,19 @@ class Hands:
         return all(info is not None and info.schema_json and wanted.id in info.readers for info in infos)
 
     def _whole(self, wanted: WantedFragment) -> WantedFragment:
-        """The fragment with its whole chain: a tail that was closed long ago still belongs to its checkpoint."""
-        tasks = self._around.store.chain(wanted.id)
-        return replace(wanted, tasks=tasks) if tasks is not None else wanted
+        """The fragment with its whole chain: a tail that was closed long ago still belongs to its checkpoint.
+
+        A checkpoint of another fragment that once had this id (of an estate that began anew) is nothing to go on from.
+        """
+        known = self._around.store.known(wanted.id)
+        if known is None:
+            return wanted
+        shared = min(len(known.tasks), len(wanted.tasks))
+        if known.inputs != wanted.inputs or known.tasks[:shared] != wanted.tasks[:shared]:
+            self._log.warning("another fragment had this id; its checkpoint goes", fragment=wanted.id)
+            self._around.store.remove_checkpoint(wanted.id)
+            return wanted
+        return replace(wanted, tasks=max(known.tasks, wanted.tasks, key=len))
 
     def _prepare_channels(self, whole: WantedFragment, compiled: Compiled, *, has_begun: bool) -> None:
         """Bring channels and valves to what is wanted, whatever an earlier life of the fragment left there."""

@@ -19,8 +19,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from scheduler.model.dataflow import Task
-
 from .wanted import Desired, WantedFragment, fragment_document, parse_desired, parse_fragment
 
 
@@ -89,12 +87,17 @@ class SlotStore:
         write_atomically(self._beside(fragment.id, "json"), text)
         write_atomically(self.folder / f"{fragment.id}.json", text)
 
-    def chain(self, fragment_id: str) -> tuple[Task, ...] | None:
-        """The tasks whose state the fragment's checkpoint holds, wherever it ran before; None for a new one."""
+    def known(self, fragment_id: str) -> WantedFragment | None:
+        """The fragment that made the checkpoint, as it last started, on whatever slot; None for a new one."""
         try:
-            return parse_fragment(json.loads(self._beside(fragment_id, "json").read_text())).tasks
+            return parse_fragment(json.loads(self._beside(fragment_id, "json").read_text()))
         except FileNotFoundError:
             return None
+
+    def remove_checkpoint(self, fragment_id: str) -> None:
+        """Delete a checkpoint that nobody will go on from; not there is fine."""
+        shutil.rmtree(self.checkpoint(fragment_id), ignore_errors=True)
+        self._beside(fragment_id, "json").unlink(missing_ok=True)
 
     def forget(self, fragment_id: str) -> None:
         """The fragment is no longer this slot's."""
@@ -123,8 +126,7 @@ class SlotStore:
             if now_s - mark.stat().st_mtime < grace_s or not lock.acquire():
                 continue
             if mark.exists():
-                shutil.rmtree(self.checkpoint(mark.stem), ignore_errors=True)
-                self._beside(mark.stem, "json").unlink(missing_ok=True)
+                self.remove_checkpoint(mark.stem)
                 mark.unlink()
                 swept.append(mark.stem)
             lock.release(remove=True)

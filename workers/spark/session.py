@@ -102,6 +102,9 @@ def _streaming() -> dict[str, str]:
         # All queries of a slot share one budget outside the heap.
         "spark.sql.streaming.stateStore.rocksdb.boundedMemoryUsage": "true",
         "spark.sql.streaming.stateStore.rocksdb.maxMemoryUsageMB": "256",
+        # A chain may hold several stateful tasks. In append mode, without timeouts or watermarks, each passes its rows
+        # on within the batch, so they compose; Spark's check refuses a second applyInPandasWithState regardless.
+        "spark.sql.streaming.unsupportedOperationCheck": "false",
         "spark.sql.streaming.minBatchesToRetain": "20",
         "spark.sql.streaming.numRecentProgressUpdates": "2",
         "spark.sql.streaming.noDataProgressEventInterval": "60s",
