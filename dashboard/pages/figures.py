@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 Columns = Mapping[str, Sequence[Any]]
+SECONDS_FROM_MS = 2000.0
 
 
 def rate_figure(history: Columns) -> dict[str, Any]:
@@ -14,13 +15,18 @@ def rate_figure(history: Columns) -> dict[str, Any]:
 
 
 def latency_figure(history: Columns) -> dict[str, Any]:
-    """Latency from source to sink over time: median and 99th percentile."""
-    return _figure(history, {"latency_p50_ms": "p50", "latency_p99_ms": "p99"}, unit=" ms")
+    """Latency from source to sink over time: median and 99th percentile, in seconds where it takes seconds."""
+    series = {"latency_p50_ms": "p50", "latency_p99_ms": "p99"}
+    highest_ms = max((value for name in series for value in history[name] if value is not None), default=0.0)
+    if highest_ms < SECONDS_FROM_MS:
+        return _figure(history, series, unit=" ms")
+    return _figure(history, series, unit=" s", scale=0.001)
 
 
-def _figure(history: Columns, series: Mapping[str, str], *, unit: str) -> dict[str, Any]:
+def _figure(history: Columns, series: Mapping[str, str], *, unit: str, scale: float = 1.0) -> dict[str, Any]:
     data = [
-        {"type": "scatter", "mode": "lines", "name": label, "x": list(history["at"]), "y": list(history[column]),
+        {"type": "scatter", "mode": "lines", "name": label, "x": list(history["at"]),
+         "y": [None if value is None else value * scale for value in history[column]],
          "connectgaps": False, "hovertemplate": "%{y:.1f}" + unit}
         for column, label in series.items()
     ]

@@ -81,5 +81,14 @@ def test_figures_are_plotlys() -> None:
         assert [trace.name for trace in plotly.Figure(figure).data] == names  # raises on what Plotly does not know
 
 
+@pytest.mark.parametrize(("highest_ms", "drawn", "unit"), [(1999.0, 1999.0, " ms"), (5000.0, 5.0, " s")])
+def test_long_latencies_are_drawn_in_seconds(highest_ms: float, drawn: float, unit: str) -> None:
+    history = {"at": ["2026-01-01T00:00:00+00:00"], "latency_p50_ms": [None], "latency_p99_ms": [highest_ms]}
+    figure = latency_figure(history)
+    assert figure["data"][0]["y"] == [None]
+    assert figure["data"][1]["y"] == [pytest.approx(drawn)]
+    assert figure["layout"]["yaxis"]["ticksuffix"] == unit
+
+
 def graph_of(world: World, proposal: Proposal) -> dict:
     return difference_graph(difference(viewer_of(world.root), proposal), task_types=jobs.task_types())
