@@ -21,6 +21,7 @@ from workers.channels.registry import Channels
 from workers.spark import queries
 from workers.spark.compile import Chain, Compiled, compile_chain, output_positions
 from workers.spark.failures import FragmentFailed, explain_error
+from workers.spark.files import clear_uncommitted
 
 from .live import Live
 from .logs import logger
@@ -41,6 +42,7 @@ from .wanted import WantedFragment
 
 LOOK_AGAIN_MS = 250  # for the stream that a fragment waits for
 HINDERED_MS = 1_000
+FILES_EVERY_MS = 5_000
 METERS_KEPT_S = 60
 OUTPUTS_KEPT_S = 24 * 3600  # what a removed dataflow delivered stays browsable
 
@@ -119,9 +121,14 @@ class Hands:
         )
         live.tasks, live.schemas = whole.tasks, compiled.schemas
         self._prepare_channels(whole, compiled, has_begun=has_begun)
+        trigger_ms = wanted.trigger_ms
+        if compiled.file_sink is not None:
+            clear_uncommitted(compiled.file_sink.path)
+            if len(whole.tasks) == 1:  # nobody waits for files, and each batch makes one
+                trigger_ms = max(trigger_ms, FILES_EVERY_MS)
         query = queries.start(
-            compiled.frame, name=wanted.id, checkpoint=around.store.checkpoint(wanted.id),
-            trigger_ms=wanted.trigger_ms, file_sink=compiled.file_sink,
+            compiled.frame, name=wanted.id, checkpoint=around.store.checkpoint(wanted.id), trigger_ms=trigger_ms,
+            file_sink=compiled.file_sink,
         )
         live.runs(query, query.runId, outlets=wanted.outlets, active=wanted.active, now_ms=self._clock_ms())
         took_ms = round(1000 * (time.monotonic() - began_s))
