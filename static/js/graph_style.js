@@ -3,8 +3,7 @@
 import { token } from "./theme.js";
 
 function palette() {
-  const names = ["surface", "sunken", "line", "line-strong", "ink", "ink-2", "ink-3", "accent", "accent-soft", "ok",
-    "warn", "warn-soft", "bad", "bad-soft"];
+  const names = ["surface", "sunken", "line", "line-strong", "ink", "ink-2", "ink-3", "accent", "accent-soft", "bad", "bad-soft"];
   return Object.fromEntries(names.map((name) => [name, token(`--${name}`)]));
 }
 
@@ -38,7 +37,6 @@ export function graphStyle() {
     { selector: "node.shared.sink", style: stripe(c["ink-2"], c.sunken, "right") },
     { selector: "node.starts", style: { "background-fill": "solid", "background-color": c["accent-soft"], "border-color": c.accent, "border-width": 2 } },
     { selector: "node.stops", style: { "background-fill": "solid", "background-color": c["bad-soft"], "border-color": c.bad, "border-style": "dashed", "border-width": 2 } },
-    { selector: "node.touched", style: { "border-color": c.warn, "border-style": "double", "border-width": 4 } },
     { selector: "node.failed", style: { "background-fill": "solid", "background-color": c["bad-soft"], "border-color": c.bad, "border-width": 2.5 } },
     { selector: "node.absent", style: { opacity: 0.28 } },
     { selector: "node:selected", style: { "underlay-color": c.accent, "underlay-opacity": 0.28, "underlay-padding": 6, "underlay-shape": "round-rectangle" } },

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page
 
-from tests.browser import drive
+from tests.browser import drive, flows
+from tests.browser.documents import ETL, STATS
 from tests.browser.site import PASSWORD, RunningSite, start_site, stop_site
 
 PageOf = Callable[..., Page]
@@ -29,6 +30,23 @@ def browser() -> Iterator[Browser]:
         pytest.skip("chromium is not installed: apt install chromium")
     with drive.browser() as found:
         yield found
+
+
+@pytest.fixture(scope="session")
+def merged(site: RunningSite, browser: Browser) -> dict[str, str]:
+    """Two dataflows of two teams that share tasks, both running: addresses by name."""
+    pages = {name: drive.log_in(browser.new_context(), site.url, name, PASSWORD) for name in ("carla", "ana", "ben")}
+    addresses = {}
+    for name, text, team, reviewers in (("etl", ETL, "city", ["ana"]), ("stats", STATS, "mobility", ["ana", "ben"])):
+        proposal = flows.submit(pages["carla"], site.url, text, team=team)
+        for reviewer in reviewers:
+            flows.approve(pages[reviewer], proposal)
+        flows.done(pages["carla"])
+        addresses[name] = site.url + flows.dataflow_of(pages["carla"])
+        addresses[f"{name}-proposal"] = proposal
+    for page in pages.values():
+        page.context.close()
+    return addresses
 
 
 @pytest.fixture

@@ -87,21 +87,9 @@ def memory(mb: float | None) -> str:
 
 
 @register.filter
-def pretty(value: Any) -> str:
-    """A value as indented JSON."""
-    return json.dumps(value, indent=2, ensure_ascii=False, default=str)
-
-
-@register.filter
 def compact(value: Any) -> str:
     """A value as JSON on one line."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-
-
-@register.filter
-def get(mapping: Any, key: Any) -> Any:
-    """``mapping[key]``, or None."""
-    return mapping.get(key) if hasattr(mapping, "get") else None
 
 
 @register.filter
@@ -119,7 +107,6 @@ def did(verb: str) -> str:
     return f"{deed} {subject}".replace("_", " ").strip()
 
 
-@register.filter
 def tone(status: str) -> str:
     """Which of the four tones of a chip a state has."""
     return next((name for name, states in _CHIPS.items() if status in states), "still")

@@ -1,0 +1,161 @@
+"""Live figures and graphs in a browser, over a played node: deltas, gaps, lost connections, failures, 1,500 tasks."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+import redis
+from playwright.sync_api import Page, expect
+
+from tests.browser import flows
+from tests.browser.conftest import PageOf
+from tests.browser.documents import SHARED, wide
+from tests.browser.drive import drawn, settled, until
+from tests.browser.site import RunningSite
+
+pytestmark = pytest.mark.browser
+
+
+# Live ----------------------------------------------------------------------------------------------------------------
+
+
+def test_figures_move_without_a_reload(merged: dict[str, str], site: RunningSite, page_of: PageOf) -> None:
+    page = page_of()
+    settled(page)
+    expect(page.locator("#connection")).to_contain_text("Live")
+    figure = page.locator("[data-live='counts|events_in_per_s']")
+    expect(figure).to_have_text(re.compile(r"^[\d.]+/s$"))
+    first = figure.text_content()
+    until(lambda: figure.text_content() != first, "the rate moves")
+    expect(page.locator("[data-live='counts|without_reuse']")).to_have_text("12")
+    expect(page.locator("[data-live='counts|running_tasks']")).to_have_text(str(12 - SHARED))
+
+
+def test_a_gap_is_closed_by_a_snapshot(merged: dict[str, str], page_of: PageOf) -> None:
+    page = page_of()
+    settled(page)
+    until(lambda: page.evaluate("window.weirLive.seq"), "a sequence number")
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url) if "/live/snapshot" in request.url else None)
+    page.evaluate("window.weirLive.receive({type: 'delta', topic: 'estate', from: window.weirLive.seq + 5,"
+                  " seq: window.weirLive.seq + 6, patch: {counts: {submitted: 4711}}})")
+    until(lambda: page.evaluate("1") and asked, "a snapshot is asked for")  # talking to the page lets its events in
+    assert page.locator("[data-live='counts|submitted']").text_content() != "4\u202f711"
+    seq = page.evaluate("window.weirLive.seq")
+    until(lambda: page.evaluate("window.weirLive.seq") != seq, "deltas go on")
+
+
+def test_a_lost_connection_is_said_and_made_again(merged: dict[str, str], page_of: PageOf) -> None:
+    page = page_of()
+    settled(page)
+    indicator = page.locator("#connection")
+    expect(indicator).to_contain_text("Live")
+    page.context.set_offline(True)
+    page.evaluate("window.weirLive.socket.close()")
+    expect(indicator).to_contain_text("Reconnecting")
+    page.context.set_offline(False)
+    expect(indicator).to_contain_text("Live", timeout=20_000)
+
+
+def test_a_dataflow_shows_rates_latencies_and_its_newest_events(merged: dict[str, str], page_of: PageOf) -> None:
+    page = page_of()
+    page.goto(merged["stats"])
+    settled(page)
+    drawn(page)
+    expect(page.locator("#notes")).to_contain_text(f"{SHARED} of 7 tasks are shared")
+    labels = until(lambda: _labels(page, "node"), "labels of tasks")
+    until(lambda: any("/s ·" in text for text in _labels(page, "node")), "rates on tasks")
+    assert any("with City ETL" in text for text in labels)
+    until(lambda: any("/s\n" in text for text in _labels(page, "edge")), "rates on streams")
+    events = page.locator("[data-output]").first
+    rows = events.locator("tbody tr")
+    expect(rows.first).to_be_visible()
+    first = rows.first.text_content()
+    until(lambda: rows.first.text_content() != first, "newer events")
+    events.get_by_role("button", name="Pause").click()
+    page.wait_for_timeout(1200)
+    paused = rows.first.text_content()
+    page.wait_for_timeout(2200)
+    assert rows.first.text_content() == paused
+
+
+def test_a_failing_query_is_told_with_its_cause(merged: dict[str, str], site: RunningSite, page_of: PageOf) -> None:
+    with redis.Redis.from_url(site.redis_url) as broker:
+        desired = json.loads(broker.get("weir:desired:n1"))
+    fragment = next(f["id"] for slot in desired["slots"].values() for f in slot["fragments"])
+    page = page_of("admin")
+    settled(page)
+    try:
+        site.node.failing[fragment] = "AnalysisException: no column temperature"
+        expect(page.locator("#health")).to_contain_text("no column temperature")
+        expect(page.locator("#failing")).to_have_text("1")
+        page.locator("#health a").first.click()
+        expect(page.locator("#notes")).to_contain_text("no column temperature")
+    finally:
+        site.node.failing.clear()
+    expect(page.locator("#notes")).not_to_contain_text("no column temperature", timeout=20_000)
+
+
+def test_plots_are_drawn_under_the_policy(merged: dict[str, str], page_of: PageOf) -> None:
+    page = page_of()
+    page.goto(merged["etl"] + "#plots")
+    settled(page)
+    page.locator("[data-figure='rate'][data-drawn] .main-svg").first.wait_for(state="visible", timeout=60_000)
+    expect(page.locator("[data-figure='latency'] .js-line").first).to_be_attached()
+
+
+# Graphs --------------------------------------------------------------------------------------------------------------
+
+
+def test_the_graph_is_read_with_the_keyboard(merged: dict[str, str], page_of: PageOf) -> None:
+    page = page_of()
+    page.goto(merged["stats"])
+    settled(page)
+    drawn(page)
+    page.locator(".graph-canvas").focus()
+    page.keyboard.press("]")
+    card = page.locator(".graph-card")
+    expect(card).to_contain_text("sensors")
+    expect(card).to_contain_text("urban_sensing")
+    page.keyboard.press("]")
+    expect(card).to_contain_text("parsed")
+    page.keyboard.press("Escape")
+    expect(card).to_be_hidden()
+    page.get_by_role("button", name="Table").click()
+    expect(page.get_by_role("row", name=re.compile("^in_range range_filter"))).to_contain_text("City ETL")
+
+
+def test_a_layout_is_kept_by_the_shape_of_the_graph(merged: dict[str, str], page_of: PageOf) -> None:
+    page = page_of()
+    page.goto(merged["etl"])
+    drawn(page)
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url) if "elk" in request.url else None)
+    page.reload()
+    drawn(page)
+    assert asked == []
+
+
+def test_1500_tasks_leave_the_main_thread_free(site: RunningSite, page_of: PageOf) -> None:
+    page = page_of("admin")
+    proposal = flows.submit(page, site.url, wide(1500), team="city")
+    page.add_init_script(
+        "window.longest = 0; new PerformanceObserver((list) => { for (const entry of list.getEntries())"
+        " window.longest = Math.max(window.longest, entry.duration); }).observe({type: 'longtask', buffered: true});")
+    page.goto(proposal)
+    settled(page)
+    waiting = page.locator(".graph-wait")
+    expect(waiting).to_contain_text("Laying out", timeout=20_000)
+    before = page.evaluate("window.longest")
+    page.keyboard.press("?")  # answered while the worker lays out
+    expect(page.locator("#keys")).to_be_visible()
+    page.keyboard.press("Escape")
+    drawn(page)
+    assert page.locator(".graph-stage").get_attribute("data-drawn") == "1500"
+    assert before < 2000, "nothing held the page before the layout came"
+
+
+def _labels(page: Page, kind: str) -> list[str]:
+    return page.evaluate(f"window.weirGraphs[0].cy.elements('{kind}').map((part) => part.data('text'))")
