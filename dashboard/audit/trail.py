@@ -71,7 +71,14 @@ def inside_command() -> bool:
 def _write(
     actor: User | None, verb: str, subject: models.Model, team: Team | None, details: dict[str, object]
 ) -> None:
+    # The name at the time: a reader months later should not have to look an id up, nor see today's name.
+    named = {"name": name} if (name := _name_of(subject)) else {}
     AuditEntry.objects.create(
         actor=actor, verb=verb, subject_type=subject._meta.model_name, subject_id=str(subject.pk), team=team,
-        details=details,
+        details={**named, **details},
     )
+
+
+def _name_of(subject: models.Model) -> str:
+    """The subject's own name, or that of the dataflow that it is about."""
+    return getattr(subject, "name", "") or getattr(getattr(subject, "dataflow", None), "name", "")
