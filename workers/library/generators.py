@@ -162,10 +162,17 @@ def text_entry(name: str, unit: str, value: Column) -> Column:
 
 
 def number_entry(name: str, unit: str, value: Column) -> Column:
-    """A SenML entry whose value is a number, as RIoTBench writes it; null where the value is."""
+    """A SenML entry whose value is a number, written as a string as RIoTBench does."""
     from pyspark.sql import functions as F
 
-    return F.concat(F.lit('{"v":"'), value.cast("string"), F.lit(f'","u":"{unit}","n":"{name}"}}'))
+    return reading_entry(F.lit(name), F.lit(unit), value)
+
+
+def reading_entry(name: Column, unit: Column, value: Column) -> Column:
+    """The same, of columns; null where the value is."""
+    from pyspark.sql import functions as F
+
+    return F.concat(F.lit('{"v":"'), value.cast("string"), F.lit('","u":"'), unit, F.lit('","n":"'), name, F.lit('"}'))
 
 
 def readings_entries(readings: tuple[Reading, ...], units: Mapping[str, str], values: Mapping[str, Any]) -> Column:
@@ -205,10 +212,7 @@ def _entry(reading: Column, day_ms: float, values: Mapping[str, Any]) -> Column:
     )
     held = F.greatest(reading["low"], F.least(reading["high"], usual))
     value = with_outliers(held, reading["low"], reading["high"], name, values)
-    entry = F.concat(
-        F.lit('{"v":"'), rounded(value, reading["decimals"]).cast("string"),
-        F.lit('","u":"'), reading["unit"], F.lit('","n":"'), name, F.lit('"}'),
-    )
+    entry = reading_entry(name, reading["unit"], rounded(value, reading["decimals"]))
     return F.when(uniform(seed, "gap", seq, name) >= values["gap_share"], entry)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from .chance import normal, rounded, uniform
 from .config import settings
-from .generators import message, number_entry, sensor_name, sensor_number, source_type, text_entry, with_outliers
+from .generators import message, reading_entry, sensor_name, sensor_number, source_type, text_entry, with_outliers
 from .schemas import TAXI
 
 if TYPE_CHECKING:
@@ -45,8 +45,7 @@ def taxi_trips(ticks: DataFrame, config: Mapping[str, Any]) -> DataFrame:
         "payment_type": F.when(F.col("card"), "CRD").otherwise("CSH"),
     }
     first = [text_entry(name, TAXI.units[name], value) for name, value in texts.items()]
-    readings = F.array(*[_reading(name, values) for name in TAXI.fields])
-    return message(trips, first, readings)
+    return message(trips, first, _readings(values))
 
 
 def _with_trip(ticks: DataFrame, values: Mapping[str, Any]) -> DataFrame:
@@ -77,10 +76,19 @@ def _with_trip(ticks: DataFrame, values: Mapping[str, Any]) -> DataFrame:
     return paid.withColumn("total_amount", rounded(sum((F.col(part) for part in parts[1:]), F.col(parts[0])), 2))
 
 
-def _reading(name: str, values: Mapping[str, Any]) -> Column:
+def _readings(values: Mapping[str, Any]) -> Column:
+    """One expression over a table of the readings: written out for each, it would take long to plan every batch."""
     from pyspark.sql import functions as F
 
-    low, high = (F.lit(bound) for bound in USUAL_RANGES[name])
-    value = rounded(with_outliers(F.col(name), low, high, F.lit(name), values), 2)
-    present = uniform(values["seed"], "gap", F.col("_seq"), name) >= values["gap_share"]
-    return F.when(present, number_entry(name, TAXI.units[name], value))
+    table = F.array(*[
+        F.struct(F.lit(name).alias("name"), F.lit(TAXI.units[name]).alias("unit"), F.lit(low).alias("low"),
+                 F.lit(high).alias("high"), F.col(name).cast("double").alias("value"))
+        for name, (low, high) in USUAL_RANGES.items()
+    ])
+
+    def entry(reading: Column) -> Column:
+        value = rounded(with_outliers(reading["value"], reading["low"], reading["high"], reading["name"], values), 2)
+        present = uniform(values["seed"], "gap", F.col("_seq"), reading["name"]) >= values["gap_share"]
+        return F.when(present, reading_entry(reading["name"], reading["unit"], value))
+
+    return F.transform(table, entry)
