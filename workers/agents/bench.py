@@ -229,12 +229,14 @@ def _until(is_so: Callable[[], Any], *, within_s: float = 60.0) -> None:
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description="Measure the engine on this machine.")
-    parser.add_argument("what", nargs="*", choices=[*MEASUREMENTS, []], default=list(MEASUREMENTS))
+    parser.add_argument("what", nargs="*", help=f"any of {', '.join(MEASUREMENTS)}; without it all")
     parser.add_argument("--queries", type=int, default=40)
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
+    if unknown := set(given.what) - set(MEASUREMENTS):
+        parser.error(f"there is no measurement {', '.join(sorted(unknown))}")
     results: dict[str, Any] = {}
-    for what in given.what:
+    for what in given.what or MEASUREMENTS:
         with bench() as at:
             if what == "restart":
                 results[what] = measure_restart(at)
