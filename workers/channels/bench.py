@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -286,7 +286,7 @@ def _memory(process: psutil.Process) -> int:
 
 
 @contextmanager
-def session(config: ChannelConfig, *, threads: int = 4) -> Iterator[SparkSession]:
+def session(config: ChannelConfig, *, threads: int = 4, settings: Mapping[str, str]) -> Iterator[SparkSession]:
     """A driver set up as a slot's is."""
     root = str(Path(__file__).resolve().parents[2])
     os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -312,6 +312,7 @@ def session(config: ChannelConfig, *, threads: int = 4) -> Iterator[SparkSession
         "spark.sql.streaming.stateStore.providerClass":
             "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
         **channel_spark.spark_conf(config),
+        **settings,
     }
     builder = SparkSession.builder.appName("weir channels bench")
     for name, value in settings.items():
@@ -345,6 +346,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--wait-ms", type=int, default=ChannelConfig("").wait_ms)
     parser.add_argument("--only", default="hop,throughput,valve,idle,restart,many")
     parser.add_argument("--data-dir", type=Path, default=Path(os.environ.get("WEIR_DATA_DIR", "data")))
+    parser.add_argument("--conf", action="append", default=[], help="a Spark setting, name=value; may be repeated")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args(arguments)
     machine = {"cpus": os.cpu_count(), "memory_gb": round(psutil.virtual_memory().total / 2**30),
@@ -353,7 +355,7 @@ def main(arguments: list[str] | None = None) -> int:
                                   "trigger_ms": options.trigger_ms, "wait_ms": options.wait_ms}
     with tempfile.TemporaryDirectory() as scratch, _broker(Path(scratch) / "broker") as url:
         config = ChannelConfig(url, options.implementation, data_dir=options.data_dir, wait_ms=options.wait_ms)
-        with session(config) as spark:
+        with session(config, settings=dict(each.split("=", 1) for each in options.conf)) as spark:
             bench = Bench(spark, config, Path(scratch), options.trigger_ms)
             for name in options.only.split(","):
                 figures[name] = MEASUREMENTS[name](bench)
