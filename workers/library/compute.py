@@ -21,7 +21,7 @@ PI_VIETE = TaskType(
     parameters=(
         Parameter("iterations", "integer", "Factors of the product.", default=1600, minimum=1, maximum=10_000_000),
     ),
-    cost_us=120,
+    cost_us=80,
 )
 
 TASK_TYPES = (PI_VIETE,)

@@ -22,7 +22,7 @@ RANGE_FILTER = TaskType(
         Parameter("outside", "string", "drop the event, or blank its value.", default="drop",
                   choices=("drop", "blank")),
     ),
-    selectivity=0.9, cost_us=3,
+    selectivity=0.9, cost_us=1,
 )
 BLOOM_FILTER = TaskType(
     name="bloom_filter", kind="transform", family="filter",

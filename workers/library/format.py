@@ -32,7 +32,7 @@ ANNOTATE = _format_type(
                   pattern=r"[^/\\].*"),
         Parameter("columns", "list", "With table file: names of the values.", items="string"),
     ),
-    cost_us=8,
+    cost_us=1,
 )
 CSV_TO_SENML = _format_type(
     "csv_to_senml", "Writes an event's columns as one SenML message.",
@@ -43,7 +43,7 @@ CSV_TO_SENML = _format_type(
         Parameter("fields", "list", "Columns to write; without it all of the event's own and its metadata.",
                   items="string"),
     ),
-    cost_us=20,
+    cost_us=9,
 )
 
 

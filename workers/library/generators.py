@@ -47,15 +47,15 @@ def source_type(name: str, doc: str, *, sensors: int, sensors_doc: str, cost_us:
 
 URBAN_SENSING = source_type(
     "urban_sensing", "Generates a city's sensor stations (temperature, humidity, light, dust, air quality) as SenML.",
-    sensors=100, sensors_doc="How many stations report, in turn.", cost_us=25,
+    sensors=100, sensors_doc="How many stations report, in turn.", cost_us=12,
 )
 SMART_METER = source_type(
     "smart_meter", "Generates the consumption of households' electricity meters, in kWh, as SenML.",
-    sensors=200, sensors_doc="How many meters report, in turn.", cost_us=10,
+    sensors=200, sensors_doc="How many meters report, in turn.", cost_us=5,
 )
 WEARABLE = source_type(
     "wearable", "Generates the motion and heart sensors that people wear (accelerometers, ECG, gyroscopes) as SenML.",
-    sensors=10, sensors_doc="How many people report, in turn.", cost_us=80,
+    sensors=10, sensors_doc="How many people report, in turn.", cost_us=34,
 )
 TASK_TYPES = (URBAN_SENSING, SMART_METER, WEARABLE)
 

@@ -46,7 +46,7 @@ SENML_PARSE = _parse_type(
         Parameter("layout", "string", "long: an event for each observation (obs, value); wide: a column for each.",
                   default="long", choices=("long", "wide")),
     ),
-    selectivity=5.0, cost_us=30, key=None,
+    selectivity=5.0, cost_us=25,
 )
 CSV_PARSE = _parse_type(
     "csv_parse", "Parses a line of comma-separated values into typed columns.",

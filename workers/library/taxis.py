@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 TAXI_TRIPS = source_type(
     "taxi_trips", "Generates the end-of-trip records of a city's taxis (time, distance, fare, tips, tolls) as SenML.",
-    sensors=500, sensors_doc="How many taxis report, in turn.", cost_us=85, build="workers.library.taxis:taxi_trips",
+    sensors=500, sensors_doc="How many taxis report, in turn.", cost_us=30, build="workers.library.taxis:taxi_trips",
 )
 TASK_TYPES = (TAXI_TRIPS,)
 
