@@ -20,7 +20,7 @@ from kombu.exceptions import OperationalError
 
 from scheduler.model.errors import WeirError
 from scheduler.model.estate import Fragment
-from scheduler.model.task_types import TaskTypes
+from scheduler.model.task_types import TaskType, TaskTypes
 from workers import names, observed
 from workers.channels.registry import Channels
 from workers.library import registry
@@ -72,6 +72,14 @@ def republish() -> None:
 def task_types() -> TaskTypes:
     """The catalogue of task types."""
     return registry.task_types()
+
+
+def check_config(task_type: TaskType, config: Mapping[str, Any]) -> WeirError | None:
+    """What a task type itself finds wrong with a config that is well typed, or None."""
+    try:
+        return registry.check(task_type, config)
+    except WeirError as missing:  # the package that brings the type cannot be loaded here
+        return missing
 
 
 def plugin_problems() -> tuple[registry.PluginProblem, ...]:

@@ -62,7 +62,7 @@ def parse_document(text: str, *, format: str | None = None) -> Dataflow:
         raise InvalidDataflow(problems=(Problem(
             code="unknown_format", message=f"{format!r} is no format of a document.", remedy="Use json or yaml."),))
     _refuse_unstorable(text, placed=True)
-    dataflow = read_document(text, format=format, task_types=jobs.task_types())
+    dataflow = read_document(text, format=format, task_types=jobs.task_types(), check_config=jobs.check_config)
     _refuse_unstorable(json.dumps(to_document(dataflow), ensure_ascii=False), placed=False)
     return dataflow
 

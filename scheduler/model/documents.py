@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, Literal
 
@@ -15,18 +16,21 @@ from .canonical import plain
 from .dataflow import Dataflow, Stream, Task
 from .draft import Draft, DraftReader
 from .duplicates import deduplicate, equivalent_tasks
-from .errors import InvalidDataflow
+from .errors import InvalidDataflow, WeirError
 from .flux import is_flux, read_flux, type_remedy
 from .graph_checks import check_graph
 from .json_text import read_json
 from .positions import MAX_BYTES, Place, Problems, Unreadable, listed
-from .task_types import TaskTypes
+from .task_types import TaskType, TaskTypes
 from .yaml_text import read_yaml, resolve_plain
 
 Format = Literal["json", "yaml"]
+ConfigCheck = Callable[[TaskType, Mapping[str, Any]], WeirError | None]
 
 
-def read_document(text: str | bytes, *, task_types: TaskTypes, format: Format | None = None) -> Dataflow:
+def read_document(
+    text: str | bytes, *, task_types: TaskTypes, format: Format | None = None, check_config: ConfigCheck | None = None
+) -> Dataflow:
     """Read and validate a submitted document.
 
     Parameters
@@ -37,6 +41,9 @@ def read_document(text: str | bytes, *, task_types: TaskTypes, format: Format | 
         The task types that it may use.
     format : "json" or "yaml", optional
         Where None, a document that begins as a JSON object is read as JSON, any other as YAML.
+    check_config : callable, optional
+        A task type's own check of a config that is well typed (a range upside down, a file that is not there): the
+        error that it finds, or None.
 
     Returns
     -------
@@ -50,7 +57,7 @@ def read_document(text: str | bytes, *, task_types: TaskTypes, format: Format | 
     """
     problems = Problems()
     try:
-        dataflow, suggestion = _read(text, format, problems, task_types)
+        dataflow, suggestion = _read(text, format, problems, task_types, check_config)
     except Unreadable:
         dataflow, suggestion = None, None
     if dataflow is None or problems:
@@ -106,7 +113,8 @@ _Dumper.add_representer(str, _represent_text)
 
 
 def _read(
-    text: str | bytes, format: Format | None, problems: Problems, task_types: TaskTypes
+    text: str | bytes, format: Format | None, problems: Problems, task_types: TaskTypes,
+    check_config: ConfigCheck | None,
 ) -> tuple[Dataflow | None, str | None]:
     text = _decoded(text, problems)
     format = format or _format_of(text)
@@ -116,6 +124,10 @@ def _read(
         root = read_flux(root, problems, task_types=task_types)
     draft = DraftReader(problems, task_types=task_types, type_remedy=type_remedy if flux else None).read(root)
     check_graph(draft, problems)
+    if check_config is not None and not problems:
+        for task in draft.tasks.values():
+            if found := check_config(task.type, task.config):
+                problems.add(found.code, task.place, found.message, found.remedy, task_id=task.id)
     if problems:
         return None, None
     dataflow = _built(draft)

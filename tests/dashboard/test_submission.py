@@ -186,3 +186,20 @@ def test_a_plan_is_for_the_generation_that_stands_when_it_is_stored(world: World
 def _inside_lock() -> bool:
     from dashboard.audit.trail import inside_command
     return inside_command()
+
+
+@pytest.mark.django_db
+def test_a_task_types_own_check_is_a_problem_with_its_place():
+    text = """\
+name: Upside down
+tasks:
+  - {id: city, type: urban_sensing}
+  - {id: parse, type: senml_parse}
+  - {id: clean, type: range_filter, config: {ranges: {temperature: [40, 20]}}}
+  - {id: out, type: output, config: {name: out}}
+streams: [{from: city, to: parse}, {from: parse, to: clean}, {from: clean, to: out}]
+"""
+    checked = check_document(text)
+    assert checked.dataflow is None
+    assert [(problem.line, problem.task_id) for problem in checked.problems] == [(5, "clean")]
+    assert "temperature" in checked.problems[0].message
