@@ -193,11 +193,12 @@ def measure_idle(at: Bench, *, slots: int = 2, seconds: float = 60.0) -> dict[st
 
 
 def _chain(kind: str, rate_per_s: float = 50.0, seed: int = 1) -> tuple[Task, ...]:
-    source = Task("source", "urban_sensing", {**_defaults("urban_sensing"), "rate_per_s": rate_per_s, "seed": seed})
+    source_type = "smart_meter" if kind == "python" else "urban_sensing"
+    source = Task("source", source_type, {**_defaults(source_type), "rate_per_s": rate_per_s, "seed": seed})
     parse = Task("parse", "senml_parse", _defaults("senml_parse"))
     middle = {
         "sql": (parse,),
-        "python": (parse,),
+        "python": (Task("pi", "pi_viete", _defaults("pi_viete")),),  # a Python stage that costs next to nothing
         "state": (parse, Task("average", "block_average", _defaults("block_average"))),
     }[kind]
     return (source, *middle, Task("out", "output", {**_defaults("output"), "name": "out"}))
