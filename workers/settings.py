@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 ROOT = Path(__file__).resolve().parent.parent
-DEFAULT_TRIGGER_MS = 200
+DEFAULT_TRIGGER_MS = 500
 
 
 @dataclass(frozen=True, slots=True)

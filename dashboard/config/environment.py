@@ -46,7 +46,7 @@ DECLARED: tuple[Declared, ...] = (
     Declared("WEIR_SLOT_MEMORY_MB", "1024", "Heap of a slot's JVM; Python workers and state come on top."),
     Declared("WEIR_PIN", "auto", "Whether a slot is pinned to its core: `auto`, `always` or `never`."),
     Declared("WEIR_REPLAY_DIRS", "", "Folders of recordings, as in PATH; empty: `replay` in the data folder."),
-    Declared("WEIR_TRIGGER_MS", "200", "Trigger interval of every query, in milliseconds."),
+    Declared("WEIR_TRIGGER_MS", "500", "Trigger interval of every query, in milliseconds."),
     Declared("WEIR_CORE_HOUR_PRICE", "0.048", "Price of one core for one hour, for the price of a plan."),
     Declared("WEIR_CURRENCY", "USD", "Currency of that price."),
     Declared("WEIR_CHANNEL", "auto", "Channel implementation: `jvm`, `python`, or `auto` (jvm where javac is found)."),

@@ -11,4 +11,4 @@ class Prices:
 
     core_hour: float = 0.04
     currency: str = "USD"
-    trigger_ms: int = 200
+    trigger_ms: int = 500

@@ -109,11 +109,20 @@ def test_a_channel_that_is_not_open_takes_nothing(broker, channels) -> None:
     assert ids(broker) == []
 
 
-def test_an_output_keeps_its_newest_blocks(broker, channels) -> None:
+def test_an_output_keeps_its_newest_events(broker, channels) -> None:
     token = open_channel(channels, retain=3)
     for batch in range(1, 8):
         write(broker, token, batch)
     assert ids(broker) == ["5-0", "6-0", "7-0"]
+
+
+def test_an_output_keeps_whole_blocks_of_its_newest_events(broker, channels) -> None:
+    token = open_channel(channels, retain=5)
+    for batch, events in enumerate([4, 3, 1, 2, 2], start=1):
+        write(broker, token, batch, events=events)
+    assert ids(broker) == ["3-0", "4-0", "5-0"]  # exactly five events
+    write(broker, token, 6, events=40)
+    assert ids(broker) == ["6-0"]
 
 
 def test_without_readers_and_without_retention_nothing_is_kept(broker, channels) -> None:

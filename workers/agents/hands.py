@@ -16,7 +16,7 @@ import redis
 
 from scheduler.model.task_types import TaskTypes
 from workers.channels import keys
-from workers.channels.config import CAPACITY_BLOCKS, RETAIN_BLOCKS, ChannelConfig
+from workers.channels.config import CAPACITY_BLOCKS, KEEP_EVENTS, ChannelConfig
 from workers.channels.registry import Channels
 from workers.spark import queries
 from workers.spark.compile import Chain, Compiled, compile_chain, output_positions
@@ -178,11 +178,13 @@ class Hands:
 
     def _open_channel(self, fragment: WantedFragment, position: int, schema: str, readers: Iterable[str]) -> None:
         channel = fragment.channel(position)
+        task = fragment.tasks[position]
         is_output = position in output_positions(fragment.tasks, self._around.task_types)
+        keep_events = int(task.config.get("keep_events", KEEP_EVENTS)) if is_output else 0
         for key in _channel_keys(channel):  # an output that was left to expire may be written again
             self._around.broker.persist(key)
         self._around.channels.open_channel(
-            channel, schema_json=schema, capacity=CAPACITY_BLOCKS, retain=RETAIN_BLOCKS if is_output else 0,
+            channel, schema_json=schema, capacity=CAPACITY_BLOCKS, retain=keep_events,
             readers=readers,
         )
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from scheduler.model.dataflow import Task
 from scheduler.model.estate import channel_id
+from workers.settings import DEFAULT_TRIGGER_MS
 
 Outlets = Mapping[int, frozenset[str]]  # position in the chain -> fragments that read there
 
@@ -29,7 +30,7 @@ class WantedFragment:
     inputs: tuple[Input, ...] = ()
     outlets: Outlets = field(default_factory=dict)
     active: int = 1
-    trigger_ms: int = 200
+    trigger_ms: int = DEFAULT_TRIGGER_MS
 
     def channel(self, position: int) -> str:
         """The channel of the stream that leaves the task at ``position``."""
@@ -75,7 +76,7 @@ def parse_fragment(document: Mapping[str, Any]) -> WantedFragment:
         inputs=tuple(Input(channel=item["channel"], task=item["task"]) for item in document["inputs"]),
         outlets={int(position): frozenset(readers) for position, readers in document["outlets"].items() if readers},
         active=document["active"],
-        trigger_ms=document.get("trigger_ms", 200),
+        trigger_ms=document.get("trigger_ms", DEFAULT_TRIGGER_MS),
     )
 
 

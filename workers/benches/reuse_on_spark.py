@@ -58,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--warm-up", type=float, default=30.0, help="seconds")
     parser.add_argument("--pairs", type=int, default=2)
     parser.add_argument("--slots", type=int, default=2)
-    parser.add_argument("--trigger-ms", type=int, default=200)
+    parser.add_argument("--trigger-ms", type=int, default=500)
     parser.add_argument("--output", type=Path, default=Path("bench-results/reuse-on-spark.json"))
     given = parser.parse_args(argv)
     sizes = Sizes(given.dataflows, given.rate, given.warm_up, given.seconds, given.slots, given.trigger_ms)

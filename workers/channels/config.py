@@ -12,7 +12,7 @@ Implementation = Literal["jvm", "python"]
 
 BLOCK_ROWS = 2_000
 CAPACITY_BLOCKS = 256
-RETAIN_BLOCKS = 200
+KEEP_EVENTS = 1_000  # of an output whose task type says nothing else
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -22,10 +23,19 @@ def start(
 ) -> StreamingQuery:
     """Start a fragment's query, from its checkpoint where there is one. Valves have written all channels already."""
     writer = frame.writeStream.queryName(name).outputMode("append")
-    writer = writer.option("checkpointLocation", str(checkpoint)).trigger(processingTime=f"{trigger_ms} milliseconds")
+    interval = f"{staggered_ms(trigger_ms, name)} milliseconds"
+    writer = writer.option("checkpointLocation", str(checkpoint)).trigger(processingTime=interval)
     if file_sink is None:
         return writer.format("noop").start()
     return writer.format(file_sink.format).option("path", str(file_sink.path)).start()
+
+
+def staggered_ms(trigger_ms: int, name: str) -> int:
+    """The interval of a query's own: up to a tenth longer, so that the queries of a driver don't all wake at once.
+
+    Spark aligns triggers to multiples of their interval.
+    """
+    return trigger_ms + zlib.crc32(name.encode()) % (trigger_ms // 10 + 1)
 
 
 def stop(query: StreamingQuery, *, pause: Callable[[], None], drain_s: float = DRAIN_S) -> bool:

@@ -1,5 +1,5 @@
 -- Shared by every script that may free blocks; prepended to each of them.
--- A block may go when every reader has committed it and it is not among the newest `retain`.
+-- A block may go when every reader has committed it and the newest `retain` events are held without it.
 
 local function parts(id)
   local ms, seq = string.match(id, '^(%d+)-(%d+)$')
@@ -10,6 +10,13 @@ local function less(a, b)
   local ams, aseq = parts(a)
   local bms, bseq = parts(b)
   return ams < bms or (ams == bms and aseq < bseq)
+end
+
+local function events_of(entry)
+  for i = 1, #entry[2], 2 do
+    if entry[2][i] == 'n' then return tonumber(entry[2][i + 1]) end
+  end
+  return 0
 end
 
 -- The newest entry that nobody needs any more: the slowest reader's, or the very last where nobody reads.
@@ -34,11 +41,15 @@ local function trim(stream, meta, readers)
     local ms, seq = parts(bound)
     freed = redis.call('XTRIM', stream, 'MINID', '=', string.format('%.0f-%.0f', ms, seq + 1))
     if freed > 0 then redis.call('HSET', meta, 'trimmed', bound) end
-  elseif before > retain then
-    for _, entry in ipairs(redis.call('XRANGE', stream, '-', bound, 'COUNT', before - retain)) do
+  else
+    local held = tonumber(redis.call('HGET', meta, 'held')) or 0
+    while held > retain do
+      local entry = redis.call('XRANGE', stream, '-', bound, 'COUNT', 1)[1]
+      local left = entry and held - events_of(entry)
+      if not entry or left < retain then break end
       redis.call('XDEL', stream, entry[1])
-      redis.call('HSET', meta, 'trimmed', entry[1])
-      freed = freed + 1
+      redis.call('HSET', meta, 'trimmed', entry[1], 'held', left)
+      held, freed = left, freed + 1
     end
   end
   if before > limit and before - freed <= limit then redis.call('PUBLISH', stream .. ':room', '') end

@@ -4,7 +4,7 @@
 local stream, meta, readers = KEYS[1], KEYS[2], KEYS[3]
 local token, batch, n = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local id = ARGV[2] .. '-' .. ARGV[3]
-local state = redis.call('HMGET', meta, 'fence', 'last', 'last_fence', 'capacity')
+local state = redis.call('HMGET', meta, 'fence', 'last', 'last_fence', 'capacity', 'retain')
 
 local function refuse(code, why)
   redis.call('HINCRBY', meta, 'rejected', 1)
@@ -27,11 +27,9 @@ if not less(last, id) then
   end
   local there = redis.call('XRANGE', stream, id, id)
   if #there == 1 then
-    local fields = there[1][2]
-    for i = 1, #fields, 2 do
-      if fields[i] == 'n' and fields[i + 1] ~= ARGV[4] then
-        return refuse('WEIRDIFFERS', 'repeats a block of ' .. fields[i + 1] .. ' events with ' .. ARGV[4])
-      end
+    local events = events_of(there[1])
+    if events ~= tonumber(ARGV[4]) then
+      return refuse('WEIRDIFFERS', 'repeats a block of ' .. string.format('%.0f', events) .. ' events with ' .. ARGV[4])
     end
   end
   redis.call('HINCRBY', meta, 'rejected', 1)
@@ -45,6 +43,7 @@ if n ~= (batch == last_batch and last_n + 1 or 0) then
 end
 redis.call('XADD', stream, id, 'b', ARGV[5], 'n', ARGV[4], 't', ARGV[6])
 redis.call('HSET', meta, 'last', id, 'last_fence', ARGV[1])
+if tonumber(state[5] or 0) > 0 then redis.call('HINCRBY', meta, 'held', ARGV[4]) end
 if redis.call('HLEN', readers) == 0 then trim(stream, meta, readers) end
 redis.call('PUBLISH', stream, id)
 return 1
