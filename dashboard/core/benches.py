@@ -20,5 +20,7 @@ _ALL = (
         "workers.benches.reuse_on_spark:main",
     ),
     Bench("channels", "A hop's latency, throughput, idle CPU, restart, many queries.", "workers.channels.bench:main"),
+    Bench("engine", "An idle estate, a query's restart from its checkpoint, 40 queries in a slot.",
+          "workers.agents.bench:main"),
 )
 BENCHES: dict[str, Bench] = {bench.name: bench for bench in _ALL}

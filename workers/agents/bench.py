@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -227,13 +227,13 @@ def _until(is_so: Callable[[], Any], *, within_s: float = 60.0) -> None:
         time.sleep(0.005)
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print."""
     parser = argparse.ArgumentParser(description="Measure the engine on this machine.")
     parser.add_argument("what", nargs="*", help=f"any of {', '.join(MEASUREMENTS)}; without it all")
     parser.add_argument("--queries", type=int, default=40)
     parser.add_argument("--json", type=Path)
-    given = parser.parse_args()
+    given = parser.parse_args(arguments)
     if unknown := set(given.what) - set(MEASUREMENTS):
         parser.error(f"there is no measurement {', '.join(sorted(unknown))}")
     results: dict[str, Any] = {}
@@ -248,7 +248,8 @@ def main() -> None:
         print(what, json.dumps(results[what], indent=2), flush=True)
     if given.json:
         given.json.write_text(json.dumps(results, indent=2) + "\n")
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())
