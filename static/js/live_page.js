@@ -56,7 +56,8 @@ class LivePage {
     document.dispatchEvent(new CustomEvent("weir:live", { detail: state }));
     const shape = shapeOf(state);
     if (this.otherPlan(state)) location.reload();
-    else if (this.shape !== undefined && this.shape !== shape) this.refreshSoon();
+    // The first state too: something may have changed between the page's making and its first snapshot.
+    else if (this.shape !== shape) this.refreshSoon();
     this.shape = shape;
   }
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+import time
 
 import pytest
 import redis
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from tests.browser import flows
 from tests.browser.conftest import PageOf
-from tests.browser.documents import SHARED, wide
+from tests.browser.documents import ETL, SHARED, wide
 from tests.browser.drive import drawn, settled, until
 from tests.browser.site import RunningSite
 
@@ -159,3 +160,15 @@ def test_1500_tasks_leave_the_main_thread_free(site: RunningSite, page_of: PageO
 
 def _labels(page: Page, kind: str) -> list[str]:
     return page.evaluate(f"window.weirGraphs[0].cy.elements('{kind}').map((part) => part.data('text'))")
+
+
+def test_what_changed_before_the_first_snapshot_is_shown(site: RunningSite, page_of: PageOf) -> None:
+    """A plan may be there after the page was made and before its first live state came."""
+    page = page_of("carla")
+
+    def late(route: Route) -> None:
+        time.sleep(2)
+        route.continue_()
+
+    page.route("**/live/snapshot*", late)
+    flows.submit(page, site.url, ETL.replace("City ETL", "City ETL, late"), team="city")
