@@ -45,7 +45,7 @@ tasks:
   - {{id: join, type: join_by_message}}
   - {{id: annotate, type: annotate}}
   - {{id: senml, type: csv_to_senml}}
-  - {{id: publish, type: output, config: {{name: etl}}}}
+  - {{id: publish, type: output, config: {{name: etl, keep_events: 1000000}}}}
 streams:
   - {{from: spout, to: parse}}
   - {{from: parse, to: range}}
@@ -67,7 +67,7 @@ tasks:
   - {{id: kalman, type: kalman_filter}}
   - {{id: predict, type: sliding_linear_regression, config: {{train: 3, predict: 2, every: 2}}}}
   - {{id: distinct, type: distinct_count}}
-  - {{id: publish, type: output, config: {{name: stats}}}}
+  - {{id: publish, type: output, config: {{name: stats, keep_events: 1000000}}}}
 streams:
   - {{from: spout, to: parse}}
   - {{from: parse, to: average}}
