@@ -18,7 +18,7 @@ from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.permissions import dataflow_for, visible_to
 from dashboard.operations.estate import current_estate
 from dashboard.teams.permissions import Viewer
-from scheduler.model.estate import Estate, Fragment, channel_id
+from scheduler.model.estate import Estate, Fragment
 
 FAILING = "backoff"
 SILENT = "silent"  # the node does not report
@@ -277,5 +277,5 @@ def output_channels(viewer: Viewer, record: DataflowRecord) -> dict[str, str]:
         running = submitted.running[task]
         declared = types.get(estate.tasks[running].type)
         if declared is not None and declared.terminal == "output":
-            channels[task] = channel_id(*estate.places[running])
+            channels[task] = estate.channel_of(running)
     return channels

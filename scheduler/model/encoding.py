@@ -13,6 +13,12 @@ from .errors import AlteredPlan
 from .estate import Estate, Fragment, RunningTask, Slot, Submitted
 from .plan import Plan, Price, Step
 
+# Left out where empty, so that what was stored and signed before they came to be stays as it is.
+_LEFT_OUT_WHERE_EMPTY = {
+    Fragment: ("channels", "inherits", "joins", "paused"),
+    Plan: ("touched_teams", "touched_count"),
+}
+
 
 def to_json(value: Any) -> str:
     """Canonical JSON of any value of the model: dataclasses become objects, tuples lists."""
@@ -56,6 +62,7 @@ def plan_from_json(text: str | Mapping[str, Any]) -> Plan:
             "fragments_before": _fragments_from_data(data["fragments_before"]),
             "fragments_after": _fragments_from_data(data["fragments_after"]),
             "touched": tuple(data["touched"]),
+            "touched_teams": tuple(data.get("touched_teams", ())),
             "price": None if data["price"] is None else Price(**data["price"]),
         }
     )
@@ -96,7 +103,8 @@ def submitted_from_data(data: Mapping[str, Any]) -> Submitted:
 def fragment_from_data(data: Mapping[str, Any]) -> Fragment:
     """A fragment from its JSON object."""
     outlets = {task: tuple(readers) for task, readers in data["outlets"].items()}
-    return Fragment(**{**data, "tasks": tuple(data["tasks"]), "outlets": outlets})
+    inherits = tuple(data.get("inherits", ()))
+    return Fragment(**{**data, "tasks": tuple(data["tasks"]), "outlets": outlets, "inherits": inherits})
 
 
 def _fragments_from_data(data: Mapping[str, Any]) -> dict[str, Fragment]:
@@ -105,7 +113,9 @@ def _fragments_from_data(data: Mapping[str, Any]) -> dict[str, Fragment]:
 
 def _as_data(value: Any) -> Any:
     if is_dataclass(value):
-        return {field.name: _as_data(getattr(value, field.name)) for field in fields(value)}
+        optional = _LEFT_OUT_WHERE_EMPTY.get(type(value), ())
+        values = {field.name: getattr(value, field.name) for field in fields(value)}
+        return {name: _as_data(one) for name, one in values.items() if one or name not in optional}
     if isinstance(value, Mapping):
         return {key: _as_data(element) for key, element in value.items()}
     if isinstance(value, list | tuple):

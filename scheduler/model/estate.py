@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import heapq
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 from .dataflow import _frozen
+from .usage import NAMED, NANO, SlotLoad, Users, load_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,12 @@ class Fragment:
     ``tasks`` go upstream first; only the first may have several parents. ``outlets`` are the tasks whose stream is
     public: a task id to its readers, fragment ids. ``active`` is how many tasks, from the first, still work: those
     behind are paused by the valve (paper [1], 4.3) because nobody needs them any more.
+
+    ``inherits`` are the fragments whose work this one goes on with, upstream first: it begins with their state exactly
+    where they ended, and ``channels`` says which of its streams stay in a channel of theirs (a task id to a channel
+    id). ``joins`` says where it begins in a stream that it has not read before, by parent task: ``now`` (if not said),
+    ``oldest`` (the oldest event that the channel still holds), or a time in ms since the epoch. While it is
+    ``paused`` it keeps its state and does nothing, and its places in the channels that it reads are given up.
     """
 
     id: str  # "f<generation>-<n>", never reused
@@ -51,13 +60,22 @@ class Fragment:
     slot: str  # Slot.name
     active: int
     outlets: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    channels: Mapping[str, str] = field(default_factory=dict)
+    inherits: tuple[str, ...] = ()
+    joins: Mapping[str, str] = field(default_factory=dict)
+    paused: bool = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "outlets", _frozen(self.outlets))
+        for name in ("outlets", "channels", "joins"):
+            object.__setattr__(self, name, _frozen(getattr(self, name)))
 
     @property
     def active_tasks(self) -> tuple[str, ...]:
         return self.tasks[: self.active]
+
+    def channel_of(self, task_id: str) -> str:
+        """The channel that carries the stream of one of its tasks: its own, or one taken over."""
+        return self.channels.get(task_id) or channel_id(self.id, self.tasks.index(task_id))
 
 
 def channel_id(fragment_id: str, position: int) -> str:
@@ -81,7 +99,10 @@ class Submitted:
 
 @dataclass(frozen=True)
 class Estate:
-    """A consistent view of the estate at one generation. Every approved plan makes the next generation."""
+    """A consistent view of the estate at one generation. Every approved plan makes the next generation.
+
+    The whole of it, as a value; planning asks less of one (`ports.EstateView`).
+    """
 
     generation: int = 0
     tasks: Mapping[str, RunningTask] = field(default_factory=dict)  # by running task id
@@ -106,3 +127,28 @@ class Estate:
             for fragment in self.fragments.values()
             for position, task_id in enumerate(fragment.active_tasks)
         }
+
+    @cached_property
+    def loads(self) -> Mapping[str, SlotLoad]:
+        """What each slot that has something to do is expected to do, by slot name."""
+        loads: dict[str, SlotLoad] = {}
+        for fragment in self.fragments.values():
+            loads[fragment.slot] = loads.get(fragment.slot, SlotLoad()) + load_of(fragment, self.tasks)
+        return loads
+
+    def users_of(self, task_id: str) -> Users:
+        """Who uses a running task."""
+        users = self.users.get(task_id, ())
+        return Users(
+            by_team=Counter(self.submitted[user].team for user in users), first=tuple(heapq.nsmallest(NAMED + 1, users))
+        )
+
+    def least_loaded(self, count: int, *, query_cores: float) -> tuple[tuple[Slot, float], ...]:
+        """The slots that have least to do, at most so many, in the order of all slots, with the cores they spend."""
+        spent = [self.loads.get(slot.name, SlotLoad()).nanocores(query_cores=query_cores) for slot in self.slots]
+        least = heapq.nsmallest(count, range(len(spent)), key=lambda order: (spent[order], order))
+        return tuple((self.slots[order], spent[order] / NANO) for order in sorted(least))
+
+    def channel_of(self, task_id: str) -> str:
+        """The channel that carries a running task's stream, wherever the task runs."""
+        return self.fragments[self.places[task_id][0]].channel_of(task_id)

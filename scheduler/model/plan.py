@@ -8,8 +8,11 @@ from typing import Literal
 
 from .estate import Fragment, RunningTask, Submitted
 
-# A plan opens a tail again only when it is reversed.
-StepKind = Literal["start_fragment", "open_outlet", "close_outlet", "close_tail", "open_tail", "stop_fragment"]
+# A fragment that begins with what others leave is handed over to, not started: those others end with it.
+StepKind = Literal[
+    "start_fragment", "open_outlet", "close_outlet", "close_tail", "open_tail", "stop_fragment", "hand_over",
+    "pause_fragment", "resume_fragment",
+]
 PlanKind = Literal["submit", "remove"]
 
 
@@ -54,8 +57,10 @@ class Plan:
     """A frozen proposal for the estate.
 
     ``fragments_after`` holds every fragment that the plan starts or changes, as it will be;
-    ``fragments_before`` the same ones as they were (absent for new ones). ``touched`` are the ids of other submitted
-    dataflows whose running tasks this plan reuses or whose fragments it changes.
+    ``fragments_before`` the same ones as they were (absent for new ones). Touched are the other submitted dataflows
+    whose running tasks this plan reuses or whose fragments it changes: ``touched_teams`` are all their teams,
+    ``touched`` the first of their ids, `usage.NAMED` at most, and ``touched_count`` is how many there are, exactly so
+    where ``touched`` names them all or they share one of the tasks, else the users of the most used task.
     """
 
     kind: PlanKind
@@ -68,5 +73,7 @@ class Plan:
     fragments_before: Mapping[str, Fragment] = field(default_factory=dict)
     fragments_after: Mapping[str, Fragment] = field(default_factory=dict)
     touched: tuple[str, ...] = ()
+    touched_teams: tuple[str, ...] = ()  # sorted; none in plans of older versions
+    touched_count: int = 0
     price: Price | None = None
     digest: str = ""  # SHA-256 over everything above, canonical JSON

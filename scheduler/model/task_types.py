@@ -12,6 +12,8 @@ from typing import Any, Literal
 
 Kind = Literal["source", "transform", "sink"]
 ParameterType = Literal["string", "integer", "number", "boolean", "list", "object"]
+Near = Literal["ratio", "any", "never"]
+NEAR_RATIO = 0.2  # relative difference up to which two numbers are near
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +23,20 @@ class Parameter:
     ``minimum``/``maximum`` bound numbers and integers; ``choices`` closes a string's values;
     ``items`` types a list's elements; ``pattern`` is a regular expression that a whole string must match.
     A parameter without ``default`` is required unless ``required`` is False.
+
+    What makes two spellings one value, and nothing else does:
+
+    - ``unit``, of numbers and integers: the value counts in it, and may be written as text in any unit like it (30,
+      "30 s", "0.5 min").
+    - ``is_set``, of lists: order and repetitions don't count.
+    - ``bounds``, of objects: each value is a list of two numbers, lowest and highest; the form of numbers doesn't count.
+
+    A ``secret`` is never written but named, ``{"secret": "name"}``, and known only to the slot that runs the task.
+
+    ``near`` says which other values a suggestion may offer in this one's place: ``ratio``, those whose relative
+    difference is at most ``near_ratio`` (of a set: the share of elements that only one of the two has; of bounds: of
+    each bound, against the interval's length); ``any``; or ``never``. Where it is not said, numbers are near by ratio,
+    and nothing else is.
     """
 
     name: str
@@ -33,6 +49,19 @@ class Parameter:
     choices: tuple[str, ...] = ()
     items: ParameterType | None = None
     pattern: str | None = None
+    unit: str | None = None
+    is_set: bool = False
+    bounds: bool = False
+    secret: bool = False
+    near: Near | None = None
+    near_ratio: float = NEAR_RATIO
+
+    @property
+    def nearness(self) -> Near:
+        """``near``, or what it is where it is not said."""
+        if self.near is None:
+            return "ratio" if self.type in ("number", "integer") else "never"
+        return self.near
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +72,8 @@ class TaskType:
     A source's ``inputs`` are ticks (``_seq``, ``_time``, ``_born``); see ``docs/task_types.md``.
     ``cost_us`` is a first guess of CPU microseconds for each input event, until a profile is measured.
     ``terminal`` says how a sink leaves Spark: ``output`` (a named output in the broker), ``parquet`` or ``json``.
+    ``movable_state`` says of a stateful type that all its state goes through ``workers.library.state.fold_stream``: it
+    can then be handed from one query to another, as that of windows, ``dropDuplicates`` and the like cannot.
     ``version`` changes when the logic changes: it is part of a task's identity.
     """
 
@@ -59,6 +90,12 @@ class TaskType:
     chain: Literal["always", "never"] = "always"
     terminal: Literal["output", "parquet", "json"] | None = None
     version: int = 1
+    movable_state: bool = False
+
+    @property
+    def can_move(self) -> bool:
+        """Whether a running task of this type can go on in another query: chains are fused and cut only then."""
+        return self.movable_state or not self.stateful
 
     def parameter(self, name: str) -> Parameter | None:
         """The declared parameter of that name, or None."""

@@ -24,7 +24,6 @@ from dashboard.operations.models import HistoryPoint, NodeRow
 from dashboard.operations.selectors import dataflow_history, output_tail
 from dashboard.plans.models import PlanRecord
 from dashboard.teams.permissions import viewer_of
-from scheduler.model.estate import channel_id
 from tests.dashboard.building import World, approved, document, planned, removal_planned, running
 from workers.app import LONGEST_TASK_S, VISIBILITY_TIMEOUT_S, app
 from workers.tasks import execution, planning, telemetry
@@ -190,7 +189,7 @@ def test_the_newest_events_of_an_output(world: World, broker: redis.Redis):
 
     record = running(world.carla, world.city, document("traffic"), world.ana)
     estate = load_estate()
-    channel = channel_id(*estate.places[estate.submitted[str(record.pk)].running["out"]])
+    channel = estate.channel_of(estate.submitted[str(record.pk)].running["out"])
     table = pa.table({"_seq": [1, 2, 3], "value": [1.5, 2.5, 3.5]})
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:

@@ -15,7 +15,7 @@ import pytest
 import redis
 
 from scheduler.model.documents import read_document
-from scheduler.model.estate import Estate, Slot, channel_id
+from scheduler.model.estate import Estate, Slot
 from scheduler.planning import Prices, apply_plan, plan_removal, plan_submission
 from workers.library.registry import task_types
 from workers.observed import steps_done
@@ -176,7 +176,7 @@ def came_through(rig: Rig, estate: Estate) -> bool:
         if not parents and offsets.get("next") != EVENTS:
             return False
         for parent in parents:
-            channel = channel_id(*estate.places[parent])
+            channel = estate.channel_of(parent)
             if offsets.get(channel) != rig.channels.info(channel).last:
                 return False
     return True

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from scheduler.model.dataflow import Dataflow, Stream, Task
-from scheduler.model.estate import Estate, Slot, channel_id
+from scheduler.model.estate import Estate, Slot
 from scheduler.planning import Prices, apply_plan, plan_submission
 from workers import observed
 from workers.library.registry import task_types
@@ -201,7 +201,7 @@ def _outputs(running_estate: RunningEstate) -> dict[str, Counter]:
     found = {}
     for submitted in estate.submitted.values():
         for sink in submitted.sinks:
-            channel = channel_id(*estate.places[submitted.running[sink]])
+            channel = estate.channel_of(submitted.running[sink])
             events = (event for _, block in channels.read_blocks(channel, count=1_000_000) for event in block)
             found[f"{submitted.id}:{sink}"] = Counter(map(_comparable, events))
     return found

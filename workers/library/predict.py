@@ -29,7 +29,7 @@ SLIDING_LINEAR_REGRESSION = TaskType(
         Parameter("fields", "list", "Observations to work on; without it all. Others are not passed on.",
                   items="string"),
     ),
-    stateful=True, key="sensor_id, obs", selectivity=1.0, cost_us=8,
+    stateful=True, movable_state=True, key="sensor_id, obs", selectivity=1.0, cost_us=8,
 )
 
 TASK_TYPES = (SLIDING_LINEAR_REGRESSION,)
