@@ -20,6 +20,8 @@ PI_VIETE = TaskType(
     build="workers.library.compute:pi_viete",
     parameters=(
         Parameter("iterations", "integer", "Factors of the product.", default=1600, minimum=1, maximum=10_000_000),
+        Parameter("stands_for", "string",
+                  "The logic that it stands for in a model of another dataflow: part of what the task is, no more."),
     ),
     cost_us=80,
 )
