@@ -1,0 +1,118 @@
+"""Traces replayed through planning: what would run at each step, by Default and by Reuse. Nothing is executed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from scheduler.model.dataflow import Dataflow
+from scheduler.model.estate import Estate, Slot
+from scheduler.model.plan import Plan
+from scheduler.planning import Prices, apply_plan, plan_removal, plan_submission
+from workers.library.registry import task_types
+
+from .estate import NODE
+from .traces import Change, Trace
+
+Strategy = Literal["default", "reuse"]
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """What runs after one step of a trace. A task counts as paused while its query runs it behind a closed tail."""
+
+    dataflows: int
+    tasks: int
+    paused: int
+    queries: int
+    hops: int  # streams that cross from one query to another, through a channel
+    users: Mapping[int, int]  # how many running tasks so many dataflows use
+
+
+class Sides:
+    """The estate that a strategy makes of a trace, step by step.
+
+    By Default every dataflow runs by itself: it is planned as private to a team of its own, so that nothing of it can
+    be shared, and in every other respect as with Reuse.
+    """
+
+    def __init__(self, strategy: Strategy, dataflows: Sequence[Dataflow], *, slots: int, prices: Prices) -> None:
+        self.strategy = strategy
+        self.dataflows = {dataflow.name: dataflow for dataflow in dataflows}
+        self.teams = {name: f"team-{number}" for number, name in enumerate(self.dataflows)}
+        self.prices = prices
+        self.estate = Estate(slots=tuple(Slot(NODE, index) for index in range(slots)))
+
+    def plan(self, change: Change) -> Plan:
+        """What the change would do to the estate as it is."""
+        name = change.dataflow
+        if change.kind == "remove":
+            return plan_removal(self.estate, name, task_types=task_types(), prices=self.prices)
+        dataflow = self.dataflows[name]
+        if self.strategy == "default":
+            dataflow = replace(dataflow, visibility="private")
+        return plan_submission(
+            self.estate, dataflow, dataflow_id=name, team=self.teams[name], task_types=task_types(), prices=self.prices
+        )
+
+    def take(self, change: Change) -> None:
+        """Carry the change out."""
+        self.estate = apply_plan(self.estate, self.plan(change))
+
+
+def replayed(
+    trace: Trace, dataflows: Sequence[Dataflow], *, strategy: Strategy, slots: int = 2, prices: Prices | None = None
+) -> Iterator[Estate]:
+    """The estate after each step of a trace."""
+    side = Sides(strategy, dataflows, slots=slots, prices=prices or Prices())
+    for change in trace.changes:
+        side.take(change)
+        yield side.estate
+
+
+def moment_of(estate: Estate) -> Moment:
+    """What runs in an estate."""
+    fragments = estate.fragments.values()
+    return Moment(
+        dataflows=len(estate.submitted),
+        tasks=len(estate.tasks),
+        paused=sum(len(fragment.tasks) - fragment.active for fragment in fragments),
+        queries=len(fragments),
+        hops=sum(len(readers) for fragment in fragments for readers in fragment.outlets.values()),
+        users=Counter(len(users) for users in estate.users.values()),
+    )
+
+
+def moments(trace: Trace, dataflows: Sequence[Dataflow], *, strategy: Strategy) -> tuple[Moment, ...]:
+    """What runs after each step of a trace."""
+    return tuple(moment_of(estate) for estate in replayed(trace, dataflows, strategy=strategy))
+
+
+def reuse_histogram(found: Sequence[Moment]) -> dict[int, float]:
+    """Time-weighted: the share, over all steps, of running tasks that so many dataflows use (paper [1], Fig. 4)."""
+    counted: Counter[int] = Counter()
+    for moment in found:
+        counted.update(moment.users)
+    return {users: count / counted.total() for users, count in sorted(counted.items())}
+
+
+@dataclass(frozen=True, slots=True)
+class Saving:
+    """How many of Default's running tasks Reuse does without, 0 to 1."""
+
+    mean: float  # over the steps of the walk
+    peak: float  # where Default runs most
+    best: float  # at the step of the walk where it saves most
+
+
+def saving(trace: Trace, default: Sequence[Moment], reuse: Sequence[Moment]) -> Saving:
+    """What Reuse saves against Default over a trace; steps at which nothing runs don't count."""
+    tasks = [(default[step].tasks, reuse[step].tasks) for step in trace.walk if default[step].tasks]
+    most, then = max(tasks)
+    return Saving(
+        mean=1 - sum(running for _, running in tasks) / sum(alone for alone, _ in tasks),
+        peak=1 - then / most,
+        best=max(1 - running / alone for alone, running in tasks),
+    )
