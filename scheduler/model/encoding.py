@@ -15,8 +15,9 @@ from .plan import Plan, Price, Step
 
 # Left out where empty, so that what was stored and signed before they came to be stays as it is.
 _LEFT_OUT_WHERE_EMPTY = {
-    Fragment: ("channels", "inherits", "joins", "paused"),
+    Fragment: ("channels", "inherits", "joins", "resting"),
     Plan: ("touched_teams", "touched_count"),
+    Submitted: ("paused",),
 }
 
 

@@ -45,14 +45,14 @@ class Fragment:
     """A chain of running tasks that one Spark query executes on one slot.
 
     ``tasks`` go upstream first; only the first may have several parents. ``outlets`` are the tasks whose stream is
-    public: a task id to its readers, fragment ids. ``active`` is how many tasks, from the first, still work: those
-    behind are paused by the valve (paper [1], 4.3) because nobody needs them any more.
+    public: a task id to its readers, fragment ids. ``active`` is how many tasks, from the first, work; the valve holds
+    back what would go on (paper [1], 4.3). The next ``resting`` ones belong to paused dataflows and go on when those
+    are resumed, with the state that they have; nobody needs those behind any more, and they never work again.
 
     ``inherits`` are the fragments whose work this one goes on with, upstream first: it begins with their state exactly
     where they ended, and ``channels`` says which of its streams stay in a channel of theirs (a task id to a channel
     id). ``joins`` says where it begins in a stream that it has not read before, by parent task: ``now`` (if not said),
-    ``oldest`` (the oldest event that the channel still holds), or a time in ms since the epoch. While it is
-    ``paused`` it keeps its state and does nothing, and its places in the channels that it reads are given up.
+    ``oldest`` (the oldest event that the channel still holds), or a time in ms since the epoch.
     """
 
     id: str  # "f<generation>-<n>", never reused
@@ -63,7 +63,7 @@ class Fragment:
     channels: Mapping[str, str] = field(default_factory=dict)
     inherits: tuple[str, ...] = ()
     joins: Mapping[str, str] = field(default_factory=dict)
-    paused: bool = False
+    resting: int = 0
 
     def __post_init__(self) -> None:
         for name in ("outlets", "channels", "joins"):
@@ -72,6 +72,16 @@ class Fragment:
     @property
     def active_tasks(self) -> tuple[str, ...]:
         return self.tasks[: self.active]
+
+    @property
+    def kept_tasks(self) -> tuple[str, ...]:
+        """Those that work and those that rest."""
+        return self.tasks[: self.active + self.resting]
+
+    @property
+    def paused(self) -> bool:
+        """Whether none of it works: it keeps its state, and its places in the channels that it reads are given up."""
+        return self.active == 0
 
     def channel_of(self, task_id: str) -> str:
         """The channel that carries the stream of one of its tasks: its own, or one taken over."""
@@ -92,6 +102,7 @@ class Submitted:
     team: str
     running: Mapping[str, str]  # submitted task id -> running task id
     sinks: tuple[str, ...]  # submitted task ids of its sinks
+    paused: bool = False  # its tasks rest where nobody else needs them
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "running", _frozen(self.running))
@@ -121,11 +132,11 @@ class Estate:
 
     @cached_property
     def places(self) -> Mapping[str, tuple[str, int]]:
-        """Running task id to the fragment that executes it and its position there."""
+        """Running task id to the fragment that it works or rests in and its position there."""
         return {
             task_id: (fragment.id, position)
             for fragment in self.fragments.values()
-            for position, task_id in enumerate(fragment.active_tasks)
+            for position, task_id in enumerate(fragment.kept_tasks)
         }
 
     @cached_property
@@ -140,7 +151,9 @@ class Estate:
         """Who uses a running task."""
         users = self.users.get(task_id, ())
         return Users(
-            by_team=Counter(self.submitted[user].team for user in users), first=tuple(heapq.nsmallest(NAMED + 1, users))
+            by_team=Counter(self.submitted[user].team for user in users),
+            first=tuple(heapq.nsmallest(NAMED + 1, users)),
+            paused=sum(self.submitted[user].paused for user in users),
         )
 
     def least_loaded(self, count: int, *, query_cores: float) -> tuple[tuple[Slot, float], ...]:

@@ -20,7 +20,7 @@ def test_a_stream_stays_in_the_channel_that_was_taken_over():
 
 
 @pytest.mark.parametrize("fragment", [HEIR, Fragment("f1-0", ("a",), "n1/0", 1, {}), Fragment(
-    "f1-0", ("a",), "n1/0", 1, {"a": ("f1-1",)}, paused=True)])
+    "f1-0", ("a", "b", "c"), "n1/0", 1, {"a": ("f1-1",)}, resting=1)])
 def test_json_gives_the_fragment_back(fragment):
     assert fragment_from_data(json.loads(to_json(fragment))) == fragment
 
