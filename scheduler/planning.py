@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from math import fsum
+from typing import Any
 
 from .mapping.least_loaded import place_least_loaded
 from .model.dataflow import Dataflow
@@ -16,11 +16,13 @@ from .model.encoding import (
     plan_from_json,
     plan_to_json,
 )
-from .model.errors import AlreadySubmitted, NotSubmitted, StalePlan, UnknownTaskType
+from .model.errors import AlreadySubmitted, NotSubmitted, UnknownTaskType
 from .model.estate import Estate, Submitted
 from .model.plan import Plan, Step, StepKind
+from .model.ports import EstateView
 from .model.prices import Prices
 from .model.task_types import TaskTypes
+from .model.usage import NAMED
 from .performance.pricing import price_of, query_cores
 from .performance.rates import task_cores
 from .reuse.fragments import attach, cut_into_chains, detach
@@ -43,7 +45,7 @@ REVERSE: dict[StepKind, StepKind] = {
 
 
 def plan_submission(
-    estate: Estate,
+    estate: EstateView,
     dataflow: Dataflow,
     *,
     dataflow_id: str,
@@ -56,8 +58,8 @@ def plan_submission(
 
     Parameters
     ----------
-    estate : Estate
-        What runs now; it is not changed.
+    estate : EstateView
+        What runs now, by look-ups; it is not changed.
     dataflow : Dataflow
         Valid, as `read_document` returns it.
     dataflow_id, team : str
@@ -93,10 +95,12 @@ def plan_submission(
     started = {task.id: replace(task, cores=expected[task.id]) for task in merged.started}
     chains = cut_into_chains(tuple(started.values()), task_types=task_types, longest_chain=longest_chain)
     for_query = query_cores(prices)
+    # More slots than chains are never needed: a chain goes to the slot that has least to do.
+    least = estate.least_loaded(len(chains), query_cores=for_query)
     slots = place_least_loaded(
         [for_query + sum(expected[task_id] for task_id in chain) for chain in chains],
-        slots=estate.slots,
-        load=slot_load(estate, prices=prices),
+        slots=[slot for slot, _ in least],
+        load={slot.name: cores for slot, cores in least},
     )
     change = attach(estate, chains, slots, started=started)
     alone = merge({}, dataflow, task_types=task_types).started
@@ -114,7 +118,8 @@ def plan_submission(
             steps=change.steps,
             fragments_before=change.before,
             fragments_after=change.after,
-            touched=_users(estate, merged.reused, besides=dataflow_id),
+            # Whoever uses a task uses all that is upstream of it: the users of the sources are all there are.
+            **_touched(estate, (task_id for task_id in merged.reused if not estate.tasks[task_id].parents)),
             price=price_of(
                 prices=prices,
                 tasks_started=len(started),
@@ -128,7 +133,7 @@ def plan_submission(
     )
 
 
-def plan_removal(estate: Estate, dataflow_id: str, *, task_types: TaskTypes, prices: Prices) -> Plan:
+def plan_removal(estate: EstateView, dataflow_id: str, *, task_types: TaskTypes, prices: Prices) -> Plan:
     """Plan the removal of a submitted dataflow from the estate.
 
     Stops the fragments that nobody else needs, closes the tails of those needed in part, and closes the outlets that
@@ -149,7 +154,6 @@ def plan_removal(estate: Estate, dataflow_id: str, *, task_types: TaskTypes, pri
     stopped = tuple(estate.tasks[task_id] for task_id in unmerged.stopped)
     change = detach(estate, unmerged.stopped)
     own = tuple(estate.tasks[task_id] for task_id in (*unmerged.kept, *unmerged.stopped))
-    still_there = [task_id for fragment in change.after.values() for task_id in fragment.active_tasks]
     return freeze_plan(
         Plan(
             kind="remove",
@@ -161,7 +165,10 @@ def plan_removal(estate: Estate, dataflow_id: str, *, task_types: TaskTypes, pri
             steps=change.steps,
             fragments_before=change.before,
             fragments_after=change.after,
-            touched=_users(estate, still_there, besides=dataflow_id),
+            # A fragment's first task is upstream of all its others, so whoever uses them uses it.
+            **_touched(
+                estate, (fragment.tasks[0] for fragment in change.after.values()), leaving=estate.submitted[dataflow_id]
+            ),
             price=price_of(
                 prices=prices,
                 tasks_reused=len(unmerged.kept),
@@ -183,20 +190,15 @@ def apply_plan(estate: Estate, plan: Plan) -> Estate:
     StalePlan
         The plan was computed from another generation of the estate.
     """
-    if plan.generation != estate.generation:
-        raise StalePlan(
-            f"The plan was computed from generation {plan.generation}; the estate is at {estate.generation}",
-            remedy="Compute the plan again and have it reviewed.",
-            plan_generation=plan.generation, estate_generation=estate.generation,
-        )
+    plan.require_generation(estate.generation)
     stopped = {task.id for task in plan.stopped}
     tasks = {task_id: task for task_id, task in estate.tasks.items() if task_id not in stopped}
     tasks.update((task.id, task) for task in plan.started)
     submitted = dict(estate.submitted)
-    if plan.kind == "submit":
-        submitted[plan.dataflow.id] = plan.dataflow
-    else:
-        del submitted[plan.dataflow.id]
+    if plan.removes is not None:
+        del submitted[plan.removes.id]
+    if plan.submits is not None:
+        submitted[plan.submits.id] = plan.submits
     fragments = {
         fragment_id: fragment
         for fragment_id, fragment in estate.fragments.items()
@@ -245,18 +247,7 @@ def reverse_plan(plan: Plan) -> Plan:
     )
 
 
-def slot_load(estate: Estate, *, prices: Prices) -> dict[str, float]:
-    """CPU cores that each slot is expected to spend, by slot name: on its queries and on their working tasks."""
-    for_query = query_cores(prices)
-    parts: dict[str, list[float]] = {}
-    for fragment in estate.fragments.values():
-        parts.setdefault(fragment.slot, []).append(for_query)
-        parts[fragment.slot].extend(estate.tasks[task_id].cores for task_id in fragment.active_tasks)
-    # The exact sum, whatever the order: the same estate must always get the same plan.
-    return {slot: fsum(cores) for slot, cores in parts.items()}
-
-
-def _check_plannable(estate: Estate, dataflow: Dataflow, dataflow_id: str, task_types: TaskTypes) -> None:
+def _check_plannable(estate: EstateView, dataflow: Dataflow, dataflow_id: str, task_types: TaskTypes) -> None:
     if dataflow_id in estate.submitted:
         raise AlreadySubmitted(
             f"Dataflow {dataflow_id} is submitted already",
@@ -270,7 +261,15 @@ def _check_plannable(estate: Estate, dataflow: Dataflow, dataflow_id: str, task_
             )
 
 
-def _users(estate: Estate, task_ids: Iterable[str], *, besides: str) -> tuple[str, ...]:
-    """The other submitted dataflows that use any of the running tasks, sorted."""
-    users = {user for task_id in task_ids for user in estate.users.get(task_id, ())}
-    return tuple(sorted(users - {besides}))
+def _touched(estate: EstateView, task_ids: Iterable[str], *, leaving: Submitted | None = None) -> dict[str, Any]:
+    """Who else uses any of the running tasks, in the fields of a plan; ``leaving`` uses them all and does not count."""
+    users = [estate.users_of(task_id) for task_id in task_ids]
+    own, left = (0, "") if leaving is None else (1, leaving.id)
+    team = "" if leaving is None else leaving.team
+    named = sorted({user for one in users for user in one.first} - {left})[:NAMED]
+    teams = {of for one in users for of, number in one.by_team.items() if number > (own if of == team else 0)}
+    return {
+        "touched": tuple(named),
+        "touched_teams": tuple(sorted(teams)),
+        "touched_count": max((len(named), *(one.count - own for one in users))),
+    }

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from .errors import StalePlan
 from .estate import Fragment, RunningTask, Submitted
 
 # A fragment that begins with what others leave is handed over to, not started: those others end with it.
@@ -77,3 +78,22 @@ class Plan:
     touched_count: int = 0
     price: Price | None = None
     digest: str = ""  # SHA-256 over everything above, canonical JSON
+
+    @property
+    def submits(self) -> Submitted | None:
+        """The dataflow that it brings into the estate."""
+        return self.dataflow if self.kind == "submit" else None
+
+    @property
+    def removes(self) -> Submitted | None:
+        """The dataflow that it takes out of the estate."""
+        return self.dataflow if self.kind == "remove" else None
+
+    def require_generation(self, generation: int) -> None:
+        """Raise ``StalePlan`` unless the plan was computed from this generation of the estate."""
+        if self.generation != generation:
+            raise StalePlan(
+                f"The plan was computed from generation {self.generation}; the estate is at {generation}",
+                remedy="Compute the plan again and have it reviewed.",
+                plan_generation=self.generation, estate_generation=generation,
+            )

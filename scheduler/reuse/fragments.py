@@ -10,8 +10,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from graphlib import TopologicalSorter
 
-from scheduler.model.estate import Estate, Fragment, RunningTask
+from scheduler.model.estate import Fragment, RunningTask
 from scheduler.model.plan import Step
+from scheduler.model.ports import EstateView
 from scheduler.model.task_types import TaskTypes
 
 
@@ -79,7 +80,7 @@ def cut_into_chains(
 
 
 def attach(
-    estate: Estate, chains: Sequence[Sequence[str]], slots: Sequence[str], *, started: Mapping[str, RunningTask]
+    estate: EstateView, chains: Sequence[Sequence[str]], slots: Sequence[str], *, started: Mapping[str, RunningTask]
 ) -> FragmentChange:
     """Start chains as fragments on their slots and open the outlets that they read, in new and running fragments.
 
@@ -113,7 +114,7 @@ def attach(
     return FragmentChange(before=before, after=after, steps=tuple(steps))
 
 
-def detach(estate: Estate, stopped: Collection[str]) -> FragmentChange:
+def detach(estate: EstateView, stopped: Collection[str]) -> FragmentChange:
     """Take stopped tasks out of the fragments: stop a fragment that is left with none, else close its tail.
 
     Stopped tasks bring all that is downstream of them along, so within a fragment they are its last ones. Outlets that
@@ -150,7 +151,7 @@ def detach(estate: Estate, stopped: Collection[str]) -> FragmentChange:
     return FragmentChange(before=before, after=after, steps=(*close, *tails, *stops))
 
 
-def _closing(estate: Estate, ended: Sequence[str]) -> dict[str, dict[str, list[str]]]:
+def _closing(estate: EstateView, ended: Sequence[str]) -> dict[str, dict[str, list[str]]]:
     """For each fragment that stays and is read by ended ones: the tasks read, and by which of them."""
     closing: dict[str, dict[str, list[str]]] = {}
     going = set(ended)
@@ -162,7 +163,7 @@ def _closing(estate: Estate, ended: Sequence[str]) -> dict[str, dict[str, list[s
     return closing
 
 
-def _downstream_first(estate: Estate, fragment_ids: Sequence[str]) -> list[str]:
+def _downstream_first(estate: EstateView, fragment_ids: Sequence[str]) -> list[str]:
     """Fragments in such order that each comes after all those that read it."""
     chosen = set(fragment_ids)
     ordered: dict[str, None] = {}

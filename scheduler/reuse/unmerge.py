@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
 
-from scheduler.model.estate import Estate
+from scheduler.model.ports import EstateView
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +16,7 @@ class Unmerge:
     stopped: tuple[str, ...]
 
 
-def unmerge(estate: Estate, dataflow_id: str) -> Unmerge:
+def unmerge(estate: EstateView, dataflow_id: str) -> Unmerge:
     """Decide what stops when a submitted dataflow is removed.
 
     A running task stays exactly when it is in the ancestor graph of a sink of a dataflow that remains. Every task of a
@@ -30,6 +30,6 @@ def unmerge(estate: Estate, dataflow_id: str) -> Unmerge:
     own = sorted(set(estate.submitted[dataflow_id].running.values()))
     kept, stopped = [], []
     for task_id in TopologicalSorter({task_id: estate.tasks[task_id].parents for task_id in own}).static_order():
-        needed = any(user != dataflow_id for user in estate.users[task_id])
+        needed = estate.users_of(task_id).count > 1  # the one is the dataflow itself
         (kept if needed else stopped).append(task_id)
     return Unmerge(kept=tuple(kept), stopped=tuple(stopped))

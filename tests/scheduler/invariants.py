@@ -11,6 +11,7 @@ import networkx as nx
 from scheduler.model.estate import Estate
 from scheduler.model.plan import Plan
 from scheduler.model.task_types import TaskTypes
+from scheduler.model.usage import NAMED
 from scheduler.planning import apply_plan, reverse_plan
 from scheduler.reuse.running import running_dataflows
 
@@ -142,10 +143,12 @@ def check_plan(before: Estate, plan: Plan) -> None:
     used = set(plan.reused) if plan.kind == "submit" else {
         task_id for fragment_id in plan.fragments_after for task_id in after.fragments[fragment_id].active_tasks
     }
-    assert set(plan.touched) == {
+    touched = {
         dataflow_id for dataflow_id, submitted in before.submitted.items()
         if dataflow_id != plan.dataflow.id and used & set(submitted.running.values())
     }
+    assert plan.touched == tuple(sorted(touched)[:NAMED]) and plan.touched_count == len(touched)
+    assert plan.touched_teams == tuple(sorted({before.submitted[dataflow_id].team for dataflow_id in touched}))
     back = apply_plan(after, reverse_plan(plan))
     assert (back.tasks, back.submitted, back.fragments) == (before.tasks, before.submitted, before.fragments)
 

@@ -200,31 +200,3 @@ def test_running_dataflows_merge_and_come_apart():
     estate = submit(estate, joint)
     assert [one.serves for one in running_dataflows(estate)] == [("etl", "joint", "other")]
     assert len(running_dataflows(remove(estate, "joint"))) == 2
-
-
-def test_planning_looks_only_at_what_it_needs():
-    """A submission into a large estate does not read the running tasks that it has nothing to do with."""
-    estate = EMPTY
-    for number in range(40):
-        tasks = {"s": ("sensors", {"seed": number}), "a": ("scale", {"by": 1}), "o": "archive"}
-        estate = submit(estate, flow(f"d{number}", tasks, "s > a > o"))
-    read: list[str] = []
-
-    class Watched(dict):
-        def __getitem__(self, key):
-            read.append(key)
-            return super().__getitem__(key)
-
-        def values(self):
-            raise AssertionError("planning walks all running tasks")
-
-        items = __iter__ = values
-
-    mine = {"s": ("sensors", {"seed": 3}), "a": ("scale", {"by": 1}), "x": "alarm"}
-    large = replace(estate, tasks=Watched(estate.tasks))
-    plan = planned(large, flow("mine", mine, "s > a > x"))
-    assert len(plan.reused) == 2
-    assert len(read) <= len(estate.tasks), "each task's expected load is read once, for the slots' loads"
-    read.clear()
-    removal(large, "d3")
-    assert set(read) <= set(estate.submitted["d3"].running.values())

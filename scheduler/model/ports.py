@@ -1,0 +1,40 @@
+"""Ports: what the science asks of an estate, wherever that is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from .estate import Fragment, RunningTask, Slot, Submitted
+from .usage import Users
+
+
+class EstateView(Protocol):
+    """The estate at one generation, by look-ups alone.
+
+    Mappings are looked up and never walked, so that what planning costs depends on the plan, however much runs. The
+    whole `Estate` is one such view, `scheduler.reuse.index.EstateIndex` keeps one from plan to plan, and a database
+    gives the part of one that a plan needs.
+    """
+
+    @property
+    def generation(self) -> int: ...
+
+    @property
+    def tasks(self) -> Mapping[str, RunningTask]: ...
+
+    @property
+    def submitted(self) -> Mapping[str, Submitted]: ...
+
+    @property
+    def fragments(self) -> Mapping[str, Fragment]: ...
+
+    @property
+    def places(self) -> Mapping[str, tuple[str, int]]:
+        """Running task id to the fragment that executes it and its position there."""
+
+    def users_of(self, task_id: str) -> Users:
+        """Who uses a running task."""
+
+    def least_loaded(self, count: int, *, query_cores: float) -> Sequence[tuple[Slot, float]]:
+        """The slots that have least to do, at most so many, in the order of all slots, with the cores they spend."""

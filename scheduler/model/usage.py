@@ -1,0 +1,60 @@
+"""Usage: who uses a running task, and what a slot has to do; figures that can be kept from plan to plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .estate import Fragment, RunningTask
+
+NAMED = 20  # most dataflows that a plan names of those that it touches: 20,000 may share one source
+NANO = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Users:
+    """The submitted dataflows that use a running task: how many of each team, and the first of them."""
+
+    by_team: Mapping[str, int]
+    first: tuple[str, ...]  # the least ids, NAMED + 1 of them where there are as many: one may be the asker's own
+    paused: int = 0  # how many of them are paused, so that their need for it rests
+
+    @property
+    def count(self) -> int:
+        return sum(self.by_team.values())
+
+
+@dataclass(frozen=True, slots=True)
+class SlotLoad:
+    """What a slot is expected to do: run queries, and work on their tasks.
+
+    In whole nanocores: sums do not depend on the order of their parts, so the same estate always gets the same plan,
+    also where the sum is kept from plan to plan.
+    """
+
+    queries: int = 0
+    task_nanocores: int = 0
+
+    def __add__(self, other: SlotLoad) -> SlotLoad:
+        return SlotLoad(self.queries + other.queries, self.task_nanocores + other.task_nanocores)
+
+    def __sub__(self, other: SlotLoad) -> SlotLoad:
+        return SlotLoad(self.queries - other.queries, self.task_nanocores - other.task_nanocores)
+
+    def nanocores(self, *, query_cores: float) -> int:
+        """CPU that the slot is expected to spend, where a query takes so much for running batches at all."""
+        return self.queries * nanocores(query_cores) + self.task_nanocores
+
+
+def nanocores(cores: float) -> int:
+    """CPU cores in whole billionths."""
+    return round(cores * NANO)
+
+
+def load_of(fragment: Fragment, tasks: Mapping[str, RunningTask]) -> SlotLoad:
+    """What a fragment adds to its slot's load: a query, and its tasks that work; a paused one nothing."""
+    if fragment.paused:
+        return SlotLoad()
+    return SlotLoad(1, sum(nanocores(tasks[task_id].cores) for task_id in fragment.active_tasks))

@@ -1,0 +1,144 @@
+"""The estate as an index: kept from plan to plan, so that planning and applying cost what the plan costs."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterable
+from dataclasses import replace
+
+from scheduler.model.estate import Estate, Fragment, RunningTask, Slot, Submitted
+from scheduler.model.plan import Plan
+from scheduler.model.usage import NAMED, NANO, SlotLoad, Users, load_of, nanocores
+
+
+class EstateIndex:
+    """An estate in memory that plans change in place; a view for planning (`ports.EstateView`).
+
+    `Estate` is a value: a plan makes another one, and who uses what is found by going through all of it. Here every
+    look-up is a dictionary's, users of a task and the order of slots by load are sorted lists, and a plan changes the
+    entries that it names. What it holds equals the value after the same plans (`estate`).
+
+    Parameters
+    ----------
+    estate : Estate
+        Where it begins; it is gone through once.
+    """
+
+    def __init__(self, estate: Estate) -> None:
+        self.generation = estate.generation
+        self.slots = estate.slots
+        self.tasks: dict[str, RunningTask] = {}
+        self.submitted: dict[str, Submitted] = {}
+        self.fragments: dict[str, Fragment] = {}
+        self.places: dict[str, tuple[str, int]] = {}
+        self._users: dict[str, list[str]] = {}  # ids in order
+        self._by_team: dict[str, dict[str, int]] = {}
+        self._slots = _Slots(estate.slots)
+        self._start(estate.tasks.values())
+        for submitted in estate.submitted.values():
+            self._add(submitted)
+        self._begin(estate.fragments.values())
+
+    def users_of(self, task_id: str) -> Users:
+        """Who uses a running task."""
+        return Users(
+            by_team=dict(self._by_team.get(task_id, {})), first=tuple(self._users.get(task_id, ())[: NAMED + 1]))
+
+    def least_loaded(self, count: int, *, query_cores: float) -> tuple[tuple[Slot, float], ...]:
+        """The slots that have least to do, at most so many, in the order of all slots, with the cores they spend."""
+        return self._slots.least_loaded(count, query_nanocores=nanocores(query_cores))
+
+    def apply(self, plan: Plan) -> None:
+        """Take a plan in, in time of the plan.
+
+        Raises
+        ------
+        StalePlan
+            The plan was computed from another generation; nothing is changed.
+        """
+        plan.require_generation(self.generation)
+        self._end(plan.fragments_before.values())
+        if plan.removes is not None:
+            self._drop(plan.removes)
+        for task in plan.stopped:
+            del self.tasks[task.id]
+        self._start(plan.started)
+        if plan.submits is not None:
+            self._add(plan.submits)
+        self._begin(plan.fragments_after.values())
+        self.generation += 1
+
+    def estate(self) -> Estate:
+        """What it holds, as a value."""
+        return Estate(
+            generation=self.generation, tasks=dict(self.tasks), submitted=dict(self.submitted),
+            fragments=dict(self.fragments), slots=self.slots,
+        )
+
+    def _start(self, tasks: Iterable[RunningTask]) -> None:
+        self.tasks.update((task.id, task) for task in tasks)
+
+    def _add(self, submitted: Submitted) -> None:
+        self.submitted[submitted.id] = submitted
+        for task_id in set(submitted.running.values()):
+            # Shifting a list's tail is a copy of memory: with 20,000 users of one source a few microseconds.
+            insort(self._users.setdefault(task_id, []), submitted.id)
+            by_team = self._by_team.setdefault(task_id, {})
+            by_team[submitted.team] = by_team.get(submitted.team, 0) + 1
+
+    def _drop(self, submitted: Submitted) -> None:
+        del self.submitted[submitted.id]
+        for task_id in set(submitted.running.values()):
+            users, by_team = self._users[task_id], self._by_team[task_id]
+            del users[bisect_left(users, submitted.id)]
+            by_team[submitted.team] -= 1
+            if not by_team[submitted.team]:
+                del by_team[submitted.team]
+            if not users:
+                del self._users[task_id], self._by_team[task_id]
+
+    def _begin(self, fragments: Iterable[Fragment]) -> None:
+        for fragment in fragments:
+            self.fragments[fragment.id] = fragment
+            self.places.update(
+                (task_id, (fragment.id, position)) for position, task_id in enumerate(fragment.active_tasks))
+            self._slots.add(fragment.slot, load_of(fragment, self.tasks))
+
+    def _end(self, fragments: Iterable[Fragment]) -> None:
+        for fragment in fragments:
+            del self.fragments[fragment.id]
+            for task_id in fragment.active_tasks:
+                del self.places[task_id]
+            load = load_of(fragment, self.tasks)
+            self._slots.add(fragment.slot, replace(load, queries=-load.queries, task_nanocores=-load.task_nanocores))
+
+
+class _Slots:
+    """What slots have to do, and which of them least: in order of load for the cost of a query last asked for."""
+
+    def __init__(self, slots: tuple[Slot, ...]) -> None:
+        self._slots = slots
+        self._order = {slot.name: order for order, slot in enumerate(slots)}
+        self._loads: dict[str, SlotLoad] = {}
+        self._ranks: list[tuple[int, int]] = []  # (nanocores, order of the slot), least first
+        self._query_nanocores = -1  # what a query takes in ``_ranks``
+
+    def least_loaded(self, count: int, *, query_nanocores: int) -> tuple[tuple[Slot, float], ...]:
+        if query_nanocores != self._query_nanocores:
+            self._query_nanocores = query_nanocores
+            self._ranks = sorted((self._spent(slot.name), order) for order, slot in enumerate(self._slots))
+        least = sorted(self._ranks[:count], key=lambda rank: rank[1])
+        return tuple((self._slots[order], spent / NANO) for spent, order in least)
+
+    def add(self, slot: str, load: SlotLoad) -> None:
+        order = self._order.get(slot)
+        ranked = order is not None and self._query_nanocores >= 0
+        if ranked:
+            del self._ranks[bisect_left(self._ranks, (self._spent(slot), order))]
+        self._loads[slot] = self._loads.get(slot, SlotLoad()) + load
+        if ranked:
+            insort(self._ranks, (self._spent(slot), order))
+
+    def _spent(self, slot: str) -> int:
+        load = self._loads.get(slot, SlotLoad())
+        return load.queries * self._query_nanocores + load.task_nanocores
