@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from fractions import Fraction
 from typing import Any
 
 from .dataflow import Dataflow, Task
 from .task_types import Parameter, TaskType
+from .units import in_unit
 
 RATE_KEY = "rate_per_s"  # where a source's rate stands in its canonical config
 DEFAULT_RATE_PER_S = 10.0  # of a source for which neither the document nor its type names a rate
@@ -19,10 +21,11 @@ def canonical_json(value: Any) -> str:
 
 
 def canonical_config(task_type: TaskType, config: Mapping[str, Any]) -> dict[str, Any]:
-    """A config with every declared parameter present and every number in one form.
+    """A config with every declared parameter present and every value in one form.
 
-    Defaults are filled in from the declaration. Where a parameter is declared a number, ``1``, ``1.0`` and ``1e0``
-    become the float 1.0; integers, and whatever is not declared, stay exactly as they were given.
+    Defaults are filled in from the declaration. A number is a float and an integer an integer, however it was written,
+    in the parameter's unit where it has one; a set is sorted and has each element once; bounds are numbers in their
+    shortest form. Whatever is not declared, and whatever does not fit its declaration, stays exactly as it was given.
     """
     canonical = {parameter.name: _in_form(parameter, parameter.default) for parameter in task_type.parameters}
     for name, value in config.items():
@@ -54,11 +57,53 @@ def identity_config(dataflow: Dataflow, task: Task, task_type: TaskType) -> dict
 
 
 def _in_form(parameter: Parameter, value: Any) -> Any:
-    if parameter.type == "number":
-        return _as_number(value)
-    if parameter.type == "list" and parameter.items == "number" and isinstance(value, list | tuple):
-        return [_as_number(element) for element in value]
+    if parameter.unit is not None and isinstance(value, str):
+        quantity = in_unit(value, parameter.unit)
+        if quantity is not None:
+            value = int(quantity) if quantity.denominator == 1 else _as_float(quantity, value)
+    match parameter.type:
+        case "number":
+            return _as_number(value)
+        case "integer":
+            return _as_integer(value)
+        case "list" if isinstance(value, list | tuple):
+            elements = [_element_in_form(parameter, element) for element in value]
+            return _each_once(elements) if parameter.is_set else elements
+        case "object" if parameter.bounds and isinstance(value, Mapping):
+            return {name: _bounds_in_form(bounds) for name, bounds in value.items()}
     return plain(value)
+
+
+def _element_in_form(parameter: Parameter, element: Any) -> Any:
+    if parameter.items == "number":
+        return _as_number(element)
+    return _as_integer(element) if parameter.items == "integer" else plain(element)
+
+
+def _each_once(elements: list[Any]) -> list[Any]:
+    by_text = {canonical_json(element): element for element in elements}
+    return [by_text[text] for text in sorted(by_text)]
+
+
+def _bounds_in_form(bounds: Any) -> Any:
+    """Integers where they are whole: most are written so, and what was fingerprinted before stays what it was."""
+    if not isinstance(bounds, list | tuple):
+        return plain(bounds)
+    return [_as_integer(bound, stay_exact_below=2**53) for bound in plain(bounds)]
+
+
+def _as_integer(value: Any, *, stay_exact_below: float = float("inf")) -> Any:
+    """10.0 and 1e1 as 10; what is no whole number stays as it is."""
+    if isinstance(value, float) and value.is_integer() and abs(value) < stay_exact_below:
+        return int(value)
+    return value
+
+
+def _as_float(quantity: Fraction, text: str) -> Any:
+    try:
+        return float(quantity)
+    except OverflowError:
+        return text
 
 
 def _as_number(value: Any) -> Any:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import yaml
 
-from .canonical import plain
+from .canonical import canonical_config, plain
 from .dataflow import Dataflow, Stream, Task
 from .draft import Draft, DraftReader
 from .duplicates import deduplicate, equivalent_tasks
@@ -126,7 +126,7 @@ def _read(
     check_graph(draft, problems)
     if check_config is not None and not problems:
         for task in draft.tasks.values():
-            if found := check_config(task.type, task.config):
+            if found := check_config(task.type, canonical_config(task.type, task.config)):
                 problems.add(found.code, task.place, found.message, found.remedy, task_id=task.id)
     if problems:
         return None, None

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 
 from .positions import Node, Problems, shown
+from .secrets import SECRET, SECRET_NAME, SUSPICIOUS
 from .task_types import Parameter, ParameterType, TaskType
+from .units import in_unit, units_like
 
 _NAMES: dict[ParameterType, str] = {
     "string": "text", "integer": "an integer", "number": "a number", "boolean": "true or false",
@@ -38,8 +40,53 @@ def check_config(task_type: TaskType, config: Node, problems: Problems, *, task_
                     f"Task {task_id} lacks parameter {parameter.name} of type {task_type.name}.",
                     f"Add {parameter.name}: {_expected(parameter)}. {parameter.doc}".rstrip(), task_id=task_id,
                 )
-        elif node.value is not None or parameter.required or parameter.default is not None:
+        elif parameter.secret:
+            _check_secret(parameter, node, problems, task_id)
+        elif node.value is None and not parameter.required and parameter.default is None:
+            continue
+        elif not _takes_a_secret(task_type, parameter, node, problems, task_id):
             _check_value(parameter, parameter.type, node, problems, task_id)
+
+
+def _check_secret(parameter: Parameter, node: Node, problems: Problems, task_id: str) -> None:
+    """A secret is named; one that is written out is refused, and is not repeated in the message."""
+    if node.value is None and not parameter.required:
+        return
+    name = node.value.get(SECRET) if node.is_mapping and set(node.value) == {SECRET} else None
+    if name is None:
+        problems.add(
+            "secret_inlined", node.place, f"Parameter {parameter.name} is a secret; it is named, never written out.",
+            f'Let an admin of the team keep it under a name, and write {parameter.name}: {{"secret": "that-name"}}. '
+            "What stood here should be replaced where it is used.", task_id=task_id,
+        )
+    elif not isinstance(name.value, str) or SECRET_NAME.fullmatch(name.value) is None:
+        problems.add(
+            "no_match", name.place, f"Parameter {parameter.name} does not name a secret.",
+            "A secret's name has 1 to 63 small letters, digits, dashes and underscores.", task_id=task_id,
+        )
+
+
+def _takes_a_secret(
+    task_type: TaskType, parameter: Parameter, node: Node, problems: Problems, task_id: str
+) -> bool:
+    """Whether a secret stands where none is declared, which is reported: what other parameters hold may show up in
+    columns, names and messages. Reports text that looks like a secret, too."""
+    if not node.is_mapping:
+        return False
+    takers = [declared.name for declared in task_type.parameters if declared.secret]
+    remedy = f"Of {task_type.name} {', '.join(takers)} may." if takers else f"{task_type.name} takes no secret."
+    if set(node.value) == {SECRET} and isinstance(node.value[SECRET].value, str):
+        problems.add(
+            "secret_not_taken", node.place, f"Parameter {parameter.name} cannot be a secret.", remedy, task_id=task_id
+        )
+        return True
+    for key, inner in node.value.items():
+        if key != SECRET and SUSPICIOUS.search(key) and isinstance(inner.value, str) and inner.value:
+            problems.add(
+                "secret_inlined", inner.place, f"{shown(key)} looks like a secret that is written out.",
+                f"Remove it: a document can be read by others. {remedy}", task_id=task_id,
+            )
+    return False
 
 
 def _check_value(
@@ -49,6 +96,12 @@ def _check_value(
         problems.add(code, node.place, f"Parameter {parameter.name} {message}.", remedy, task_id=task_id)
 
     value = node.value
+    if expected == parameter.type and parameter.unit is not None and isinstance(value, str):
+        value = _of_unit(parameter, value, report)
+        if value is None:
+            return
+    if expected == "integer" and isinstance(value, float) and value.is_integer():
+        value = int(value)
     if not _is(expected, value):
         report("ill_typed", f"is {_kind(node)}", f"Write {_expected(parameter, expected)}.")
     elif expected == "list":
@@ -66,6 +119,21 @@ def _check_value(
             )
         if parameter.pattern is not None and re.fullmatch(parameter.pattern, value) is None:
             report("no_match", f"is {shown(value) or 'empty'}", f"Write text that matches {parameter.pattern}")
+
+
+def _of_unit(parameter: Parameter, text: str, report) -> float | None:
+    """A quantity with a unit as a number; reports what is none."""
+    quantity = in_unit(text, parameter.unit)
+    if quantity is None:
+        like = ", ".join(units_like(parameter.unit))
+        report("ill_typed", f"is {shown(text) or 'empty'}", f"Write {_expected(parameter)}, or a quantity in {like}.")
+    elif parameter.type == "integer" and quantity.denominator != 1:
+        report("ill_typed", f"is {shown(text)}, no whole number of {parameter.unit}", f"Write {_expected(parameter)}.")
+    elif abs(quantity) >= 2**63:
+        report("out_of_range", "is larger than 64 bits hold", "Write a smaller number.")
+    else:
+        return int(quantity) if quantity.denominator == 1 else float(quantity)
+    return None
 
 
 def _check_number(parameter: Parameter, expected: ParameterType, value: float, report) -> None:
@@ -103,4 +171,7 @@ def _expected(parameter: Parameter, expected: ParameterType | None = None) -> st
     ]
     if parameter.choices and (expected or parameter.type) == "string":
         return f"one of {', '.join(parameter.choices)}"
-    return " ".join([kind, *bounds])
+    if parameter.secret:
+        return 'the name of a secret, {"secret": "name"}'
+    in_what = [f"in {parameter.unit}"] if parameter.unit not in (None, "1") else []
+    return " ".join([kind, *in_what, *bounds])

@@ -29,7 +29,7 @@ class Parameter:
     - ``unit``, of numbers and integers: the value counts in it, and may be written as text in any unit like it (30,
       "30 s", "0.5 min").
     - ``is_set``, of lists: order and repetitions don't count.
-    - ``bounds``, of objects: each value is a list of two numbers, lowest and highest; the form of numbers doesn't count.
+    - ``bounds``, of objects: each value is a list of two numbers, lowest and highest; their form doesn't count.
 
     A ``secret`` is never written but named, ``{"secret": "name"}``, and known only to the slot that runs the task.
 

@@ -100,7 +100,7 @@ LINE_CASES = [
     (4, "  - {id: levels, type: sensors, config: {city: ‸delf}}", "not_a_choice", "delft"),
     (4, "  - {id: levels, type: sensors, config: {‸cty: delft}}", "unknown_parameter", "city"),
     (4, "  - {id: levels, type: sensors, config: {seed: ‸-1}}", "out_of_range", "0 or more"),
-    (4, "  - {id: levels, type: sensors, config: {seed: ‸1.0}}", "ill_typed", "integer"),
+    (4, "  - {id: levels, type: sensors, config: {seed: ‸1.5}}", "ill_typed", "integer"),
     (4, "  - {id: levels, type: sensors, config: {seed: ‸9223372036854775808}}", "out_of_range", "64 bits"),
     (4, "  - {id: levels, type: sensors, config: {seed: ‸true}}", "ill_typed", "integer"),
     (4, "  - {id: levels, type: sensors, config: {seed: ‸null}}", "ill_typed", "null"),
@@ -379,7 +379,7 @@ def test_every_code_is_documented_and_every_documented_code_is_used():
     model = Path(read_document.__code__.co_filename).parent
     used = set()
     for name in (
-        "documents", "draft", "flux", "graph_checks", "json_text", "parameters", "positions", "yaml_text",
+        "documents", "draft", "flux", "graph_checks", "json_text", "parameters", "positions", "secrets", "yaml_text",
     ):
         source = (model / f"{name}.py").read_text(encoding="utf-8")
         calls = re.findall(r'(?:add|stop|report|Problem)\(\s*"(\w+)"|code = "(\w+)" if .* else "(\w+)"', source)

@@ -47,7 +47,13 @@ def _task_type(task_type: TaskType) -> str:
 
 
 def _parameter(parameter: Parameter) -> str:
-    kind = f"list of {parameter.items}s" if parameter.items else parameter.type
+    kind = f"{'set' if parameter.is_set else 'list'} of {parameter.items}s" if parameter.items else parameter.type
+    if parameter.unit not in (None, "1"):
+        kind += f" in {parameter.unit}"
+    if parameter.secret:
+        kind = "secret"
+    elif parameter.bounds:
+        kind = "bounds by name"
     if parameter.choices:
         kind = " or ".join(f"`{choice}`" for choice in parameter.choices)
     elif parameter.minimum is not None or parameter.maximum is not None:

@@ -27,13 +27,14 @@ _HOUR = 1 / 24
 def _parameters(sensors: int, sensors_doc: str) -> tuple[Parameter, ...]:
     return (
         Parameter("seed", "integer", "Which stream of chance: the same seed gives the same events.", default=1,
-                  minimum=0, maximum=2**31 - 1),
+                  minimum=0, maximum=2**31 - 1, near="never"),
         Parameter("sensors", "integer", sensors_doc, default=sensors, minimum=1, maximum=1_000_000),
-        Parameter("gap_share", "number", "Share of readings that are missing.", default=0.02, minimum=0, maximum=0.9),
+        Parameter("gap_share", "number", "Share of readings that are missing.", default=0.02, minimum=0, maximum=0.9,
+                  unit="1"),
         Parameter("outlier_share", "number", "Share of readings that are far out of their range.", default=0.01,
-                  minimum=0, maximum=0.5),
+                  minimum=0, maximum=0.5, unit="1"),
         Parameter("day_s", "number", "Seconds that the daily rhythm takes; less than a day shows it sooner.",
-                  default=86_400, minimum=10, maximum=86_400),
+                  default=86_400, minimum=10, maximum=86_400, unit="s"),
     )
 
 

@@ -27,7 +27,7 @@ SLIDING_LINEAR_REGRESSION = TaskType(
         Parameter("every", "integer", "Predict after every so many readings.", default=10, minimum=1,
                   maximum=1_000_000),
         Parameter("fields", "list", "Observations to work on; without it all. Others are not passed on.",
-                  items="string"),
+                  items="string", is_set=True),
     ),
     stateful=True, movable_state=True, key="sensor_id, obs", selectivity=1.0, cost_us=8,
 )

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _FIELDS = Parameter("fields", "list", "Observations to work on; without it all. Others are not passed on.",
-                    items="string")
+                    items="string", is_set=True)
 _BY = Parameter("by", "list", "Columns whose values each have a state of their own.", default=["sensor_id", "obs"],
                 items="string")
 _SENSOR_AND_OBS = "sensor_id, obs"
@@ -53,7 +53,7 @@ SECOND_ORDER_MOMENT = _statistic(
                   default=10, minimum=1, maximum=10_000),
         Parameter("decimals", "integer", "Values that agree to so many decimals count as one.", default=0,
                   minimum=-6, maximum=9),
-        Parameter("seed", "integer", "Chooses the positions.", default=1, minimum=0, maximum=2**31 - 1),
+        Parameter("seed", "integer", "Chooses the positions.", default=1, minimum=0, maximum=2**31 - 1, near="never"),
         _FIELDS, _BY,
     ),
     key=_SENSOR_AND_OBS, cost_us=8,
@@ -78,7 +78,8 @@ INTERPOLATE = _statistic(
         Parameter("window", "integer", "How many last readings to use.", default=5, minimum=1, maximum=10_000),
         Parameter("method", "string", "mean of the last readings, or the line through them continued.",
                   default="mean", choices=("mean", "linear")),
-        Parameter("fields", "list", "Observations to fill; without it all. Others pass unchanged.", items="string"),
+        Parameter("fields", "list", "Observations to fill; without it all. Others pass unchanged.", items="string",
+                  is_set=True),
     ),
     key=_SENSOR_AND_OBS, cost_us=8,
 )

@@ -1,0 +1,77 @@
+"""Secrets in configs: named where they are used, ``{"secret": "name"}``, and never written out.
+
+A name means something within a team. Planning says which: `with_scoped_secrets` adds the team to each reference, so
+that a plan, a running task and its fingerprint hold the name and its scope, and two teams' secrets of one name are
+two. What the name stands for is in none of them: the slot that compiles the task looks it up.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from .dataflow import Dataflow, Task
+from .errors import Problem
+from .task_types import TaskType, TaskTypes
+
+SECRET, TEAM = "secret", "team"  # the keys of a reference; the team's is added by planning
+SECRET_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
+# A key that is likely to hold a secret, whatever is around it: db_password, apiKey, X-Auth-Token.
+SUSPICIOUS = re.compile(
+    r"(?i)passw(or)?d|passphrase|secret|token|api[_-]?key|access[_-]?key|private[_-]?key|credential|authorization"
+)
+
+
+def is_reference(value: Any) -> bool:
+    """Whether a value names a secret: a mapping with the name, and the team where planning has added it."""
+    return (
+        isinstance(value, Mapping)
+        and set(value) in ({SECRET}, {SECRET, TEAM})
+        and all(isinstance(part, str) for part in value.values())
+    )
+
+
+def secrets_of(config: Mapping[str, Any], task_type: TaskType) -> Iterator[tuple[str, Mapping[str, str]]]:
+    """The secrets that a config names: parameter and reference."""
+    for parameter in task_type.parameters:
+        value = config.get(parameter.name)
+        if parameter.secret and is_reference(value):
+            yield parameter.name, value
+
+
+def secret_names(dataflow: Dataflow, *, task_types: TaskTypes) -> dict[str, str]:
+    """Every secret that a dataflow names, with the first task that does."""
+    found: dict[str, str] = {}
+    for task in dataflow.tasks:
+        for _, reference in secrets_of(task.config, task_types[task.type]):
+            found.setdefault(reference[SECRET], task.id)
+    return found
+
+
+def unknown_secrets(dataflow: Dataflow, known: Collection[str], *, task_types: TaskTypes) -> tuple[Problem, ...]:
+    """A problem for each secret that a dataflow names and its team does not have."""
+    position = {task.id: number for number, task in enumerate(dataflow.tasks)}
+    return tuple(
+        Problem(
+            "unknown_secret", f"The team has no secret {name}.",
+            "Let an admin of the team keep it under that name first, on the Teams page.",
+            path=f"/tasks/{position[task_id]}/config", task_id=task_id,
+        )
+        for name, task_id in sorted(secret_names(dataflow, task_types=task_types).items()) if name not in known
+    )
+
+
+def with_scoped_secrets(dataflow: Dataflow, *, team: str, task_types: TaskTypes) -> Dataflow:
+    """The dataflow with the team in each reference to a secret; the very same where it names none."""
+    tasks = tuple(_scoped(task, team, task_types[task.type]) for task in dataflow.tasks)
+    return dataflow if tasks == dataflow.tasks else replace(dataflow, tasks=tasks)
+
+
+def _scoped(task: Task, team: str, task_type: TaskType) -> Task:
+    named = {
+        parameter: {SECRET: reference[SECRET], TEAM: team}
+        for parameter, reference in secrets_of(task.config, task_type)
+    }
+    return replace(task, config={**task.config, **named}) if named else task
