@@ -9,6 +9,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from scheduler.model.errors import WeirError
+from scheduler.model.prices import VmSize
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -47,8 +48,12 @@ DECLARED: tuple[Declared, ...] = (
     Declared("WEIR_PIN", "auto", "Whether a slot is pinned to its core: `auto`, `always` or `never`."),
     Declared("WEIR_REPLAY_DIRS", "", "Folders of recordings, as in PATH; empty: `replay` in the data folder."),
     Declared("WEIR_TRIGGER_MS", "500", "Trigger interval of every query, in milliseconds."),
-    Declared("WEIR_CORE_HOUR_PRICE", "0.048", "Price of one core for one hour, for the price of a plan."),
-    Declared("WEIR_CURRENCY", "USD", "Currency of that price."),
+    Declared("WEIR_CORE_HOUR_PRICE", "0.048", "Price of a slot (a core with its memory) for one hour."),
+    Declared("WEIR_VM_SIZES", "", "Catalogue of machines, `name:slots:price per hour` by commas."),
+    Declared("WEIR_NODE_SIZES", "", "Which size each node has, `node:size` by commas; else the price above."),
+    Declared("WEIR_MEMORY_GB_HOUR_PRICE", "0", "Price of 1 GiB for one hour; 0: the slot's price covers it."),
+    Declared("WEIR_TRAFFIC_GB_PRICE", "0", "Price of 1 GB written to or read from the broker."),
+    Declared("WEIR_CURRENCY", "USD", "Currency of all prices."),
     Declared("WEIR_CHANNEL", "auto", "Channel implementation: `jvm`, `python`, or `auto` (jvm where javac is found)."),
 )
 _BY_NAME = {declared.name: declared for declared in DECLARED}
@@ -83,10 +88,9 @@ class Environment:
     def number(self, name: str, *, minimum: float) -> float:
         """A finite number, not below ``minimum``."""
         value = self.text(name)
-        try:
-            number = float(value)
-        except ValueError:
-            raise _invalid(name, value, "a number") from None
+        number = _number(value)
+        if number is None:
+            raise _invalid(name, value, "a number")
         if not minimum <= number < float("inf"):
             raise _invalid(name, value, f"a number, at least {minimum}")
         return number
@@ -94,6 +98,31 @@ class Environment:
     def words(self, name: str) -> list[str]:
         """Words by commas."""
         return [word.strip() for word in self.text(name).split(",") if word.strip()]
+
+    def vm_sizes(self) -> dict[str, VmSize]:
+        """The catalogue of machines, by name."""
+        sizes: dict[str, VmSize] = {}
+        for entry in self.words("WEIR_VM_SIZES"):
+            name, _, rest = entry.partition(":")
+            slots, _, hour = rest.partition(":")
+            price = _price(hour)
+            if not name or name in sizes or not slots.isdecimal() or int(slots) < 1 or price is None:
+                raise _invalid(
+                    "WEIR_VM_SIZES", entry, "entries name:slots:price, each name once, slots from 1, price from 0")
+            sizes[name] = VmSize(name, int(slots), price)
+        return sizes
+
+    def node_sizes(self) -> dict[str, VmSize]:
+        """The size of each node that has one, by node."""
+        sizes, found = self.vm_sizes(), {}
+        for entry in self.words("WEIR_NODE_SIZES"):
+            node, _, size = entry.partition(":")
+            if not node or node in found or size not in sizes:
+                known = ", ".join(sizes) or "none yet"
+                raise _invalid(
+                    "WEIR_NODE_SIZES", entry, f"entries node:size, each node once, sizes of WEIR_VM_SIZES ({known})")
+            found[node] = sizes[size]
+        return found
 
     def choice(self, name: str, *choices: str) -> str:
         """One of ``choices``."""
@@ -112,6 +141,18 @@ class Environment:
     def data_dir(self) -> Path:
         """The folder of all state, absolute."""
         return Path(self.text("WEIR_DATA_DIR") or ROOT / "data").expanduser().resolve()
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _price(text: str) -> float | None:
+    number = _number(text)
+    return number if number is not None and 0 <= number < float("inf") else None
 
 
 def _invalid(name: str, value: str, wanted: str) -> InvalidSetting:

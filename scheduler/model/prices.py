@@ -1,4 +1,4 @@
-"""What CPU time costs here, and how often a query runs a batch: the settings that a price is made from."""
+"""What CPU time, memory and traffic cost here, and how often a query runs a batch: the settings of prices."""
 
 from __future__ import annotations
 
@@ -6,9 +6,35 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
+class VmSize:
+    """A size of machine in the catalogue: how many slots it offers, and what it costs for an hour."""
+
+    name: str
+    slots: int
+    hour: float
+
+    @property
+    def slot_hour(self) -> float:
+        """A slot for an hour: one core with its share of the machine's memory."""
+        return self.hour / self.slots
+
+
+@dataclass(frozen=True, slots=True)
 class Prices:
-    """``core_hour`` in ``currency``; ``trigger_ms`` is the time between two batches of a query."""
+    """Prices in ``currency``; ``trigger_ms`` is the time between two batches of a query.
+
+    ``core_hour`` is a slot's price where its node has no size in ``sizes``. Memory and traffic have prices of their
+    own where a slot's price does not cover them.
+    """
 
     core_hour: float = 0.04
     currency: str = "USD"
     trigger_ms: int = 500
+    memory_gb_hour: float = 0.0
+    traffic_gb: float = 0.0
+    sizes: tuple[tuple[str, VmSize], ...] = ()  # by node
+
+    def slot_hour(self, node: str) -> float:
+        """What a slot of this node costs for an hour."""
+        size = dict(self.sizes).get(node)
+        return self.core_hour if size is None else size.slot_hour

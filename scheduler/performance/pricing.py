@@ -1,7 +1,10 @@
-"""Pricing a plan before it is carried out: CPU for events, CPU for queries, money."""
+"""Pricing: a plan before it is carried out (CPU for events, CPU for queries, money), and what was used after."""
 
 from __future__ import annotations
 
+from fractions import Fraction
+
+from scheduler.model.amounts import Amounts
 from scheduler.model.plan import Price
 from scheduler.model.prices import Prices
 
@@ -43,3 +46,15 @@ def price_of(
             f"{prices.trigger_ms} ms), at {prices.core_hour:g} {prices.currency} for a core and hour."
         ),
     )
+
+
+def cost_nanos(used: Amounts, *, node: str, prices: Prices) -> int:
+    """What a task's CPU, memory and traffic on a node cost, in billionths of the currency, rounded to the nearest."""
+    core_hours = Fraction(used.cpu_us, 3_600_000_000)
+    memory_gb_hours = Fraction(used.memory_mb_s, 1024 * 3600)
+    traffic_gb = Fraction(used.traffic_bytes, 1_000_000_000)
+    cost = (
+        core_hours * Fraction(prices.slot_hour(node)) + memory_gb_hours * Fraction(prices.memory_gb_hour)
+        + traffic_gb * Fraction(prices.traffic_gb)
+    )
+    return round(cost * 1_000_000_000)

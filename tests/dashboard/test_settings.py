@@ -10,6 +10,7 @@ import sys
 import pytest
 
 from dashboard.config.environment import DECLARED, ROOT, Environment, InvalidSetting
+from scheduler.model.prices import Prices
 
 VARIABLE = re.compile(r"\b(?:WEIR_[A-Z_]+[A-Z]|REDIS_URL|DATABASE_URL)\b")
 DOCUMENT = (ROOT / "docs" / "settings.md").read_text()
@@ -42,6 +43,13 @@ def test_documented_defaults_are_the_declared_ones():
     ("WEIR_DEBUG", "maybe", lambda e: e.flag("WEIR_DEBUG")),
     ("WEIR_CORE_HOUR_PRICE", "nan", lambda e: e.number("WEIR_CORE_HOUR_PRICE", minimum=0.0)),
     ("WEIR_CORE_HOUR_PRICE", "-1", lambda e: e.number("WEIR_CORE_HOUR_PRICE", minimum=0.0)),
+    ("WEIR_TRAFFIC_GB_PRICE", "-0.01", lambda e: e.number("WEIR_TRAFFIC_GB_PRICE", minimum=0.0)),
+    ("WEIR_VM_SIZES", "small:2", lambda e: e.vm_sizes()),
+    ("WEIR_VM_SIZES", "small:0:0.1", lambda e: e.vm_sizes()),
+    ("WEIR_VM_SIZES", "small:2:-0.1", lambda e: e.vm_sizes()),
+    ("WEIR_VM_SIZES", "small:2:inf", lambda e: e.vm_sizes()),
+    ("WEIR_VM_SIZES", "small:2:0.1,small:4:0.2", lambda e: e.vm_sizes()),
+    ("WEIR_NODE_SIZES", "n1:huge", lambda e: e.node_sizes()),
     ("WEIR_CHANNEL", "kafka", lambda e: e.choice("WEIR_CHANNEL", "jvm", "python")),
     ("REDIS_URL", "localhost:6379", lambda e: e.redis_url()),
 ])
@@ -49,6 +57,12 @@ def test_a_wrong_value_is_named(name, value, read):
     with pytest.raises(InvalidSetting) as caught:
         read(Environment({name: value}))
     assert name in caught.value.message and name in caught.value.remedy
+
+
+def test_a_slot_hour_costs_what_the_size_of_its_node_says():
+    environment = Environment({"WEIR_VM_SIZES": "small:2:0.1, large:8:0.36", "WEIR_NODE_SIZES": "n1:large"})
+    prices = Prices(core_hour=0.048, sizes=tuple(environment.node_sizes().items()))
+    assert (prices.slot_hour("n1"), prices.slot_hour("n2")) == (0.045, 0.048)
 
 
 def test_an_empty_environment_will_do(tmp_path):

@@ -1,0 +1,132 @@
+"""What each running task used: the slot's measured CPU and memory, divided by what its queries and tasks did.
+
+A slot's CPU and memory are measured over its whole process tree, and so is how long each query was busy; bytes are
+counted for each task. What a query took is apportioned among its tasks by a model, because one thread runs all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from scheduler.model.amounts import Amounts
+from scheduler.performance.pricing import QUERY_BATCH_S
+
+NOBODY = ""  # stands for a running task where a slot worked for none
+
+
+@dataclass(frozen=True, slots=True)
+class TaskWork:
+    """A task's work over a time: events that it took in, bytes that it wrote and read; CPU declared for an event."""
+
+    id: str
+    events: int = 0
+    traffic_bytes: int = 0
+    cost_us: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class QueryWork:
+    """A query's work over a time: how long it was busy with batches, how many those were, and its tasks."""
+
+    busy_ms: int
+    batches: int
+    tasks: tuple[TaskWork, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Counters:
+    """A slot's counters at one moment; they grow as long as the slot's process lives, which began at ``since_ms``.
+
+    ``queries`` holds each query's own counters by fragment id: ``busy_ms``, ``batches``, and its meters.
+    """
+
+    since_ms: int
+    cpu_ms: int
+    memory_mb_s: int
+    queries: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+
+
+def grown(before: Counters | None, after: Counters) -> Counters:
+    """By how much counters grew between two readings.
+
+    Those of a slot that was started anew, and any that went backwards, count from zero: what the old process used
+    after its last reading is not known and is charged to nobody.
+    """
+    same = before is not None and before.since_ms == after.since_ms
+    old = before if same else Counters(after.since_ms, 0, 0)
+    # Meters are the broker's: they go on where a slot is started anew.
+    queries = before.queries if before is not None else {}
+    return Counters(
+        since_ms=after.since_ms,
+        cpu_ms=_growth(old.cpu_ms, after.cpu_ms),
+        memory_mb_s=_growth(old.memory_mb_s, after.memory_mb_s),
+        queries={
+            name: {
+                what: count if not same and what in OF_THE_SLOT else _growth(queries.get(name, {}).get(what, 0), count)
+                for what, count in counts.items()
+            }
+            for name, counts in after.queries.items()
+        },
+    )
+
+
+OF_THE_SLOT = frozenset({"busy_ms", "batches"})
+
+
+def query_work(counts: Mapping[str, int], tasks: Iterable[tuple[str, float]]) -> QueryWork:
+    """A query's work from the growth of its counters.
+
+    Parameters
+    ----------
+    counts : mapping
+        ``busy_ms``, ``batches`` and the meters: ``in:n``, ``in:bytes``, ``<position>:n``, ``<position>:bytes``.
+    tasks : iterable
+        The query's working tasks, upstream first: running task id and the CPU microseconds declared for an event.
+    """
+    found = []
+    arriving = counts.get("in:n")
+    for position, (task_id, cost_us) in enumerate(tasks):
+        leaving = counts.get(f"{position}:n", 0)
+        read = counts.get("in:bytes", 0) if position == 0 else 0
+        found.append(TaskWork(
+            id=task_id, events=leaving if arriving is None else arriving, cost_us=cost_us,
+            traffic_bytes=counts.get(f"{position}:bytes", 0) + read))
+        arriving = leaving
+    return QueryWork(counts.get("busy_ms", 0), counts.get("batches", 0), tuple(found))
+
+
+def attribute(*, cpu_us: int, memory_mb_s: int, queries: Iterable[QueryWork]) -> dict[str, Amounts]:
+    """Divide what a slot used over a time among its running tasks.
+
+    Parameters
+    ----------
+    cpu_us, memory_mb_s : int
+        What the slot's process tree used, idle overhead included.
+    queries : iterable of QueryWork
+        What its queries did meanwhile.
+
+    Returns
+    -------
+    dict
+        Running task id to what it used; together exactly what the slot used, and the traffic. A query gets CPU and
+        memory in proportion to the time that it was busy (evenly where none was); its tasks in proportion to the CPU
+        that their types declare for the events they took, and an even part of what a batch takes whatever is in it.
+        What no query was there for is `NOBODY`'s.
+    """
+    queries = [query for query in queries if query.tasks]
+    slot = Amounts(cpu_us=cpu_us, memory_mb_s=memory_mb_s)
+    if not queries:
+        return {NOBODY: slot} if slot else {}
+    used: dict[str, Amounts] = {}
+    for query, part in zip(queries, slot.share_out([query.busy_ms for query in queries]), strict=True):
+        for_batches_us = query.batches * QUERY_BATCH_S * 1_000_000 / len(query.tasks)
+        weights = [round(task.events * task.cost_us + for_batches_us) for task in query.tasks]
+        for task, amounts in zip(query.tasks, part.share_out(weights), strict=True):
+            found = amounts + Amounts(traffic_bytes=task.traffic_bytes)
+            used[task.id] = used.get(task.id, Amounts()) + found
+    return used
+
+
+def _growth(before: int, after: int) -> int:
+    return after - before if after >= before else after

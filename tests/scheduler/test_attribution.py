@@ -1,0 +1,82 @@
+"""What a slot used, divided among its tasks: nothing lost, busy work pays, counters that restart count from zero."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler.model.amounts import Amounts
+from scheduler.model.prices import Prices, VmSize
+from scheduler.performance.attribution import NOBODY, Counters, QueryWork, TaskWork, attribute, grown, query_work
+from scheduler.performance.pricing import cost_nanos
+
+tasks = st.builds(
+    TaskWork, id=st.sampled_from("abcdef"), events=st.integers(0, 10**6), traffic_bytes=st.integers(0, 10**9),
+    cost_us=st.floats(0, 10**4))
+queries = st.builds(
+    QueryWork, busy_ms=st.integers(0, 10**5), batches=st.integers(0, 1000),
+    tasks=st.lists(tasks, max_size=5).map(tuple))
+
+
+@given(st.integers(0, 10**10), st.integers(0, 10**8), st.lists(queries, max_size=6))
+def test_tasks_together_used_what_their_slot_used(cpu_us: int, memory_mb_s: int, work: list[QueryWork]) -> None:
+    used = attribute(cpu_us=cpu_us, memory_mb_s=memory_mb_s, queries=work)
+    total = sum(used.values(), Amounts())
+    traffic = sum(task.traffic_bytes for query in work for task in query.tasks)
+    assert total == Amounts(cpu_us=cpu_us, memory_mb_s=memory_mb_s, traffic_bytes=traffic)
+    assert (NOBODY in used) == (not any(query.tasks for query in work) and bool(cpu_us or memory_mb_s))
+
+
+def test_cpu_goes_where_the_time_went_and_within_a_query_by_declared_cost() -> None:
+    idle = QueryWork(busy_ms=100, batches=0, tasks=(TaskWork("quiet"),))
+    busy = QueryWork(busy_ms=900, batches=0, tasks=(
+        TaskWork("source", events=100, cost_us=10), TaskWork("pi", events=100, cost_us=80)))
+    used = attribute(cpu_us=1_000_000, memory_mb_s=1000, queries=[idle, busy])
+    assert {task: found.cpu_us for task, found in used.items()} == {
+        "quiet": 100_000, "source": 100_000, "pi": 800_000}
+    assert {task: found.memory_mb_s for task, found in used.items()} == {"quiet": 100, "source": 100, "pi": 800}
+
+
+def test_what_a_batch_takes_whatever_is_in_it_is_shared_evenly() -> None:
+    query = QueryWork(busy_ms=50, batches=4, tasks=(TaskWork("a", events=1000, cost_us=100), TaskWork("b")))
+    used = attribute(cpu_us=200_000, memory_mb_s=0, queries=[query])
+    # 4 batches of 25 ms, and 100 ms of events: 50 + 100 against 50.
+    assert {task: found.cpu_us for task, found in used.items()} == {"a": 150_000, "b": 50_000}
+
+
+def test_a_task_works_on_what_reaches_it() -> None:
+    counts = {"busy_ms": 7, "batches": 3, "in:n": 50, "in:bytes": 900, "0:n": 20, "1:n": 5, "1:bytes": 300}
+    work = query_work(counts, [("parse", 4.0), ("filter", 2.0)])
+    assert work == QueryWork(7, 3, (
+        TaskWork("parse", events=50, traffic_bytes=900, cost_us=4.0),
+        TaskWork("filter", events=20, traffic_bytes=300, cost_us=2.0)))
+    source = query_work({"0:n": 20, "1:n": 20}, [("source", 8.0), ("next", 1.0)])
+    assert [task.events for task in source.tasks] == [20, 20]
+
+
+def test_counters_grow() -> None:
+    before = Counters(5, 1000, 400, {"f": {"busy_ms": 10, "batches": 1, "0:n": 100}})
+    after = Counters(5, 1500, 900, {"f": {"busy_ms": 30, "batches": 3, "0:n": 160}, "g": {"busy_ms": 4, "0:n": 9}})
+    assert grown(before, after) == Counters(
+        5, 500, 500, {"f": {"busy_ms": 20, "batches": 2, "0:n": 60}, "g": {"busy_ms": 4, "0:n": 9}})
+
+
+def test_a_slot_that_was_started_anew_counts_from_zero_and_the_brokers_meters_go_on() -> None:
+    before = Counters(5, 1000, 400, {"f": {"busy_ms": 10, "0:n": 100}})
+    after = Counters(9, 1500, 900, {"f": {"busy_ms": 30, "0:n": 160}})  # ahead of the old one: only its beginning tells
+    assert grown(before, after) == Counters(9, 1500, 900, {"f": {"busy_ms": 30, "0:n": 60}})
+
+
+def test_counters_that_went_backwards_count_from_zero() -> None:
+    before = Counters(5, 1000, 400, {"f": {"0:n": 100}})
+    after = Counters(5, 200, 500, {"f": {"0:n": 30}})  # the broker lost its meters
+    assert grown(before, after) == Counters(5, 200, 100, {"f": {"0:n": 30}})
+
+
+def test_what_was_used_costs_by_the_size_of_the_node() -> None:
+    prices = Prices(
+        core_hour=0.05, memory_gb_hour=0.01, traffic_gb=0.02, sizes=(("n2", VmSize("large", slots=8, hour=0.32)),))
+    used = Amounts(cpu_us=1_800_000_000, memory_mb_s=2 * 1024 * 3600, traffic_bytes=3_000_000_000)
+    assert cost_nanos(used, node="n1", prices=prices) == 25_000_000 + 20_000_000 + 60_000_000
+    assert cost_nanos(used, node="n2", prices=prices) == 20_000_000 + 20_000_000 + 60_000_000
+    assert cost_nanos(Amounts(), node="n1", prices=prices) == 0

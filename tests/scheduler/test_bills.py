@@ -1,0 +1,147 @@
+"""Bills: equal shares are the Shapley value, add up to the unit, and never grow when somebody joins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from fractions import Fraction
+from itertools import permutations
+from math import lcm
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler.model.amounts import Amounts, share_out
+from scheduler.reuse.bills import Need, bills, divide
+
+TASKS = [f"t{number}" for number in range(8)]
+PLAYERS = 5
+Game = tuple[dict[str, int], dict[str, set[str]]]
+
+
+@st.composite
+def games(draw: st.DrawFn, *, players: int = PLAYERS, unit: int = 1) -> Game:
+    """Costs of some tasks, in multiples of a unit, and which of them each dataflow needs."""
+    costs = {task: unit * draw(st.integers(0, 1000)) for task in TASKS}
+    needs = {f"d{number}": draw(st.sets(st.sampled_from(TASKS))) for number in range(draw(st.integers(1, players)))}
+    return costs, needs
+
+
+def cost_of_union(costs: Mapping[str, int], needs: Mapping[str, Collection[str]]) -> Callable[[Collection[str]], int]:
+    """What a coalition costs: each task that any of its members needs, once."""
+    return lambda coalition: sum(costs[task] for task in {task for player in coalition for task in needs[player]})
+
+
+def shapley(players: Collection[str], cost: Callable[[Collection[str]], int]) -> dict[str, Fraction]:
+    """By the definition: what a player adds to those before it, on average over all orders of the players."""
+    added = dict.fromkeys(players, 0)
+    orders = list(permutations(players))
+    for order in orders:
+        for place, player in enumerate(order):
+            added[player] += cost(order[: place + 1]) - cost(order[:place])
+    return {player: Fraction(total, len(orders)) for player, total in added.items()}
+
+
+# Multiples of what every number of users divides, so that no rounding hides a difference.
+@given(games(unit=lcm(*range(1, PLAYERS + 1))))
+def test_equal_shares_are_the_shapley_value(game: Game) -> None:
+    costs, needs = game
+    by_definition = shapley(needs, cost_of_union(costs, needs))
+    assert {dataflow: bill.pays for dataflow, bill in bills(costs, needs).items()} == by_definition
+
+
+@pytest.mark.long
+@given(games(players=6, unit=lcm(*range(1, 7))))
+def test_equal_shares_are_the_shapley_value_of_six(game: Game) -> None:
+    costs, needs = game
+    by_definition = shapley(needs, cost_of_union(costs, needs))
+    assert {dataflow: bill.pays for dataflow, bill in bills(costs, needs).items()} == by_definition
+
+
+@given(games())
+def test_rounding_costs_nobody_more_than_a_unit_a_task(game: Game) -> None:
+    costs, needs = game
+    by_definition = shapley(needs, cost_of_union(costs, needs))
+    for dataflow, bill in bills(costs, needs).items():
+        assert abs(bill.pays - by_definition[dataflow]) < max(1, len(needs[dataflow]))
+
+
+@given(games(players=12))
+def test_bills_add_up_to_what_is_needed(game: Game) -> None:
+    costs, needs = game
+    assert sum(bill.pays for bill in bills(costs, needs).values()) == cost_of_union(costs, needs)(needs)
+
+
+@given(games(players=12))
+def test_nobody_pays_more_than_alone(game: Game) -> None:
+    costs, needs = game
+    cost = cost_of_union(costs, needs)
+    for dataflow, bill in bills(costs, needs).items():
+        assert bill.alone == cost([dataflow])
+        assert 0 <= bill.pays <= bill.alone and bill.saved == bill.alone - bill.pays
+
+
+@given(games(players=12), st.sets(st.sampled_from(TASKS)), st.sampled_from(["", "d0", "d55", "z"]))
+def test_a_merge_raises_no_bill(game: Game, wanted: set[str], newcomer: str) -> None:
+    costs, needs = game
+    newcomer = newcomer or "a"
+    after = bills(costs, {**{name: tasks for name, tasks in needs.items() if name != newcomer}, newcomer: wanted})
+    before = bills(costs, {name: tasks for name, tasks in needs.items() if name != newcomer})
+    assert all(after[dataflow].pays <= bill.pays for dataflow, bill in before.items())
+
+
+@given(st.integers(0, 10**12), st.lists(st.integers(0, 10**6), min_size=1, max_size=12))
+def test_the_largest_remainder_keeps_every_unit_and_every_quota(total: int, weights: list[int]) -> None:
+    parts = share_out(total, weights)
+    assert sum(parts) == total
+    whole = sum(weights)
+    quotas = [Fraction(total * weight, whole) if whole else Fraction(total, len(weights)) for weight in weights]
+    assert all(abs(part - quota) < 1 for part, quota in zip(parts, quotas, strict=True))
+    if whole:
+        assert all(part == 0 for part, weight in zip(parts, weights, strict=True) if not weight)
+
+
+HOUR = 3_600_000
+moments = st.integers(0, 3 * HOUR)
+
+
+@st.composite
+def needs_of_a_task(draw: st.DrawFn) -> list[Need]:
+    """Up to five dataflows that need a task now and then, each at most once at a time."""
+    found = []
+    for number in range(draw(st.integers(0, 5))):
+        times = sorted(draw(st.sets(moments, min_size=1, max_size=4)))
+        ends = [*times, None]
+        found += [Need(f"d{number}", ends[i], ends[i + 1]) for i in range(0, len(ends) - 1, 2)]
+    return found
+
+
+amounts = st.builds(Amounts, *(st.integers(0, 10**9) for _ in range(4)))
+
+
+@given(amounts, needs_of_a_task(), moments, st.integers(1, 3 * HOUR))
+def test_divided_over_time_nothing_is_lost(used: Amounts, needs: list[Need], since_ms: int, length_ms: int) -> None:
+    until_ms = since_ms + length_ms
+    parts = divide(used, needs, since_ms=since_ms, until_ms=until_ms, every_ms=HOUR)
+    assert sum((part.pays for part in parts), Amounts()) == used
+    for part in parts:
+        assert since_ms <= part.since_ms < part.until_ms <= until_ms
+        assert part.since_ms // HOUR == (part.until_ms - 1) // HOUR
+        middle = (part.since_ms + part.until_ms) / 2
+        there = [n for n in needs if n.since_ms < middle and (n.until_ms is None or middle < n.until_ms)]
+        assert part.users == len(there)
+        assert part.dataflow in ({need.dataflow for need in there} or {None})
+
+
+@given(amounts, moments, st.integers(1, HOUR))
+def test_who_left_pays_nothing_from_then_on(used: Amounts, left_ms: int, length_ms: int) -> None:
+    needs = [Need("stays", 0), Need("left", 0, left_ms)]
+    for part in divide(used, needs, since_ms=left_ms, until_ms=left_ms + length_ms, every_ms=HOUR):
+        assert (part.dataflow, part.pays) == ("stays", part.alone)
+
+
+def test_who_comes_in_the_middle_pays_half_of_the_second_half() -> None:
+    needs = [Need("a", 0), Need("b", 500)]
+    parts = divide(Amounts(cost_nanos=400), needs, since_ms=0, until_ms=1000, every_ms=HOUR)
+    assert [(part.dataflow, part.pays.cost_nanos, part.alone.cost_nanos) for part in parts] == [
+        ("a", 200, 200), ("a", 100, 200), ("b", 100, 200)]
