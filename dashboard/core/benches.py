@@ -19,6 +19,10 @@ _ALL = (
         "reuse-on-spark", "Overlapping dataflows apart and merged: CPU, tasks, events/s, latency, equal outputs.",
         "workers.benches.reuse_on_spark:main",
     ),
+    Bench(
+        "reuse-traces", "Default against Reuse along traces of 35 scientific and 21 IoT dataflows; on Spark if asked.",
+        "workers.benches.reuse_traces:main",
+    ),
     Bench("channels", "A hop's latency, throughput, idle CPU, restart, many queries.", "workers.channels.bench:main"),
     Bench("engine", "An idle estate, a query's restart from its checkpoint, 40 queries in a slot.",
           "workers.agents.bench:main"),

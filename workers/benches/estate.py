@@ -33,6 +33,7 @@ class RunningEstate:
     client: redis.Redis
     agent_pid: int
     broker_pid: int
+    trigger_ms: int
 
     @property
     def channels(self) -> Channels:
@@ -63,15 +64,41 @@ class RunningEstate:
             what="every fragment runs", within_s=within_s,
         )
 
+    def wait_slots(self, *, within_s: float = 180) -> None:
+        """Wait until every slot's driver is there."""
+        def are_running() -> bool:
+            slots = observed.read_reports(self.client).get(NODE, {"slots": {}})["slots"].values()
+            return len(slots) == len(self.estate.slots) and all(slot["state"] == "running" for slot in slots)
+
+        self.wait(are_running, what="every slot runs", within_s=within_s)
+
+    def enact(self, estate: Estate, *, within_s: float = 120) -> None:
+        """Make the agent run another estate, and wait until it does and what is to stop has stopped."""
+        self.estate = estate
+        desired.publish(self.client, NODE, desired.desired_of(estate, NODE, task_types(), self.trigger_ms))
+        self.wait(self._is_enacted, what=f"generation {estate.generation} is enacted", within_s=within_s)
+
+    def _is_enacted(self) -> bool:
+        report, found = observed.read_reports(self.client).get(NODE, {}), self.fragments()
+        return report.get("version") == self.estate.generation and all(
+            found.get(name, {}).get("state") == "running" and found[name]["active"] == fragment.active
+            for name, fragment in self.estate.fragments.items()
+        ) and all(found[name]["state"] == "stopped" for name in set(found) - set(self.estate.fragments))
+
     def cpu_s(self) -> float:
         """CPU seconds so far of agent, slots, their Python workers and the broker, children that ended included."""
-        total = 0.0
+        return sum(self.cpu_by_part_s().values())
+
+    def cpu_by_part_s(self) -> dict[str, float]:
+        """The same by what took them: the drivers' JVMs, Python (agent, slots and workers), the broker."""
+        found = {"jvm": 0.0, "python": 0.0, "broker": 0.0}
         agent = psutil.Process(self.agent_pid)
         for process in [agent, *agent.children(recursive=True), psutil.Process(self.broker_pid)]:
             with suppress(psutil.NoSuchProcess):
                 times = process.cpu_times()
-                total += times.user + times.system + times.children_user + times.children_system
-        return total
+                part = "broker" if process.pid == self.broker_pid else "jvm" if process.name() == "java" else "python"
+                found[part] += times.user + times.system + times.children_user + times.children_system
+        return found
 
     def memory_mb(self) -> float:
         """Resident memory of agent, slots and Python workers."""
@@ -101,7 +128,9 @@ def running(estate: Estate, data_dir: Path, *, trigger_ms: int) -> Iterator[Runn
         env = {**os.environ, "REDIS_URL": prepared.url, "WEIR_DATA_DIR": str(data_dir), "PYTHONPATH": str(ROOT)}
         with (data_dir / "agent.log").open("ab") as log:
             agent = spawn(argv, env=env, cwd=ROOT, stdout=log)
-        yield RunningEstate(estate=estate, client=client, agent_pid=agent.pid, broker_pid=broker.pid)
+        yield RunningEstate(
+            estate=estate, client=client, agent_pid=agent.pid, broker_pid=broker.pid, trigger_ms=trigger_ms
+        )
     finally:
         if agent is not None:
             stop(agent, timeout_s=15)

@@ -6,7 +6,7 @@ import json
 import os
 import platform
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,11 @@ def median(values: Sequence[float | None]) -> float | None:
     """The median of what is there; None where nothing is."""
     found = [value for value in values if value is not None]
     return statistics.median(found) if found else None
+
+
+def mean(values: Iterable[float]) -> float:
+    """The arithmetic mean."""
+    return statistics.fmean(values)
 
 
 def write(path: Path, content: Mapping[str, Any]) -> None:

@@ -9,24 +9,22 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import json
-import random
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from scheduler.model.dataflow import Dataflow, Stream, Task
-from scheduler.model.estate import Estate, Slot
-from scheduler.planning import Prices, apply_plan, plan_submission
-from workers import observed
-from workers.library.registry import task_types
+from scheduler.model.prices import Prices
+from workers.library.schemas import URBAN
 
-from . import results
-from .estate import NODE, RunningEstate, running
+from . import results, sides
+from .estate import RunningEstate, running
+from .recordings import write_recording
+from .trace_replay import all_submitted
 
 STATIONS = 50
 FIELDS = {"temperature": (-5, 35, 1), "humidity": (20, 90, 1), "light": (0, 9000, 0), "dust": (200, 5000, 2),
@@ -73,7 +71,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             runs.append({"pair": pair + 1, "side": side, **figures})
         equal &= _compare(outputs)
 
-    rows = [_summary(side, runs) for side in ("apart", "merged")]
+    rows = [sides.summary(side, runs) for side in ("apart", "merged")]
     print(results.table(rows))
     apart, merged = (row["CPU s"] for row in rows)
     print(f"Merged takes {1 - merged / apart:.0%} less CPU than apart; outputs {'equal' if equal else 'DIFFER'}.")
@@ -89,30 +87,20 @@ def measure(side: str, sizes: Sizes) -> tuple[dict[str, Any], dict[str, Counter]
     """Run one side: its figures, and by dataflow and sink the multiset of its output events."""
     with tempfile.TemporaryDirectory(prefix="weir-bench-") as folder:
         data_dir = Path(folder)
-        write_events(data_dir / "replay" / "city.senml", sizes.events)
-        estate = plan_all(workload(sizes), side=side, slots=sizes.slots, trigger_ms=sizes.trigger_ms)
+        write_recording(data_dir / "replay" / "city.senml", URBAN, FIELDS, count=sizes.events, sensors=STATIONS)
+        estate = all_submitted(
+            workload(sizes), strategy="default" if side == "apart" else "reuse", slots=sizes.slots,
+            prices=Prices(trigger_ms=sizes.trigger_ms),
+        )
         with running(estate, data_dir, trigger_ms=sizes.trigger_ms) as running_estate:
             running_estate.wait_running()
             time.sleep(sizes.warm_up_s)
-            figures = _window(running_estate, sizes)
+            figures = sides.window(running_estate, sizes.measured_s)
             _wait_for_the_end(running_estate, sizes)
-            outputs = _outputs(running_estate)
+            outputs = {name: Counter(map(sides.comparable, events)) for name, events in sides.outputs(running_estate)}
     return {
         "dataflows": sizes.dataflows, "running tasks": len(estate.tasks), "queries": len(estate.fragments), **figures
     }, outputs
-
-
-def plan_all(dataflows: Sequence[Dataflow], *, side: str, slots: int, trigger_ms: int) -> Estate:
-    """The estate that runs the dataflows; apart, each is private to a team of its own."""
-    estate = Estate(slots=tuple(Slot(NODE, index) for index in range(slots)))
-    for number, dataflow in enumerate(dataflows):
-        visibility = "private" if side == "apart" else "shared"
-        plan = plan_submission(
-            estate, replace(dataflow, visibility=visibility), dataflow_id=dataflow.name, team=f"team-{number}",
-            task_types=task_types(), prices=Prices(trigger_ms=trigger_ms),
-        )
-        estate = apply_plan(estate, plan)
-    return estate
 
 
 def workload(sizes: Sizes) -> list[Dataflow]:
@@ -133,50 +121,13 @@ def workload(sizes: Sizes) -> list[Dataflow]:
             Task("parse", "senml_parse", {"schema": "urban"}),
             Task("clean", "range_filter", {"ranges": {name: [low, high] for name, (low, high, _) in FIELDS.items()}}),
             *ends,
-            Task("out", "output", {"name": f"out-{number}", "keep_events": 1_000_000}),
+            Task("out", "output", {"name": f"out-{number}", "keep_events": sides.ALL_EVENTS}),
         ]
         streams = tuple(Stream(one.id, other.id) for one, other in itertools.pairwise(tasks))
         dataflows.append(
             Dataflow(name=f"flow-{number}", tasks=tuple(tasks), streams=streams, rates_per_s={"city": sizes.rate_per_s})
         )
     return dataflows
-
-
-def write_events(path: Path, count: int) -> None:
-    """Write a file of seeded urban sensing events in SenML, one a line."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    rng = random.Random(20)
-    with path.open("w", encoding="utf-8") as file:
-        for number in range(count):
-            at_ms = 1_700_000_000_000 + number * 10
-            entries: list[dict[str, str]] = [
-                {"u": "string", "n": "source", "sv": f"station-{number % STATIONS:04}"},
-                {"v": f"{6 + number % STATIONS / 100}", "u": "lon", "n": "longitude"},
-                {"v": f"{46 + number % STATIONS / 100}", "u": "lat", "n": "latitude"},
-            ]
-            for name, (low, high, decimals) in FIELDS.items():
-                if rng.random() >= 0.02:
-                    value = round(rng.uniform(low, high), decimals)
-                    entries.append({"v": str(value), "u": "per", "n": name})
-            file.write(f"{at_ms},{json.dumps({'e': entries, 'bt': at_ms}, separators=(',', ':'))}\n")
-
-
-def _window(running_estate: RunningEstate, sizes: Sizes) -> dict[str, Any]:
-    cpu, before, began = running_estate.cpu_s(), running_estate.meters(), time.monotonic()
-    time.sleep(sizes.measured_s)
-    cpu_s, after, elapsed_s = running_estate.cpu_s() - cpu, running_estate.meters(), time.monotonic() - began
-    estate = running_estate.estate
-    parents = {task.id: task.parents for task in estate.tasks.values()}
-    flows = observed.flows(before, after, estate.fragments.values(), parents)
-    sinks = [submitted.running[sink] for submitted in estate.submitted.values() for sink in submitted.sinks]
-    reached = [flows.tasks[sink] for sink in sinks if sink in flows.tasks]
-    return {
-        "CPU s": cpu_s * sizes.measured_s / elapsed_s,
-        "memory MB": running_estate.memory_mb(),
-        "events/s out": sum(flow.rate_per_s for flow in reached),
-        "p50 ms": results.median([flow.latency_p50_ms for flow in reached]),
-        "p99 ms": max((flow.latency_p99_ms for flow in reached if flow.latency_p99_ms is not None), default=None),
-    }
 
 
 def _wait_for_the_end(running_estate: RunningEstate, sizes: Sizes) -> None:
@@ -196,22 +147,6 @@ def _wait_for_the_end(running_estate: RunningEstate, sizes: Sizes) -> None:
     running_estate.wait(is_at_rest, what="the whole file has passed", within_s=600)
 
 
-def _outputs(running_estate: RunningEstate) -> dict[str, Counter]:
-    estate, channels = running_estate.estate, running_estate.channels
-    found = {}
-    for submitted in estate.submitted.values():
-        for sink in submitted.sinks:
-            channel = estate.channel_of(submitted.running[sink])
-            events = (event for _, block in channels.read_blocks(channel, count=1_000_000) for event in block)
-            found[f"{submitted.id}:{sink}"] = Counter(map(_comparable, events))
-    return found
-
-
-def _comparable(event: Mapping[str, Any]) -> str:
-    """An event but for when it was emitted, which is another moment on each side."""
-    return json.dumps({name: value for name, value in event.items() if name != "_born"}, sort_keys=True, default=str)
-
-
 def _compare(outputs: dict[str, dict[str, Counter]]) -> bool:
     equal = True
     for sink, apart in outputs["apart"].items():
@@ -223,9 +158,3 @@ def _compare(outputs: dict[str, dict[str, Counter]]) -> bool:
     print(f"  outputs compared: {sum(events.total() for events in outputs['apart'].values())} events, "
           f"{'equal' if equal else 'DIFFERENT'}", flush=True)
     return equal
-
-
-def _summary(side: str, runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    own = [run for run in runs if run["side"] == side]
-    names = [name for name in own[0] if name not in ("pair", "side")]
-    return {"side": side, **{name: results.median([run[name] for run in own]) for name in names}}

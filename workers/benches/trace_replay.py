@@ -31,7 +31,7 @@ class Moment:
     users: Mapping[int, int]  # how many running tasks so many dataflows use
 
 
-class Sides:
+class Side:
     """The estate that a strategy makes of a trace, step by step.
 
     By Default every dataflow runs by itself: it is planned as private to a team of its own, so that nothing of it can
@@ -62,11 +62,19 @@ class Sides:
         self.estate = apply_plan(self.estate, self.plan(change))
 
 
+def all_submitted(dataflows: Sequence[Dataflow], *, strategy: Strategy, slots: int, prices: Prices) -> Estate:
+    """The estate that a strategy makes of dataflows submitted one after the other."""
+    side = Side(strategy, dataflows, slots=slots, prices=prices)
+    for dataflow in dataflows:
+        side.take(Change("submit", dataflow.name))
+    return side.estate
+
+
 def replayed(
     trace: Trace, dataflows: Sequence[Dataflow], *, strategy: Strategy, slots: int = 2, prices: Prices | None = None
 ) -> Iterator[Estate]:
     """The estate after each step of a trace."""
-    side = Sides(strategy, dataflows, slots=slots, prices=prices or Prices())
+    side = Side(strategy, dataflows, slots=slots, prices=prices or Prices())
     for change in trace.changes:
         side.take(change)
         yield side.estate
@@ -81,7 +89,7 @@ def moment_of(estate: Estate) -> Moment:
         paused=sum(len(fragment.tasks) - fragment.active for fragment in fragments),
         queries=len(fragments),
         hops=sum(len(readers) for fragment in fragments for readers in fragment.outlets.values()),
-        users=Counter(len(users) for users in estate.users.values()),
+        users=dict(sorted(Counter(len(users) for users in estate.users.values()).items())),
     )
 
 

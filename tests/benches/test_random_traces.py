@@ -1,0 +1,43 @@
+"""Random traces of random dataflows: the constraints hold at every step, and nothing is left at the end."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from scheduler.model.dataflow import Dataflow
+from tests.scheduler.catalogue import TYPES
+from tests.scheduler.strategies import dataflows
+from workers.benches.traces import random_walk, sequential
+
+from .trace_checks import go_through
+
+SHORT = settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+POOLS = st.lists(dataflows(), min_size=2, max_size=5)
+KINDS = st.sampled_from(["SEQ", "RW"])
+SEEDS = st.integers(0, 2**32 - 1)
+
+
+def live_through(pool: list[Dataflow], kind: str, seed: int) -> None:
+    named = {f"d{number}": dataflow for number, dataflow in enumerate(pool)}
+    rng = Random(seed)
+    trace = sequential(list(named), rng=rng) if kind == "SEQ" else random_walk(list(named), rng=rng, steps=8)
+    *_, last = go_through(trace, named, task_types=TYPES)
+    assert (last.tasks, last.submitted, last.fragments) == ({}, {}, {})
+
+
+@SHORT
+@given(POOLS, KINDS, SEEDS)
+def test_every_step_of_random_traces_keeps_the_constraints(pool, kind, seed):
+    live_through(pool, kind, seed)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+@settings(SHORT, max_examples=10_000)
+@given(POOLS, KINDS, SEEDS)
+def test_ten_thousand_random_traces_keep_the_constraints(pool, kind, seed):
+    live_through(pool, kind, seed)

@@ -1,0 +1,178 @@
+"""An independent checker of constraints (1) and (2) of paper [1], 3.3: it compares graphs and knows nothing of hashes.
+
+The ids of running tasks are opaque names to it. Two tasks are the same when there is a bijection between their
+ancestor graphs that keeps types, configs and streams (3.2), and that bijection is searched for. It shares no code with
+`scheduler.reuse`; it reads what was submitted, what runs, and which running task is said to stand for which sink.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import combinations, permutations
+from typing import Any
+
+from scheduler.model.dataflow import Dataflow
+from scheduler.model.estate import Estate
+from scheduler.model.task_types import Parameter, TaskType, TaskTypes
+
+Label = tuple[str, str, tuple[tuple[str, Any], ...]]  # type, scope, config
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Tasks by id: what each is, and what it reads."""
+
+    labels: Mapping[str, Label]
+    parents: Mapping[str, tuple[str, ...]]
+
+    def ancestors(self, task_id: str) -> set[str]:
+        """The task and all that is upstream of it."""
+        found, waiting = set(), [task_id]
+        while waiting:
+            if (one := waiting.pop()) not in found:
+                found.add(one)
+                waiting.extend(self.parents[one])
+        return found
+
+
+def submitted_graph(dataflow: Dataflow, *, team: str, task_types: TaskTypes) -> Graph:
+    """What a team asked for."""
+    scope = team if dataflow.visibility == "private" else ""
+    labels = {}
+    for task in dataflow.tasks:
+        task_type = task_types[task.type]
+        rate = {"rate_per_s": dataflow.rates_per_s.get(task.id, 10.0)} if task_type.kind == "source" else {}
+        labels[task.id] = _label(task_type, {**task.config, **rate}, scope)
+    return Graph(labels, dataflow.parents())
+
+
+def running_graph(estate: Estate, *, task_types: TaskTypes) -> Graph:
+    """What runs."""
+    labels = {one.id: _label(task_types[one.type], one.config, one.scope) for one in estate.tasks.values()}
+    parents = {one.id: tuple(one.parents) for one in estate.tasks.values()}
+    assert all(parent in labels for those in parents.values() for parent in those), "a parent does not run"
+    return Graph(labels, parents)
+
+
+def same_history(one: Graph, task: str, other: Graph, twin: str) -> bool:
+    """Whether there is a bijection between the ancestor graphs of two tasks that keeps labels and streams."""
+    return next(_bijections(one, other, [(task, twin)], {}, {}), None) is not None
+
+
+def _bijections(
+    one: Graph, other: Graph, due: list[tuple[str, str]], there: dict[str, str], back: dict[str, str]
+) -> Iterator[dict[str, str]]:
+    """Extend a partial bijection by the pairs that are due, and by their parents in every order that may fit."""
+    if not due:
+        yield there
+        return
+    (task, twin), rest = due[0], due[1:]
+    if task in there or twin in back:
+        if there.get(task) == twin:
+            yield from _bijections(one, other, rest, there, back)
+        return
+    if one.labels[task] != other.labels[twin] or len(one.parents[task]) != len(other.parents[twin]):
+        return
+    there, back = {**there, task: twin}, {**back, twin: task}
+    for order in permutations(other.parents[twin]):
+        pairs = list(zip(one.parents[task], order, strict=True))
+        if all(one.labels[parent] == other.labels[its] for parent, its in pairs):
+            yield from _bijections(one, other, pairs + rest, there, back)
+
+
+@dataclass
+class Checker:
+    """Checks every estate of a trace in turn. What it has compared it does not compare again while it is unchanged."""
+
+    task_types: TaskTypes
+    submitted: dict[str, Graph] = field(default_factory=dict)
+    _seen: dict[str, tuple[Label, tuple[str, ...]]] = field(default_factory=dict)  # running task: as it was compared
+    _distinct: set[frozenset[str]] = field(default_factory=set)  # pairs of running tasks that are not equivalent
+    _covered: set[tuple[str, str, str]] = field(default_factory=set)  # dataflow, sink, running task: equivalent
+
+    def submit(self, dataflow_id: str, dataflow: Dataflow, team: str) -> None:
+        self.submitted[dataflow_id] = submitted_graph(dataflow, team=team, task_types=self.task_types)
+
+    def remove(self, dataflow_id: str) -> None:
+        del self.submitted[dataflow_id]
+        self._covered = {known for known in self._covered if known[0] != dataflow_id}
+
+    def check(self, estate: Estate) -> None:
+        """Constraints (1) and (2), and that the running dataflows are de-duplicated and disjoint."""
+        running = running_graph(estate, task_types=self.task_types)
+        self._forget_what_changed(running)
+        self._check_sink_coverage(estate, running)
+        self._check_minimal(estate, running)
+        self._check_no_duplicates(running)
+
+    def _forget_what_changed(self, running: Graph) -> None:
+        now = {task_id: (running.labels[task_id], running.parents[task_id]) for task_id in running.labels}
+        if any(now.get(task_id, known) != known for task_id, known in self._seen.items()):
+            self._distinct, self._covered = set(), set()  # an id that is another task now: nothing is known any more
+        self._seen |= now
+
+    def _check_sink_coverage(self, estate: Estate, running: Graph) -> None:
+        """(1): for each sink of each submitted dataflow a task runs whose ancestor graph is equivalent."""
+        assert set(estate.submitted) == set(self.submitted)
+        for dataflow_id, graph in self.submitted.items():
+            for sink in sinks_of(graph):
+                stands_for_it = estate.submitted[dataflow_id].running[sink]
+                known = (dataflow_id, sink, stands_for_it)
+                if known not in self._covered:
+                    assert stands_for_it in running.labels, f"nothing runs for {sink} of {dataflow_id}"
+                    assert same_history(graph, sink, running, stands_for_it), f"{sink} of {dataflow_id} gets another"
+                    self._covered.add(known)
+
+    def _check_minimal(self, estate: Estate, running: Graph) -> None:
+        """(2): each running task and stream is in the ancestor graph of a submitted sink's running task."""
+        needed = set()
+        for dataflow_id, graph in self.submitted.items():
+            for sink in sinks_of(graph):
+                needed |= running.ancestors(estate.submitted[dataflow_id].running[sink])
+        assert needed == set(running.labels), "a task runs that no sink needs"
+
+    def _check_no_duplicates(self, running: Graph) -> None:
+        """(2): no two running tasks are equivalent, so that running dataflows are de-duplicated and disjoint."""
+        alike: dict[Label, list[str]] = {}
+        for task_id, label in running.labels.items():
+            alike.setdefault(label, []).append(task_id)
+        for those in alike.values():
+            for pair in combinations(those, 2):
+                if frozenset(pair) not in self._distinct:
+                    assert not same_history(running, pair[0], running, pair[1]), f"{pair} are one task"
+                    self._distinct.add(frozenset(pair))
+
+
+def sinks_of(graph: Graph) -> list[str]:
+    """The tasks that nothing reads."""
+    read = {parent for parents in graph.parents.values() for parent in parents}
+    return [task_id for task_id in graph.labels if task_id not in read]
+
+
+def _label(task_type: TaskType, config: Mapping[str, Any], scope: str) -> Label:
+    """What a task is. Only declared numbers, bounds and sets have more than one spelling."""
+    declared = {parameter.name: parameter for parameter in task_type.parameters}
+    values = {name: parameter.default for name, parameter in declared.items()}
+    values |= {name: value for name, value in config.items() if value is not None}
+    spelled = ((name, _spelled(declared.get(name), value)) for name, value in values.items() if value is not None)
+    return task_type.name, scope, tuple(sorted(spelled, key=lambda item: item[0]))
+
+
+def _spelled(parameter: Parameter | None, value: Any) -> Any:
+    if parameter is None:
+        return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else _exact(value)
+    if parameter.is_set:
+        return tuple(sorted(set(map(repr, value))))
+    loose = parameter.type == "number" or parameter.items == "number" or parameter.bounds
+    return _exact(value, numbers_are_floats=loose)
+
+
+def _exact(value: Any, *, numbers_are_floats: bool = False) -> Any:
+    if isinstance(value, Mapping):
+        return tuple(sorted((name, _exact(one, numbers_are_floats=numbers_are_floats)) for name, one in value.items()))
+    if isinstance(value, list | tuple):
+        return tuple(_exact(one, numbers_are_floats=numbers_are_floats) for one in value)
+    if numbers_are_floats and isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    return type(value).__name__, value

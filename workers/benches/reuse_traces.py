@@ -1,0 +1,194 @@
+"""`./weir bench reuse-traces`: Default against Reuse along the paper's traces, in numbers of tasks and on Spark.
+
+Two workloads, 35 scientific workflows and 21 IoT dataflows, are submitted and removed as paper [1], 5, does it: one
+after the other until all are there and then drained (SEQ), and in two random walks (RW1, RW2). Planning alone says
+what runs at each step. ``--pair`` runs all IoT dataflows on Spark by Default and with Reuse and compares CPU and
+outputs; ``--walk`` makes every change of their SEQ trace on Spark and measures the cores in use.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from scheduler.model.dataflow import Dataflow
+from workers.library.registry import task_types
+from workers.settings import ROOT
+
+from . import results, sides, traces_on_spark
+from .trace_figures import write_spark_page, write_traces_page
+from .trace_replay import moments, reuse_histogram, saving
+from .traces import Trace, draw_traces, sequential
+from .workloads import opmw, riotbench
+
+OPMW = ROOT.parent / "shared" / "data" / "opmw"
+PUBLISHED = "published: 38–46% fewer running tasks, 36–51% less CPU"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Replay, measure what is asked for, print tables, write JSON and plots; 1 where outputs on Spark differ."""
+    given = _arguments(argv)
+    found: dict[str, Any] = {"bench": "reuse-traces", "machine": results.machine(), "seed": given.seed}
+    found["workloads"] = {
+        name: _replayed(dataflows, seed=given.seed, walk_steps=given.walk_steps)
+        for name, dataflows in _workloads(given.opmw, given.seed).items()
+    }
+    rows = [row for name, workload in found["workloads"].items() for row in _rows(name, workload)]
+    print(results.table(rows))
+    print(PUBLISHED)
+    if given.draws > 1:
+        found["draws"] = _draws(given)
+        print(results.table(found["draws"]))
+    page = write_traces_page(given.output / "traces.html", found["workloads"])
+    print(f"Plots: {page}")
+    equal = _on_spark(given, found) if given.pair or given.walk else True
+    results.write(given.output / "reuse-traces.json", found)
+    return 0 if equal else 1
+
+
+def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="weir bench reuse-traces", description=__doc__)
+    parser.add_argument("--seed", type=int, default=2017, help="draws the workflows and the traces")
+    parser.add_argument("--opmw", type=Path, default=OPMW, help="folder of the OPMW templates")
+    parser.add_argument("--walk-steps", type=int, default=100, help="steps of a random walk")
+    parser.add_argument("--draws", type=int, default=1, help="repeat with so many seeds and say how the savings spread")
+    parser.add_argument("--pair", action="store_true", help="all IoT dataflows at once on Spark, outputs compared")
+    parser.add_argument("--walk", action="store_true", help="a SEQ trace of IoT dataflows on Spark, step by step")
+    parser.add_argument("--dataflows", type=int, help="how many IoT dataflows run on Spark; else 21 (6 in a walk)")
+    parser.add_argument("--rate", type=float, default=10.0, help="events/s at each source on Spark")
+    parser.add_argument("--trigger-ms", type=int, help="between batches on Spark; else 5000 (2000 in a walk)")
+    parser.add_argument("--warm-up", type=float, default=20.0, help="seconds")
+    parser.add_argument("--seconds", type=float, default=40.0, help="measured by a pair")
+    parser.add_argument("--step-seconds", type=float, default=6.0, help="measured at each step of a walk")
+    parser.add_argument("--slots", type=int, default=2)
+    parser.add_argument("--output", type=Path, default=Path("bench-results/reuse-traces"), help="folder")
+    return parser.parse_args(argv)
+
+
+def _workloads(folder: Path, seed: int) -> dict[str, tuple[Dataflow, ...]]:
+    found = {"RIoTBench": riotbench.dataflows()}
+    if (folder / opmw.FILE).is_file():
+        found["OPMW"] = opmw.dataflows(folder, rng=Random(f"{seed}/OPMW"), task_types=task_types())
+    else:
+        print(f"OPMW is left out: there is no {opmw.FILE} in {folder}; --opmw names another folder.")
+    return found
+
+
+def _replayed(dataflows: Sequence[Dataflow], *, seed: int, walk_steps: int) -> dict[str, Any]:
+    """A workload's size, and for each trace what runs at each step and what that saves."""
+    names = [dataflow.name for dataflow in dataflows]
+    drawn = draw_traces(names, seed=seed, walk_steps=walk_steps)
+    return {"dataflows": len(dataflows), "traces": {trace.name: _replayed_trace(trace, dataflows) for trace in drawn}}
+
+
+def _replayed_trace(trace: Trace, dataflows: Sequence[Dataflow]) -> dict[str, Any]:
+    default = moments(trace, dataflows, strategy="default")
+    reuse = moments(trace, dataflows, strategy="reuse")
+    return {
+        "changes": [f"{change.kind} {change.dataflow}" for change in trace.changes],
+        "walk": [trace.walk.start, trace.walk.stop],
+        "default": [asdict(moment) for moment in default],
+        "reuse": [asdict(moment) for moment in reuse],
+        "saving": asdict(saving(trace, default, reuse)),
+        "histogram": reuse_histogram(reuse),
+    }
+
+
+def _rows(name: str, workload: dict[str, Any]) -> list[dict[str, Any]]:
+    rows = []
+    for trace, found in workload["traces"].items():
+        most = {side: max(moment["tasks"] for moment in found[side]) for side in ("default", "reuse")}
+        queries = {side: max(moment["queries"] for moment in found[side]) for side in ("default", "reuse")}
+        rows.append({
+            "workload": name, "trace": trace, "steps": len(found["changes"]),
+            "most tasks, default": most["default"], "reuse": most["reuse"],
+            "fewer on average": f"{found['saving']['mean']:.0%}", "at the peak": f"{found['saving']['peak']:.0%}",
+            "used by several": f"{1 - found['histogram'].get(1, 0):.0%}",
+            "most queries, default": queries["default"], "with reuse": queries["reuse"],
+        })
+    return rows
+
+
+def _draws(given: argparse.Namespace) -> list[dict[str, Any]]:
+    """How the average saving spreads over draws of the workload and of its traces."""
+    savings: dict[tuple[str, str], list[float]] = {}
+    for seed in range(given.seed, given.seed + given.draws):
+        for name, dataflows in _workloads(given.opmw, seed).items():
+            for trace in draw_traces([one.name for one in dataflows], seed=seed, walk_steps=given.walk_steps):
+                default = moments(trace, dataflows, strategy="default")
+                reuse = moments(trace, dataflows, strategy="reuse")
+                savings.setdefault((name, trace.name), []).append(saving(trace, default, reuse).mean)
+    return [
+        {"workload": name, "trace": trace, "draws": len(found), "least": f"{min(found):.0%}",
+         "median": f"{results.median(found):.0%}", "most": f"{max(found):.0%}"}
+        for (name, trace), found in savings.items()
+    ]
+
+
+def _on_spark(given: argparse.Namespace, found: dict[str, Any]) -> bool:
+    equal = True
+    if given.pair:
+        found["pair"] = _pair(given)
+        equal = not found["pair"]["outputs"]["different"]
+    if given.walk:
+        found["walk"] = _walk(given)
+    page = write_spark_page(given.output / "spark.html", pair=found.get("pair"), walk=found.get("walk"))
+    print(f"Plots: {page}")
+    return equal
+
+
+def _pair(given: argparse.Namespace) -> dict[str, Any]:
+    sizes = _sizes(given, trigger_ms=5000, measured_s=given.seconds)
+    dataflows = _some(given.dataflows or 21, sizes.rate_per_s)
+    runs, outputs = [], {}
+    for side in ("default", "reuse"):
+        print(f"On Spark, all at once: {side} …", flush=True)
+        figures, outputs[side] = traces_on_spark.measure(side, dataflows, sizes)
+        runs.append({"side": side, **figures})
+    rows = [sides.summary(run["side"], runs) for run in runs]
+    print(results.table(rows))
+    compared = traces_on_spark.compare(outputs["default"], outputs["reuse"])
+    default, reuse = (row["CPU s"] for row in rows)
+    for one in compared["different"]:
+        print(f"  {one}")
+    print(
+        f"Reuse takes {1 - reuse / default:.0%} less CPU than Default; {compared['events']} events of "
+        f"{compared['outputs']} outputs compared, {'DIFFERENT' if compared['different'] else 'all equal'}."
+    )
+    return {"sizes": asdict(sizes), "runs": rows, "saved": 1 - reuse / default, "outputs": compared}
+
+
+def _walk(given: argparse.Namespace) -> dict[str, Any]:
+    sizes = _sizes(given, trigger_ms=2000, measured_s=given.step_seconds)
+    dataflows = _some(given.dataflows or 6, sizes.rate_per_s)
+    trace = sequential([one.name for one in dataflows], rng=Random(f"{given.seed}/SEQ on Spark"))
+    found = {side: traces_on_spark.walk(trace, side, dataflows, sizes) for side in ("default", "reuse")}
+    rows = [
+        {"side": side, "cores, mean": results.mean(step["cores"] for step in steps),
+         "cores, most": max(step["cores"] for step in steps), "at the end": steps[-1]["cores"],
+         "most queries": max(step["queries"] for step in steps),
+         "enacting a step takes s": results.median([step["enacted in s"] for step in steps])}
+        for side, steps in found.items()
+    ]
+    print(results.table(rows))
+    return {"sizes": asdict(sizes), "steps": found, "summary": rows}
+
+
+def _sizes(given: argparse.Namespace, *, trigger_ms: int, measured_s: float) -> traces_on_spark.Sizes:
+    return traces_on_spark.Sizes(
+        rate_per_s=given.rate, trigger_ms=given.trigger_ms or trigger_ms, warm_up_s=given.warm_up,
+        measured_s=measured_s, slots=given.slots,
+    )
+
+
+def _some(count: int, rate_per_s: float) -> list[Dataflow]:
+    """So many of the IoT dataflows, source by source in turn, so that fewer still stand for all."""
+    dataflows = riotbench.dataflows(rate_per_s=rate_per_s)
+    each = len(riotbench.PERMUTATIONS)
+    return [dataflows[domain * each + number] for number in range(each) for domain in range(len(riotbench.DOMAINS))][
+        :count
+    ]
