@@ -150,6 +150,8 @@ class Node:
             "cpu": usage.cpu if usage else 0.0,
             "memory_mb": usage.memory_mb if usage else 0,
             "memory_trend_mb_per_h": usage.memory_trend_mb_per_h if usage else None,
+            "used": {"since_ms": usage.since_ms, "cpu_ms": usage.cpu_ms, "memory_mb_s": usage.memory_mb_s}
+            if usage else None,
             "restarts": slot.restarts,
             "since_ms": slot.since_ms,
             "fragments": slot.report.get("fragments", {}),

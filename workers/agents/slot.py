@@ -211,6 +211,8 @@ class Slot:
         told = {"batch": None, "batch_ms": None, "rows_per_s": 0.0}
         if progress is not None:
             told = {"batch": progress.batch, "batch_ms": progress.batch_ms, "rows_per_s": progress.rows_per_s}
+        work = self._listener.work(live.id)
+        told |= {"batches": work.batches, "busy_ms": work.busy_ms}
         return live.report(told, throttled_by=self._throttled.get(live.id), now_ms=now_ms)
 
     def _look_for_throttles(self, lives: list[Live]) -> None:

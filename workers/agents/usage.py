@@ -17,11 +17,17 @@ TREND_SAMPLES = 60
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """CPU in cores since the last sample; memory in MiB, shared pages counted once; its growth, when known."""
+    """CPU in cores since the last sample; memory in MiB, shared pages counted once; its growth, when known.
+
+    ``cpu_ms`` and ``memory_mb_s`` are running totals since ``since_ms``, when the meter began.
+    """
 
     cpu: float = 0.0
     memory_mb: int = 0
     memory_trend_mb_per_h: float | None = None
+    since_ms: int = 0
+    cpu_ms: int = 0
+    memory_mb_s: int = 0
 
 
 class TreeMeter:
@@ -34,6 +40,9 @@ class TreeMeter:
         self._tree_at_ms: int | None = None
         self._sampled_at_ms: int | None = None
         self._memory: deque[tuple[int, float]] = deque(maxlen=TREND_SAMPLES)
+        self._since_ms = 0
+        self._total_cpu_s = 0.0
+        self._total_mb_s = 0.0
 
     def sample(self, now_ms: int) -> Usage:
         """Usage since the sample before."""
@@ -50,13 +59,20 @@ class TreeMeter:
                 continue
             total_s = times.user + times.system
             used_s += total_s - self._cpu_s.get(pid, total_s)
+            # What a process used before it was found belongs to the total, and not to the time since the last sample.
+            self._total_cpu_s += total_s - self._cpu_s.get(pid, 0.0)
             self._cpu_s[pid] = total_s
         elapsed_s = (now_ms - self._sampled_at_ms) / 1000 if self._sampled_at_ms is not None else 0.0
+        self._since_ms = self._since_ms or now_ms
+        self._total_mb_s += self._memory[-1][1] * elapsed_s
         self._sampled_at_ms = now_ms
         return Usage(
             cpu=round(used_s / elapsed_s, 3) if elapsed_s > 0 else 0.0,
             memory_mb=round(self._memory[-1][1]),
             memory_trend_mb_per_h=trend_per_h(self._memory),
+            since_ms=self._since_ms,
+            cpu_ms=round(1000 * self._total_cpu_s),
+            memory_mb_s=round(self._total_mb_s),
         )
 
     def _find_tree(self) -> None:

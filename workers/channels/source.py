@@ -135,6 +135,7 @@ class ChannelStreamReader(DataSourceStreamReader):
                 now_ms = int(time.time() * 1000)
                 written_ms = int(fields[b"t"])
                 meter.add("in:n", int(fields[b"n"]))
+                meter.add("in:bytes", len(fields[b"b"]))
                 meter.sample("in:chan", now_ms - written_ms)
                 meter.sample("in:wait", partition.planned_ms - written_ms)
                 yield from (codec.conform(batch, schema) for batch in codec.decode_block(fields[b"b"]))

@@ -25,6 +25,26 @@ class Progress:
     rows_per_s: float
 
 
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What a query has done so far, restarts included: batches with events, and the time that it was busy with them.
+
+    Busy is a batch's whole duration but for what it spent asking its sources, most of which is waiting for events.
+    """
+
+    batches: int = 0
+    busy_ms: int = 0
+
+    def __add__(self, other: Work) -> Work:
+        return Work(self.batches + other.batches, self.busy_ms + other.busy_ms)
+
+
+def parse_work(document: dict[str, Any]) -> Work:
+    """What the batch of a StreamingQueryProgress was in work."""
+    durations = document.get("durationMs", {})
+    return Work(1, max(0, durations.get("triggerExecution", 0) - durations.get("latestOffset", 0)))
+
+
 def parse_progress(document: dict[str, Any]) -> Progress:
     """The progress in the JSON of a StreamingQueryProgress."""
     rows_per_s = document.get("inputRowsPerSecond") or 0.0
@@ -47,6 +67,7 @@ class QueryListener:
     def __init__(self, on_end: Callable[[str], None]) -> None:
         self._on_end = on_end
         self._progress: dict[str, Progress] = {}
+        self._work: dict[str, Work] = {}
         self._lock = threading.Lock()
         self.listening = False
 
@@ -71,6 +92,11 @@ class QueryListener:
         with self._lock:
             return self._progress.get(query.runId)
 
+    def work(self, name: str) -> Work:
+        """What the queries of this name have done so far in this process."""
+        with self._lock:
+            return self._work.get(name, Work())
+
     def forget(self, run_ids: Iterable[str]) -> None:
         """Drop what is kept of runs that are over."""
         with self._lock:
@@ -83,8 +109,12 @@ class QueryListener:
             self._keep(json.loads(last.json()))
 
     def _keep(self, document: dict[str, Any]) -> None:
+        name, run_id = document.get("name") or "", document["runId"]
         with self._lock:
-            self._progress[document["runId"]] = parse_progress(document)
+            known = self._progress.get(run_id)
+            if known is None or known.batch != document["batchId"]:  # polling meets a batch more than once
+                self._work[name] = self._work.get(name, Work()) + parse_work(document)
+            self._progress[run_id] = parse_progress(document)
 
     # The methods of the Java interface, by their Java names.
 

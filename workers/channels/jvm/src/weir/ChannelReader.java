@@ -135,6 +135,7 @@ final class ChannelReader implements PartitionReader<ColumnarBatch> {
   private void meter(Block next) {
     long now = System.currentTimeMillis();
     meters.merge("in:n", next.events, Long::sum);
+    meters.merge("in:bytes", (long) next.payload.length, Long::sum);
     meters.merge("in:chan:" + Meters.bucket(now - next.writtenMs), 1L, Long::sum);
     meters.merge("in:wait:" + Meters.bucket(range.plannedMs - next.writtenMs), 1L, Long::sum);
   }
