@@ -69,6 +69,7 @@ class Slot:
         self._reported: Any = None
         self._throttled: dict[str, str] = {}
         self._log = logger()
+        self._listener = QueryListener(self._on_end)
         self._lives = {
             fragment_id: Live(fragment_id, now_ms=_now_ms()) for fragment_id in self._store.records()
         }
@@ -96,7 +97,6 @@ class Slot:
         )
         took_ms = round(1000 * (time.monotonic() - began_s))
         self._log.info("session open", took_ms=took_ms, channel=config.implementation)
-        self._listener = QueryListener(self._on_end)
         self._listener.attach(self._spark)
         self._hands = Hands(
             Surroundings(
