@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,16 +17,17 @@ from .model.encoding import (
     plan_to_json,
 )
 from .model.errors import AlreadySubmitted, NotSubmitted, UnknownTaskType
-from .model.estate import Estate, Submitted
-from .model.plan import Plan, Step, StepKind
+from .model.estate import Estate, RunningTask, Submitted
+from .model.plan import Plan, PlanKind, Price, Step, StepKind
 from .model.ports import EstateView
 from .model.prices import Prices
 from .model.task_types import TaskTypes
 from .model.usage import NAMED
 from .performance.pricing import price_of, query_cores
 from .performance.rates import task_cores
-from .reuse.fragments import attach, cut_into_chains, detach
-from .reuse.merge import merge
+from .reuse.fragments import NOW, attach, cut_into_chains
+from .reuse.merge import Merge, merge
+from .reuse.standing import FragmentChange, adjust, is_working, queries_begun, queries_ceased
 from .reuse.unmerge import unmerge
 
 __all__ = [
@@ -41,6 +42,11 @@ REVERSE: dict[StepKind, StepKind] = {
     "close_outlet": "open_outlet",
     "close_tail": "open_tail",
     "open_tail": "close_tail",
+    "pause_fragment": "resume_fragment",
+    "resume_fragment": "pause_fragment",
+}
+REVERSE_PLAN: dict[PlanKind, PlanKind] = {
+    "submit": "remove", "remove": "submit", "pause": "resume", "resume": "pause", "defragment": "defragment",
 }
 
 
@@ -53,6 +59,8 @@ def plan_submission(
     task_types: TaskTypes,
     prices: Prices,
     longest_chain: int | None = None,
+    fresh: bool = False,
+    begin: str = NOW,
 ) -> Plan:
     """Plan the merge of a submitted dataflow into the estate.
 
@@ -70,11 +78,17 @@ def plan_submission(
         What a core and hour costs, and how often queries run batches.
     longest_chain : int, optional
         Most tasks in a new fragment; None for no limit.
+    fresh : bool
+        Join no stateful task that runs already, but start it anew with all that is downstream of it.
+    begin : str
+        Where new fragments begin in the streams of running tasks: ``now``, ``oldest`` (the oldest event that the
+        channel still holds) or a time in ms since the epoch.
 
     Returns
     -------
     Plan
-        Frozen, with its digest; it starts new fragments and opens outlets of running ones, and changes nothing else.
+        Frozen, with its digest; it starts new fragments, lets paused tasks work again and opens outlets of running
+        ones, and changes nothing else.
 
     Raises
     ------
@@ -86,24 +100,45 @@ def plan_submission(
         Something has to start and there is no slot.
     """
     _check_plannable(estate, dataflow, dataflow_id, task_types)
-    merged = merge(
-        estate.tasks, dataflow, task_types=task_types, scope=team if dataflow.visibility == "private" else ""
-    )
-    expected = {
-        merged.running[task_id]: cores for task_id, cores in task_cores(dataflow, task_types=task_types).items()
-    }
-    started = {task.id: replace(task, cores=expected[task.id]) for task in merged.started}
-    chains = cut_into_chains(tuple(started.values()), task_types=task_types, longest_chain=longest_chain)
+    scope = team if dataflow.visibility == "private" else ""
+    expected = task_cores(dataflow, task_types=task_types)
+
+    def merged_as(fresh: bool) -> Merge:
+        return merge(
+            estate.tasks, dataflow, task_types=task_types, scope=scope, fresh_for=dataflow_id if fresh else "")
+
+    def chains_of(tasks: Sequence[RunningTask]) -> tuple[tuple[str, ...], ...]:
+        return cut_into_chains(tasks, task_types=task_types, longest_chain=longest_chain)
+
+    queries_alone = len(chains_of(merge({}, dataflow, task_types=task_types).started))
+
+    def price_as(merged: Merge, change: FragmentChange, chains: int) -> Price:
+        cores = {running_id: expected[task_id] for task_id, running_id in merged.running.items()}
+        working = (*(task.id for task in merged.started), *_resumed(estate, merged.reused))
+        return price_of(
+            prices=prices, tasks_started=len(merged.started), tasks_reused=len(merged.reused),
+            queries_started=chains + queries_begun(change), task_cores_alone=sum(expected.values()),
+            task_cores_delta=sum(cores[task_id] for task_id in working), queries_alone=queries_alone,
+        )
+
+    merged, other = merged_as(fresh), merged_as(not fresh)
+    cores = {running_id: expected[task_id] for task_id, running_id in merged.running.items()}
+    started = {task.id: replace(task, cores=cores[task.id]) for task in merged.started}
+    chains = chains_of(tuple(started.values()))
     for_query = query_cores(prices)
     # More slots than chains are never needed: a chain goes to the slot that has least to do.
     least = estate.least_loaded(len(chains), query_cores=for_query)
     slots = place_least_loaded(
-        [for_query + sum(expected[task_id] for task_id in chain) for chain in chains],
+        [for_query + sum(cores[task_id] for task_id in chain) for chain in chains],
         slots=[slot for slot, _ in least],
         load={slot.name: cores for slot, cores in least},
     )
-    change = attach(estate, chains, slots, started=started)
-    alone = merge({}, dataflow, task_types=task_types).started
+    resumed = adjust(estate, dict.fromkeys(_resumed(estate, merged.reused), "works"))
+    change = attach(estate, chains, slots, started=started, resumed=resumed, begin=begin)
+    otherwise = None
+    if other.running != merged.running:
+        begun = adjust(estate, dict.fromkeys(_resumed(estate, other.reused), "works"))
+        otherwise = price_as(other, begun, len(chains_of(other.started)))
     return freeze_plan(
         Plan(
             kind="submit",
@@ -115,20 +150,15 @@ def plan_submission(
             reused=merged.reused,
             started=tuple(started.values()),
             stopped=(),
+            resumed=_resumed(estate, merged.reused),
+            fresh=merged.fresh,
             steps=change.steps,
             fragments_before=change.before,
             fragments_after=change.after,
             # Whoever uses a task uses all that is upstream of it: the users of the sources are all there are.
-            **_touched(estate, (task_id for task_id in merged.reused if not estate.tasks[task_id].parents)),
-            price=price_of(
-                prices=prices,
-                tasks_started=len(started),
-                tasks_reused=len(merged.reused),
-                queries_started=len(chains),
-                task_cores_delta=sum(task.cores for task in started.values()),
-                task_cores_alone=sum(expected.values()),
-                queries_alone=len(cut_into_chains(alone, task_types=task_types, longest_chain=longest_chain)),
-            ),
+            **touched_by(estate, (task_id for task_id in merged.reused if not estate.tasks[task_id].parents)),
+            price=price_as(merged, resumed, len(chains)),
+            otherwise=otherwise,
         )
     )
 
@@ -145,36 +175,33 @@ def plan_removal(estate: EstateView, dataflow_id: str, *, task_types: TaskTypes,
     NotSubmitted
         The estate has no dataflow of that id.
     """
-    if dataflow_id not in estate.submitted:
-        raise NotSubmitted(
-            f"Dataflow {dataflow_id} does not run", remedy="Look up the id in the list of dataflows.",
-            dataflow=dataflow_id,
-        )
+    submitted = submitted_in(estate, dataflow_id)
     unmerged = unmerge(estate, dataflow_id)
     stopped = tuple(estate.tasks[task_id] for task_id in unmerged.stopped)
-    change = detach(estate, unmerged.stopped)
+    change = adjust(estate, unmerged.standing)
+    rested = unmerged.rested(estate)
+    ceased = [*rested, *(task_id for task_id in unmerged.stopped if is_working(estate, task_id))]
     own = tuple(estate.tasks[task_id] for task_id in (*unmerged.kept, *unmerged.stopped))
     return freeze_plan(
         Plan(
             kind="remove",
             generation=estate.generation,
-            dataflow=estate.submitted[dataflow_id],
+            dataflow=submitted,
             reused=unmerged.kept,
             started=(),
             stopped=stopped,
+            rested=rested,
             steps=change.steps,
             fragments_before=change.before,
             fragments_after=change.after,
             # A fragment's first task is upstream of all its others, so whoever uses them uses it.
-            **_touched(
-                estate, (fragment.tasks[0] for fragment in change.after.values()), leaving=estate.submitted[dataflow_id]
-            ),
+            **touched_by(estate, (fragment.tasks[0] for fragment in change.after.values()), besides=submitted),
             price=price_of(
                 prices=prices,
                 tasks_reused=len(unmerged.kept),
                 tasks_stopped=len(stopped),
-                queries_stopped=len(change.before) - len(change.after),
-                task_cores_delta=-sum(task.cores for task in stopped),
+                queries_stopped=queries_ceased(change),
+                task_cores_delta=-sum(estate.tasks[task_id].cores for task_id in ceased),
                 task_cores_alone=sum(task.cores for task in own),
                 queries_alone=len(cut_into_chains(own, task_types=task_types)),
             ),
@@ -232,13 +259,17 @@ def reverse_plan(plan: Plan) -> Plan:
         cores_delta=-plan.price.cores_delta,
         money_per_hour_delta=-plan.price.money_per_hour_delta,
     )
+    turned = plan.kind in {"pause", "resume"}
     return freeze_plan(
         replace(
             plan,
-            kind="remove" if plan.kind == "submit" else "submit",
+            kind=REVERSE_PLAN[plan.kind],
+            dataflow=replace(plan.dataflow, paused=plan.dataflow.paused is not turned),
             generation=plan.generation + 1,
             started=plan.stopped,
             stopped=plan.started,
+            rested=plan.resumed,
+            resumed=plan.rested,
             steps=reverse_steps(plan),
             fragments_before=plan.fragments_after,
             fragments_after=plan.fragments_before,
@@ -261,11 +292,25 @@ def _check_plannable(estate: EstateView, dataflow: Dataflow, dataflow_id: str, t
             )
 
 
-def _touched(estate: EstateView, task_ids: Iterable[str], *, leaving: Submitted | None = None) -> dict[str, Any]:
-    """Who else uses any of the running tasks, in the fields of a plan; ``leaving`` uses them all and does not count."""
+def submitted_in(estate: EstateView, dataflow_id: str) -> Submitted:
+    """The dataflow's entry; ``NotSubmitted`` where the estate has none."""
+    if dataflow_id not in estate.submitted:
+        raise NotSubmitted(
+            f"Dataflow {dataflow_id} does not run", remedy="Look up the id in the list of dataflows.",
+            dataflow=dataflow_id,
+        )
+    return estate.submitted[dataflow_id]
+
+
+def _resumed(estate: EstateView, reused: Iterable[str]) -> tuple[str, ...]:
+    return tuple(task_id for task_id in reused if not is_working(estate, task_id))
+
+
+def touched_by(estate: EstateView, task_ids: Iterable[str], *, besides: Submitted | None = None) -> dict[str, Any]:
+    """Who else uses any of the running tasks, in the fields of a plan; ``besides`` uses them all and does not count."""
     users = [estate.users_of(task_id) for task_id in task_ids]
-    own, left = (0, "") if leaving is None else (1, leaving.id)
-    team = "" if leaving is None else leaving.team
+    own, left = (0, "") if besides is None else (1, besides.id)
+    team = "" if besides is None else besides.team
     named = sorted({user for one in users for user in one.first} - {left})[:NAMED]
     teams = {of for one in users for of, number in one.by_team.items() if number > (own if of == team else 0)}
     return {

@@ -16,7 +16,7 @@ from .plan import Plan, Price, Step
 # Left out where empty, so that what was stored and signed before they came to be stays as it is.
 _LEFT_OUT_WHERE_EMPTY = {
     Fragment: ("channels", "inherits", "joins", "resting"),
-    Plan: ("touched_teams", "touched_count"),
+    Plan: ("touched_teams", "touched_count", "rested", "resumed", "fresh", "otherwise", "why"),
     Submitted: ("paused",),
 }
 
@@ -63,9 +63,10 @@ def plan_from_json(text: str | Mapping[str, Any]) -> Plan:
             "fragments_before": _fragments_from_data(data["fragments_before"]),
             "fragments_after": _fragments_from_data(data["fragments_after"]),
             "touched": tuple(data["touched"]),
-            "touched_teams": tuple(data.get("touched_teams", ())),
             "price": None if data["price"] is None else Price(**data["price"]),
+            "otherwise": Price(**data["otherwise"]) if "otherwise" in data else None,
         }
+        | {name: tuple(data[name]) for name in ("touched_teams", "rested", "resumed", "fresh") if name in data}
     )
     if plan.digest != plan_digest(plan):
         raise AlteredPlan(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from .errors import StalePlan
@@ -14,7 +14,7 @@ StepKind = Literal[
     "start_fragment", "open_outlet", "close_outlet", "close_tail", "open_tail", "stop_fragment", "hand_over",
     "pause_fragment", "resume_fragment",
 ]
-PlanKind = Literal["submit", "remove"]
+PlanKind = Literal["submit", "remove", "pause", "resume", "defragment"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +62,14 @@ class Plan:
     whose running tasks this plan reuses or whose fragments it changes: ``touched_teams`` are all their teams,
     ``touched`` the first of their ids, `usage.NAMED` at most, and ``touched_count`` is how many there are, exactly so
     where ``touched`` names them all or they share one of the tasks, else the users of the most used task.
+
+    Of the reused tasks, ``rested`` cease to work and ``resumed`` begin to work again. Of the started ones, ``fresh``
+    are equivalent to tasks that are there, and do not join those because the team wants none of their state.
     """
 
     kind: PlanKind
     generation: int
-    dataflow: Submitted
+    dataflow: Submitted  # as it is after the plan, or was before it is removed
     reused: tuple[str, ...]  # running task ids, already there
     started: tuple[RunningTask, ...]
     stopped: tuple[RunningTask, ...]
@@ -77,16 +80,23 @@ class Plan:
     touched_teams: tuple[str, ...] = ()  # sorted; none in plans of older versions
     touched_count: int = 0
     price: Price | None = None
+    rested: tuple[str, ...] = ()
+    resumed: tuple[str, ...] = ()
+    fresh: tuple[str, ...] = ()  # running task ids
+    otherwise: Price | None = None  # the price of the other choice: to join where this starts fresh, or the reverse
+    why: str = ""  # what a defragmentation gains, against what it disturbs, in a sentence or two
     digest: str = ""  # SHA-256 over everything above, canonical JSON
 
     @property
     def submits(self) -> Submitted | None:
-        """The dataflow that it brings into the estate."""
-        return self.dataflow if self.kind == "submit" else None
+        """The dataflow that it brings into the estate, or whose entry there it renews."""
+        return self.dataflow if self.kind in {"submit", "pause", "resume"} else None
 
     @property
     def removes(self) -> Submitted | None:
-        """The dataflow that it takes out of the estate."""
+        """The dataflow that it takes out of the estate, or the entry that it renews, as it was."""
+        if self.kind in {"pause", "resume"}:
+            return replace(self.dataflow, paused=not self.dataflow.paused)
         return self.dataflow if self.kind == "remove" else None
 
     def require_generation(self, generation: int) -> None:

@@ -18,7 +18,7 @@ equivalent ancestors are made one.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from graphlib import TopologicalSorter
 from typing import Any
 
@@ -30,19 +30,27 @@ LENGTH = 32  # hexadecimal digits kept of a SHA-256: 128 bits
 
 
 def fingerprint(
-    type_name: str, *, version: int, config: Mapping[str, Any], parents: Iterable[str] = (), scope: str = ""
+    type_name: str,
+    *,
+    version: int,
+    config: Mapping[str, Any],
+    parents: Iterable[str] = (),
+    scope: str = "",
+    salt: str = "",
 ) -> str:
     """The fingerprint of one task whose config is canonical and whose parents' fingerprints are known.
 
     A parameter without a value does not count, so that a type may gain an optional parameter and its running tasks
-    stay what they are.
+    stay what they are. A salt sets the task, and so all that is downstream of it, apart from its equals.
     """
     stated = {name: value for name, value in config.items() if value is not None}
-    identity = canonical_json([type_name, version, stated, scope, sorted(parents)])
+    identity = canonical_json([type_name, version, stated, scope, sorted(parents), *([salt] if salt else [])])
     return hashlib.sha256(identity.encode()).hexdigest()[:LENGTH]
 
 
-def fingerprints(dataflow: Dataflow, *, task_types: TaskTypes, scope: str = "") -> dict[str, str]:
+def fingerprints(
+    dataflow: Dataflow, *, task_types: TaskTypes, scope: str = "", apart: Collection[str] = (), salt: str = ""
+) -> dict[str, str]:
     """Fingerprints of all tasks of a dataflow, in time linear in its tasks and streams.
 
     Parameters
@@ -54,6 +62,10 @@ def fingerprints(dataflow: Dataflow, *, task_types: TaskTypes, scope: str = "") 
     scope : str
         "" for a shared dataflow, else the team whose private dataflow it is: a private task only ever equals private
         tasks of the same team. Selectivities are no part of it: they estimate what the logic does, not change it.
+    apart : collection of str
+        Submitted task ids that the salt sets apart.
+    salt : str
+        What makes an identity their own.
 
     Returns
     -------
@@ -75,5 +87,6 @@ def fingerprints(dataflow: Dataflow, *, task_types: TaskTypes, scope: str = "") 
             config=identity_config(dataflow, tasks[task_id], task_type),
             parents=(found[parent] for parent in parents[task_id]),
             scope=scope,
+            salt=salt if task_id in apart else "",
         )
     return found

@@ -1,13 +1,13 @@
-"""Fragments: chains of running tasks, each one query; how a merge adds them and an unmerge takes them away.
+"""Fragments: chains of running tasks, each one query, and how a merge adds them to what runs.
 
-Paper [1], 4.3, launches what is new as a dataflow of its own that a broker joins to what runs, and pauses what is no
-longer needed where it cannot be stopped apart. Here the broker's part is an outlet, the pause a closed tail.
+Paper [1], 4.3, launches what is new as a dataflow of its own that a broker joins to what runs; here the broker's part
+is an outlet. How tasks cease to work is in ``standing.py``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from graphlib import TopologicalSorter
 
 from scheduler.model.estate import Fragment, RunningTask
@@ -15,14 +15,9 @@ from scheduler.model.plan import Step
 from scheduler.model.ports import EstateView
 from scheduler.model.task_types import TaskTypes
 
+from .standing import FragmentChange
 
-@dataclass(frozen=True, slots=True)
-class FragmentChange:
-    """The fragments that a plan starts, changes or stops, before and after, and the steps from the one to the other."""
-
-    before: Mapping[str, Fragment]
-    after: Mapping[str, Fragment]
-    steps: tuple[Step, ...]
+NOW = "now"
 
 
 def cut_into_chains(
@@ -80,100 +75,47 @@ def cut_into_chains(
 
 
 def attach(
-    estate: EstateView, chains: Sequence[Sequence[str]], slots: Sequence[str], *, started: Mapping[str, RunningTask]
+    estate: EstateView,
+    chains: Sequence[Sequence[str]],
+    slots: Sequence[str],
+    *,
+    started: Mapping[str, RunningTask],
+    resumed: FragmentChange | None = None,
+    begin: str = NOW,
 ) -> FragmentChange:
     """Start chains as fragments on their slots and open the outlets that they read, in new and running fragments.
 
     Nothing that runs changes but for its outlets. New fragments start upstream first; running ones publish last, when
-    whoever is to read them has been told to start.
+    whoever is to read them has been told to start. ``resumed`` is what the same plan lets work again; ``begin`` is
+    where the new fragments begin in the streams that are there already (`Fragment.joins`).
     """
+    resumed = resumed or FragmentChange()
     ids = [f"f{estate.generation + 1}-{number}" for number in range(len(chains))]
     home = {task_id: fragment_id for fragment_id, chain in zip(ids, chains, strict=True) for task_id in chain}
+    heads = [started[chain[0]].parents for chain in chains]
     readers: dict[str, dict[str, list[str]]] = {}  # fragment -> task -> the new fragments that read it
-    for fragment_id, chain in zip(ids, chains, strict=True):
-        for parent in started[chain[0]].parents:
+    for fragment_id, parents in zip(ids, heads, strict=True):
+        for parent in parents:
             upstream = home.get(parent) or estate.places[parent][0]
             readers.setdefault(upstream, {}).setdefault(parent, []).append(fragment_id)
-    after = {
+    after = dict(resumed.after) | {
         fragment_id: Fragment(
             id=fragment_id, tasks=tuple(chain), slot=slot, active=len(chain),
             outlets={task: tuple(those) for task, those in readers.pop(fragment_id, {}).items()},
+            joins={parent: begin for parent in parents if begin != NOW and parent not in home},
         )
-        for fragment_id, chain, slot in zip(ids, chains, slots, strict=True)
+        for fragment_id, chain, slot, parents in zip(ids, chains, slots, heads, strict=True)
     }
-    steps = [Step(kind="start_fragment", fragment=fragment_id) for fragment_id in ids]
-    before = {fragment_id: estate.fragments[fragment_id] for fragment_id in sorted(readers)}
-    for fragment_id, fragment in before.items():
+    starts = [Step(kind="start_fragment", fragment=fragment_id) for fragment_id in ids]
+    opens = []
+    for fragment_id in sorted(readers):
+        fragment = after.get(fragment_id) or estate.fragments[fragment_id]
         outlets = dict(fragment.outlets)
         for task, those in sorted(readers[fragment_id].items()):
             outlets[task] = (*outlets.get(task, ()), *those)
-            steps.extend(
-                Step(kind="open_outlet", fragment=fragment_id, task=task, reader=reader) for reader in those
-            )
+            opens.extend(Step(kind="open_outlet", fragment=fragment_id, task=task, reader=reader) for reader in those)
         after[fragment_id] = replace(fragment, outlets=outlets)
-    return FragmentChange(before=before, after=after, steps=tuple(steps))
-
-
-def detach(estate: EstateView, stopped: Collection[str]) -> FragmentChange:
-    """Take stopped tasks out of the fragments: stop a fragment that is left with none, else close its tail.
-
-    Stopped tasks bring all that is downstream of them along, so within a fragment they are its last ones. Outlets that
-    only stopped fragments read close first, so that nobody writes to a channel that is about to go.
-    """
-    gone = set(stopped)
-    shrunk = {estate.places[task_id][0] for task_id in gone}
-    active = {
-        fragment_id: sum(task_id not in gone for task_id in estate.fragments[fragment_id].active_tasks)
-        for fragment_id in shrunk
-    }
-    ended = [fragment_id for fragment_id in sorted(shrunk) if active[fragment_id] == 0]
-    closing = _closing(estate, ended)
-    close, tails, after = [], [], {}
-    for fragment_id in sorted(shrunk.union(closing).difference(ended)):
-        fragment = estate.fragments[fragment_id]
-        left = active.get(fragment_id, fragment.active)
-        outlets = {}
-        for task, readers in sorted(fragment.outlets.items()):
-            leaving = closing.get(fragment_id, {}).get(task, [])
-            close.extend(Step(kind="close_outlet", fragment=fragment_id, task=task, reader=one) for one in leaving)
-            if staying := tuple(reader for reader in readers if reader not in leaving):
-                outlets[task] = staying
-        if left != fragment.active:
-            tails.append(
-                Step(
-                    kind="close_tail", fragment=fragment_id, task=fragment.tasks[left - 1],  # whose valve closes
-                    active=left, active_before=fragment.active,
-                )
-            )
-        after[fragment_id] = replace(fragment, active=left, outlets=outlets)
-    stops = [Step(kind="stop_fragment", fragment=fragment_id) for fragment_id in _downstream_first(estate, ended)]
-    before = {fragment_id: estate.fragments[fragment_id] for fragment_id in [*after, *ended]}
-    return FragmentChange(before=before, after=after, steps=(*close, *tails, *stops))
-
-
-def _closing(estate: EstateView, ended: Sequence[str]) -> dict[str, dict[str, list[str]]]:
-    """For each fragment that stays and is read by ended ones: the tasks read, and by which of them."""
-    closing: dict[str, dict[str, list[str]]] = {}
-    going = set(ended)
-    for reader in ended:
-        for parent in estate.tasks[estate.fragments[reader].tasks[0]].parents:
-            upstream = estate.places[parent][0]
-            if upstream not in going:
-                closing.setdefault(upstream, {}).setdefault(parent, []).append(reader)
-    return closing
-
-
-def _downstream_first(estate: EstateView, fragment_ids: Sequence[str]) -> list[str]:
-    """Fragments in such order that each comes after all those that read it."""
-    chosen = set(fragment_ids)
-    ordered: dict[str, None] = {}
-    stack = [(fragment_id, False) for fragment_id in reversed(fragment_ids)]
-    while stack:
-        fragment_id, readers_done = stack.pop()
-        if readers_done:
-            ordered.setdefault(fragment_id)
-        elif fragment_id not in ordered:
-            stack.append((fragment_id, True))
-            for _, readers in sorted(estate.fragments[fragment_id].outlets.items()):
-                stack.extend((reader, False) for reader in readers if reader in chosen and reader not in ordered)
-    return list(ordered)
+    before = dict(resumed.before) | {fragment_id: estate.fragments[fragment_id] for fragment_id in sorted(readers)}
+    # What is resumed as a whole publishes from its first batch on, as what is new does.
+    opens = [step for step in opens if not before[step.fragment].paused]
+    return FragmentChange(before=before, after=after, steps=(*starts, *resumed.steps, *opens))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -33,6 +34,7 @@ class EstateIndex:
         self.places: dict[str, tuple[str, int]] = {}
         self._users: dict[str, list[str]] = {}  # ids in order
         self._by_team: dict[str, dict[str, int]] = {}
+        self._paused: Counter[str] = Counter()
         self._slots = _Slots(estate.slots)
         self._start(estate.tasks.values())
         for submitted in estate.submitted.values():
@@ -42,7 +44,8 @@ class EstateIndex:
     def users_of(self, task_id: str) -> Users:
         """Who uses a running task."""
         return Users(
-            by_team=dict(self._by_team.get(task_id, {})), first=tuple(self._users.get(task_id, ())[: NAMED + 1]))
+            by_team=dict(self._by_team.get(task_id, {})), first=tuple(self._users.get(task_id, ())[: NAMED + 1]),
+            paused=self._paused[task_id])
 
     def least_loaded(self, count: int, *, query_cores: float) -> tuple[tuple[Slot, float], ...]:
         """The slots that have least to do, at most so many, in the order of all slots, with the cores they spend."""
@@ -85,6 +88,8 @@ class EstateIndex:
             insort(self._users.setdefault(task_id, []), submitted.id)
             by_team = self._by_team.setdefault(task_id, {})
             by_team[submitted.team] = by_team.get(submitted.team, 0) + 1
+            if submitted.paused:
+                self._paused[task_id] += 1
 
     def _drop(self, submitted: Submitted) -> None:
         del self.submitted[submitted.id]
@@ -92,6 +97,10 @@ class EstateIndex:
             users, by_team = self._users[task_id], self._by_team[task_id]
             del users[bisect_left(users, submitted.id)]
             by_team[submitted.team] -= 1
+            if submitted.paused:
+                self._paused[task_id] -= 1
+                if not self._paused[task_id]:
+                    del self._paused[task_id]
             if not by_team[submitted.team]:
                 del by_team[submitted.team]
             if not users:
@@ -101,13 +110,13 @@ class EstateIndex:
         for fragment in fragments:
             self.fragments[fragment.id] = fragment
             self.places.update(
-                (task_id, (fragment.id, position)) for position, task_id in enumerate(fragment.active_tasks))
+                (task_id, (fragment.id, position)) for position, task_id in enumerate(fragment.kept_tasks))
             self._slots.add(fragment.slot, load_of(fragment, self.tasks))
 
     def _end(self, fragments: Iterable[Fragment]) -> None:
         for fragment in fragments:
             del self.fragments[fragment.id]
-            for task_id in fragment.active_tasks:
+            for task_id in fragment.kept_tasks:
                 del self.places[task_id]
             load = load_of(fragment, self.tasks)
             self._slots.add(fragment.slot, replace(load, queries=-load.queries, task_nanocores=-load.task_nanocores))

@@ -21,10 +21,16 @@ class Merge:
     reused: tuple[str, ...]  # upstream first
     started: tuple[RunningTask, ...]  # upstream first
     boundary: tuple[tuple[str, str], ...]  # streams from a reused task to a started one
+    fresh: tuple[str, ...] = ()  # of the started ones: those that do not join an equal that runs
 
 
 def merge(
-    running: Mapping[str, RunningTask], dataflow: Dataflow, *, task_types: TaskTypes, scope: str = ""
+    running: Mapping[str, RunningTask],
+    dataflow: Dataflow,
+    *,
+    task_types: TaskTypes,
+    scope: str = "",
+    fresh_for: str = "",
 ) -> Merge:
     """Merge a dataflow into the running tasks, reusing as much and as far downstream as possible.
 
@@ -42,6 +48,9 @@ def merge(
         Declarations of all its types.
     scope : str
         "" for a shared dataflow, else the team whose private dataflow it is.
+    fresh_for : str
+        The dataflow's id where it wants no state older than itself: stateful tasks that run already are not joined,
+        but started under an identity of their own, as is all that is downstream of them. "" to join them.
 
     Returns
     -------
@@ -52,8 +61,11 @@ def merge(
     ----------
     .. [1] Chaturvedi, Tyagi and Simmhan, "Collaborative Reuse of Streaming Dataflows in IoT Applications", 2017, 4.1.
     """
-    ids = fingerprints(dataflow, task_types=task_types, scope=scope)
+    plain = ids = fingerprints(dataflow, task_types=task_types, scope=scope)
     tasks = {task.id: task for task in dataflow.tasks}
+    if fresh_for:
+        apart = {task_id for task_id in ids if ids[task_id] in running and task_types[tasks[task_id].type].stateful}
+        ids = fingerprints(dataflow, task_types=task_types, scope=scope, apart=apart, salt=fresh_for)
     parents = dataflow.parents()
     reused: list[str] = []
     started: list[RunningTask] = []
@@ -73,4 +85,7 @@ def merge(
             )
         )
         boundary.extend((parent, running_id) for parent in started[-1].parents if parent in running)
-    return Merge(running=ids, reused=tuple(reused), started=tuple(started), boundary=tuple(boundary))
+    return Merge(
+        running=ids, reused=tuple(reused), started=tuple(started), boundary=tuple(boundary),
+        fresh=tuple(ids[task_id] for task_id in ids if ids[task_id] != plain[task_id] and plain[task_id] in running),
+    )

@@ -1,35 +1,56 @@
-"""Unmerging a removed dataflow from what runs (paper [1], 4.2): stop what nobody else needs."""
+"""Unmerging a removed dataflow from what runs (paper [1], 4.2): stop what nobody else needs; pausing it likewise."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
 
 from scheduler.model.ports import EstateView
 
+from .standing import Standing, is_working
+
 
 @dataclass(frozen=True, slots=True)
 class Unmerge:
-    """Which running tasks of a removed dataflow stay for others, and which stop; upstream first."""
+    """How each running task of a removed or paused dataflow stands from then on; upstream first."""
 
-    kept: tuple[str, ...]
-    stopped: tuple[str, ...]
+    standing: Mapping[str, Standing]
+
+    @property
+    def kept(self) -> tuple[str, ...]:
+        """Those that stay in the estate, working or not."""
+        return tuple(task_id for task_id, stands in self.standing.items() if stands != "leaves")
+
+    @property
+    def stopped(self) -> tuple[str, ...]:
+        """Those that leave it."""
+        return tuple(task_id for task_id, stands in self.standing.items() if stands == "leaves")
+
+    def rested(self, estate: EstateView) -> tuple[str, ...]:
+        """Those that cease to work and stay."""
+        return tuple(
+            task_id for task_id, stands in self.standing.items() if stands == "rests" and is_working(estate, task_id))
 
 
-def unmerge(estate: EstateView, dataflow_id: str) -> Unmerge:
-    """Decide what stops when a submitted dataflow is removed.
+def unmerge(estate: EstateView, dataflow_id: str, *, paused: bool = False) -> Unmerge:
+    """Decide what stops when a submitted dataflow is removed, or what rests when it is paused.
 
     A running task stays exactly when it is in the ancestor graph of a sink of a dataflow that remains. Every task of a
     valid dataflow is in the ancestor graph of one of its sinks, so that is: when another submitted dataflow uses it.
-    Which streams and running dataflows that leaves follows from the tasks (`running.running_dataflows`).
+    Likewise it works on exactly when another one uses it that is not paused. Which streams and running dataflows that
+    leaves follows from the tasks (`running.running_dataflows`).
 
     References
     ----------
     .. [1] Chaturvedi, Tyagi and Simmhan, "Collaborative Reuse of Streaming Dataflows in IoT Applications", 2017, 4.2.
     """
-    own = sorted(set(estate.submitted[dataflow_id].running.values()))
-    kept, stopped = [], []
-    for task_id in TopologicalSorter({task_id: estate.tasks[task_id].parents for task_id in own}).static_order():
-        needed = estate.users_of(task_id).count > 1  # the one is the dataflow itself
-        (kept if needed else stopped).append(task_id)
-    return Unmerge(kept=tuple(kept), stopped=tuple(stopped))
+    submitted = estate.submitted[dataflow_id]
+    own = {task_id: estate.tasks[task_id].parents for task_id in sorted(set(submitted.running.values()))}
+    standing: dict[str, Standing] = {}
+    for task_id in TopologicalSorter(own).static_order():
+        users = estate.users_of(task_id)
+        others = users.count - 1  # the one is the dataflow itself
+        working = others - (users.paused - submitted.paused)
+        standing[task_id] = "works" if working else "rests" if others or paused else "leaves"
+    return Unmerge(standing)

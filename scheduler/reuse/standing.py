@@ -1,0 +1,171 @@
+"""Standing: tasks that work, rest or leave as dataflows are paused, resumed or removed (paper [1], 4.2 and 4.3).
+
+Paper [1] pauses a task that is no longer needed where it cannot be stopped apart; here the same valve also pauses what
+is to go on later. Whatever changes, needs change downstream first: a task that works has ancestors that work, so within
+a fragment the tasks that work come first, then those that rest, then those that left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from graphlib import TopologicalSorter
+from typing import Literal
+
+from scheduler.model.estate import Fragment
+from scheduler.model.plan import Step
+from scheduler.model.ports import EstateView
+
+Standing = Literal["works", "rests", "leaves"]
+
+
+@dataclass(frozen=True, slots=True)
+class FragmentChange:
+    """The fragments that a plan starts, changes or stops, before and after, and the steps from the one to the other."""
+
+    before: Mapping[str, Fragment] = field(default_factory=dict)
+    after: Mapping[str, Fragment] = field(default_factory=dict)
+    steps: tuple[Step, ...] = ()
+
+
+def is_working(estate: EstateView, task_id: str) -> bool:
+    """Whether a task of the estate works; otherwise it rests."""
+    fragment_id, position = estate.places[task_id]
+    return position < estate.fragments[fragment_id].active
+
+
+def queries_begun(change: FragmentChange) -> int:
+    """How many queries that were there begin to work again."""
+    return sum(old.paused and not change.after[one].paused for one, old in change.before.items() if one in change.after)
+
+
+def queries_ceased(change: FragmentChange) -> int:
+    """How many queries cease to work, whether they are kept or not."""
+    return sum(
+        not old.paused and (one not in change.after or change.after[one].paused) for one, old in change.before.items())
+
+
+def adjust(estate: EstateView, standing: Mapping[str, Standing]) -> FragmentChange:
+    """Let tasks work, rest or leave; their fragments' tails, and the outlets between fragments, follow.
+
+    Nothing that works on is restarted. A fragment of which nothing works is paused with its state kept, one of which
+    nothing is left stops. What ceases does so downstream first and after the outlets that it reads have closed, so
+    that nobody writes to a channel that is about to go; what begins does so upstream first, and is published to when
+    it has been told to begin.
+
+    Parameters
+    ----------
+    standing : mapping of str to Standing
+        How the running tasks concerned shall stand; all others stay as they are.
+    """
+    changed = {estate.places[task_id][0] for task_id in standing}
+    parts = {fragment_id: _parts(estate, estate.fragments[fragment_id], standing) for fragment_id in sorted(changed)}
+    ended = [fragment_id for fragment_id, (active, resting) in parts.items() if active + resting == 0]
+    begin = [one for one, (active, _) in parts.items() if active and estate.fragments[one].paused]
+    cease = [one for one, (active, _) in parts.items() if not active and not estate.fragments[one].paused]
+    opening, closing = _readers(estate, begin), _readers(estate, cease)
+    after: dict[str, Fragment] = {}
+    close: list[Step] = []
+    tails: list[Step] = []
+    publish: list[Step] = []
+    for fragment_id in sorted(changed.union(opening, closing).difference(ended)):
+        old = estate.fragments[fragment_id]
+        active, resting = parts.get(fragment_id, (old.active, old.resting))
+        begun, ceased = opening.get(fragment_id, {}), closing.get(fragment_id, {})
+        outlets = _outlets(old, begun, ceased)
+        new = replace(old, active=active, resting=resting, outlets=outlets)
+        if new == old:
+            continue
+        after[fragment_id] = new
+        if old.paused or not active:
+            continue  # its own step says that it begins or ceases to publish
+        close.extend(_outlet_steps("close_outlet", fragment_id, ceased))
+        publish.extend(_outlet_steps("open_outlet", fragment_id, begun))
+        if active != old.active:
+            tails.append(_tail_step(old, active))
+    order = fragments_upstream_first(estate, [*begin, *cease, *ended])
+    counts = {one: (parts[one][0], estate.fragments[one].active) for one in order}
+    leaving = [
+        _whole_step("stop_fragment" if one in ended else "pause_fragment", one, counts)
+        for one in reversed(order) if not counts[one][0]
+    ]
+    coming = [_whole_step("resume_fragment", one, counts) for one in order if counts[one][0]]
+    return FragmentChange(
+        before={one: estate.fragments[one] for one in [*after, *ended]},
+        after=after,
+        steps=(
+            *close, *(tail for tail in tails if tail.kind == "close_tail"), *leaving,
+            *coming, *(tail for tail in tails if tail.kind == "open_tail"), *publish,
+        ),
+    )
+
+
+def fragments_upstream_first(estate: EstateView, fragment_ids: Iterable[str]) -> list[str]:
+    """Fragments of the estate in such order that each comes after those that it reads."""
+    chosen = dict.fromkeys(sorted(set(fragment_ids)))
+    upstream = {
+        one: [home for parent in _head(estate, one).parents if (home := estate.places[parent][0]) in chosen]
+        for one in chosen
+    }
+    return list(TopologicalSorter(upstream).static_order())
+
+
+def _parts(estate: EstateView, fragment: Fragment, standing: Mapping[str, Standing]) -> tuple[int, int]:
+    """How many tasks of a fragment work, and how many rest behind them."""
+    def stands(position: int, task_id: str) -> Standing:
+        return standing.get(task_id, "works" if position < fragment.active else "rests")
+
+    found = [stands(position, task_id) for position, task_id in enumerate(fragment.kept_tasks)]
+    return found.count("works"), found.count("rests")
+
+
+def _readers(estate: EstateView, fragment_ids: Iterable[str]) -> dict[str, dict[str, list[str]]]:
+    """For each fragment that is read by these: the tasks read, and by which of them."""
+    found: dict[str, dict[str, list[str]]] = {}
+    for reader in fragment_ids:
+        for parent in _head(estate, reader).parents:
+            found.setdefault(estate.places[parent][0], {}).setdefault(parent, []).append(reader)
+    return found
+
+
+def _outlets(
+    fragment: Fragment, begun: Mapping[str, list[str]], ceased: Mapping[str, list[str]]
+) -> dict[str, tuple[str, ...]]:
+    outlets = {}
+    for task_id in sorted({*fragment.outlets, *begun}):
+        gone = ceased.get(task_id, ())
+        staying = [reader for reader in fragment.outlets.get(task_id, ()) if reader not in gone]
+        if readers := (*staying, *begun.get(task_id, ())):
+            outlets[task_id] = readers
+    return outlets
+
+
+def _outlet_steps(
+    kind: Literal["open_outlet", "close_outlet"], fragment_id: str, readers: Mapping[str, list[str]]
+) -> list[Step]:
+    return [
+        Step(kind=kind, fragment=fragment_id, task=task_id, reader=reader)
+        for task_id, those in sorted(readers.items()) for reader in those
+    ]
+
+
+def _tail_step(fragment: Fragment, active: int) -> Step:
+    """The valve that closes, or opens, is that of the last task that works with the tail closed."""
+    return Step(
+        kind="close_tail" if active < fragment.active else "open_tail", fragment=fragment.id,
+        task=fragment.tasks[min(active, fragment.active) - 1], active=active, active_before=fragment.active,
+    )
+
+
+def _whole_step(
+    kind: Literal["stop_fragment", "pause_fragment", "resume_fragment"], fragment_id: str,
+    counts: Mapping[str, tuple[int, int]],
+) -> Step:
+    if kind == "stop_fragment":
+        return Step(kind=kind, fragment=fragment_id)
+    active, before = counts[fragment_id]
+    return Step(kind=kind, fragment=fragment_id, active=active, active_before=before)
+
+
+def _head(estate: EstateView, fragment_id: str):
+    return estate.tasks[estate.fragments[fragment_id].tasks[0]]
