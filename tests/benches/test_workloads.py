@@ -21,10 +21,12 @@ TEMPLATE = {
     "links": [
         {"from": None, "to": "Sorter", "var": "words"},
         {"from": None, "to": "Sorter1", "var": "words"},
+        {"from": None, "to": "Sorter1", "var": "threshold"},
         {"from": "Sorter", "to": "Plot", "var": "sorted"},
         {"from": "Sorter1", "to": "Plot", "var": "sorted1"},
         {"from": "Plot", "to": None, "var": "Picture (PNG)"},
     ],
+    "parameters": {"threshold": None},
 }
 
 
@@ -69,7 +71,7 @@ def test_equal_paths_are_equal_tasks_and_sources_keep_apart():
     assert not set(stats.values()) & set(of["taxi: stats"].values())
 
 
-def test_a_workflow_becomes_a_dataflow_without_duplicates():
+def test_a_workflow_becomes_a_dataflow_without_duplicates_or_parameters():
     dataflow = opmw.dataflow_of(TEMPLATE, task_types=task_types())
     assert valid(dataflow)
     assert [(task.type, task.config.get("stands_for")) for task in dataflow.tasks] == [

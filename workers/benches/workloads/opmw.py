@@ -2,7 +2,7 @@
 
 What a component computes is opaque here, so a π task stands for each, and says which one: two components are the same
 task exactly when they are of one type (paper [1], 5.1). A workflow's input is a raw stream that its variable names, an
-output of a workflow a sink of that name. The templates themselves are no part of Weir: a folder holds them.
+output of a workflow a sink of that name; its parameters are no streams and are left out. The templates themselves are no part of Weir: a folder holds them.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ def dataflows(folder: Path, *, rng: Random, task_types: TaskTypes, count: int = 
     Parameters
     ----------
     folder : Path
-        Holds ``opmw_wings_templates.json``: a list of templates with ``nodes`` (id, type) and ``links`` (from, to,
-        var), where a link from nothing is an input and one to nothing an output.
+        Holds ``opmw_wings_templates.json``: a list of templates with ``nodes`` (id, type), ``links`` (from, to, var),
+        where a link from nothing is an input and one to nothing an output, and ``parameters`` by variable.
     rng : Random
         Draws which ones.
     task_types : TaskTypes
@@ -55,7 +55,8 @@ def dataflows(folder: Path, *, rng: Random, task_types: TaskTypes, count: int = 
 
 def dataflow_of(template: dict, *, task_types: TaskTypes) -> Dataflow:
     """A template as a de-duplicated dataflow; a component that nothing feeds or reads gets a stream of its own."""
-    links = [(link["from"], link["to"], link["var"]) for link in template["links"]]
+    parameters = template.get("parameters", ())
+    links = [(one["from"], one["to"], one["var"]) for one in template["links"] if one["var"] not in parameters]
     fed, read = {target for _, target, _ in links}, {source for source, _, _ in links}
     for node in template["nodes"]:
         links += [(None, node["id"], f"start of {node['type']}")] if node["id"] not in fed else []
