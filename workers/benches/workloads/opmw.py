@@ -2,7 +2,8 @@
 
 What a component computes is opaque here, so a π task stands for each, and says which one: two components are the same
 task exactly when they are of one type (paper [1], 5.1). A workflow's input is a raw stream that its variable names, an
-output of a workflow a sink of that name; its parameters are no streams and are left out. The templates themselves are no part of Weir: a folder holds them.
+output of a workflow a sink of that name; its parameters are no streams and are left out. The templates themselves are
+no part of Weir: a folder holds them.
 """
 
 from __future__ import annotations
