@@ -33,3 +33,23 @@ def test_cpu_and_memory_are_those_of_the_whole_tree():
     finally:
         child.kill()
         child.wait()
+
+
+def test_totals_grow_by_what_the_tree_uses_and_count_a_process_from_its_start():
+    meter = TreeMeter(os.getpid())
+    first = meter.sample(5_000)
+    assert first.since_ms == 5_000 and first.memory_mb_s == 0
+    assert first.cpu_ms >= 1000 * sum(os.times()[:2]) - 100  # this process was busy before it was metered
+    busy = "import os\nwhile sum(os.times()[:2]) < 0.4: pass\nprint('done', flush=True)\nimport time; time.sleep(60)"
+    child = subprocess.Popen([sys.executable, "-c", busy], stdout=subprocess.PIPE)
+    try:
+        child.stdout.readline()
+        child.stdout.close()
+        second = meter.sample(15_000)
+        assert second.cpu_ms - first.cpu_ms >= 400
+        assert second.memory_mb_s >= 10 * min(first.memory_mb, second.memory_mb) > 0
+        assert second.since_ms == first.since_ms
+    finally:
+        child.kill()
+        child.wait()
+    assert meter.sample(16_000).cpu_ms >= second.cpu_ms  # what a process used stays used when it is gone
