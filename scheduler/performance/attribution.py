@@ -38,7 +38,9 @@ class QueryWork:
 class Counters:
     """A slot's counters at one moment; they grow as long as the slot's process lives, which began at ``since_ms``.
 
-    ``queries`` holds each query's own counters by fragment id: ``busy_ms``, ``batches``, and its meters.
+    ``queries`` holds counters by fragment id: ``busy_ms`` and ``batches``, which begin with the process; and the
+    broker's, which go on wherever the query runs: ``in:n`` and ``<position>:n`` events, ``in:bytes`` read, and
+    ``ch:<channel>`` bytes written, which are the channel's, whichever query writes it.
     """
 
     since_ms: int
@@ -47,51 +49,75 @@ class Counters:
     queries: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
 
-def grown(before: Counters | None, after: Counters) -> Counters:
-    """By how much counters grew between two readings.
+OF_THE_SLOT = frozenset({"busy_ms", "batches"})
+CHANNEL = "ch:"
 
-    Those of a slot that was started anew, and any that went backwards, count from zero: what the old process used
-    after its last reading is not known and is charged to nobody.
+
+def grown(before: Mapping[str, Counters], after: Mapping[str, Counters]) -> dict[str, Counters]:
+    """By how much the counters of slots grew between two readings.
+
+    Parameters
+    ----------
+    before, after : mapping
+        Counters by slot. ``before`` holds every slot's newest, also of slots that ``after`` lacks.
+
+    Returns
+    -------
+    dict
+        Growth by slot of ``after``. Counters of a slot that is new or was started anew, and any that went backwards,
+        count from zero: what an old process used after its last reading is not known and is charged to nobody.
     """
-    same = before is not None and before.since_ms == after.since_ms
-    old = before if same else Counters(after.since_ms, 0, 0)
-    # Meters are the broker's: they go on where a slot is started anew.
-    queries = before.queries if before is not None else {}
+    known: dict[str, Mapping[str, int]] = {}
+    channels: dict[str, int] = {}
+    for counters in before.values():
+        for query, counts in counters.queries.items():
+            known[query] = {**known.get(query, {}), **counts}
+            for name, count in counts.items():
+                if name.startswith(CHANNEL):
+                    channels[name] = max(count, channels.get(name, 0))
+    return {slot: _slot_growth(before.get(slot), counters, known, channels) for slot, counters in after.items()}
+
+
+def _slot_growth(
+    before: Counters | None, after: Counters, known: Mapping[str, Mapping[str, int]], channels: Mapping[str, int]
+) -> Counters:
+    old = before if before is not None and before.since_ms == after.since_ms else Counters(after.since_ms, 0, 0)
+
+    def last(query: str, name: str) -> int:
+        if name in OF_THE_SLOT:
+            return old.queries.get(query, {}).get(name, 0)
+        return channels.get(name, 0) if name.startswith(CHANNEL) else known.get(query, {}).get(name, 0)
+
     return Counters(
         since_ms=after.since_ms,
         cpu_ms=_growth(old.cpu_ms, after.cpu_ms),
         memory_mb_s=_growth(old.memory_mb_s, after.memory_mb_s),
         queries={
-            name: {
-                what: count if not same and what in OF_THE_SLOT else _growth(queries.get(name, {}).get(what, 0), count)
-                for what, count in counts.items()
-            }
-            for name, counts in after.queries.items()
+            query: {name: _growth(last(query, name), count) for name, count in counts.items()}
+            for query, counts in after.queries.items()
         },
     )
 
 
-OF_THE_SLOT = frozenset({"busy_ms", "batches"})
-
-
-def query_work(counts: Mapping[str, int], tasks: Iterable[tuple[str, float]]) -> QueryWork:
+def query_work(counts: Mapping[str, int], tasks: Iterable[tuple[str, float, str]]) -> QueryWork:
     """A query's work from the growth of its counters.
 
     Parameters
     ----------
     counts : mapping
-        ``busy_ms``, ``batches`` and the meters: ``in:n``, ``in:bytes``, ``<position>:n``, ``<position>:bytes``.
+        As in `Counters`.
     tasks : iterable
-        The query's working tasks, upstream first: running task id and the CPU microseconds declared for an event.
+        The query's working tasks, upstream first: running task id, the CPU microseconds declared for an event, and
+        the channel of its stream.
     """
     found = []
     arriving = counts.get("in:n")
-    for position, (task_id, cost_us) in enumerate(tasks):
+    for position, (task_id, cost_us, channel) in enumerate(tasks):
         leaving = counts.get(f"{position}:n", 0)
         read = counts.get("in:bytes", 0) if position == 0 else 0
         found.append(TaskWork(
             id=task_id, events=leaving if arriving is None else arriving, cost_us=cost_us,
-            traffic_bytes=counts.get(f"{position}:bytes", 0) + read))
+            traffic_bytes=counts.get(CHANNEL + channel, 0) + read))
         arriving = leaving
     return QueryWork(counts.get("busy_ms", 0), counts.get("batches", 0), tuple(found))
 

@@ -45,32 +45,44 @@ def test_what_a_batch_takes_whatever_is_in_it_is_shared_evenly() -> None:
 
 
 def test_a_task_works_on_what_reaches_it() -> None:
-    counts = {"busy_ms": 7, "batches": 3, "in:n": 50, "in:bytes": 900, "0:n": 20, "1:n": 5, "1:bytes": 300}
-    work = query_work(counts, [("parse", 4.0), ("filter", 2.0)])
+    counts = {"busy_ms": 7, "batches": 3, "in:n": 50, "in:bytes": 900, "0:n": 20, "1:n": 5, "ch:f.1": 300}
+    work = query_work(counts, [("parse", 4.0, "f.0"), ("filter", 2.0, "f.1")])
     assert work == QueryWork(7, 3, (
         TaskWork("parse", events=50, traffic_bytes=900, cost_us=4.0),
         TaskWork("filter", events=20, traffic_bytes=300, cost_us=2.0)))
-    source = query_work({"0:n": 20, "1:n": 20}, [("source", 8.0), ("next", 1.0)])
+    source = query_work({"0:n": 20, "1:n": 20}, [("source", 8.0, "f.0"), ("next", 1.0, "f.1")])
     assert [task.events for task in source.tasks] == [20, 20]
 
 
 def test_counters_grow() -> None:
     before = Counters(5, 1000, 400, {"f": {"busy_ms": 10, "batches": 1, "0:n": 100}})
     after = Counters(5, 1500, 900, {"f": {"busy_ms": 30, "batches": 3, "0:n": 160}, "g": {"busy_ms": 4, "0:n": 9}})
-    assert grown(before, after) == Counters(
-        5, 500, 500, {"f": {"busy_ms": 20, "batches": 2, "0:n": 60}, "g": {"busy_ms": 4, "0:n": 9}})
+    assert grown({"s": before}, {"s": after}) == {
+        "s": Counters(5, 500, 500, {"f": {"busy_ms": 20, "batches": 2, "0:n": 60}, "g": {"busy_ms": 4, "0:n": 9}})}
 
 
-def test_a_slot_that_was_started_anew_counts_from_zero_and_the_brokers_meters_go_on() -> None:
+def test_a_slot_that_was_started_anew_counts_from_zero_and_the_brokers_counters_go_on() -> None:
     before = Counters(5, 1000, 400, {"f": {"busy_ms": 10, "0:n": 100}})
     after = Counters(9, 1500, 900, {"f": {"busy_ms": 30, "0:n": 160}})  # ahead of the old one: only its beginning tells
-    assert grown(before, after) == Counters(9, 1500, 900, {"f": {"busy_ms": 30, "0:n": 60}})
+    assert grown({"s": before}, {"s": after}) == {"s": Counters(9, 1500, 900, {"f": {"busy_ms": 30, "0:n": 60}})}
+
+
+def test_a_query_that_moves_takes_the_brokers_counters_along() -> None:
+    before = {"s": Counters(5, 0, 0, {"f": {"busy_ms": 10, "0:n": 100, "ch:f.0": 500}}), "t": Counters(5, 0, 0)}
+    after = {"t": Counters(5, 0, 0, {"f": {"busy_ms": 3, "0:n": 130, "ch:f.0": 700}})}
+    assert grown(before, after)["t"].queries == {"f": {"busy_ms": 3, "0:n": 30, "ch:f.0": 200}}
+
+
+def test_a_channel_that_another_query_takes_over_is_not_charged_again() -> None:
+    before = {"s": Counters(5, 0, 0, {"old": {"0:n": 100, "ch:old.0": 500}})}
+    after = {"s": Counters(5, 0, 0, {"new": {"0:n": 7, "ch:old.0": 540}})}
+    assert grown(before, after)["s"].queries == {"new": {"0:n": 7, "ch:old.0": 40}}
 
 
 def test_counters_that_went_backwards_count_from_zero() -> None:
     before = Counters(5, 1000, 400, {"f": {"0:n": 100}})
     after = Counters(5, 200, 500, {"f": {"0:n": 30}})  # the broker lost its meters
-    assert grown(before, after) == Counters(5, 200, 100, {"f": {"0:n": 30}})
+    assert grown({"s": before}, {"s": after}) == {"s": Counters(5, 200, 100, {"f": {"0:n": 30}})}
 
 
 def test_what_was_used_costs_by_the_size_of_the_node() -> None:
