@@ -1,18 +1,37 @@
-"""The estate between its rows and the scheduler's value: loading it, and storing the difference that a plan makes."""
+"""The estate between its rows and the scheduler's values: reading it, whole or in part, and storing what plans change.
+
+Storing touches the rows that the plan names and no others, however much runs; figures that would have to be counted
+anew (who uses a task, what a slot has to do) are kept with them.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+
 from django.db import connection
+from django.db.models import F
 from django.dispatch import Signal
 
 from dashboard.audit.trail import inside_command
-from dashboard.catalog.models import DataflowRecord
-from dashboard.operations.models import EstateState, FragmentRow, NodeRow, RunningTaskRow, Use
-from scheduler.model.errors import StalePlan
+from dashboard.operations.models import EstateState, FragmentRow, NodeRow, RunningTaskRow, SlotRow, TeamUse, Use
+from dashboard.operations.stored import StoredEstate, fragment_of, generation_now, submitted_of, task_of
+from dashboard.teams.models import Team
+from scheduler.model.errors import StalePlan, WeirError
 from scheduler.model.estate import Estate, Fragment, RunningTask, Slot, Submitted
+from scheduler.model.plan import Plan
+from scheduler.model.usage import SlotLoad, load_of
 
 # Sent inside the transaction that makes a new generation, so that what was planned for the last one is overtaken in it.
 moved = Signal()
+
+
+class NodeInUse(WeirError):
+    """A node without slots still has fragments, and no other node could take them."""
+
+    code = "node_in_use"
+    http_status = 409
+
 
 _kept: tuple[object, Estate] = (None, Estate())
 
@@ -28,26 +47,18 @@ def lock_generation() -> int:
     return EstateState.objects.select_for_update().get(pk=1).generation
 
 
-def load_estate(*, for_update: bool = False) -> Estate:
-    """The estate at one generation.
-
-    Parameters
-    ----------
-    for_update : bool
-        Lock it until the transaction ends, to store a change of it.
-
-    Returns
-    -------
-    Estate
-        Consistent: rows that were changed while they were read are read again.
-    """
-    if for_update:
-        return _read(lock_generation())
+def load_estate() -> Estate:
+    """The whole estate at one generation: rows that were changed while they were read are read again."""
     while True:
-        generation = _generation()
+        generation = generation_now()
         estate = _read(generation)
-        if _generation() == generation:
+        if generation_now() == generation:
             return estate
+
+
+def stored_estate() -> StoredEstate:
+    """The estate as it stands, for planning: read in part, as it is looked up."""
+    return StoredEstate(generation_now())
 
 
 def current_estate() -> Estate:
@@ -61,103 +72,189 @@ def current_estate() -> Estate:
     return estate
 
 
-def store_change(before: Estate, after: Estate) -> None:
-    """Write the difference of two estates, the older of which the caller loaded for update.
+def store_plan(plan: Plan) -> None:
+    """Take a plan into the estate: its next generation.
 
     Raises
     ------
     StalePlan
-        The rows are of another generation than ``before``.
+        The estate is of another generation than the plan; nothing is stored.
     """
-    if not inside_command():
-        raise RuntimeError("the estate changes inside an audited command only")
-    state = EstateState.objects.select_for_update().get(pk=1)
-    if state.generation != before.generation or after.generation <= before.generation:
+    state = _state_for_update()
+    plan.require_generation(state.generation)
+    generation = plan.generation + 1
+    before, after = plan.fragments_before, plan.fragments_after
+    loads = _loads(before, after, plan.started)  # while the tasks that stop are still there
+    _store_started(plan.started, after, generation)
+    _store_entry(plan.removes, plan.submits)
+    RunningTaskRow.objects.filter(pk__in=[task.id for task in plan.stopped]).delete()
+    _store_fragments(before, after, generation)
+    _store_places(before, after, besides={task.id for task in plan.started})
+    _store_loads(loads)
+    _advance(state)
+
+
+def store_slots(node: NodeRow, *, generation: int) -> int:
+    """Offer as many slots of a node as it has now, and move the fragments of those that it has no more.
+
+    They move to its other slots, in order of slot; their queries go on there from their checkpoints.
+
+    Returns
+    -------
+    int
+        How many fragments moved.
+    """
+    state = _state_for_update()
+    if state.generation != generation:
         raise StalePlan(
-            "The estate moved on.", remedy="Recompute the plan.",
-            planned=before.generation, generation=state.generation,
-        )
-    _store_uses_removed(before, after)
-    _store_tasks(before, after)
-    _store_uses_added(before, after)
-    _store_fragments(before, after)
-    state.generation = after.generation
-    state.save()
-    moved.send(sender=None, generation=after.generation)
-
-
-def _generation() -> int:
-    return EstateState.objects.filter(pk=1).values_list("generation", flat=True).first() or 0
+            "The estate moved on.", remedy="Register the node again.",
+            planned=generation, generation=state.generation)
+    lost = node.slot_rows.filter(index__gte=node.slots)
+    before = {
+        row.pk: fragment_of(row)
+        for row in FragmentRow.objects.filter(slot__in=lost.values_list("name", flat=True)).order_by("pk")
+    }
+    after = {fragment_id: _moved(fragment, node) for fragment_id, fragment in before.items()}
+    SlotRow.objects.bulk_create(
+        (SlotRow(node=node, index=index, name=Slot(node.name, index).name) for index in range(node.slots)),
+        ignore_conflicts=True)
+    _store_fragments(before, after, generation + 1)
+    _store_loads(_loads(before, after, ()))
+    lost.delete()
+    _advance(state)
+    return len(after)
 
 
 def _read(generation: int) -> Estate:
-    tasks = {
-        row.fingerprint: RunningTask(
-            id=row.fingerprint, type=row.type, config=row.config, parents=tuple(row.parents), scope=row.scope,
-            cores=row.cores)
-        for row in RunningTaskRow.objects.order_by("fingerprint")
-    }
-    fragments = {
-        row.id: Fragment(
-            id=row.id, tasks=tuple(row.tasks), slot=row.slot, active=row.active,
-            outlets={task: tuple(readers) for task, readers in row.outlets.items()})
-        for row in FragmentRow.objects.order_by("id")
-    }
-    slots = tuple(Slot(node=node.name, index=i) for node in NodeRow.objects.all() for i in range(node.slots))
     return Estate(
-        generation=generation, tasks=tasks, submitted=_read_submitted(), fragments=fragments, slots=slots)
-
-
-def _read_submitted() -> dict[str, Submitted]:
-    uses: dict[str, list[Use]] = {}
-    for use in Use.objects.order_by("dataflow_id", "position"):
-        uses.setdefault(str(use.dataflow_id), []).append(use)
-    records = DataflowRecord.objects.filter(pk__in=uses).select_related("team")
-    return {
-        str(record.pk): Submitted(
-            id=str(record.pk), name=record.name, team=record.team.slug,
-            running={use.task_id: use.running_task_id for use in uses[str(record.pk)]},
-            sinks=tuple(use.task_id for use in uses[str(record.pk)] if use.is_sink))
-        for record in records
-    }
-
-
-def _store_uses_removed(before: Estate, after: Estate) -> None:
-    Use.objects.filter(dataflow_id__in=set(before.submitted) - set(after.submitted)).delete()
-
-
-def _store_uses_added(before: Estate, after: Estate) -> None:
-    Use.objects.bulk_create(
-        Use(dataflow_id=submitted.id, task_id=task_id, position=position, is_sink=task_id in submitted.sinks,
-            running_task_id=running)
-        for dataflow_id, submitted in after.submitted.items() if dataflow_id not in before.submitted
-        for position, (task_id, running) in enumerate(submitted.running.items())
+        generation=generation,
+        tasks={row.pk: task_of(row) for row in RunningTaskRow.objects.order_by("fingerprint")},
+        submitted=submitted_of(),
+        fragments={row.pk: fragment_of(row) for row in FragmentRow.objects.order_by("id")},
+        slots=tuple(Slot(node=node.name, index=i) for node in NodeRow.objects.all() for i in range(node.slots)),
     )
 
 
-def _store_tasks(before: Estate, after: Estate) -> None:
-    RunningTaskRow.objects.filter(pk__in=set(before.tasks) - set(after.tasks)).delete()
+def _state_for_update() -> EstateState:
+    if not inside_command():
+        raise RuntimeError("the estate changes inside an audited command only")
+    return EstateState.objects.select_for_update().get(pk=1)
+
+
+def _advance(state: EstateState) -> None:
+    state.generation += 1
+    state.save()
+    moved.send(sender=None, generation=state.generation)
+
+
+def _store_entry(removed: Submitted | None, submitted: Submitted | None) -> None:
+    """Take a dataflow out, bring one in, or renew an entry: only whether it is paused changes then."""
+    if removed is not None:
+        _count_uses(removed, -1)
+    if removed is not None and submitted is not None:
+        Use.objects.filter(dataflow_id=submitted.id).update(paused=submitted.paused)
+    elif removed is not None:
+        Use.objects.filter(dataflow_id=removed.id).delete()
+    elif submitted is not None:
+        Use.objects.bulk_create(
+            Use(dataflow_id=submitted.id, task_id=task_id, position=position, is_sink=task_id in submitted.sinks,
+                running_task_id=running, paused=submitted.paused)
+            for position, (task_id, running) in enumerate(submitted.running.items())
+        )
+    if submitted is not None:
+        _count_uses(submitted, 1)
+
+
+def _count_uses(submitted: Submitted, by: int) -> None:
+    """Keep how many dataflows of its team use each of its tasks."""
+    team = Team.objects.get(slug=submitted.team)
+    task_ids = set(submitted.running.values())
+    if by > 0:
+        TeamUse.objects.bulk_create(
+            (TeamUse(running_task_id=task_id, team=team) for task_id in task_ids), ignore_conflicts=True)
+    counts = TeamUse.objects.filter(running_task__in=task_ids, team=team)
+    counts.update(dataflows=F("dataflows") + by, paused=F("paused") + (by if submitted.paused else 0))
+    if by < 0:
+        counts.filter(dataflows=0).delete()
+
+
+def _store_started(tasks: Iterable[RunningTask], fragments: Mapping[str, Fragment], generation: int) -> None:
+    places = _places(fragments)
     RunningTaskRow.objects.bulk_create(
         RunningTaskRow(
             fingerprint=task.id, type=task.type, config=dict(task.config), parents=list(task.parents),
-            scope=task.scope, cores=task.cores, started_generation=after.generation)
-        for task_id, task in after.tasks.items() if task_id not in before.tasks
+            scope=task.scope, cores=task.cores, started_generation=generation, fragment=places[task.id][0],
+            position=places[task.id][1])
+        for task in tasks
     )
 
 
-def _store_fragments(before: Estate, after: Estate) -> None:
-    FragmentRow.objects.filter(pk__in=set(before.fragments) - set(after.fragments)).delete()
+def _store_places(before: Mapping[str, Fragment], after: Mapping[str, Fragment], *, besides: Collection[str]) -> None:
+    """Tasks that go on in another fragment, or at another position."""
+    known = _places(before)
+    moved_tasks = {
+        task_id: place for task_id, place in _places(after).items()
+        if task_id not in besides and known.get(task_id) != place
+    }
+    RunningTaskRow.objects.bulk_update(
+        (RunningTaskRow(pk=task_id, fragment=fragment, position=position)
+         for task_id, (fragment, position) in moved_tasks.items()),
+        ["fragment", "position"])
+
+
+def _places(fragments: Mapping[str, Fragment]) -> dict[str, tuple[str, int]]:
+    return {
+        task_id: (fragment.id, position)
+        for fragment in fragments.values() for position, task_id in enumerate(fragment.kept_tasks)
+    }
+
+
+def _store_fragments(before: Mapping[str, Fragment], after: Mapping[str, Fragment], generation: int) -> None:
+    FragmentRow.objects.filter(pk__in=set(before) - set(after)).delete()
     FragmentRow.objects.bulk_create(
-        FragmentRow(id=fragment_id, started_generation=after.generation, **_fields(fragment))
-        for fragment_id, fragment in after.fragments.items() if fragment_id not in before.fragments
+        FragmentRow(id=fragment_id, started_generation=generation, **_fields(fragment))
+        for fragment_id, fragment in after.items() if fragment_id not in before
     )
-    for fragment_id, fragment in after.fragments.items():
-        if fragment_id in before.fragments and before.fragments[fragment_id] != fragment:
-            FragmentRow.objects.filter(pk=fragment_id).update(**_fields(fragment))
+    changed = [FragmentRow(id=fragment_id, **_fields(after[fragment_id]))
+               for fragment_id in after if before.get(fragment_id, after[fragment_id]) != after[fragment_id]]
+    if changed:
+        FragmentRow.objects.bulk_update(changed, list(_fields(after[changed[0].id])))
 
 
 def _fields(fragment: Fragment) -> dict[str, object]:
     return {
-        "tasks": list(fragment.tasks), "slot": fragment.slot, "active": fragment.active,
+        "tasks": list(fragment.tasks), "slot": fragment.slot, "active": fragment.active, "resting": fragment.resting,
         "outlets": {task: list(readers) for task, readers in fragment.outlets.items()},
+        "channels": dict(fragment.channels), "inherits": list(fragment.inherits), "joins": dict(fragment.joins),
     }
+
+
+def _loads(
+    before: Mapping[str, Fragment], after: Mapping[str, Fragment], started: Iterable[RunningTask]
+) -> dict[str, SlotLoad]:
+    """What changes of each slot's load, by slot name; the tasks of the fragments before are in the estate still."""
+    tasks = {task.id: task for task in started}
+    there = {task_id for fragment in before.values() for task_id in fragment.active_tasks}
+    there |= {task_id for fragment in after.values() for task_id in fragment.active_tasks if task_id not in tasks}
+    tasks |= {row.pk: task_of(row) for row in RunningTaskRow.objects.filter(pk__in=there)}
+    loads: dict[str, SlotLoad] = {}
+    for fragment in after.values():
+        loads[fragment.slot] = loads.get(fragment.slot, SlotLoad()) + load_of(fragment, tasks)
+    for fragment in before.values():
+        loads[fragment.slot] = loads.get(fragment.slot, SlotLoad()) - load_of(fragment, tasks)
+    return {slot: load for slot, load in loads.items() if load != SlotLoad()}
+
+
+def _store_loads(loads: Mapping[str, SlotLoad]) -> None:
+    rows = list(SlotRow.objects.filter(name__in=loads))
+    for row in rows:
+        row.queries += loads[row.name].queries
+        row.task_nanocores += loads[row.name].task_nanocores
+    SlotRow.objects.bulk_update(rows, ["queries", "task_nanocores"])
+
+
+def _moved(fragment: Fragment, node: NodeRow) -> Fragment:
+    if node.slots == 0:
+        raise NodeInUse(f"{node.name} still runs {fragment.id}.", remedy="Remove its dataflows first.", node=node.name)
+    index = int(fragment.slot.rpartition("/")[2])
+    return replace(fragment, slot=Slot(node=node.name, index=index % node.slots).name)

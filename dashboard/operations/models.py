@@ -22,6 +22,8 @@ class RunningTaskRow(models.Model):
     parents = models.JSONField()
     scope = models.CharField(max_length=40, blank=True)
     cores = models.FloatField(default=0.0)
+    fragment = models.CharField(max_length=40, db_index=True, default="")  # id of the one that it works or rests in
+    position = models.PositiveIntegerField(default=0)  # there
     started_generation = models.PositiveIntegerField()
     started_at = models.DateTimeField(auto_now_add=True)
 
@@ -33,11 +35,25 @@ class Use(models.Model):
     task_id = models.CharField(max_length=200)
     position = models.PositiveIntegerField()
     is_sink = models.BooleanField()
+    paused = models.BooleanField(default=False)  # the whole dataflow is
     running_task = models.ForeignKey(RunningTaskRow, on_delete=models.PROTECT, related_name="uses")
 
     class Meta:
         ordering = ["position"]
         constraints = [models.UniqueConstraint(fields=["dataflow", "task_id"], name="one_use_a_task")]
+        indexes = [models.Index(fields=["running_task", "dataflow"])]  # the first users of a task, however many
+
+
+class TeamUse(models.Model):
+    """How many dataflows of a team use a running task: kept, because a source may have 20,000 users."""
+
+    running_task = models.ForeignKey(RunningTaskRow, on_delete=models.CASCADE, related_name="team_uses")
+    team = models.ForeignKey("teams.Team", on_delete=models.PROTECT, related_name="+")
+    dataflows = models.PositiveIntegerField(default=0)
+    paused = models.PositiveIntegerField(default=0)  # of them
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["running_task", "team"], name="one_count_a_task_and_team")]
 
 
 class FragmentRow(models.Model):
@@ -47,7 +63,11 @@ class FragmentRow(models.Model):
     tasks = models.JSONField()
     slot = models.CharField(max_length=80)
     active = models.PositiveIntegerField()
+    resting = models.PositiveIntegerField(default=0)
     outlets = models.JSONField(default=dict)
+    channels = models.JSONField(default=dict)
+    inherits = models.JSONField(default=list)
+    joins = models.JSONField(default=dict)
     started_generation = models.PositiveIntegerField()
     started_at = models.DateTimeField(auto_now_add=True)
 
@@ -61,6 +81,19 @@ class NodeRow(models.Model):
 
     class Meta:
         ordering = ["name"]
+
+
+class SlotRow(models.Model):
+    """A slot that a node offers, and what it has to do; kept from plan to plan."""
+
+    node = models.ForeignKey(NodeRow, on_delete=models.CASCADE, related_name="slot_rows")
+    index = models.PositiveSmallIntegerField()
+    name = models.CharField(max_length=80, unique=True)
+    queries = models.PositiveIntegerField(default=0)
+    task_nanocores = models.BigIntegerField(default=0)
+
+    class Meta:
+        ordering = ["node_id", "index"]
 
 
 class HistoryPoint(models.Model):

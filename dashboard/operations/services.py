@@ -2,22 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from dashboard import jobs
 from dashboard.audit.trail import audited
-from dashboard.operations.estate import load_estate, store_change
+from dashboard.operations.estate import lock_generation, store_slots
 from dashboard.operations.models import NodeRow
 from dashboard.teams.models import User
-from scheduler.model.errors import WeirError
-from scheduler.model.estate import Estate, Fragment, Slot
-
-
-class NodeInUse(WeirError):
-    """A node without slots still has fragments, and no other node could take them."""
-
-    code = "node_in_use"
-    http_status = 409
 
 
 def register_node(*, name: str, slots: int, actor: User | None = None) -> NodeRow:
@@ -27,7 +16,7 @@ def register_node(*, name: str, slots: int, actor: User | None = None) -> NodeRo
     there from their checkpoints.
     """
     with audited(actor=actor, verb="node.register") as audit:
-        before = load_estate(for_update=True)
+        generation = lock_generation()
         node, created = NodeRow.objects.select_for_update().get_or_create(name=name, defaults={"slots": slots})
         audit.subject, audit.details = node, {"slots": slots, "slots_before": 0 if created else node.slots}
         if not created and node.slots == slots:
@@ -35,22 +24,6 @@ def register_node(*, name: str, slots: int, actor: User | None = None) -> NodeRo
             return node
         node.slots = slots
         node.save(update_fields=["slots"])
-        moved = _moved(before, name, slots)
-        audit.details["fragments_moved"] = len(moved)
-        offered = tuple(slot for slot in before.slots if slot.node != name)
-        offered += tuple(Slot(node=name, index=index) for index in range(slots))
-        store_change(before, replace(
-            before, generation=before.generation + 1, slots=offered, fragments={**before.fragments, **moved}))
+        audit.details["fragments_moved"] = store_slots(node, generation=generation)
         jobs.republish()
     return node
-
-
-def _moved(estate: Estate, node: str, slots: int) -> dict[str, Fragment]:
-    moved = {}
-    for fragment in estate.fragments.values():
-        on, _, index = fragment.slot.rpartition("/")
-        if on == node and int(index) >= slots:
-            if slots == 0:
-                raise NodeInUse(f"{node} still runs {fragment.id}.", remedy="Remove its dataflows first.", node=node)
-            moved[fragment.id] = replace(fragment, slot=Slot(node=node, index=int(index) % slots).name)
-    return moved

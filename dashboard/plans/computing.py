@@ -8,11 +8,12 @@ from django.conf import settings
 from dashboard import jobs
 from dashboard.catalog.documents import stored_dataflow
 from dashboard.catalog.models import DataflowVersion
+from dashboard.operations.stored import StoredEstate
 from dashboard.plans.models import PlanRecord
 from scheduler import planning
-from scheduler.model.errors import WeirError
-from scheduler.model.estate import Estate
+from scheduler.model.errors import StalePlan, WeirError
 from scheduler.model.plan import Plan
+from scheduler.reuse.fingerprint import fingerprints
 
 log = structlog.get_logger(__name__)
 
@@ -24,8 +25,10 @@ class PlanningFailed(WeirError):
     http_status = 500
 
 
-def compute(record: PlanRecord, estate: Estate) -> Plan:
+def compute(record: PlanRecord, estate: StoredEstate) -> Plan:
     """The plan that a record asks for, at this generation of the estate.
+
+    What planning will look up is fetched in a few statements beforehand; whatever else it looks up, one by one.
 
     Raises
     ------
@@ -34,17 +37,24 @@ def compute(record: PlanRecord, estate: Estate) -> Plan:
     """
     try:
         if record.kind == "remove":
+            estate.expect_removal(str(record.dataflow_id))
             return planning.plan_removal(
                 estate, str(record.dataflow_id), task_types=jobs.task_types(), prices=prices())
         version = DataflowVersion.objects.select_related("dataflow__team").get(
             dataflow_id=record.dataflow_id, number=record.version)
+        dataflow, team = stored_dataflow(version.document), version.dataflow.team.slug
+        scope = team if dataflow.visibility == "private" else ""
+        estate.expect(
+            fingerprints(dataflow, task_types=jobs.task_types(), scope=scope).values(), users_of_sources_only=True)
         return planning.plan_submission(
-            estate, stored_dataflow(version.document), dataflow_id=str(record.dataflow_id),
-            team=version.dataflow.team.slug, task_types=jobs.task_types(), prices=prices(),
+            estate, dataflow, dataflow_id=str(record.dataflow_id), team=team, task_types=jobs.task_types(),
+            prices=prices(),
         )
     except WeirError:
         raise
     except Exception as error:
+        if estate.has_moved_on():  # what was read is of two generations, and thrown away
+            raise StalePlan("The estate moved on.", remedy="Compute the plan again.") from error
         # A defect of the planner must not leave the plan computing for ever: the record and the log say what it was.
         log.exception("planning_failed", plan=str(record.pk))
         raise PlanningFailed(

@@ -12,7 +12,8 @@ from dashboard.audit.models import AuditEntry
 from dashboard.audit.trail import audited
 from dashboard.catalog.lifecycle import move
 from dashboard.config.environment import ROOT
-from dashboard.operations.estate import load_estate, store_change
+from dashboard.operations.estate import load_estate, store_plan
+from dashboard.plans.selectors import plan_of
 from dashboard.teams.models import Role, Team
 from dashboard.teams.services import create_team, create_token, create_user, remove_member, revoke_token, set_role
 from tests.dashboard.building import World, document, planned, running
@@ -99,7 +100,7 @@ def test_what_is_moved_outside_a_command_is_refused(world: World):
     proposal = planned(world.carla, world.city, document("traffic"))
     for act in (
         lambda: move(proposal.dataflow, "running"), lambda: move_proposal(proposal, "executing"),
-        lambda: store_change(load_estate(), load_estate()),
+        lambda: store_plan(plan_of(proposal.plan)),
     ):
         with pytest.raises(RuntimeError):
             act()

@@ -9,10 +9,12 @@ from hypothesis.extra.django import TestCase
 
 from dashboard.approvals.services import prepare_proposal, recompute_proposal
 from dashboard.audit.models import AuditEntry
-from dashboard.operations.estate import current_estate, load_estate, store_change
-from dashboard.operations.services import NodeInUse, register_node
+from dashboard.audit.trail import audited
+from dashboard.operations.estate import NodeInUse, current_estate, load_estate, store_plan
+from dashboard.operations.services import register_node
 from dashboard.plans.selectors import plan_of
 from scheduler import planning
+from scheduler.model.errors import StalePlan
 from scheduler.model.estate import Slot
 from tests.dashboard.building import (
     World,
@@ -50,10 +52,14 @@ class RowsAgree(TestCase):
 
 
 def test_rows_that_moved_on_are_not_overwritten(world: World):
+    late = plan_of(planned(world.carla, world.city, document("late")).plan)
     running(world.carla, world.city, document("traffic"), world.ana)
-    estate = load_estate()
+    before = load_estate()
     with pytest.raises(RuntimeError):
-        store_change(estate, estate)  # outside an audited command
+        store_plan(late)  # outside an audited command
+    with pytest.raises(StalePlan), audited(actor=None, verb="test", subject=world.city):
+        store_plan(late)
+    assert load_estate() == before
 
 
 def test_a_smaller_node_moves_its_fragments_and_overtakes_plans(world: World):

@@ -16,13 +16,13 @@ from dashboard.approvals.models import Proposal
 from dashboard.approvals.moves import move_proposal
 from dashboard.audit.trail import Audit, audited
 from dashboard.catalog import lifecycle as dataflows
-from dashboard.operations.estate import load_estate, store_change
+from dashboard.operations.estate import lock_generation, store_plan
+from dashboard.operations.stored import StoredEstate
 from dashboard.plans import services as plans
 from dashboard.plans.computing import compute
 from dashboard.plans.selectors import plan_of
 from dashboard.teams.models import User
 from dashboard.teams.permissions import viewer_of
-from scheduler import planning
 from scheduler.model.plan import Plan
 
 PATIENCE_S = 60.0  # a query of the plan may fail and restart for this long before the proposal counts as failed
@@ -48,8 +48,7 @@ def execute(audit: Audit, proposal: Proposal, *, generation: int) -> None:
     proposal.approved_at = timezone.now()
     proposal.progress = {"done": [], "failing": {}}
     move_proposal(proposal, EXECUTING)  # first, so that it does not overtake itself
-    estate = load_estate(for_update=True)
-    store_change(estate, planning.apply_plan(estate, plan))
+    store_plan(plan)
     dataflows.move(proposal.dataflow, dataflows.RUNNING if plan.kind == "submit" else dataflows.REMOVING)
     audit.details["generation"] = generation + 1
     jobs.enact(str(proposal.pk))
@@ -63,21 +62,21 @@ def roll_back_proposal(*, actor: User, proposal_id: UUID | str) -> Proposal:
     """
     viewer = viewer_of(actor)
     with audited(actor=actor, verb="proposal.roll_back") as audit:
-        estate = load_estate(for_update=True)
+        generation = lock_generation()
         proposal = permissions.proposal_for(viewer, proposal_id, for_update=True)
         permissions.require_operator(viewer, proposal)
         submits = proposal.plan.kind == "submit"
         record = plans.request_plan(
             actor=actor, dataflow=proposal.dataflow, kind="remove" if submits else "submit")
         move_proposal(proposal, ROLLING_BACK)
-        plan = compute(record, estate)
+        plan = compute(record, StoredEstate(generation))
         proposal.rollback_plan = plans.freeze(record=record, plan=plan)
-        store_change(estate, planning.apply_plan(estate, plan))
+        store_plan(plan)
         proposal.progress = {"done": [], "failing": {}}
         proposal.save()
         dataflows.move(proposal.dataflow, dataflows.REMOVING if submits else dataflows.RUNNING)
         audit.subject, audit.team = proposal, proposal.dataflow.team
-        audit.details = {"generation": estate.generation + 1}
+        audit.details = {"generation": generation + 1}
         jobs.enact(str(proposal.pk))
         return proposal
 

@@ -15,7 +15,7 @@ from dashboard.catalog.documents import parse_document
 from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.permissions import dataflow_for
 from dashboard.catalog.services import store_dataflow
-from dashboard.operations.estate import load_estate, lock_generation
+from dashboard.operations.estate import lock_generation, stored_estate
 from dashboard.plans import services as plans
 from dashboard.plans.computing import compute
 from dashboard.teams.models import Role, Team, User
@@ -136,7 +136,7 @@ def _give_up_older(audit: Audit, record: DataflowRecord) -> None:
 
 def _try_compute(proposal: Proposal) -> tuple[int, Plan | WeirError]:
     """The generation that was looked at, and the plan or why there is none."""
-    estate = load_estate()
+    estate = stored_estate()
     try:
         return estate.generation, compute(proposal.plan, estate)
     except WeirError as error:
@@ -182,7 +182,7 @@ def _teams_to_ask(proposal: Proposal, plan: Plan) -> set[int]:
     own = {proposal.dataflow.team_id}
     if plan.kind == "remove" and all(step.kind in UNNOTICED for step in plan.steps):
         return own
-    return own | set(DataflowRecord.objects.filter(pk__in=plan.touched).values_list("team_id", flat=True))
+    return own | set(Team.objects.filter(slug__in=plan.touched_teams).values_list("pk", flat=True))
 
 
 def _format_of(text: str) -> str:

@@ -1,0 +1,175 @@
+"""The part of the estate that a plan needs, read from its rows by indexed look-ups in a few statements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Generic, TypeVar
+from uuid import UUID
+
+from django.db import connection
+from django.db.models import F
+
+from dashboard.catalog.models import DataflowRecord
+from dashboard.operations.models import EstateState, FragmentRow, RunningTaskRow, SlotRow, TeamUse, Use
+from scheduler.model.estate import Fragment, RunningTask, Slot, Submitted
+from scheduler.model.usage import NAMED, NANO, Users, nanocores
+
+T = TypeVar("T")
+MOST_PARTS = 200  # of one compound SELECT: SQLite takes 500
+
+
+class LookUps(Mapping[str, T], Generic[T]):
+    """Rows by id, fetched many at a time where it is known which are needed, else one by one as they are looked up."""
+
+    def __init__(self, fetch: Callable[[Collection[str]], Mapping[str, T]]) -> None:
+        self._fetch = fetch
+        self._found: dict[str, T | None] = {}  # None: looked for, and not there
+
+    def prefetch(self, keys: Iterable[str]) -> list[str]:
+        """Fetch those that are not known yet, in one go; which of the keys there are."""
+        keys = list(dict.fromkeys(keys))
+        missing = [key for key in keys if key not in self._found]
+        if missing:
+            self._found.update(dict.fromkeys(missing))
+            self._found.update(self._fetch(missing))
+        return [key for key in keys if self._found[key] is not None]
+
+    def __getitem__(self, key: str) -> T:
+        self.prefetch([key])
+        found = self._found[key]
+        if found is None:
+            raise KeyError(key)
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        raise TypeError("a part of the estate is looked up, never walked: load_estate() gives the whole")
+
+    def __len__(self) -> int:
+        raise TypeError("a part of the estate has no length: load_estate() gives the whole")
+
+
+class StoredEstate:
+    """The estate in the database, as a view for planning (`scheduler.model.ports.EstateView`).
+
+    Its answers are of one generation as long as that stands. Who stores what was planned with it does so under the
+    estate's lock and only at that generation; what was read while the estate moved on is thrown away with the plan.
+    """
+
+    def __init__(self, generation: int) -> None:
+        self.generation = generation
+        self.places = LookUps[tuple[str, int]](self._fetch_places)
+        self.tasks = LookUps[RunningTask](self._fetch_tasks)
+        self.submitted = LookUps[Submitted](submitted_of)
+        self.fragments = LookUps[Fragment](_fetch_fragments)
+        self._users = LookUps[Users](_fetch_users)
+        self._places: dict[str, tuple[str, int]] = {}
+
+    def expect(self, task_ids: Iterable[str], *, users_of_sources_only: bool) -> None:
+        """Fetch what planning will ask about these tasks as far as they run: them, their fragments, their users."""
+        running = self.tasks.prefetch(task_ids)
+        self.fragments.prefetch({self._places[task_id][0] for task_id in running})
+        if users_of_sources_only:
+            running = [task_id for task_id in running if not self.tasks[task_id].parents]
+        self._users.prefetch(running)
+
+    def expect_removal(self, dataflow_id: str) -> None:
+        """Fetch what planning the removal of a dataflow will ask."""
+        submitted = self.submitted.get(dataflow_id)
+        if submitted is not None:
+            self.expect(set(submitted.running.values()), users_of_sources_only=False)
+
+    def has_moved_on(self) -> bool:
+        """Whether the estate is of another generation by now."""
+        return self.generation != generation_now()
+
+    def users_of(self, task_id: str) -> Users:
+        """Who uses a running task."""
+        return self._users[task_id]
+
+    def least_loaded(self, count: int, *, query_cores: float) -> tuple[tuple[Slot, float], ...]:
+        """The slots that have least to do, at most so many, in the order of all slots, with the cores they spend."""
+        slots = SlotRow.objects.annotate(spent=F("queries") * nanocores(query_cores) + F("task_nanocores"))
+        least = slots.order_by("spent", "node_id", "index").values("pk")[:count]
+        rows = slots.filter(pk__in=least).order_by("node_id", "index")
+        return tuple((Slot(node=row.node_id, index=row.index), row.spent / NANO) for row in rows)
+
+    def _fetch_tasks(self, task_ids: Collection[str]) -> dict[str, RunningTask]:
+        rows = list(RunningTaskRow.objects.filter(pk__in=task_ids))
+        self._places.update((row.pk, (row.fragment, row.position)) for row in rows)
+        return {row.pk: task_of(row) for row in rows}
+
+    def _fetch_places(self, task_ids: Collection[str]) -> dict[str, tuple[str, int]]:
+        return {task_id: self._places[task_id] for task_id in self.tasks.prefetch(task_ids)}
+
+
+def generation_now() -> int:
+    """The estate's generation as it stands."""
+    return EstateState.objects.filter(pk=1).values_list("generation", flat=True).first() or 0
+
+
+def task_of(row: RunningTaskRow) -> RunningTask:
+    """The running task of a row."""
+    return RunningTask(
+        id=row.fingerprint, type=row.type, config=row.config, parents=tuple(row.parents), scope=row.scope,
+        cores=row.cores)
+
+
+def fragment_of(row: FragmentRow) -> Fragment:
+    """The fragment of a row."""
+    return Fragment(
+        id=row.id, tasks=tuple(row.tasks), slot=row.slot, active=row.active, resting=row.resting,
+        outlets={task: tuple(readers) for task, readers in row.outlets.items()}, channels=row.channels,
+        inherits=tuple(row.inherits), joins=row.joins)
+
+
+def submitted_of(dataflow_ids: Collection[str] | None = None) -> dict[str, Submitted]:
+    """The entries of these dataflows in the estate, as far as they are there; without ids, of all."""
+    found = Use.objects.order_by("dataflow_id", "position")
+    if dataflow_ids is not None:
+        found = found.filter(dataflow_id__in=dataflow_ids)
+    uses: dict[str, list[Use]] = {}
+    for use in found:
+        uses.setdefault(str(use.dataflow_id), []).append(use)
+    records = DataflowRecord.objects.filter(pk__in=uses).select_related("team") if uses else ()
+    return {
+        str(record.pk): Submitted(
+            id=str(record.pk), name=record.name, team=record.team.slug,
+            running={use.task_id: use.running_task_id for use in uses[str(record.pk)]},
+            sinks=tuple(use.task_id for use in uses[str(record.pk)] if use.is_sink),
+            paused=uses[str(record.pk)][0].paused)
+        for record in records
+    }
+
+
+def _fetch_fragments(fragment_ids: Collection[str]) -> dict[str, Fragment]:
+    return {row.pk: fragment_of(row) for row in FragmentRow.objects.filter(pk__in=fragment_ids)}
+
+
+def _fetch_users(task_ids: Collection[str]) -> dict[str, Users]:
+    by_team: dict[str, dict[str, int]] = {task_id: {} for task_id in task_ids}
+    paused = dict.fromkeys(task_ids, 0)
+    for use in TeamUse.objects.filter(running_task__in=task_ids).select_related("team"):
+        by_team[use.running_task_id][use.team.slug] = use.dataflows
+        paused[use.running_task_id] += use.paused
+    first = _first_users(list(task_ids))
+    return {
+        task_id: Users(by_team=by_team[task_id], first=tuple(first.get(task_id, ())), paused=paused[task_id])
+        for task_id in task_ids
+    }
+
+
+def _first_users(task_ids: list[str]) -> dict[str, list[str]]:
+    """The least ids among each task's users, each list read from the index and no further."""
+    part = (
+        f"SELECT * FROM (SELECT running_task_id, dataflow_id FROM {Use._meta.db_table}"
+        " WHERE running_task_id = %s ORDER BY dataflow_id LIMIT %s) AS part"
+    )
+    first: dict[str, list[str]] = {}
+    with connection.cursor() as cursor:
+        for begin in range(0, len(task_ids), MOST_PARTS):
+            some = task_ids[begin:begin + MOST_PARTS]
+            arguments = [argument for task_id in some for argument in (task_id, NAMED + 1)]
+            cursor.execute(" UNION ALL ".join([part] * len(some)), arguments)
+            for task_id, dataflow_id in cursor.fetchall():
+                first.setdefault(task_id, []).append(str(UUID(str(dataflow_id))))
+    return {task_id: sorted(ids) for task_id, ids in first.items()}
