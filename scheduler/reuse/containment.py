@@ -1,0 +1,188 @@
+"""Containment: a task whose output can be had from a wider one that runs already, by a cheap refinement on top of it.
+
+A range filter inside a wider one, a block of readings made of shorter blocks: where a task type says that a config is
+contained in a running sibling's, the submitted task is replaced by its refinement, which reads the wider task's stream.
+The rest follows by itself. The refinement is a task like others, with a fingerprint of its own, so that whoever
+submits the same finds it; the wider task becomes one of the submitted dataflow's, so that it stays while it is needed.
+
+What is contained in what is the task types' word (`Rule`): outputs must be equal event by event, Weir's columns
+included, and the library's tests hold each rule against Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from graphlib import TopologicalSorter
+from typing import Any
+
+from scheduler.model.canonical import canonical_config, identity_config
+from scheduler.model.dataflow import Dataflow, Stream, Task
+from scheduler.model.estate import RunningTask
+from scheduler.model.refinement import Refinement
+from scheduler.model.task_types import TaskType, TaskTypes
+
+from .fingerprint import fingerprint
+from .siblings import Siblings, kin
+
+MOST_WIDER = 16  # wider siblings among which the best is looked for
+_WIDER = "{}~wider"  # the id of the wider task in the submitted dataflow: none that a document can give
+
+
+@dataclass(frozen=True, slots=True)
+class Refined:
+    """What a rule answers: the type and config of the task that makes the narrow output of the wide one's."""
+
+    type: str
+    config: Mapping[str, Any]
+
+
+# (type, wide config, narrow config), both canonical; None where the narrow output cannot be had from the wide one.
+Rule = Callable[[TaskType, Mapping[str, Any], Mapping[str, Any]], Refined | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Containment:
+    """What it takes to look for containment: where siblings are, and the task types' rules."""
+
+    siblings: Siblings
+    rule: Rule
+
+
+@dataclass(frozen=True, slots=True)
+class Contained:
+    """A dataflow with refinements in it, and which those are."""
+
+    dataflow: Dataflow
+    refinements: tuple[Refinement, ...] = ()
+
+
+def contain(
+    running: Mapping[str, RunningTask],
+    dataflow: Dataflow,
+    *,
+    task_types: TaskTypes,
+    containment: Containment | None,
+    scope: str = "",
+) -> Contained:
+    """Replace each task that does not run, but is contained in one that does, by its refinement.
+
+    Of several wider siblings the one is taken whose refinement runs already; else one that contains no other of them,
+    because it leaves least to do; else the first by id.
+
+    Parameters
+    ----------
+    running : mapping of str to RunningTask
+        The running tasks, closed under parents.
+    dataflow : Dataflow
+        Valid and de-duplicated.
+    task_types : TaskTypes
+        Declarations of all its types, and of those of refinements.
+    containment : Containment, optional
+        None to leave the dataflow as it is.
+    scope : str
+        "" for a shared dataflow, else the team whose private dataflow it is.
+
+    Returns
+    -------
+    Contained
+        A valid, de-duplicated dataflow of equal output. Each refinement keeps the id of the task that it replaces.
+    """
+    if containment is None:
+        return Contained(dataflow)
+    rewriting = _Rewriting(running, dataflow, task_types, containment, scope)
+    parents = dataflow.parents()
+    for task_id in TopologicalSorter(parents).static_order():
+        rewriting.task(task_id, parents[task_id])
+    return rewriting.outcome()
+
+
+class _Rewriting:
+    """A dataflow on its way to its contained form, task by task, upstream first."""
+
+    def __init__(
+        self, running: Mapping[str, RunningTask], dataflow: Dataflow, task_types: TaskTypes, containment: Containment,
+        scope: str,
+    ) -> None:
+        self.running, self.dataflow, self.task_types = running, dataflow, task_types
+        self.containment, self.scope = containment, scope
+        self.tasks = {task.id: task for task in dataflow.tasks}
+        self.streams: dict[tuple[str, str], Stream] = {
+            (stream.source, stream.target): stream for stream in dataflow.streams}
+        self.added: list[Task] = []
+        self.refinements: list[Refinement] = []
+        self.ids: dict[str, str] = {}  # submitted task id -> running task id
+        self.holders: dict[str, str] = {}  # running task id -> submitted task id
+
+    def task(self, task_id: str, parents: Sequence[str]) -> None:
+        task = self.tasks[task_id]
+        config = identity_config(self.dataflow, task, self.task_types[task.type])
+        above = [self.ids[parent] for parent in parents]
+        own = self._fingerprint(task.type, config, above)
+        if own not in self.running and above and all(parent in self.running for parent in above):
+            best = self._best(self.task_types[task.type], config, above)
+            if best is not None:
+                own = self._refine(task, parents, *best)
+        self._hold(task_id, own)
+
+    def outcome(self) -> Contained:
+        if not self.refinements:
+            return Contained(self.dataflow)
+        dataflow = replace(
+            self.dataflow,
+            tasks=(*(self.tasks[task.id] for task in self.dataflow.tasks), *self.added),
+            streams=tuple(self.streams.values()),
+        )
+        return Contained(dataflow, tuple(self.refinements))
+
+    def _best(
+        self, task_type: TaskType, config: Mapping[str, Any], above: Sequence[str]
+    ) -> tuple[RunningTask, Refined, str] | None:
+        rule = self.containment.rule
+        found = []
+        for wider in self.containment.siblings.siblings(kin(task_type.name, parents=above, scope=self.scope)):
+            refined = rule(task_type, wider.config, config)
+            if refined is not None and refined.type in self.task_types:
+                refined = replace(refined, config=canonical_config(self.task_types[refined.type], refined.config))
+                found.append((wider, refined, self._fingerprint(refined.type, refined.config, [wider.id])))
+            if len(found) == MOST_WIDER:
+                break
+
+        def rank(one: tuple[RunningTask, Refined, str]) -> tuple[bool, int, str]:
+            inside = sum(
+                rule(task_type, one[0].config, other.config) is not None for other, *_ in found if other is not one[0])
+            return one[2] not in self.running, inside, one[0].id
+
+        # A refinement that the dataflow has already would be the same task twice.
+        return min((one for one in found if one[2] not in self.holders), key=rank, default=None)
+
+    def _refine(self, task: Task, parents: Sequence[str], wider: RunningTask, refined: Refined, own: str) -> str:
+        holder = self.holders.get(wider.id)
+        reads = {parent: self.streams.pop((parent, task.id)) for parent in parents}
+        if holder is None:
+            holder = _WIDER.format(task.id)
+            self.added.append(Task(holder, wider.type, dict(wider.config)))
+            self._hold(holder, wider.id)
+            for parent, stream in reads.items():
+                self.streams[parent, holder] = replace(stream, target=holder)
+        self.streams[holder, task.id] = Stream(holder, task.id)
+        self._keep_rates(task, self.task_types[wider.type].selectivity)
+        self.tasks[task.id] = Task(task.id, refined.type, refined.config)
+        self.refinements.append(Refinement(task=task.id, wider=holder, running=wider.id))
+        return own
+
+    def _keep_rates(self, task: Task, selectivity: float) -> None:
+        """What leaves the task is what would have left it: the wider task has taken its part out already."""
+        for key, stream in self.streams.items():
+            if stream.source == task.id and selectivity > 0:
+                stated = stream.selectivity
+                whole = self.task_types[task.type].selectivity if stated is None else stated
+                self.streams[key] = replace(stream, selectivity=whole / selectivity)
+
+    def _hold(self, task_id: str, running_id: str) -> None:
+        self.ids[task_id] = running_id
+        self.holders.setdefault(running_id, task_id)
+
+    def _fingerprint(self, type_name: str, config: Mapping[str, Any], above: Sequence[str]) -> str:
+        version = self.task_types[type_name].version
+        return fingerprint(type_name, version=version, config=config, parents=above, scope=self.scope)

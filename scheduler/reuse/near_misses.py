@@ -1,0 +1,243 @@
+"""Near misses: which small changes of a submitted dataflow would let it reuse more of what runs.
+
+Exact matches miss sharing that nobody meant to give up: a window of 61 where 60 runs already. A task can be reused
+only below reused parents, so the search stands at the edge of what is reused: a task that does not run though all its
+parents do, and its siblings (`siblings`), which differ from it in their configs alone. Taking over a sibling's config
+moves the edge downstream, where more may match exactly, or nearly again. Each step is a look-up, however much runs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from graphlib import TopologicalSorter
+from itertools import combinations
+from typing import Any
+
+from scheduler.model.canonical import RATE_KEY, canonical_json, identity_config
+from scheduler.model.dataflow import Dataflow, Task
+from scheduler.model.estate import RunningTask
+from scheduler.model.prices import Prices
+from scheduler.model.task_types import TaskTypes
+from scheduler.performance.pricing import query_cores
+from scheduler.performance.rates import task_cores
+
+from .containment import Containment, contain
+from .fingerprint import fingerprint
+from .fragments import cut_into_chains
+from .merge import merge
+from .nearness import Difference, differences
+from .siblings import Siblings, kin
+
+MOST_SUGGESTIONS = 5
+MOST_TASKS_CHANGED = 3  # that one suggestion combines
+MOST_TRIALS = 400  # combinations that are looked at
+MOST_NEIGHBOURS = 12  # near siblings of one task, the nearest first
+
+Substitution = tuple[str, str]  # submitted task id, running task id whose config it takes over
+
+
+@dataclass(frozen=True, slots=True)
+class NearMiss:
+    """A change of the submitted configs, and what it would save. Cores and money are estimates, as a plan's price."""
+
+    differences: tuple[Difference, ...]
+    reused: tuple[str, ...]  # submitted ids of the tasks that would be reused more
+    cores_saved: float
+    money_per_hour_saved: float
+
+    @property
+    def key(self) -> str:
+        """A name for the change: equal changes of equal dataflows have equal ones."""
+        changes = [[one.task, one.parameter, one.running] for one in self.differences]
+        return hashlib.sha256(canonical_json(changes).encode()).hexdigest()[:16]
+
+    @property
+    def distance(self) -> float:
+        """How much is asked for: the sum of the differences' distances."""
+        return sum(one.distance for one in self.differences)
+
+    @property
+    def text(self) -> str:
+        """``window 60 instead of 61 would reuse 4 more tasks and save 0.8 cores``."""
+        many = "s" if len(self.reused) != 1 else ""
+        what = ", ".join(f"{one.text} in {one.task}" for one in self.differences)
+        return f"{what} would reuse {len(self.reused)} more task{many} and save {self.cores_saved:.3g} cores"
+
+
+def near_misses(
+    running: Mapping[str, RunningTask],
+    dataflow: Dataflow,
+    *,
+    siblings: Siblings,
+    task_types: TaskTypes,
+    prices: Prices,
+    scope: str = "",
+    containment: Containment | None = None,
+    most: int = MOST_SUGGESTIONS,
+) -> tuple[NearMiss, ...]:
+    """The changes that would save most, best first.
+
+    A suggestion takes over the configs of up to three running tasks that are near by their types' declarations. One
+    that changes several tasks is made only where it reuses more than its parts do each by itself. None would make two
+    of the dataflow's tasks the same.
+
+    Parameters
+    ----------
+    running : mapping of str to RunningTask
+        The running tasks, closed under parents; looked up, never walked.
+    dataflow : Dataflow
+        Valid and de-duplicated, its secrets scoped.
+    siblings : Siblings
+        Where running tasks are looked up by kin.
+    task_types, prices
+        Declarations of all its types; what a core and hour costs.
+    scope : str
+        "" for a shared dataflow, else the team whose private dataflow it is. Only tasks of this scope are looked at,
+        so nothing of another team's private dataflows shows.
+    containment : Containment, optional
+        Where the team has turned it on: savings are told against the plan with refinements.
+    most : int
+        Suggestions to make.
+
+    Returns
+    -------
+    tuple of NearMiss
+        By money saved, then by how little they ask for. Only such as save something.
+    """
+    search = _Search(running, dataflow, siblings, task_types, scope)
+
+    def cores_of(changed: Dataflow) -> float:
+        contained = contain(running, changed, task_types=task_types, containment=containment, scope=scope).dataflow
+        merged = merge(running, contained, task_types=task_types, scope=scope)
+        names = {running_id: task_id for task_id, running_id in merged.running.items()}
+        expected = task_cores(contained, task_types=task_types)
+        queries = len(cut_into_chains(merged.started, task_types=task_types))
+        return sum(expected[names[task.id]] for task in merged.started) + queries * query_cores(prices)
+
+    before = cores_of(dataflow)
+    found = []
+    for trial in search.worthwhile():
+        saved = before - cores_of(search.changed(trial))
+        if saved > 1e-9:
+            found.append(
+                NearMiss(
+                    differences=search.differences(trial), reused=search.more(trial), cores_saved=round(saved, 6),
+                    money_per_hour_saved=round(saved * prices.core_hour, 6),
+                )
+            )
+    ranked = sorted(found, key=lambda one: (-one.money_per_hour_saved, one.distance, -len(one.reused), one.key))
+    return tuple(ranked[:most])
+
+
+@dataclass(frozen=True, slots=True)
+class _Trial:
+    """What is reused when some tasks take over running configs."""
+
+    taken: frozenset[Substitution]
+    ids: Mapping[str, str] = field(compare=False, hash=False)  # submitted task id -> running task id
+    reused: frozenset[str] = field(compare=False, hash=False)  # submitted task ids
+
+
+class _Search:
+    def __init__(
+        self, running: Mapping[str, RunningTask], dataflow: Dataflow, siblings: Siblings, task_types: TaskTypes,
+        scope: str,
+    ) -> None:
+        self.running, self.dataflow, self.task_types, self.scope = running, dataflow, task_types, scope
+        self.look_up = siblings
+        self.tasks = {task.id: task for task in dataflow.tasks}
+        self.parents = dataflow.parents()
+        self.order = tuple(TopologicalSorter(self.parents).static_order())
+        self.configs = {
+            task.id: identity_config(dataflow, task, task_types[task.type]) for task in dataflow.tasks}
+        self.neighbours: dict[Substitution, tuple[Difference, ...]] = {}
+        self.known: dict[tuple[str, str], list[str]] = {}  # (task, kin) -> near siblings, nearest first
+        self.as_it_is = self.trial(frozenset())
+
+    def worthwhile(self) -> list[_Trial]:
+        """Every combination within the bounds that keeps tasks apart and reuses more than its parts do."""
+        found = {self.as_it_is.taken: self.as_it_is}
+        latest, trials = [self.as_it_is], 0
+        for _ in range(MOST_TASKS_CHANGED):
+            made: dict[frozenset[Substitution], _Trial] = {}
+            for trial in latest:
+                for taken in self.extensions(trial):
+                    if taken not in made and trials < MOST_TRIALS:
+                        made[taken] = self.trial(taken)
+                        trials += 1
+            # A task that was set apart from its equals (fresh state) is found, and then not reused.
+            latest = [trial for trial in made.values() if trial.reused.issuperset(task for task, _ in trial.taken)]
+            found |= {trial.taken: trial for trial in latest if len(set(trial.ids.values())) == len(trial.ids)}
+        return [trial for trial in found.values() if trial.taken and not self.is_sum_of_parts(trial, found)]
+
+    def extensions(self, trial: _Trial) -> Iterator[frozenset[Substitution]]:
+        changed = {task_id for task_id, _ in trial.taken}
+        for task_id in self.order:
+            at_the_edge = task_id not in trial.reused and trial.reused.issuperset(self.parents[task_id])
+            if at_the_edge and task_id not in changed:
+                above = [trial.ids[parent] for parent in self.parents[task_id]]
+                for running_id in self.near(task_id, above):
+                    yield trial.taken | {(task_id, running_id)}
+
+    def near(self, task_id: str, above: list[str]) -> list[str]:
+        task_type = self.task_types[self.tasks[task_id].type]
+        shared = kin(task_type.name, parents=above, scope=self.scope)
+        if (task_id, shared) not in self.known:
+            nearest = []
+            for running in self.look_up.siblings(shared):
+                apart = differences(task_type, self.configs[task_id], running.config, task=task_id)
+                if apart:
+                    nearest.append((sum(one.distance for one in apart), running.id))
+                    self.neighbours[task_id, running.id] = apart
+            self.known[task_id, shared] = [running_id for _, running_id in sorted(nearest)[:MOST_NEIGHBOURS]]
+        return self.known[task_id, shared]
+
+    def trial(self, taken: frozenset[Substitution]) -> _Trial:
+        """Identities with the configs that are taken over: what is not downstream of a change keeps its own."""
+        takes, ids, reused = dict(taken), {}, set()
+        for task_id in self.order:
+            task_type = self.task_types[self.tasks[task_id].type]
+            config = self.running[takes[task_id]].config if task_id in takes else self.configs[task_id]
+            ids[task_id] = fingerprint(
+                task_type.name, version=task_type.version, config=config,
+                parents=(ids[parent] for parent in self.parents[task_id]), scope=self.scope,
+            )
+            if ids[task_id] in self.running:
+                reused.add(task_id)
+        return _Trial(taken, ids, frozenset(reused))
+
+    def is_sum_of_parts(self, trial: _Trial, found: Mapping[frozenset[Substitution], _Trial]) -> bool:
+        by_parts: set[str] = set()
+        for size in range(len(trial.taken)):
+            for part in map(frozenset, combinations(trial.taken, size)):
+                by_parts |= found[part].reused if part in found else set()
+        return by_parts >= trial.reused
+
+    def more(self, trial: _Trial) -> tuple[str, ...]:
+        return tuple(task_id for task_id in self.order if task_id in trial.reused - self.as_it_is.reused)
+
+    def differences(self, trial: _Trial) -> tuple[Difference, ...]:
+        place = {task_id: position for position, task_id in enumerate(self.order)}
+        return tuple(
+            one for taken in sorted(trial.taken, key=lambda taken: place[taken[0]]) for one in self.neighbours[taken])
+
+    def changed(self, trial: _Trial) -> Dataflow:
+        return adopted(self.dataflow, self.differences(trial))
+
+
+def adopted(dataflow: Dataflow, changes: tuple[Difference, ...]) -> Dataflow:
+    """The dataflow with a suggestion's values in place of its own."""
+    configs: dict[str, dict[str, Any]] = {}
+    rates = dict(dataflow.rates_per_s)
+    for one in changes:
+        if one.parameter == RATE_KEY:
+            rates[one.task] = one.running
+        else:
+            configs.setdefault(one.task, {})[one.parameter] = one.running
+
+    def with_changes(task: Task) -> Task:
+        return replace(task, config={**task.config, **configs[task.id]}) if task.id in configs else task
+
+    return replace(dataflow, tasks=tuple(map(with_changes, dataflow.tasks)), rates_per_s=rates)

@@ -1,0 +1,107 @@
+"""Nearness: by how much two configs of one task type differ, and whether that is little by what the type declares."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from scheduler.model.canonical import RATE_KEY, canonical_json
+from scheduler.model.task_types import NEAR_RATIO, Parameter, TaskType
+
+FAR = float("inf")
+_RATE = Parameter(RATE_KEY, "number", "Events per second.", near="ratio", near_ratio=NEAR_RATIO)
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One parameter of one submitted task that a running task has otherwise.
+
+    ``distance`` is 0 for equal values and grows to 1 and beyond; what it measures depends on the declaration.
+    """
+
+    task: str
+    parameter: str
+    submitted: Any
+    running: Any
+    distance: float
+    unit: str = ""
+
+    @property
+    def text(self) -> str:
+        """The difference in words: ``window 60 instead of 61``."""
+        unit = f" {self.unit}" if self.unit not in ("", "1") else ""
+        return f"{self.parameter} {_shown(self.running)}{unit} instead of {_shown(self.submitted)}{unit}"
+
+
+def differences(
+    task_type: TaskType, submitted: Mapping[str, Any], running: Mapping[str, Any], *, task: str = ""
+) -> tuple[Difference, ...] | None:
+    """How a running config differs from a submitted one, both canonical; None where it is not near.
+
+    Every parameter that differs must be near by its own declaration (`Parameter.near`). What no parameter declares must
+    be equal, but for a source's rate, which is near by ratio. A secret is never near another.
+    """
+    found = []
+    for name in sorted({*submitted, *running}):
+        mine, theirs = submitted.get(name), running.get(name)
+        if canonical_json(mine) == canonical_json(theirs):
+            continue
+        declared = task_type.parameter(name) or (_RATE if name == RATE_KEY else None)
+        apart = FAR if declared is None else distance(declared, mine, theirs)
+        if apart == FAR:
+            return None
+        found.append(Difference(task, name, mine, theirs, apart, (declared.unit or "") if declared else ""))
+    return tuple(found)
+
+
+def distance(parameter: Parameter, one: Any, other: Any) -> float:
+    """How far two different values of a parameter are from each other, or `FAR` where they are not near."""
+    if parameter.secret or parameter.nearness == "never":
+        return FAR
+    if parameter.nearness == "any":
+        return 1.0
+    if one is None or other is None:
+        return FAR
+    apart = _ratio(parameter, one, other)
+    return apart if apart <= parameter.near_ratio else FAR
+
+
+def _ratio(parameter: Parameter, one: Any, other: Any) -> float:
+    match parameter.type:
+        case "number" | "integer":
+            return _relative(one, other)
+        case "list" if parameter.is_set:
+            mine, theirs = ({canonical_json(element) for element in value} for value in (one, other))
+            return 1.0 - len(mine & theirs) / len(mine | theirs)
+        case "list" if parameter.items in ("number", "integer") and len(one) == len(other):
+            return max(map(_relative, one, other), default=0.0)
+        case "object" if parameter.bounds and one.keys() == other.keys():
+            return max((_bounds(one[name], other[name]) for name in one), default=0.0)
+    return FAR
+
+
+def _relative(one: Any, other: Any) -> float:
+    if not _is_number(one) or not _is_number(other):
+        return FAR
+    larger = max(abs(one), abs(other))
+    return abs(one - other) / larger if larger else 0.0
+
+
+def _bounds(one: Sequence[Any], other: Sequence[Any]) -> float:
+    """The larger shift of a bound, as a part of the longer interval."""
+    if not all(len(bounds) == 2 and all(map(_is_number, bounds)) for bounds in (one, other)):
+        return FAR
+    length = max(one[1] - one[0], other[1] - other[0])
+    shift = max(abs(one[0] - other[0]), abs(one[1] - other[1]))
+    return 0.0 if shift == 0 else shift / length if length > 0 else FAR
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.12g}"
+    return value if isinstance(value, str) else canonical_json(value)
