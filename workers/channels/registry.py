@@ -35,6 +35,15 @@ class ChannelInfo:
         return self.blocks > self.capacity + self.retain
 
 
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """Where a reader begins; None while those whose work it goes on with still read. ``kept_since`` is set where it
+    asked for older blocks than are kept: when the oldest kept one was written (ms), or ``all`` where none is kept."""
+
+    place: str | None
+    kept_since: str | None = None
+
+
 class Channels:
     """The control side of channels, for slots, agents and pages. Data goes through ``spark.py``.
 
@@ -73,6 +82,25 @@ class Channels:
         wanted = list(readers)
         if wanted:
             scripts.run(self._redis, "register", self._keys(channel), wanted)
+
+    def join(
+        self, channel: str, reader: str, *, where: str = "now", predecessors: Iterable[str] = ()
+    ) -> Joined:
+        """Register a reader where it asks to begin; one that is registered keeps its place.
+
+        Parameters
+        ----------
+        channel, reader : str
+            What is read, and by which fragment.
+        where : str
+            ``now``; ``oldest``, the oldest block that is kept; an entry id, after which it begins; or a time in ms
+            since the epoch, of the first block to be read.
+        predecessors : iterable of str
+            Readers whose work it goes on with. While one of them has a place, the reader gets none: it takes over
+            exactly where that one ends.
+        """
+        place, missed = scripts.run(self._redis, "join", self._keys(channel), [reader, where, *predecessors])
+        return Joined(place=place.decode() or None, kept_since=missed.decode() or None)
 
     def unregister(self, channel: str, reader: str) -> int:
         """Let a reader go and free what only it held back; returns how many readers remain."""

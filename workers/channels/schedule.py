@@ -92,6 +92,10 @@ class Schedule:
         rounds, index = np.divmod(numbers, len(self._due))
         return rounds * self._repeat_ms + self._due[index]
 
+    def due_of(self, number: int) -> int:
+        """The due offset of one number."""
+        return int(self.due_ms(np.array([number], dtype=np.int64))[0])
+
     def time_ms(self, numbers: np.ndarray, *, t0: int) -> np.ndarray:
         """The event times of some numbers, where number 0 is due at ``t0``."""
         if self._times is None:
@@ -104,7 +108,7 @@ class Schedule:
         low, high = start, most if self.size is None else max(start, min(most, self.size))
         while low < high:
             middle = (low + high) // 2
-            if int(self.due_ms(np.array([middle], dtype=np.int64))[0]) <= elapsed_ms:
+            if self.due_of(middle) <= elapsed_ms:
                 low = middle + 1
             else:
                 high = middle

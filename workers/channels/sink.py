@@ -25,17 +25,19 @@ class ValveSpec:
     position: int
     channel: str
     fence: int
+    base: int
     block_rows: int
     columns: tuple[str, ...]
 
 
 def valve_in_python(
-    events: DataFrame, config: ChannelConfig, *, fragment: str, position: int, channel: str, fence: int
+    events: DataFrame, config: ChannelConfig, *, fragment: str, position: int, channel: str, fence: int,
+    base: int = 0,
 ) -> DataFrame:
     """Put a valve behind a task; see :func:`workers.channels.spark.valve`."""
     spec = ValveSpec(
         redis_url=config.redis_url, fragment=fragment, position=position, channel=channel, fence=fence,
-        block_rows=config.block_rows, columns=tuple(events.columns),
+        base=base, block_rows=config.block_rows, columns=tuple(events.columns),
     )
     # mapInArrow does not find a column whose name needs quoting.
     plain = events.coalesce(1).toDF(*(f"c{index}" for index in range(len(spec.columns))))
@@ -144,11 +146,12 @@ class BlockWriter:
 
     def _send(self) -> None:
         channel = self._spec.channel
+        batch = self._spec.base + self._batch_id + 1
         block = codec.encode_block(pa.concat_batches(self._buffer).rename_columns(list(self._spec.columns)))
         scripts.run(
             client(self._spec.redis_url), "write",
             [keys.channel(channel), keys.meta(channel), keys.readers(channel)],
-            [self._spec.fence, self._batch_id + 1, self._n, self._rows, block, int(time.time() * 1000)],
+            [self._spec.fence, batch, self._n, self._rows, block, int(time.time() * 1000)],
         )
         self._n += 1
         self._rows = 0

@@ -72,6 +72,7 @@ class ChannelStreamReader(DataSourceStreamReader):
         self._wait_ms = int(options.get("wait_ms", 0))
         self._max_blocks = int(options.get("max_blocks", 64))
         self._max_rows = int(options.get("max_rows", 100_000))
+        self._begin = options.get("begin", "0-0")
         self._seen: dict[str, str] = {}
         self._committed: dict[str, str] = {}
 
@@ -86,7 +87,7 @@ class ChannelStreamReader(DataSourceStreamReader):
     def latestOffset(self, start: dict, limit: object) -> dict:
         self.commit(start)
         deadline = time.monotonic() + self._wait_ms / 1000
-        after = start[self._channel]
+        after = self._after(start)
         while True:
             if self._gates.look(client(self._url)):
                 end = self._plan(after)
@@ -99,6 +100,10 @@ class ChannelStreamReader(DataSourceStreamReader):
                 time.sleep(min(POLL_S, left_s))
             elif not self._wait(after, left_s):
                 return start
+
+    def _after(self, start: dict) -> str:
+        """Where a batch that starts there begins: a reader that was paused leaves out what came meanwhile."""
+        return max(start[self._channel], self._begin, key=_order)
 
     def _plan(self, after: str) -> str:
         """The id of the last entry of the next batch, or an empty string."""
@@ -123,7 +128,7 @@ class ChannelStreamReader(DataSourceStreamReader):
         if start == end:
             return []
         now_ms = int(time.time() * 1000)
-        return [Range(start=start[self._channel], end=end[self._channel], planned_ms=now_ms)]
+        return [Range(start=self._after(start), end=end[self._channel], planned_ms=now_ms)]
 
     def read(self, partition: Range) -> Iterator[pa.RecordBatch]:
         after = partition.start

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from pathlib import Path
+from types import MappingProxyType
 
 import redis
 from pyspark.sql import DataFrame, SparkSession
@@ -43,6 +44,7 @@ def jar_path(config: ChannelConfig) -> Path:
 
 def read_channels(
     spark: SparkSession, config: ChannelConfig, *, inputs: Sequence[str], reader: str, gates: Sequence[str] = (),
+    begin: Mapping[str, str] = MappingProxyType({}),
 ) -> DataFrame:
     """The interleaved events of some channels, as one streaming DataFrame of one partition.
 
@@ -58,6 +60,9 @@ def read_channels(
         The fragment that reads: registered with every one of the channels before the query starts.
     gates : sequence of str
         Channels that the query writes: while one of them is full, no new batch is planned.
+    begin : mapping of str to str
+        By channel, the entry up to which everything is left out, though the checkpoint is not as far: where a reader
+        that was paused goes on.
 
     Raises
     ------
@@ -74,6 +79,8 @@ def read_channels(
             "wait_ms": config.wait_ms if index == 0 else 0,
             "max_blocks": config.max_blocks, "max_rows": config.max_rows,
         }
+        if channel in begin:
+            options["begin"] = begin[channel]
         streams.append(_read(spark, config, "channel", options, schema))
     if len(streams) == 1:
         return streams[0]
@@ -83,7 +90,7 @@ def read_channels(
 def read_ticks(
     spark: SparkSession, config: ChannelConfig, *, name: str, rate_per_s: float | None = None,
     schedule_file: Path | str | None = None, limit: int | None = None, gates: Sequence[str] = (),
-    repeat_ms: int = 0, repeat_time_ms: int | None = None,
+    repeat_ms: int = 0, repeat_time_ms: int | None = None, begin: Mapping[str, int] | None = None,
 ) -> DataFrame:
     """Sequence numbers on a schedule: ``_seq``, ``_time`` and ``_born``; what every source is made from.
 
@@ -106,6 +113,9 @@ def read_ticks(
     repeat_ms, repeat_time_ms : int, optional
         Repeat a schedule without end, ``repeat_ms`` later each time, the recorded times moved on by
         ``repeat_time_ms`` (as much, if not given).
+    begin : mapping, optional
+        The offset to begin with, ``next`` (the first number) and ``t0`` (when number 0 was due); 0 and now, if not
+        given. A checkpoint that has planned that number goes on from where it is.
     """
     if (rate_per_s is None) == (schedule_file is None):
         raise ValueError("ticks come at a rate or on a schedule: give one of the two")
@@ -121,11 +131,13 @@ def read_ticks(
         options["repeat_time_ms"] = repeat_ms if repeat_time_ms is None else repeat_time_ms
     if limit is not None:
         options["limit"] = limit
+    if begin is not None:
+        options["begin"] = json.dumps({"t0": begin["t0"], "next": begin["next"]})
     return _read(spark, config, "ticks", options, None)
 
 
 def valve(
-    events: DataFrame, config: ChannelConfig, *, fragment: str, position: int, channel: str, fence: int
+    events: DataFrame, config: ChannelConfig, *, fragment: str, position: int, channel: str, fence: int, base: int = 0
 ) -> DataFrame:
     """Put a valve behind a task: count its events, publish them while its outlet is open, pass them on or not.
 
@@ -144,16 +156,19 @@ def valve(
         Where to publish; the channel need not be open before the outlet is.
     fence : int
         The token taken when the query started (``Channels.take_fence``).
+    base : int
+        What a block's number begins with: its batch is added. More than 0 in a channel that was taken over, so that
+        numbers keep growing there.
     """
     if config.implementation == "python":
         from .sink import valve_in_python
 
         return valve_in_python(
-            events, config, fragment=fragment, position=position, channel=channel, fence=fence
+            events, config, fragment=fragment, position=position, channel=channel, fence=fence, base=base
         )
     jvm_valve = events.sparkSession._jvm.weir.Valve
     behind = jvm_valve.behind(
-        events._jdf, config.redis_url, fragment, position, channel, fence, config.block_rows
+        events._jdf, config.redis_url, fragment, position, channel, fence, base, config.block_rows
     )
     return DataFrame(behind, events.sparkSession)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -53,6 +54,7 @@ class TicksStreamReader(DataSourceStreamReader):
         self._wait_ms = int(options.get("wait_ms", 0))
         self._max_rows = int(options.get("max_rows", 100_000))
         self._catch_up_ms = int(options.get("catch_up_ms", 300_000))
+        self._begin = json.loads(options["begin"]) if "begin" in options else None
 
     def _schedule(self) -> Schedule:
         options = self._options
@@ -65,23 +67,29 @@ class TicksStreamReader(DataSourceStreamReader):
         )
 
     def initialOffset(self) -> dict:
-        return {"t0": int(time.time() * 1000), "next": 0}
+        return self._begin or {"t0": int(time.time() * 1000), "next": 0}
 
     def latestOffset(self, start: dict, limit: object) -> dict:
         schedule = self._schedule()
         if schedule.size is not None and start["next"] >= schedule.size:
             return start
         deadline_ms = time.time() * 1000 + self._wait_ms
-        next_due_ms = start["t0"] + int(schedule.due_ms(np.array([start["next"]], dtype=np.int64))[0])
+        begin = self._moved(start)
+        next_due_ms = begin["t0"] + schedule.due_of(begin["next"])
         while True:
             now_ms = int(time.time() * 1000)
             is_due = next_due_ms <= now_ms
             if is_due and self._gates.look(client(self._url)):
-                return self._advance(schedule, start, now_ms=now_ms, behind_ms=now_ms - next_due_ms)
+                return self._advance(schedule, begin, now_ms=now_ms, behind_ms=now_ms - next_due_ms)
             if now_ms >= deadline_ms or (is_due and self._gates.paused):
                 return start
             until_ms = now_ms + POLL_S * 1000 if is_due else next_due_ms
             time.sleep(max(0.001, (min(until_ms, deadline_ms) - now_ms) / 1000))
+
+    def _moved(self, start: dict) -> dict:
+        """After a pause the next number is due later than the last batch's offset says; until it is planned."""
+        begin = self._begin
+        return begin if begin and begin["next"] == start["next"] and begin["t0"] > start["t0"] else start
 
     def _advance(self, schedule: Schedule, start: dict, *, now_ms: int, behind_ms: int) -> dict:
         # After a long pause a rate without an end goes on from now, instead of sending what it missed all at once.

@@ -4,12 +4,20 @@ Spark keeps the state, in its state store and checkpoint. One group holds all ke
 the order of the stream and its output keeps that order, which a group for each key could not (a stream cannot be
 sorted); and there is one call a batch instead of one for each key, which is several times faster. The price is that a
 batch writes the state of all keys, so this is for up to some ten thousand keys in one partition.
+
+A query may go on with the state of another (``going_on``): its folds begin with what that one left, until Spark has a
+state of their own. What was left stays where it is for as long as the query lives, so that its first batch can be
+repeated.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .columns import STREAM
@@ -18,6 +26,51 @@ from .folds import Fold
 if TYPE_CHECKING:
     import pandas as pd
     from pyspark.sql import Column, DataFrame
+
+
+@dataclass(slots=True)
+class Folds:
+    """The folds that a task is made of, counted while it is built; and the file with the state that they begin with.
+
+    The file is JSON: under ``states``, by running task, the state of each of its folds in the order of the stream.
+    """
+
+    task: str
+    inherited: Path | None = None
+    count: int = field(default=0, init=False)
+
+    def next(self) -> Inherited | None:
+        """Where the next fold finds the state that it begins with."""
+        self.count += 1
+        return None if self.inherited is None else Inherited(str(self.inherited), self.task, self.count - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Inherited:
+    """The place of one fold's first state; read where and when it is needed, by a Python worker."""
+
+    file: str
+    task: str
+    index: int
+
+    def read(self) -> dict[str, Any]:
+        """The state by key; empty where the fold had none."""
+        states = json.loads(Path(self.file).read_text(encoding="utf-8"))["states"].get(self.task, [])
+        return json.loads(states[self.index]) if self.index < len(states) and states[self.index] else {}
+
+
+_BUILDING: ContextVar[Folds | None] = ContextVar("folds of the task that is being built", default=None)
+
+
+@contextmanager
+def going_on(task: str, *, inherited: Path | None = None) -> Iterator[Folds]:
+    """Build a task whose folds begin with the state that another query left, where there is any."""
+    folds = Folds(task, inherited)
+    token = _BUILDING.set(folds)
+    try:
+        yield folds
+    finally:
+        _BUILDING.reset(token)
 
 
 def fold_stream(
@@ -46,11 +99,13 @@ def fold_stream(
     schema = StructType.fromDDL(", ".join([*(f"`{name}` {_kept_type(inputs, name)}" for name in kept), added]))
     used = list(dict.fromkeys([*kept, *reads]))
     names, kept, reads = schema.names, tuple(kept), tuple(reads)
+    folds = _BUILDING.get()
+    inherited = folds.next() if folds is not None else None
 
     def run(_: tuple, frames: Iterable[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
         import pandas as pd
 
-        states = json.loads(state.get[0]) if state.exists else {}
+        states = json.loads(state.get[0]) if state.exists else inherited.read() if inherited else {}
         for frame in frames:
             rows = fold_rows(fold, states, {name: _values(frame[name]) for name in frame}, reads=reads, kept=kept)
             if rows:

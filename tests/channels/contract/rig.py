@@ -45,16 +45,19 @@ class Rig:
     def ticks(self, fragment: str, **options: Any) -> DataFrame:
         return channel_spark.read_ticks(self.spark, self.config, name=fragment, **options)
 
-    def read(self, fragment: str, *inputs: str, gates: tuple[str, ...] = ()) -> DataFrame:
+    def read(self, fragment: str, *inputs: str, gates: tuple[str, ...] = (), **begin: Any) -> DataFrame:
         return channel_spark.read_channels(
-            self.spark, self.config, inputs=list(inputs), reader=fragment, gates=list(gates)
+            self.spark, self.config, inputs=list(inputs), reader=fragment, gates=list(gates), **begin
         )
 
-    def valve(self, events: DataFrame, fragment: str, position: int = 0, *, fence: int | None = None) -> DataFrame:
-        channel = f"{fragment}.{position}"
+    def valve(
+        self, events: DataFrame, fragment: str, position: int = 0, *, fence: int | None = None,
+        channel: str | None = None, base: int = 0,
+    ) -> DataFrame:
+        channel = channel or f"{fragment}.{position}"
         token = self.channels.take_fence(channel) if fence is None else fence
         return channel_spark.valve(
-            events, self.config, fragment=fragment, position=position, channel=channel, fence=token
+            events, self.config, fragment=fragment, position=position, channel=channel, fence=token, base=base
         )
 
     def publish(

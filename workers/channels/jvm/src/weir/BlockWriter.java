@@ -68,7 +68,7 @@ final class BlockWriter {
     } catch (IOException impossible) {
       throw new IllegalStateException(impossible);
     }
-    Object[] arguments = {spec.fence, batchId + 1, n++, buffered, bytes.toByteArray(), System.currentTimeMillis()};
+    Object[] arguments = {spec.fence, spec.base + batchId + 1, n++, buffered, bytes.toByteArray(), System.currentTimeMillis()};
     rows.reset();
     buffered = 0;
     settle(IN_FLIGHT - 1);

@@ -12,7 +12,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  *
  * <p>Options: {@code redis_url}, {@code channel}, {@code reader} (the fragment that reads), {@code gates} (channels
  * that the query writes, separated by commas), {@code siblings} (all channels that the query reads), {@code partitions},
- * {@code wait_ms}, {@code max_blocks}, {@code max_rows}.
+ * {@code wait_ms}, {@code max_blocks}, {@code max_rows}, {@code begin} (the entry up to which everything is left out).
  */
 public final class ChannelProvider implements TableProvider {
   @Override

@@ -30,6 +30,7 @@ final class ChannelStream implements MicroBatchStream, SupportsAdmissionControl,
   private final long waitMs;
   private final int maxBlocks;
   private final long maxRows;
+  private final String begin;
   private final String id = UUID.randomUUID().toString();
   private long askedAt;
   private Offset committed;
@@ -46,6 +47,7 @@ final class ChannelStream implements MicroBatchStream, SupportsAdmissionControl,
     waitMs = options.getLong("wait_ms", 0);
     maxBlocks = options.getInt("max_blocks", 64);
     maxRows = options.getLong("max_rows", 100_000);
+    begin = options.getOrDefault("begin", "0-0");
     // A query with several inputs waits in one of them for all.
     List<String> topics = gates.topics();
     channels.forEach(own -> topics.add(Keys.channel(own)));
@@ -98,7 +100,7 @@ final class ChannelStream implements MicroBatchStream, SupportsAdmissionControl,
   private ChannelOffset ask(ChannelOffset from) {
     List<Object[]> commands = gates.questions();
     for (String channel : channels) {
-      String after = from.entries.get(channel);
+      String after = after(from, channel);
       commands.add(new Object[] {"HMGET", Keys.meta(channel), "trimmed", "last"});
       commands.add(new Object[] {"XRANGE", Keys.channel(channel), "(" + after, "+", "COUNT", maxBlocks});
     }
@@ -108,7 +110,7 @@ final class ChannelStream implements MicroBatchStream, SupportsAdmissionControl,
     for (int i = 0; i < channels.size(); i++) {
       String channel = channels.get(i);
       int at = gates.size() + 2 * i;
-      ChannelReader.checkUnbroken(channel, from.entries.get(channel), (List<?>) replies.get(at));
+      ChannelReader.checkUnbroken(channel, after(from, channel), (List<?>) replies.get(at));
       List<?> entries = (List<?>) replies.get(at + 1);
       if (closed || entries.isEmpty()) continue;
       List<Block> blocks = admit(entries);
@@ -119,6 +121,12 @@ final class ChannelStream implements MicroBatchStream, SupportsAdmissionControl,
       if (blocks.size() < entries.size() || entries.size() == maxBlocks) bell.ring();
     }
     return end.equals(from.entries) ? from : new ChannelOffset(end);
+  }
+
+  /** The entry after which a batch that starts there begins: a reader that was paused leaves out what came meanwhile. */
+  private String after(ChannelOffset from, String channel) {
+    String entry = from.entries.get(channel);
+    return ChannelOffset.compare(entry, begin) < 0 ? begin : entry;
   }
 
   private List<Block> admit(List<?> entries) {
@@ -136,10 +144,10 @@ final class ChannelStream implements MicroBatchStream, SupportsAdmissionControl,
   @Override
   public InputPartition[] planInputPartitions(Offset start, Offset end) {
     long now = System.currentTimeMillis();
-    Map<String, String> from = ((ChannelOffset) start).entries;
+    ChannelOffset from = (ChannelOffset) start;
     Map<String, String> to = ((ChannelOffset) end).entries;
     return channels.stream()
-        .map(channel -> new ChannelReader.Range(url, id, channel, reader, from.get(channel), to.get(channel), now))
+        .map(channel -> new ChannelReader.Range(url, id, channel, reader, after(from, channel), to.get(channel), now))
         .toArray(InputPartition[]::new);
   }
 

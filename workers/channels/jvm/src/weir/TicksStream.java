@@ -29,6 +29,7 @@ final class TicksStream implements MicroBatchStream, SupportsAdmissionControl, R
   private final long waitMs;
   private final long maxRows;
   private final long catchUpMs;
+  private final TicksOffset begin; // null: now, with number 0
 
   TicksStream(CaseInsensitiveStringMap options) {
     broker = Broker.at(options.get("redis_url"));
@@ -39,11 +40,12 @@ final class TicksStream implements MicroBatchStream, SupportsAdmissionControl, R
     maxRows = options.getLong("max_rows", 100_000);
     boolean skips = schedule instanceof Schedule.Constant && schedule.size() == Long.MAX_VALUE;
     catchUpMs = skips ? options.getLong("catch_up_ms", 300_000) : Long.MAX_VALUE;
+    begin = options.containsKey("begin") ? TicksOffset.parse(options.get("begin")) : null;
   }
 
   @Override
   public Offset initialOffset() {
-    return new TicksOffset(System.currentTimeMillis(), 0);
+    return begin != null ? begin : new TicksOffset(System.currentTimeMillis(), 0);
   }
 
   @Override
@@ -58,21 +60,26 @@ final class TicksStream implements MicroBatchStream, SupportsAdmissionControl, R
 
   @Override
   public Offset latestOffset(Offset start, ReadLimit limit) {
-    TicksOffset from = (TicksOffset) start;
+    TicksOffset from = moved((TicksOffset) start);
     long deadline = System.currentTimeMillis() + waitMs;
-    if (from.next >= schedule.size()) return from;
+    if (from.next >= schedule.size()) return start;
     while (true) {
       bell.heard();
       long now = System.currentTimeMillis();
       long nextDue = from.t0 + schedule.dueMs(from.next);
       boolean due = nextDue <= now;
       if (due && !gates.isClosed(broker.pipeline(gates.questions()))) return advance(from, now);
-      if (due && gates.isPaused()) return from;
+      if (due && gates.isPaused()) return start;
       // Until the next number is due, or a gate may have opened.
       long until = due ? deadline : Math.min(deadline, nextDue);
       boolean rang = bell.await(until - now);
-      if (!rang && System.currentTimeMillis() >= deadline) return from;
+      if (!rang && System.currentTimeMillis() >= deadline) return start;
     }
+  }
+
+  /** After a pause the next number is due later than the last batch's offset says; until it is planned, that is. */
+  private TicksOffset moved(TicksOffset from) {
+    return begin != null && begin.next == from.next && begin.t0 > from.t0 ? begin : from;
   }
 
   private TicksOffset advance(TicksOffset from, long now) {
