@@ -21,7 +21,7 @@ from kombu.exceptions import OperationalError
 from scheduler.model.errors import WeirError
 from scheduler.model.estate import Fragment
 from scheduler.model.task_types import TaskType, TaskTypes
-from workers import names, observed
+from workers import counters, names, observed
 from workers.channels.registry import Channels
 from workers.library import registry
 from workers.readings import RateWindow
@@ -112,6 +112,16 @@ def read_live(fragments: Iterable[Fragment], parents: Mapping[str, tuple[str, ..
     except redis.RedisError as error:
         return LiveReading(available=False, reason=f"The broker does not answer ({type(error).__name__}).")
     return LiveReading(reports=reading.reports, flows=reading.flows, measured=reading.measured)
+
+
+def slot_counters(fragments: Mapping[str, Fragment]) -> dict[str, dict[str, Any]]:
+    """Counters of what every slot that reports has used so far; ``BrokerAway`` where the broker does not answer."""
+    try:
+        return counters.read_counters(broker(settings.REDIS_URL), fragments)
+    except redis.RedisError as error:
+        raise BrokerAway(
+            "The broker does not answer, so nothing is measured.", remedy="What is used meanwhile is made up for.",
+        ) from error
 
 
 def output_tail(channel: str, count: int) -> list[dict[str, Any]]:
