@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pyarrow as pa
@@ -50,6 +52,21 @@ def test_a_rate_spaces_events_evenly(folder, data_dir):
     assert due == [250 * n for n in range(10)]
     assert times == [1_400_000_000_000 + 500 * n for n in range(10)]
     assert schedule.repeat_ms == 0
+
+
+def test_queries_that_start_at_once_keep_one_recording(folder, data_dir):
+    """Dataflows of one slot that replay the same new file make its copy at the same moment, each in a thread."""
+    for number in range(5):
+        (folder / f"new-{number}.senml").write_text("\n".join(LINES * 300))
+        together = threading.Barrier(8)
+
+        def started(path, together=together):
+            together.wait()
+            due, times, _ = due_and_times(data_dir, path=path, rate_per_s=100)
+            return len(due), len(times)
+
+        with ThreadPoolExecutor(8) as threads:
+            assert set(threads.map(started, [f"new-{number}.senml"] * 8)) == {(3000, 3000)}
 
 
 def test_own_speed_keeps_the_gaps(folder, data_dir):

@@ -7,6 +7,7 @@ bytes ``WEIRTCK2`` and holds pairs: due offset, event time in ms since the epoch
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -37,7 +38,7 @@ def write_schedule(path: Path, *, due_ms: Sequence[int], time_ms: Sequence[int] 
         raise ValueError("due offsets must not descend")
     if time_ms is not None and len(time_ms) != len(due):
         raise ValueError(f"{len(due)} due offsets, but {len(time_ms)} times")
-    scratch = path.with_name(f"{path.name}.{os.getpid()}")
+    scratch = path.with_name(f"{path.name}.{os.getpid()}-{threading.get_ident()}")
     if time_ms is None:
         scratch.write_bytes(due.tobytes())
     else:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -189,7 +190,7 @@ def _keep(kept: Path, files: Sequence[Path], values: Mapping[str, Any]) -> None:
         )
     times_ms = recorded_ms(events, kind, values["time_column"], header=header, path=values["path"])
     events = _without_stream_columns(events)
-    scratch = kept.with_name(f"{kept.name}.{os.getpid()}")
+    scratch = kept.with_name(f"{kept.name}.{os.getpid()}-{threading.get_ident()}")
     if times_ms is not None:
         np.asarray(times_ms, dtype="<i8").tofile(scratch)
         os.replace(scratch, kept.with_suffix(".times"))
