@@ -5,7 +5,7 @@ Imports the broker's client and ``observed``, nothing of Spark.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import redis
@@ -15,13 +15,15 @@ from workers import observed
 from workers.channels import keys
 
 
-def read_counters(broker: redis.Redis, fragments: Mapping[str, Fragment]) -> dict[str, dict[str, Any]]:
+def read_counters(
+    broker: redis.Redis, fragments: Callable[[Collection[str]], Mapping[str, Fragment]]
+) -> dict[str, dict[str, Any]]:
     """The counters of every slot that reports, by slot name.
 
     Parameters
     ----------
-    fragments : mapping
-        Those that the estate knows, by id; a query that it does not know is told with its slot's counters alone.
+    fragments : callable
+        Those of some ids that the estate knows; a query that it does not know is told without its channels.
 
     Returns
     -------
@@ -36,7 +38,7 @@ def read_counters(broker: redis.Redis, fragments: Mapping[str, Fragment]) -> dic
     }
     running = {fragment: counts for found in slots.values() for fragment, counts in found["fragments"].items()}
     meters = observed.read_meters(broker, running).counts
-    written = _written(broker, {fragment: fragments[fragment] for fragment in running if fragment in fragments})
+    written = _written(broker, fragments(running.keys()))
     return {
         name: {
             **found["used"],

@@ -94,7 +94,7 @@ def divide(
     used : Amounts
         By the task, between the two moments; evenly spread over them.
     needs : iterable of Need
-        Who needed the task when; a dataflow at most once at a time.
+        Who needed the task when.
     since_ms, until_ms : int
         The two moments, the later one after the earlier one.
     every_ms : int
@@ -113,10 +113,10 @@ def divide(
     times = list(pairwise(cuts))
     parts: list[Part] = []
     for (begin, end), amounts in zip(times, used.share_out([end - begin for begin, end in times]), strict=True):
-        users = sorted(
+        users = sorted({
             need.dataflow for need in needs
             if need.since_ms <= begin and (need.until_ms is None or need.until_ms >= end)
-        )
+        })
         whole = Part(None, begin, end, len(users), pays=amounts, alone=amounts)
         shares = amounts.share_out([1] * len(users)) if users else ()
         parts += [replace(whole, dataflow=user, pays=share) for user, share in zip(users, shares, strict=True)] or [
