@@ -5,7 +5,7 @@ A broker that is away costs no user an error: a job that could not be sent is fo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib import resources
@@ -114,7 +114,9 @@ def read_live(fragments: Iterable[Fragment], parents: Mapping[str, tuple[str, ..
     return LiveReading(reports=reading.reports, flows=reading.flows, measured=reading.measured)
 
 
-def slot_counters(fragments: Mapping[str, Fragment]) -> dict[str, dict[str, Any]]:
+def slot_counters(
+    fragments: Callable[[Collection[str]], Mapping[str, Fragment]]
+) -> dict[str, dict[str, Any]]:
     """Counters of what every slot that reports has used so far; ``BrokerAway`` where the broker does not answer."""
     try:
         return counters.read_counters(broker(settings.REDIS_URL), fragments)
