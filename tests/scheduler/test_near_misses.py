@@ -210,13 +210,14 @@ def tried(running, dataflow):
                 altered = replace(dataflow, rates_per_s=rates, tasks=tuple(
                     replace(task, config=configs.get(task.id, task.config)) for task in dataflow.tasks))
                 ids = fingerprints(altered, task_types=NEAR_TYPES)
-                outcomes[taken] = (ids, {task_id for task_id, running_id in ids.items() if running_id in running})
+                reused = {task_id for task_id, running_id in ids.items() if running_id in running}
+                outcomes[taken] = (ids, reused, altered)
     return outcomes
 
 
-def expected(running, dataflow):
-    """The sets of changes to offer, by their definition: each change takes hold and is needed, and together they reuse
-    more than what smaller ones reuse."""
+def expected(running, dataflow, cost):
+    """The sets of changes to offer, by their definition: each change takes hold and is needed, together they reuse
+    more than what smaller ones reuse, and it costs less."""
     outcomes = tried(running, dataflow)
 
     def takes_hold(taken):
@@ -224,12 +225,13 @@ def expected(running, dataflow):
             task_id not in outcomes[taken - {(task_id, running_id)}][1] for task_id, running_id in taken)
 
     sound = {
-        taken: reused for taken, (ids, reused) in outcomes.items()
+        taken: reused for taken, (ids, reused, _) in outcomes.items()
         if takes_hold(taken) and len(set(ids.values())) == len(ids)
     }
     return {
         taken: reused for taken, reused in sound.items()
         if taken and not reused <= set().union(*(sound[part] for part in sound if part < taken))
+        and cost(outcomes[taken][2]) < cost(dataflow)
     }
 
 
@@ -243,7 +245,8 @@ def held_against_trying_everything(others, mine):
                          fragments={**estate.fragments, **plan.fragments_after})
     found = suggestions(estate, mine, task_types=NEAR_TYPES, most=10_000)
     base = {task_id for task_id, one in fingerprints(mine, task_types=NEAR_TYPES).items() if one in estate.tasks}
-    wanted = expected(estate.tasks, mine)
+    wanted = expected(estate.tasks, mine, lambda dataflow: plan_submission(
+        estate, dataflow, dataflow_id="mine", team="water", task_types=NEAR_TYPES, prices=PRICES).price.cores_delta)
     assert len(found) == len(wanted)
     shown = sorted(
         (sorted({one.task for one in miss.differences}), sorted({*base, *miss.reused})) for miss in found)
