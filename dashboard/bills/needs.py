@@ -1,0 +1,51 @@
+"""Who needs which running task when, kept in step with the states of dataflows. Bookkeeping, so nothing is audited."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.utils import timezone
+
+from dashboard.bills.models import NeedRow
+from dashboard.catalog.lifecycle import RUNNING
+from dashboard.catalog.models import DataflowRecord
+from dashboard.operations.models import Use
+
+PAYS = frozenset({RUNNING})  # a dataflow in any other state needs nothing
+
+
+def on_dataflow_saved(
+    instance: DataflowRecord, created: bool, update_fields: Collection[str] | None = None, **_: Any
+) -> None:
+    """In the transaction that moves a dataflow: from now on it needs its tasks, or no longer does."""
+    if not created and (update_fields is None or "status" in update_fields):
+        note_needs(dataflow_id=instance.pk, at=timezone.now())
+
+
+def note_needs(*, dataflow_id: UUID | str, at: datetime) -> None:
+    """From a moment on the dataflow needs the running tasks that it uses, and no others."""
+    status = DataflowRecord.objects.filter(pk=dataflow_id).values_list("status", flat=True).first()
+    uses = Use.objects.filter(dataflow_id=dataflow_id, paused=False) if status in PAYS else Use.objects.none()
+    _store(uses, NeedRow.objects.filter(dataflow_id=dataflow_id, until=None), at)
+
+
+def note_needs_of(*, fingerprints: Collection[str], at: datetime) -> None:
+    """The same for some running tasks and whoever uses them: puts right what no change of state has told."""
+    uses = Use.objects.filter(running_task_id__in=fingerprints, dataflow__status__in=PAYS, paused=False)
+    _store(uses, NeedRow.objects.filter(fingerprint__in=fingerprints, until=None), at)
+
+
+def _store(uses: Iterable[Use], open_needs: Iterable[NeedRow], at: datetime) -> None:
+    uses = uses.values_list("dataflow_id", "task_id", "running_task_id", "running_task__type")
+    wanted = {(dataflow, task, fingerprint): type_ for dataflow, task, fingerprint, type_ in uses}
+    known = {(need.dataflow_id, need.task_id, need.fingerprint): need.pk for need in open_needs}
+    ended = [pk for key, pk in known.items() if key not in wanted]
+    if ended:
+        NeedRow.objects.filter(pk__in=ended).update(until=at)
+    NeedRow.objects.bulk_create(
+        NeedRow(dataflow_id=dataflow, task_id=task, fingerprint=fingerprint, type=type_, since=at)
+        for (dataflow, task, fingerprint), type_ in wanted.items() if (dataflow, task, fingerprint) not in known
+    )

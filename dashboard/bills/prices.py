@@ -1,0 +1,44 @@
+"""Prices over time: what the settings say applies from when it is first seen; what was charged stays as it was."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from datetime import datetime
+from typing import Any
+
+from dashboard.bills.models import PriceList
+from dashboard.plans.computing import prices
+from scheduler.model.prices import Prices, VmSize
+
+
+def prices_at(at: datetime) -> Prices:
+    """The prices that applied at a moment; before the first list, the first."""
+    found = PriceList.objects.filter(since__lte=at).first() or PriceList.objects.order_by("since").first()
+    return prices() if found is None else _from_json(found.prices)
+
+
+def note_prices(*, at: datetime) -> None:
+    """From a moment on the prices of the settings apply, where they are others than before."""
+    now = _to_json(prices())
+    newest = PriceList.objects.first()
+    if newest is None or newest.prices != now:
+        PriceList.objects.create(since=at, prices=now)
+
+
+def lists_between(since: datetime, until: datetime) -> list[tuple[datetime, Prices]]:
+    """The prices that applied in a time, with when each began; the oldest first."""
+    inside = list(PriceList.objects.filter(since__gt=since, since__lt=until).order_by("since"))
+    first = PriceList.objects.filter(since__lte=since).first()
+    lists = [first, *inside] if first is not None else inside
+    return [(one.since, _from_json(one.prices)) for one in lists] or [(since, prices())]
+
+
+def _to_json(given: Prices) -> dict[str, Any]:
+    document = asdict(replace(given, trigger_ms=0))
+    del document["trigger_ms"]
+    return document | {"sizes": {node: asdict(size) for node, size in given.sizes}}
+
+
+def _from_json(document: dict[str, Any]) -> Prices:
+    sizes = tuple((node, VmSize(**size)) for node, size in sorted(document["sizes"].items()))
+    return Prices(**{**document, "sizes": sizes})
