@@ -24,6 +24,7 @@ LONGEST_TASK_S = 120
 VISIBILITY_TIMEOUT_S = 300
 REPUBLISH_EVERY_S = 10.0
 OBSERVE_EVERY_S = 10.0
+CHARGE_EVERY_S = 15.0
 ADVANCE_EVERY_S = 1.0
 SWEEP_EVERY_S = 15.0
 
@@ -68,6 +69,7 @@ app.conf.update(
         "advance_proposals": _every(ADVANCE_EVERY_S, names.ADVANCE_PROPOSALS),
         "republish_desired": _every(REPUBLISH_EVERY_S, names.REPUBLISH_DESIRED),
         "record_observations": _every(OBSERVE_EVERY_S, names.RECORD_OBSERVATIONS),
+        "record_usage": _every(CHARGE_EVERY_S, names.RECORD_USAGE),
         "sweep": _every(SWEEP_EVERY_S, names.SWEEP),
     },
 )

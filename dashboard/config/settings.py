@@ -96,6 +96,7 @@ INSTALLED_APPS = [
     "dashboard.operations",
     "dashboard.plans",
     "dashboard.approvals",
+    "dashboard.bills",
     "dashboard.api",
     "dashboard.live",
     "dashboard.pages",

@@ -33,6 +33,9 @@ WRITERS = {
     "dashboard/approvals/moves.py": "checked when it runs: inside a command only",
     "dashboard/operations/estate.py": "checked when it runs: inside a command only",
     "dashboard/operations/telemetry.py": "measurements, no state",
+    "dashboard/bills/measuring.py": "measurements, no state",
+    "dashboard/bills/needs.py": "follows the states of dataflows, whose commands leave rows",
+    "dashboard/bills/prices.py": "follows the settings",
     "dashboard/teams/logins.py": "counts failed log-ins",
     "dashboard/api/auth.py": "when a token was last used",
 }

@@ -1,9 +1,11 @@
-"""Keeping a history of what is observed."""
+"""Keeping a history of what is observed, and of who used what."""
 
 from __future__ import annotations
 
 from django.utils import timezone
 
+from dashboard.bills import measuring
+from dashboard.jobs import BrokerAway
 from dashboard.operations import telemetry
 from workers import names
 from workers.app import app
@@ -13,3 +15,12 @@ from workers.app import app
 def record_observations() -> int:
     """Add a point of history for the estate and every dataflow in it; how many were added."""
     return telemetry.record_history(at=timezone.now())
+
+
+@app.task(name=names.RECORD_USAGE)
+def record_usage() -> int:
+    """Charge what slots used since the last time; how many were charged. What a broker that is away hides, later."""
+    try:
+        return measuring.record_usage(at=timezone.now())
+    except BrokerAway:
+        return 0
