@@ -19,23 +19,23 @@ MOST_PARTS = 200  # of one compound SELECT: SQLite takes 500
 
 
 class LookUps(Mapping[str, T], Generic[T]):
-    """Rows by id, fetched many at a time where it is known which are needed, else one by one as they are looked up."""
+    """Rows by id, read when they are looked up, together with all those that are expected to be looked up next."""
 
     def __init__(self, fetch: Callable[[Collection[str]], Mapping[str, T]]) -> None:
         self._fetch = fetch
         self._found: dict[str, T | None] = {}  # None: looked for, and not there
+        self._expected: set[str] = set()
 
-    def prefetch(self, keys: Iterable[str]) -> list[str]:
-        """Fetch those that are not known yet, in one go; which of the keys there are."""
-        keys = list(dict.fromkeys(keys))
-        missing = [key for key in keys if key not in self._found]
-        if missing:
-            self._found.update(dict.fromkeys(missing))
-            self._found.update(self._fetch(missing))
-        return [key for key in keys if self._found[key] is not None]
+    def expect(self, keys: Iterable[str]) -> None:
+        """Read these in the same statement as the first one that is looked up."""
+        self._expected.update(key for key in keys if key not in self._found)
 
     def __getitem__(self, key: str) -> T:
-        self.prefetch([key])
+        if key not in self._found:
+            wanted = {key, *self._expected}
+            self._expected.clear()
+            self._found.update(dict.fromkeys(wanted))
+            self._found.update(self._fetch(wanted))
         found = self._found[key]
         if found is None:
             raise KeyError(key)
@@ -51,32 +51,21 @@ class LookUps(Mapping[str, T], Generic[T]):
 class StoredEstate:
     """The estate in the database, as a view for planning (`scheduler.model.ports.EstateView`).
 
+    What is looked up brings along, in one statement, what is looked up next: a dataflow its tasks, a task its fragment
+    and its users, a fragment its tasks.
+
     Its answers are of one generation as long as that stands. Who stores what was planned with it does so under the
     estate's lock and only at that generation; what was read while the estate moved on is thrown away with the plan.
     """
 
     def __init__(self, generation: int) -> None:
         self.generation = generation
-        self.places = LookUps[tuple[str, int]](self._fetch_places)
+        self.submitted = LookUps[Submitted](self._fetch_submitted)
         self.tasks = LookUps[RunningTask](self._fetch_tasks)
-        self.submitted = LookUps[Submitted](submitted_of)
-        self.fragments = LookUps[Fragment](_fetch_fragments)
+        self.places = LookUps[tuple[str, int]](self._fetch_places)
+        self.fragments = LookUps[Fragment](self._fetch_fragments)
         self._users = LookUps[Users](_fetch_users)
         self._places: dict[str, tuple[str, int]] = {}
-
-    def expect(self, task_ids: Iterable[str], *, users_of_sources_only: bool) -> None:
-        """Fetch what planning will ask about these tasks as far as they run: them, their fragments, their users."""
-        running = self.tasks.prefetch(task_ids)
-        self.fragments.prefetch({self._places[task_id][0] for task_id in running})
-        if users_of_sources_only:
-            running = [task_id for task_id in running if not self.tasks[task_id].parents]
-        self._users.prefetch(running)
-
-    def expect_removal(self, dataflow_id: str) -> None:
-        """Fetch what planning the removal of a dataflow will ask."""
-        submitted = self.submitted.get(dataflow_id)
-        if submitted is not None:
-            self.expect(set(submitted.running.values()), users_of_sources_only=False)
 
     def has_moved_on(self) -> bool:
         """Whether the estate is of another generation by now."""
@@ -93,13 +82,28 @@ class StoredEstate:
         rows = slots.filter(pk__in=least).order_by("node_id", "index")
         return tuple((Slot(node=row.node_id, index=row.index), row.spent / NANO) for row in rows)
 
+    def _fetch_submitted(self, dataflow_ids: Collection[str]) -> dict[str, Submitted]:
+        found = submitted_of(dataflow_ids)
+        for submitted in found.values():
+            self.tasks.expect(submitted.running.values())
+        return found
+
     def _fetch_tasks(self, task_ids: Collection[str]) -> dict[str, RunningTask]:
         rows = list(RunningTaskRow.objects.filter(pk__in=task_ids))
         self._places.update((row.pk, (row.fragment, row.position)) for row in rows)
+        self.fragments.expect(row.fragment for row in rows)
+        self._users.expect(row.pk for row in rows)
         return {row.pk: task_of(row) for row in rows}
 
     def _fetch_places(self, task_ids: Collection[str]) -> dict[str, tuple[str, int]]:
-        return {task_id: self._places[task_id] for task_id in self.tasks.prefetch(task_ids)}
+        self.tasks.expect(task_ids)
+        return {task_id: self._places[task_id] for task_id in task_ids if task_id in self.tasks}
+
+    def _fetch_fragments(self, fragment_ids: Collection[str]) -> dict[str, Fragment]:
+        found = {row.pk: fragment_of(row) for row in FragmentRow.objects.filter(pk__in=fragment_ids)}
+        for fragment in found.values():
+            self.tasks.expect(fragment.kept_tasks)
+        return found
 
 
 def generation_now() -> int:
@@ -139,10 +143,6 @@ def submitted_of(dataflow_ids: Collection[str] | None = None) -> dict[str, Submi
             paused=uses[str(record.pk)][0].paused)
         for record in records
     }
-
-
-def _fetch_fragments(fragment_ids: Collection[str]) -> dict[str, Fragment]:
-    return {row.pk: fragment_of(row) for row in FragmentRow.objects.filter(pk__in=fragment_ids)}
 
 
 def _fetch_users(task_ids: Collection[str]) -> dict[str, Users]:

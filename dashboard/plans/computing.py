@@ -13,7 +13,6 @@ from dashboard.plans.models import PlanRecord
 from scheduler import planning
 from scheduler.model.errors import StalePlan, WeirError
 from scheduler.model.plan import Plan
-from scheduler.reuse.fingerprint import fingerprints
 
 log = structlog.get_logger(__name__)
 
@@ -28,8 +27,6 @@ class PlanningFailed(WeirError):
 def compute(record: PlanRecord, estate: StoredEstate) -> Plan:
     """The plan that a record asks for, at this generation of the estate.
 
-    What planning will look up is fetched in a few statements beforehand; whatever else it looks up, one by one.
-
     Raises
     ------
     WeirError
@@ -37,18 +34,13 @@ def compute(record: PlanRecord, estate: StoredEstate) -> Plan:
     """
     try:
         if record.kind == "remove":
-            estate.expect_removal(str(record.dataflow_id))
             return planning.plan_removal(
                 estate, str(record.dataflow_id), task_types=jobs.task_types(), prices=prices())
         version = DataflowVersion.objects.select_related("dataflow__team").get(
             dataflow_id=record.dataflow_id, number=record.version)
-        dataflow, team = stored_dataflow(version.document), version.dataflow.team.slug
-        scope = team if dataflow.visibility == "private" else ""
-        estate.expect(
-            fingerprints(dataflow, task_types=jobs.task_types(), scope=scope).values(), users_of_sources_only=True)
         return planning.plan_submission(
-            estate, dataflow, dataflow_id=str(record.dataflow_id), team=team, task_types=jobs.task_types(),
-            prices=prices(),
+            estate, stored_dataflow(version.document), dataflow_id=str(record.dataflow_id),
+            team=version.dataflow.team.slug, task_types=jobs.task_types(), prices=prices(),
         )
     except WeirError:
         raise

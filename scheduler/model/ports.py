@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol, runtime_checkable
 
 from .estate import Fragment, RunningTask, Slot, Submitted
 from .usage import Users
+
+
+@runtime_checkable
+class Expecting(Protocol):
+    """What reads rows when they are looked up, and those that are expected together with the first."""
+
+    def expect(self, keys: Iterable[str]) -> None: ...
 
 
 class EstateView(Protocol):
@@ -38,3 +45,9 @@ class EstateView(Protocol):
 
     def least_loaded(self, count: int, *, query_cores: float) -> Sequence[tuple[Slot, float]]:
         """The slots that have least to do, at most so many, in the order of all slots, with the cores they spend."""
+
+
+def expect(rows: Mapping[str, object], keys: Iterable[str]) -> None:
+    """Say which keys are about to be looked up: a mapping that reads rows from a store reads them in one go."""
+    if isinstance(rows, Expecting):
+        rows.expect(keys)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from scheduler.model.canonical import identity_config
 from scheduler.model.dataflow import Dataflow
 from scheduler.model.estate import RunningTask
+from scheduler.model.ports import expect
 from scheduler.model.task_types import TaskTypes
 
 from .fingerprint import fingerprints
@@ -64,9 +65,11 @@ def merge(
     plain = ids = fingerprints(dataflow, task_types=task_types, scope=scope)
     tasks = {task.id: task for task in dataflow.tasks}
     if fresh_for:
+        expect(running, plain.values())
         apart = {task_id for task_id in ids if ids[task_id] in running and task_types[tasks[task_id].type].stateful}
         ids = fingerprints(dataflow, task_types=task_types, scope=scope, apart=apart, salt=fresh_for)
     parents = dataflow.parents()
+    expect(running, ids.values())
     reused: list[str] = []
     started: list[RunningTask] = []
     boundary: list[tuple[str, str]] = []

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+
 import pytest
+from django.apps import apps
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.django import TestCase
 
-from dashboard.approvals.services import prepare_proposal, recompute_proposal
+from dashboard.approvals.models import Proposal
+from dashboard.approvals.services import prepare_proposal, recompute_proposal, remove_dataflow, submit_dataflow
 from dashboard.audit.models import AuditEntry
 from dashboard.audit.trail import audited
-from dashboard.operations.estate import NodeInUse, current_estate, load_estate, store_plan
+from dashboard.operations.estate import NodeInUse, current_estate, load_estate, store_plan, stored_estate
+from dashboard.operations.models import RunningTaskRow, SlotRow, TeamUse
 from dashboard.operations.services import register_node
+from dashboard.operations.stored import StoredEstate
+from dashboard.plans.computing import compute
 from dashboard.plans.selectors import plan_of
 from scheduler import planning
 from scheduler.model.errors import StalePlan
-from scheduler.model.estate import Slot
+from scheduler.model.estate import Estate, Slot
+from scheduler.model.usage import SlotLoad
 from tests.dashboard.building import (
     World,
     approved,
@@ -45,10 +55,63 @@ class RowsAgree(TestCase):
                 text = document(f"d{window}-{int(private)}", window=window, visibility=visibility)
                 proposal = planned(world.carla, world.city, text)
                 there[key] = proposal.dataflow
+            assert proposal.plan.digest == compute(proposal.plan, expected).digest, "the part differs from the whole"
             expected = planning.apply_plan(expected, plan_of(proposal.plan))
             enacted(approved(proposal, world.ana))
             assert load_estate() == expected
             assert current_estate() == expected
+            check_kept_figures(expected)
+
+
+def check_kept_figures(estate: Estate) -> None:
+    """Where tasks are, who uses them and what slots have to do is kept as it would be counted anew."""
+    part = StoredEstate(estate.generation)
+    for task_id in estate.tasks:
+        assert part.places[task_id] == estate.places[task_id]
+        assert part.users_of(task_id) == estate.users_of(task_id)
+    assert {row.name: SlotLoad(row.queries, row.task_nanocores) for row in SlotRow.objects.all()} == {
+        slot.name: estate.loads.get(slot.name, SlotLoad()) for slot in estate.slots}
+    for count in (1, 2, 3):
+        assert part.least_loaded(count, query_cores=0.1) == estate.least_loaded(count, query_cores=0.1)
+    assert TeamUse.objects.filter(dataflows=0).count() == 0
+
+
+def test_what_is_kept_is_filled_in_where_it_was_not(world: World):
+    for window in range(2, 6):
+        running(world.carla, world.city, document(f"d{window}", window=window), world.ana)
+    estate = load_estate()
+    SlotRow.objects.all().delete()
+    TeamUse.objects.all().delete()
+    RunningTaskRow.objects.update(fragment="", position=0)
+    import_module("dashboard.operations.migrations.0003_fill_look_ups").fill(apps, None)
+    check_kept_figures(estate)
+
+
+def test_a_plan_takes_few_statements_however_much_runs(world: World):
+    statements = {}
+    for window in range(2, 12):
+        text = document(f"d{window}", window=window)
+        proposal = submit_dataflow(actor=world.carla, team=world.city, text=text)
+        with CaptureQueriesContext(connection) as submission:
+            compute(proposal.plan, stored_estate())
+        record = enacted(approved(prepare_proposal(proposal_id=proposal.pk), world.ana)).dataflow
+        removal = remove_dataflow(actor=world.carla, dataflow_id=record.pk)
+        with CaptureQueriesContext(connection) as leaving:
+            compute(removal.plan, stored_estate())
+        statements[window] = len(submission), len(leaving)
+    assert len({statements[window] for window in range(3, 12)}) == 1, statements
+    assert max(statements[11]) <= 12, statements
+
+
+def test_storing_a_plan_takes_as_many_statements_in_a_large_estate(world: World):
+    statements = []
+    for window in range(2, 12):
+        proposal = planned(world.carla, world.city, document(f"d{window}", window=window))
+        with CaptureQueriesContext(connection) as approval:
+            approved(proposal, world.ana)
+        statements.append(len(approval))
+        enacted(Proposal.objects.get(pk=proposal.pk))
+    assert len(set(statements[1:])) == 1, statements
 
 
 def test_rows_that_moved_on_are_not_overwritten(world: World):
