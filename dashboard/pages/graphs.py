@@ -1,7 +1,8 @@
 """A dataflow, or what a plan changes, as the JSON that ``static/js/graph.js`` draws. Pure: values in, values out.
 
 A task has ``id``, ``label``, ``type``, ``kind``, ``config``, ``users`` (dataflows that it also runs for), ``note`` (the
-same, short enough for its box) and ``marks`` (how it is drawn); a stream ``id``, ``source``, ``target``, ``marks``.
+same, short enough for its box) and ``marks`` (how it is drawn), and where it has a page of its own ``page`` (the
+running task's id); a stream ``id``, ``source``, ``target``, ``marks``.
 ``topology`` names the shape: a browser keeps the layout of a shape that it knows. ``labelled`` streams show figures.
 """
 
@@ -62,6 +63,96 @@ def difference_graph(difference: Mapping[str, Any], *, task_types: TaskTypes) ->
         for stream in difference["streams"]
     ]
     return _whole(tasks, streams, labelled=False)
+
+
+def pair_graph(pair: Mapping[str, Any], *, task_types: TaskTypes) -> dict[str, Any]:
+    """Two running dataflows in one graph, from ``explorer.overlap``: every part is told to be of the ``one``, of the
+    ``other``, and ``common`` where it is of both."""
+    sides = {task["id"]: _sides(task) for task in pair["tasks"]}
+    tasks = [
+        {
+            "id": task["id"], "label": " / ".join(dict.fromkeys(filter(None, (task["one"], task["other"])))),
+            "type": task["type"], "kind": _kind(task["type"], task_types), "config": task["config"], "users": [],
+            "note": "", "page": task["id"], "marks": [_side_mark(sides[task["id"]])], **sides[task["id"]],
+        }
+        for task in pair["tasks"]
+    ]
+    streams = []
+    for task in pair["tasks"]:
+        for parent in task["parents"]:
+            ends = sides[parent], sides[task["id"]]
+            of = {name: ends[0][name] and ends[1][name] for name in ends[0]}
+            streams.append({
+                "id": stream_id(parent, task["id"]), "source": parent, "target": task["id"],
+                "marks": [_side_mark(of)], **of})
+    return _whole(tasks, streams, labelled=False)
+
+
+def merged_graph(sheet: Mapping[str, Any], *, task_types: TaskTypes) -> dict[str, Any]:
+    """A sheet of the estate, from ``explorer.merged``; a branch that is left out is a box that says how much it is.
+
+    Besides tasks and streams: ``dataflows`` (a task's ``of`` are positions there), ``lit`` and how much there is.
+    """
+    tasks = [
+        {
+            "id": task["id"], "label": task["name"], "type": task["type"], "kind": _kind(task["type"], task_types),
+            "config": task["config"], "users": [], "of": task["of"], "page": task["id"],
+            "note": _dataflows(task["users"]) if task["users"] > 1 else "",
+            "marks": ["shared"] if task["users"] > 1 else [],
+        }
+        for task in sheet["tasks"]
+    ]
+    streams = _streams(sheet["tasks"])
+    for number, branch in enumerate(sheet["branches"]):
+        box = f"branch-{number}"
+        label = f"+ {branch['tasks']} task" + ("s" if branch["tasks"] != 1 else "")
+        tasks.append({"id": box, "label": label, "type": label, "kind": "", "config": {}, "users": [], "of": [],
+                      "note": "", "marks": ["branch"]})
+        streams += [{"id": stream_id(parent, box), "source": parent, "target": box, "marks": ["branch"]}
+                    for parent in branch["parents"]]
+    told = ("dataflows", "dataflows_left_out", "lit", "number", "sheets", "running_dataflows", "tasks_running")
+    return _whole(tasks, streams, labelled=False) | {name: sheet[name] for name in told}
+
+
+def task_graph(around: Mapping[str, Any], *, task_types: TaskTypes) -> dict[str, Any]:
+    """A running task and what is up- and downstream of it, from ``explorer.task``."""
+    tasks = [
+        {
+            "id": task["id"], "label": task["name"], "type": task["type"], "kind": _kind(task["type"], task_types),
+            "config": task["config"], "users": [], "page": "" if task["side"] == "here" else task["id"],
+            "note": _dataflows(task["users"]) if task["users"] > 1 else "",
+            "marks": {"here": ["common"], "down": ["behind"], "up": []}[task["side"]],
+        }
+        for task in around["tasks"]
+    ]
+    return _whole(tasks, _streams(around["tasks"]), labelled=False)
+
+
+def _streams(tasks: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Streams into running tasks from their parents, where both are drawn."""
+    drawn = {task["id"] for task in tasks}
+    return [
+        {"id": stream_id(parent, task["id"]), "source": parent, "target": task["id"], "marks": []}
+        for task in tasks for parent in task["parents"] if parent in drawn
+    ]
+
+
+def _dataflows(count: int) -> str:
+    return f"{count} dataflow" + ("s" if count != 1 else "")
+
+
+def _sides(task: Mapping[str, Any]) -> dict[str, bool]:
+    one, other = bool(task["one"]), bool(task["other"])
+    return {"one": one, "other": other, "common": one and other}
+
+
+def _side_mark(sides: Mapping[str, bool]) -> str:
+    return "common" if sides["common"] else "one" if sides["one"] else "two"
+
+
+def _kind(type_name: str, task_types: TaskTypes) -> str:
+    declared = task_types.get(type_name)
+    return declared.kind if declared else ""
 
 
 def stream_id(source: str, target: str) -> str:

@@ -5,11 +5,30 @@ from __future__ import annotations
 from django.contrib.auth.views import LogoutView
 from django.urls import path
 
-from dashboard.pages.views import account, audit, dataflows, estate, guides, proposals, task_types, teams
+from dashboard.pages.views import (
+    account,
+    audit,
+    dataflows,
+    estate,
+    explorer,
+    guides,
+    overlap,
+    proposals,
+    task_types,
+    teams,
+)
 
 urlpatterns = [
     path("", estate.estate, name="estate"),
     path("estate/history.json", estate.estate_history, name="estate_history"),
+    path("estate/graph", explorer.estate_graph, name="estate_graph"),
+    path("estate/graph.json", explorer.estate_graph_json, name="estate_graph_json"),
+    path("estate/tasks/<slug:task_id>", explorer.running_task, name="running_task"),
+    path("estate/tasks/<slug:task_id>/graph.json", explorer.running_task_graph, name="running_task_graph"),
+    path("estate/overlap", overlap.overlap, name="overlap"),
+    path("estate/overlap/matrix.json", overlap.overlap_matrix, name="overlap_matrix"),
+    path("estate/overlap/<uuid:one>/<uuid:other>", overlap.overlap_pair, name="overlap_pair"),
+    path("estate/overlap/<uuid:one>/<uuid:other>/graph.json", overlap.overlap_pair_graph, name="overlap_pair_graph"),
     path("dataflows/", dataflows.dataflows, name="dataflows"),
     path("dataflows/new", dataflows.dataflow_new, name="dataflow_new"),
     path("dataflows/samples/<slug:slug>", dataflows.sample, name="sample"),

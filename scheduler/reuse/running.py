@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from scheduler.model.estate import Estate
@@ -29,7 +30,21 @@ def running_dataflows(estate: Estate) -> tuple[RunningDataflow, ...]:
     ----------
     .. [1] Chaturvedi, Tyagi and Simmhan, "Collaborative Reuse of Streaming Dataflows in IoT Applications", 2017, 4.2.
     """
-    root = {task_id: task_id for task_id in estate.tasks}
+    parents = {task.id: task.parents for task in estate.tasks.values()}
+    found = (
+        RunningDataflow(
+            id=task_ids[0],
+            tasks=task_ids,
+            serves=tuple(sorted({user for task_id in task_ids for user in estate.users[task_id]})),
+        )
+        for task_ids in connected_parts(parents)
+    )
+    return tuple(sorted(found, key=lambda running: (-len(running.tasks), running.id)))
+
+
+def connected_parts(parents: Mapping[str, Iterable[str]]) -> list[tuple[str, ...]]:
+    """The weakly connected parts of a graph of tasks, each sorted; ``parents`` has every task as a key."""
+    root = {task_id: task_id for task_id in parents}
 
     def find(task_id: str) -> str:
         while root[task_id] != task_id:
@@ -37,19 +52,11 @@ def running_dataflows(estate: Estate) -> tuple[RunningDataflow, ...]:
             task_id = root[task_id]
         return task_id
 
-    for task in estate.tasks.values():
-        for parent in task.parents:
-            one, other = sorted((find(parent), find(task.id)))
+    for task_id, above in parents.items():
+        for parent in above:
+            one, other = sorted((find(parent), find(task_id)))
             root[other] = one
     members: dict[str, list[str]] = {}
-    for task_id in estate.tasks:
+    for task_id in parents:
         members.setdefault(find(task_id), []).append(task_id)
-    found = (
-        RunningDataflow(
-            id=least,
-            tasks=tuple(sorted(task_ids)),
-            serves=tuple(sorted({user for task_id in task_ids for user in estate.users[task_id]})),
-        )
-        for least, task_ids in members.items()
-    )
-    return tuple(sorted(found, key=lambda running: (-len(running.tasks), running.id)))
+    return [tuple(sorted(task_ids)) for task_ids in members.values()]

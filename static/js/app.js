@@ -30,6 +30,11 @@ if (document.getElementById("output-list")) {
 }
 if (document.querySelector("[data-graph]")) {
   const { startGraphs } = await import("./graph_page.js");
-  startGraphs();
+  const merged = document.querySelector("[data-merged]") && (await import("./merged.js")).MergedPanel;
+  startGraphs({ merged });
+}
+if (document.querySelector("[data-heatmap]")) {
+  const { startHeatMap } = await import("./heatmap.js");
+  startHeatMap();
 }
 document.documentElement.dataset.ready = "";

@@ -135,6 +135,7 @@ export class Graph {
     else this.fit();
     this.kept = true;
     if (this.metrics) this.update(this.metrics);
+    if (this.lit) this.light(this.lit);
   }
 
   /** New figures: `{tasks: {id: {rate_per_s, latency_ms, failed}}, streams: {id: {rate_per_s, latency_ms, fused}}}`. */
@@ -178,6 +179,20 @@ export class Graph {
   zoom(factor) {
     const { width, height } = this.canvas.getBoundingClientRect();
     this.cy.zoom({ level: this.cy.zoom() * factor, renderedPosition: { x: width / 2, y: height / 2 } });
+  }
+
+  /** Light up these tasks and the streams between them; with none, everything is as it is. */
+  light(ids) {
+    this.lit = ids;
+    if (!this.cy) return;
+    this.cy.batch(() => {
+      this.cy.elements().removeClass("lit dim");
+      if (!ids) return;
+      for (const node of this.cy.nodes()) node.addClass(ids.has(node.id()) ? "lit" : "dim");
+      for (const edge of this.cy.edges()) {
+        edge.addClass(ids.has(edge.data("source")) && ids.has(edge.data("target")) ? "lit" : "dim");
+      }
+    });
   }
 
   step(by) {

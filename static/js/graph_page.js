@@ -25,7 +25,7 @@ function metricsOf(state) {
   return { tasks: Object.fromEntries(tasks), streams: Object.fromEntries(streams) };
 }
 
-class GraphPanel {
+export class GraphPanel {
   constructor(panel) {
     this.panel = panel;
     this.card = panel.querySelector(".graph-card");
@@ -84,7 +84,7 @@ class GraphPanel {
     }
     this.graph.cy.batch(() => {
       for (const part of [...this.data.tasks, ...this.data.streams]) {
-        this.graph.cy.getElementById(part.id).toggleClass("absent", name !== "difference" && !part[name]);
+        this.graph.cy.getElementById(part.id).toggleClass("absent", part[name] === false);
       }
     });
   }
@@ -97,6 +97,9 @@ class GraphPanel {
     this.card.querySelector("[data-part='type']").textContent = task.type;
     const list = this.card.querySelector("[data-part='facts']");
     list.replaceChildren();
+    const open = this.card.querySelector("[data-part='open']");
+    open.hidden = !task.page;
+    if (task.page) open.href = `/estate/tasks/${task.page}`;
     const live = this.state?.tasks?.[task.id];
     if (task.status) line(list, "in this plan", { started: "starts", reused: "reused", stopped: "stops", neighbour: "stays as it is" }[task.status]);
     if (live) {
@@ -107,14 +110,17 @@ class GraphPanel {
       line(list, "query", `${live.fragment} on ${live.slot}`);
       if (live.error) line(list, "cause", live.error);
     } else if (task.fragment) line(list, "query", `${task.fragment} on ${task.slot}`);
-    if (task.users.length) line(list, "shared with", task.users.map((user) => `${user.name} (${user.team})`).join(", "));
+    if (task.users.length) line(list, task.of ? "runs for" : "shared with", task.users.map((user) => `${user.name} (${user.team})`).join(", "));
     const config = this.card.querySelector("[data-part='config']");
     config.textContent = JSON.stringify(task.config, null, 2);
     config.hidden = Object.keys(task.config).length === 0;
   }
 }
 
-export function startGraphs() {
-  const panels = [...document.querySelectorAll("[data-graph]")].map((panel) => new GraphPanel(panel));
+export function startGraphs(kinds = {}) {
+  const panels = [...document.querySelectorAll("[data-graph]")].map((panel) => {
+    const Kind = "merged" in panel.dataset ? kinds.merged : GraphPanel;
+    return new Kind(panel);
+  });
   window.weirGraphs = panels.map((panel) => panel.graph); // for the console, and for whoever tests what is drawn
 }

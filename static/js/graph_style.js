@@ -3,7 +3,7 @@
 import { token } from "./theme.js";
 
 function palette() {
-  const names = ["surface", "sunken", "line", "line-strong", "ink", "ink-2", "ink-3", "accent", "accent-soft", "bad", "bad-soft"];
+  const names = ["surface", "sunken", "line", "line-strong", "ink", "ink-2", "ink-3", "accent", "accent-soft", "bad", "bad-soft", "warn", "warn-soft"];
   return Object.fromEntries(names.map((name) => [name, token(`--${name}`)]));
 }
 
@@ -38,6 +38,12 @@ export function graphStyle() {
     { selector: "node.starts", style: { "background-fill": "solid", "background-color": c["accent-soft"], "border-color": c.accent, "border-width": 2 } },
     { selector: "node.stops", style: { "background-fill": "solid", "background-color": c["bad-soft"], "border-color": c.bad, "border-style": "dashed", "border-width": 2 } },
     { selector: "node.failed", style: { "background-fill": "solid", "background-color": c["bad-soft"], "border-color": c.bad, "border-width": 2.5 } },
+    { selector: "node.common", style: { "background-fill": "solid", "background-color": c["accent-soft"], "border-color": c.accent, "border-width": 2.5 } },
+    { selector: "node.two", style: { "background-fill": "solid", "background-color": c["warn-soft"], "border-color": c.warn, "border-width": 1.6 } },
+    { selector: "node.behind", style: { "background-fill": "solid", "background-color": c["warn-soft"], "border-color": c.warn } },
+    { selector: "node.branch", style: { "background-opacity": 0, "border-style": "dashed", color: c["ink-2"] } },
+    { selector: "node.lit", style: { "background-fill": "solid", "background-color": c["accent-soft"], "border-color": c.accent, "border-width": 3, "z-index": 2 } },
+    { selector: "node.dim", style: { opacity: 0.3 } },
     { selector: "node.absent", style: { opacity: 0.28 } },
     { selector: "node:selected", style: { "underlay-color": c.accent, "underlay-opacity": 0.28, "underlay-padding": 6, "underlay-shape": "round-rectangle" } },
     { selector: "edge", style: {
@@ -54,6 +60,10 @@ export function graphStyle() {
     { selector: "edge.flowing", style: { "line-color": c.accent, "target-arrow-color": c.accent, width: 1.8 } },
     { selector: "edge.starts", style: { "line-color": c.accent, "target-arrow-color": c.accent, width: 2 } },
     { selector: "edge.stops", style: { "line-color": c.bad, "target-arrow-color": c.bad, "line-style": "dashed" } },
+    { selector: "edge.common, edge.lit", style: { "line-color": c.accent, "target-arrow-color": c.accent, width: 2.2, "z-index": 2 } },
+    { selector: "edge.two", style: { "line-color": c.warn, "target-arrow-color": c.warn } },
+    { selector: "edge.branch", style: { "line-style": "dashed" } },
+    { selector: "edge.dim", style: { opacity: 0.2 } },
     { selector: "edge.absent", style: { opacity: 0.2 } },
   ];
 }

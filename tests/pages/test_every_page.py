@@ -15,8 +15,10 @@ from tests.dashboard.building import World, document, planned, removal_planned, 
 from tests.pages.conftest import ClientOf
 from tests.pages.markup import Markup
 
-PLAIN = ["estate", "dataflows", "dataflow_new", "proposals", "task_types", "audit", "teams", "password_change"]
+PLAIN = ["estate", "dataflows", "dataflow_new", "proposals", "task_types", "audit", "teams", "password_change",
+         "estate_graph", "overlap"]
 FILTERED = ["/dataflows/?q=none&team=city&status=running", "/proposals/?for=me", "/proposals/?status=open",
+            "/estate/overlap?q=none&by=share", "/estate/overlap?team=city", "/estate/graph?q=traffic&page=7",
             "/audit/?q=zz", "/task-types/?q=filter", "/task-types/?q=nothing-like-it"]
 
 
@@ -24,13 +26,16 @@ FILTERED = ["/dataflows/?q=none&team=city&status=running", "/proposals/?for=me",
 def addresses(world: World) -> list[str]:
     """Every page of an estate in which one dataflow runs, one is in review, and one is to be removed."""
     traffic = running(world.carla, world.city, document("traffic", description="Flow of cars"), world.ana)
+    cars = running(world.carla, world.city, document("cars", window=15), world.ana)
+    parse = cars.uses.get(task_id="parse")
     jams = planned(world.mo, world.mobility, document("jams", window=20))
     removal = removal_planned(world.carla, traffic)
     return [
         *(reverse(name) for name in PLAIN), *(reverse("help_guide", args=[guide.slug]) for guide in GUIDES), *FILTERED,
         reverse("dataflow", args=[traffic.pk]), reverse("dataflow", args=[jams.dataflow_id]),
         reverse("proposal", args=[jams.pk]), reverse("proposal", args=[removal.pk]),
-        f"{reverse('dataflow_new')}?again={traffic.pk}",
+        f"{reverse('dataflow_new')}?again={traffic.pk}", f"{reverse('estate_graph')}?dataflow={traffic.pk}",
+        reverse("running_task", args=[parse.running_task_id]), reverse("overlap_pair", args=[traffic.pk, cars.pk]),
     ]
 
 
@@ -47,7 +52,8 @@ def test_pages_of_an_empty_installation_say_what_to_do_next(client_of: ClientOf)
     client = client_of("carla")
     for address, invitation in [
         ("/", "Submit a first dataflow"), ("/dataflows/", "No dataflow yet"), ("/proposals/", "No proposal yet"),
-        ("/proposals/?for=me", "Nothing waits for you"),
+        ("/proposals/?for=me", "Nothing waits for you"), ("/estate/graph", "Nothing runs yet"),
+        ("/estate/overlap", "Nothing runs yet"),
     ]:
         response = client.get(address)
         assert invitation in response.text, address
@@ -87,7 +93,8 @@ def test_nobody_gets_anything_without_a_log_in(pattern, db) -> None:
 
 @pytest.mark.parametrize("path", ["/nothing", "/dataflows/00000000-0000-4000-8000-000000000000/",
                                   "/proposals/00000000-0000-4000-8000-000000000000/", "/help/nothing",
-                                  "/dataflows/samples/nothing"])
+                                  "/dataflows/samples/nothing", "/estate/tasks/nothing",
+                                  "/estate/graph?dataflow=nothing"])
 def test_what_is_not_there_is_said_on_a_page_of_the_same_look(path: str, client_of: ClientOf) -> None:
     response = client_of("carla").get(path)
     assert response.status_code == 404

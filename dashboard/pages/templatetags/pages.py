@@ -26,7 +26,7 @@ def nav_state(context: dict[str, Any]) -> dict[str, Any]:
     items = []
     for name, title in _PLACES:
         url = reverse(name)
-        current = request.path == url if name == "estate" else request.path.startswith(url)
+        current = request.path.startswith(url) if url != "/" else request.path == "/" or _of_estate(request.path)
         shown = waiting if name == "proposals" else 0
         items.append({"url": url, "place": name.replace("_", "-"), "title": title, "current": current, "count": shown,
                       "count_title": "wait for your review"})
@@ -35,6 +35,10 @@ def nav_state(context: dict[str, Any]) -> dict[str, Any]:
         for team in teams(request.viewer) if team.pk in request.viewer.roles
     ]
     return {"items": items, "memberships": memberships}
+
+
+def _of_estate(path: str) -> bool:
+    return path.startswith("/estate/")
 
 
 @register.simple_tag(takes_context=True)

@@ -1,0 +1,63 @@
+"""The estate as one merged graph, and one running task."""
+
+from __future__ import annotations
+
+from django.conf import settings
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_safe
+
+from dashboard import jobs
+from dashboard.explorer import merged
+from dashboard.explorer import task as explorer
+from dashboard.pages.graphs import merged_graph, task_graph
+
+COMPACT = {"separators": (",", ":")}
+
+
+@require_safe
+@login_required
+def estate_graph(request: HttpRequest) -> HttpResponse:
+    """What runs as one graph, with the dataflows of the sheet beside it; ``q`` looks in the whole estate."""
+    search = request.GET.get("q", "").strip()
+    return render(request, "estate_graph.html", {
+        "sheet": _sheet(request), "search": search,
+        "found": merged.found_in_estate(request.viewer, search) if search else None,
+    })
+
+
+@require_safe
+@login_required
+def estate_graph_json(request: HttpRequest) -> JsonResponse:
+    """One sheet of the merged graph."""
+    graph = merged_graph(_sheet(request), task_types=jobs.task_types())
+    return JsonResponse(graph, json_dumps_params=COMPACT)
+
+
+@require_safe
+@login_required
+def running_task(request: HttpRequest, task_id: str) -> HttpResponse:
+    """One running task: users, cost, surroundings, and what stops if it goes."""
+    found = explorer.running_task(request.viewer, task_id)
+    live = found["live"]
+    return render(request, "running_task.html", {
+        "task": found, "around": explorer.around(request.viewer, task_id), "live": live,
+        "declared": jobs.task_types().get(found["type"]), "currency": settings.CURRENCY,
+        "more_users": found["user_count"] - len(found["users"]),
+        "live_topic": f"dataflow:{live['dataflow']}" if live else None,
+    })
+
+
+@require_safe
+@login_required
+def running_task_graph(request: HttpRequest, task_id: str) -> JsonResponse:
+    """What is up- and downstream of a running task."""
+    return JsonResponse(task_graph(explorer.around(request.viewer, task_id), task_types=jobs.task_types()))
+
+
+def _sheet(request: HttpRequest) -> dict:
+    number = request.GET.get("page", "1")
+    return merged.sheet(
+        request.viewer, number=int(number) if number.isdecimal() and len(number) < 7 else 1,
+        dataflow_id=request.GET.get("dataflow", ""))

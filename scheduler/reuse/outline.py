@@ -1,0 +1,95 @@
+"""Outlines: a running dataflow too large to be drawn whole, as the trunk that most use and the branches behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from .running import connected_parts
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """Tasks that are left out together, because they hang on the same tasks that are shown."""
+
+    parents: tuple[str, ...]  # sorted; none where nothing above them is shown
+    tasks: int
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """What is shown, sorted, and what is not; every task is in one of the two."""
+
+    shown: tuple[str, ...]
+    branches: tuple[Branch, ...]
+
+
+def outline(
+    parents: Mapping[str, Sequence[str]], users: Mapping[str, int], *, most: int, wanted: Collection[str] = ()
+) -> Outline:
+    """Show the tasks that serve the most dataflows, after those that are wanted, and bundle the rest.
+
+    Whoever uses a task uses what is above it: a parent has at least as many users as its child. What is shown is
+    therefore closed under parents, where ``wanted`` is.
+
+    Parameters
+    ----------
+    parents : mapping of str to sequence of str
+        Parents by task id, of every task.
+    users : mapping of str to int
+        How many dataflows each task serves; one where it is not named.
+    most : int
+        How many tasks may be shown; the wanted ones are, whatever their number.
+    wanted : collection of str
+        Tasks to show first.
+
+    Returns
+    -------
+    Outline
+        All tasks shown and no branch where there is room for all.
+    """
+    depth = _depths(parents)
+    order = sorted(parents, key=lambda task_id: (
+        task_id not in wanted, -users.get(task_id, 1), depth[task_id], task_id))
+    shown = set(order[: max(most, len(wanted))])
+    hidden = {
+        task_id: [parent for parent in above if parent not in shown]
+        for task_id, above in parents.items() if task_id not in shown}
+    behind: dict[tuple[str, ...], int] = {}
+    for part in connected_parts(hidden):
+        above = tuple(sorted({parent for task_id in part for parent in parents[task_id] if parent in shown}))
+        behind[above] = behind.get(above, 0) + len(part)
+    branches = tuple(Branch(parents=above, tasks=tasks) for above, tasks in sorted(behind.items()))
+    return Outline(shown=tuple(sorted(shown)), branches=branches)
+
+
+def sheets(sizes: Iterable[int], *, most: int) -> list[range]:
+    """Part a row of running dataflows, largest first, into sheets of at most so many tasks.
+
+    One that is larger than a sheet has one of its own.
+    """
+    found: list[range] = []
+    first, room = 0, most
+    position = -1
+    for position, size in enumerate(sizes):
+        if position > first and size > room:
+            found.append(range(first, position))
+            first, room = position, most
+        room -= size
+    return [*found, range(first, position + 1)] if position >= 0 else found
+
+
+def _depths(parents: Mapping[str, Sequence[str]]) -> dict[str, int]:
+    """The longest way from a source to each task, without recursion: chains may be long."""
+    depth: dict[str, int] = {}
+    for start in parents:
+        waiting = [start]
+        while waiting:
+            task_id = waiting[-1]
+            above = [parent for parent in parents[task_id] if parent not in depth]
+            if above:
+                waiting.extend(above)
+                continue
+            depth[task_id] = 1 + max((depth[parent] for parent in parents[task_id]), default=-1)
+            waiting.pop()
+    return depth

@@ -1,0 +1,202 @@
+"""Exploring overlap: figures against counting by hand, limits, and nothing of other teams' private dataflows."""
+
+from __future__ import annotations
+
+import pytest
+
+from dashboard.explorer import merged, overlap, task
+from dashboard.operations.models import RunningTaskRow, Use
+from dashboard.teams.permissions import Viewer, viewer_of
+from scheduler.model.errors import NotFound
+from tests.dashboard.building import World, document, running
+
+
+@pytest.fixture
+def shared(world: World) -> dict:
+    """Two dataflows that share sensing and parsing, and a private one of City that looks the same."""
+    traffic = running(world.carla, world.city, document("traffic"), world.ana)
+    jams = running(world.mo, world.mobility, document("jams", window=20), world.ben, world.ana)
+    hush = running(world.carla, world.city, document("hush", visibility="private"), world.ana)
+    return {"traffic": traffic, "jams": jams, "hush": hush}
+
+
+def viewer(world: World, name: str) -> Viewer:
+    return viewer_of(world.users[name])
+
+
+def overlap_by_hand(map_: overlap.OverlapMap) -> dict[frozenset[str], int]:
+    size = range(len(map_.dataflows))
+    names = [found.name for found in map_.dataflows]
+    return {frozenset((names[i], names[j])): int(map_.shared[i, j]) for i in size for j in size if map_.shared[i, j]}
+
+
+# The heat map --------------------------------------------------------------------------------------------------------
+
+
+def test_the_map_counts_what_two_share(world: World, shared: dict) -> None:
+    found = overlap.overlap_map(viewer(world, "mo"))
+    assert overlap_by_hand(found) == {
+        frozenset({"traffic"}): 4, frozenset({"jams"}): 4, frozenset({"traffic", "jams"}): 2}
+    assert (found.running, found.matching, found.left_out) == (2, 2, 0)
+    (one, other), = found.pairs()
+    assert found.share[one, other] == 0.5
+
+
+@pytest.mark.parametrize(("name", "sees"), [("carla", True), ("root", True), ("mo", False), ("outsider", False)])
+def test_a_private_dataflow_is_in_no_figure_of_others(world: World, shared: dict, name: str, sees: bool) -> None:
+    found = overlap.overlap_map(viewer(world, name))
+    assert ("hush" in {compared.name for compared in found.dataflows}) is sees
+    assert found.running == (3 if sees else 2)
+    sheet = merged.sheet(viewer(world, name))
+    assert sheet["tasks_running"] == len(sheet["tasks"]) == (10 if sees else 6)
+    assert ("hush" in {dataflow["name"] for dataflow in sheet["dataflows"]}) is sees
+    assert bool(merged.found_in_estate(viewer(world, name), "hush")) is sees
+    private = Use.objects.filter(dataflow=shared["hush"]).first().running_task_id
+    reads = (lambda: task.running_task(viewer(world, name), private), lambda: task.around(viewer(world, name), private),
+             lambda: overlap.overlap_pair(viewer(world, name), shared["hush"].pk, shared["jams"].pk),
+             lambda: merged.sheet(viewer(world, name), dataflow_id=shared["hush"].pk))
+    for read in reads:
+        if sees:
+            read()
+        else:
+            with pytest.raises(NotFound):
+                read()
+
+
+def test_a_team_is_compared_with_its_neighbours_but_they_not_with_each_other(world: World, shared: dict) -> None:
+    running(world.carla, world.city, document("more", window=30), world.ana, world.ben)
+    found = overlap.overlap_map(viewer(world, "mo"), team="mobility")
+    assert {(compared.name, compared.matches) for compared in found.dataflows} == {
+        ("jams", True), ("traffic", False), ("more", False)}
+    pairs = {pair for pair in overlap_by_hand(found) if len(pair) == 2}
+    assert pairs == {frozenset({"jams", "traffic"}), frozenset({"jams", "more"})}
+    assert found.matching == 1
+
+
+def test_what_is_kept_of_one_generation_is_not_shown_at_the_next(world: World, shared: dict) -> None:
+    before = overlap.overlap_map(viewer(world, "mo"))
+    running(world.carla, world.city, document("more", window=30), world.ana, world.ben)
+    assert len(overlap.overlap_map(viewer(world, "mo")).dataflows) == len(before.dataflows) + 1
+
+
+def test_of_too_many_those_that_share_the_most_are_compared(
+    world: World, shared: dict, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    apart = document("apart", window=5, rates={"sense": 7})
+    running(world.carla, world.city, apart, world.ana)
+    monkeypatch.setattr(overlap, "MOST_DATAFLOWS", 2)
+    found = overlap.overlap_map(viewer(world, "mo"))
+    assert {compared.name for compared in found.dataflows} == {"traffic", "jams"}
+    assert found.left_out == 1
+
+
+def test_pairs_are_sorted_by_the_measure_asked_for(world: World, shared: dict) -> None:
+    # The same four tasks and more: shares all of the smaller one, and as many tasks as traffic has.
+    longer = document("longer", window=10, tasks=[
+        {"id": "sense", "type": "urban_sensing"}, {"id": "parse", "type": "senml_parse"},
+        {"id": "average", "type": "block_average", "config": {"window": 10}},
+        {"id": "out", "type": "output", "config": {"name": "traffic-out"}},
+        {"id": "again", "type": "output", "config": {"name": "again"}}],
+        streams=[{"from": "sense", "to": "parse"}, {"from": "parse", "to": "average"},
+                 {"from": "average", "to": "out"}, {"from": "parse", "to": "again"}])
+    running(world.carla, world.city, longer, world.ana, world.ben)
+    found = overlap.overlap_map(viewer(world, "root"))
+    for by, figures in (("shared", found.shared), ("share", found.share)):
+        values = [figures[one, other] for one, other in found.pairs(by=by)]
+        assert values == sorted(values, reverse=True)
+        assert len(values) == 3
+    one, other = found.pairs(by="share")[0]
+    assert {found.dataflows[one].name, found.dataflows[other].name} == {"traffic", "longer"}
+    assert found.share[one, other] == 1
+
+
+def test_a_pair_is_both_graphs_and_the_shared_part(world: World, shared: dict) -> None:
+    pair = overlap.overlap_pair(viewer(world, "mo"), shared["traffic"].pk, shared["jams"].pk)
+    assert (pair["shared"], pair["share"], pair["tasks_one"], pair["tasks_other"]) == (2, 0.5, 4, 4)
+    names = {(found["one"], found["other"]) for found in pair["tasks"]}
+    assert names == {("sense", "sense"), ("parse", "parse"), ("average", ""), ("out", ""), ("", "average"), ("", "out")}
+    both = [found["id"] for found in pair["tasks"] if found["one"] and found["other"]]
+    assert pair["cores"] == pytest.approx(sum(row.cores for row in RunningTaskRow.objects.filter(pk__in=both)))
+
+
+def test_a_dataflow_makes_no_pair_with_itself_or_with_what_does_not_run(world: World, shared: dict) -> None:
+    for other in (shared["traffic"].pk, "00000000-0000-4000-8000-000000000000"):
+        with pytest.raises(NotFound):
+            overlap.overlap_pair(viewer(world, "mo"), shared["traffic"].pk, other)
+
+
+# The merged graph ----------------------------------------------------------------------------------------------------
+
+
+def test_the_merged_graph_has_every_task_once_with_its_dataflows(world: World, shared: dict) -> None:
+    sheet = merged.sheet(viewer(world, "mo"))
+    users = {found["name"]: [] for found in sheet["tasks"]}
+    for found in sheet["tasks"]:
+        assert found["users"] == len(found["of"])
+        users[found["name"]].append(sorted(sheet["dataflows"][position]["name"] for position in found["of"]))
+    assert users["sense"] == [["jams", "traffic"]]
+    assert sorted(users["average"]) == [["jams"], ["traffic"]]
+    assert {dataflow["name"]: dataflow["tasks"] for dataflow in sheet["dataflows"]} == {"jams": 4, "traffic": 4}
+    assert (sheet["number"], sheet["sheets"], sheet["running_dataflows"]) == (1, 1, 1)
+
+
+def test_a_dataflow_is_found_on_its_sheet(world: World, shared: dict, monkeypatch: pytest.MonkeyPatch) -> None:
+    apart = running(world.carla, world.city, document("apart", window=5, rates={"sense": 7}), world.ana)
+    monkeypatch.setattr(merged, "MOST_TASKS", 6)
+    assert merged.sheet(viewer(world, "mo"))["sheets"] == 2
+    sheet = merged.sheet(viewer(world, "mo"), dataflow_id=apart.pk)
+    assert (sheet["number"], sheet["lit"]) == (2, str(apart.pk))
+    assert {dataflow["name"] for dataflow in sheet["dataflows"]} == {"apart"}
+    assert [found["id"] for found in merged.found_in_estate(viewer(world, "mo"), "apart city")] == [str(apart.pk)]
+
+
+def test_a_graph_that_is_too_large_shows_its_trunk_and_what_is_left_out(
+    world: World, shared: dict, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(merged, "MOST_TASKS", 3)
+    sheet = merged.sheet(viewer(world, "mo"))
+    assert {"sense", "parse"} <= {found["name"] for found in sheet["tasks"]}
+    assert len(sheet["tasks"]) == 3
+    assert sum(branch["tasks"] for branch in sheet["branches"]) == 3
+    lit = merged.sheet(viewer(world, "mo"), dataflow_id=shared["jams"].pk)
+    position = next(i for i, dataflow in enumerate(lit["dataflows"]) if dataflow["name"] == "jams")
+    assert sum(position in found["of"] for found in lit["tasks"]) == 4, "all of the part that was asked for"
+
+
+@pytest.mark.parametrize("number", [-1, 0, 2, 99])
+def test_a_sheet_that_is_not_there_is_the_nearest(world: World, shared: dict, number: int) -> None:
+    assert merged.sheet(viewer(world, "mo"), number=number)["number"] == 1
+
+
+def test_an_empty_estate_has_an_empty_sheet(world: World) -> None:
+    sheet = merged.sheet(viewer(world, "mo"))
+    assert (sheet["tasks"], sheet["dataflows"], sheet["sheets"]) == ([], [], 0)
+    assert len(overlap.overlap_map(viewer(world, "mo")).dataflows) == 0
+
+
+# One task ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_task_tells_its_users_and_what_stops_without_it(world: World, shared: dict, settings) -> None:
+    parse = Use.objects.get(dataflow=shared["traffic"], task_id="parse").running_task
+    found = task.running_task(viewer(world, "mo"), parse.pk)
+    assert [(user["name"], user["team"], user["task"], user["outputs"]) for user in found["users"]] == [
+        ("jams", "Mobility", "parse", ["out"]), ("traffic", "City", "parse", ["out"])]
+    assert all(user["since"] is not None for user in found["users"])
+    assert (found["upstream"], found["downstream"]) == (1, 4)
+    assert found["stops"] == {"tasks": 5, "dataflows": 2, "outputs": 2}
+    assert found["money_per_hour"] == pytest.approx(parse.cores * settings.CORE_HOUR_PRICE)
+    assert found["money_each"] == pytest.approx(found["money_per_hour"] / 2)
+    assert found["live"]["task"] == "parse"
+
+
+def test_what_is_around_a_task(world: World, shared: dict, monkeypatch: pytest.MonkeyPatch) -> None:
+    parse = Use.objects.get(dataflow=shared["traffic"], task_id="parse").running_task_id
+    around = task.around(viewer(world, "mo"), parse)
+    assert {(found["name"], found["side"]) for found in around["tasks"]} == {
+        ("parse", "here"), ("sense", "up"), ("average", "down"), ("out", "down")}
+    assert len(around["tasks"]) == 6 and around["left_out"] == 0
+    monkeypatch.setattr(task, "MOST_AROUND", 2)
+    nearest = task.around(viewer(world, "mo"), parse)
+    assert {found["name"] for found in nearest["tasks"]} == {"parse", "sense", "average"}
+    assert nearest["left_out"] == 2
