@@ -1,0 +1,234 @@
+"""Reading bills, as far as they are the viewer's.
+
+For pages and API:
+
+- ``bills(viewer, period, team)``: a row for each dataflow that paid, with its amounts
+- ``bill_of(viewer, dataflow_id, period)``: a row for each task of one dataflow, with its share
+- ``cost_history(viewer, period, team, dataflow_id)``: columns over time for a plot
+- ``nobodys(viewer, period)``: what slots used for nobody, for administrators
+- ``task_costs(viewer, fingerprints, since, until)``, ``task_cost(…)``: what running tasks cost
+
+Amounts are whole numbers (``scheduler.model.amounts``), so that rows add up to totals exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from django.db.models import Max, QuerySet, Sum
+
+from dashboard.bills.models import NeedRow, UsageHour
+from dashboard.bills.periods import Period
+from dashboard.bills.permissions import bill_for, billed_to
+from dashboard.catalog.models import DataflowRecord
+from dashboard.catalog.permissions import visible_to
+from dashboard.teams.permissions import Viewer
+from scheduler.model.amounts import Amounts
+
+_AMOUNTS = ("cpu_us", "memory_mb_s", "traffic_bytes", "cost_nanos")
+_SUMS = {name: Sum(name) for name in (*_AMOUNTS, "alone_nanos", "needed_ms", "user_ms")}
+
+
+@dataclass(frozen=True, slots=True)
+class Charge:
+    """What somebody's part of something was: what it used, what that cost, and what it would have cost alone."""
+
+    used: Amounts = field(default_factory=Amounts)
+    alone_nanos: int = 0
+    needed_ms: int = 0
+    user_ms: int = 0
+
+    def __add__(self, other: Charge) -> Charge:
+        return Charge(
+            self.used + other.used, self.alone_nanos + other.alone_nanos, self.needed_ms + other.needed_ms,
+            self.user_ms + other.user_ms)
+
+    @property
+    def pays_nanos(self) -> int:
+        return self.used.cost_nanos
+
+    @property
+    def saved_nanos(self) -> int:
+        return self.alone_nanos - self.used.cost_nanos
+
+    @property
+    def saved_share(self) -> float:
+        """What sharing saved, as a part of what it would have cost alone."""
+        return self.saved_nanos / self.alone_nanos if self.alone_nanos else 0.0
+
+    @property
+    def users(self) -> float:
+        """How many needed it, on average over the time that this one did; 0 where it is not one task's."""
+        return self.user_ms / self.needed_ms if self.needed_ms else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class DataflowBill:
+    """A dataflow's part of a bill."""
+
+    dataflow: DataflowRecord
+    charge: Charge
+
+
+@dataclass(frozen=True, slots=True)
+class TaskBill:
+    """A task's part of a dataflow's bill; ``others`` are the dataflows that needed it too and that the viewer may
+    know of, ``needed`` whether it still runs for this one."""
+
+    task: str
+    type: str
+    fingerprint: str
+    charge: Charge
+    needed: bool
+    others: tuple[DataflowRecord, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TaskCost:
+    """What a running task used and cost over a time, and for how long somebody needed it."""
+
+    fingerprint: str
+    used: Amounts = field(default_factory=Amounts)
+    needed_ms: int = 0
+
+    @property
+    def nanos_per_hour(self) -> int:
+        """What it cost for an hour, on average."""
+        return self.used.cost_nanos * 3_600_000 // self.needed_ms if self.needed_ms else 0
+
+    @property
+    def cores(self) -> float:
+        """CPU cores that it took, on average."""
+        return self.used.cpu_us / 1000 / self.needed_ms if self.needed_ms else 0.0
+
+
+def bills(viewer: Viewer, period: Period, *, team: str = "") -> list[DataflowBill]:
+    """A row for each dataflow that had a part in anything, the dearest first."""
+    sums = _usage(viewer, period, team=team).values("dataflow").annotate(**_SUMS).order_by()
+    charges = {row["dataflow"]: _charge(row) for row in sums}
+    records = DataflowRecord.objects.filter(pk__in=charges).select_related("team")
+    rows = [DataflowBill(record, charges[record.pk]) for record in records]
+    return sorted(rows, key=lambda row: (-row.charge.pays_nanos, row.dataflow.name))
+
+
+def bill_of(viewer: Viewer, dataflow_id: UUID | str, period: Period) -> tuple[DataflowRecord, list[TaskBill]]:
+    """A dataflow and a row for each of its tasks, the dearest first; ``NotFound`` where it is not the viewer's."""
+    record = bill_for(viewer, dataflow_id)
+    sums = _in(period).filter(dataflow=record).values("fingerprint").annotate(**_SUMS).order_by()
+    charges = {row["fingerprint"]: _charge(row) for row in sums}
+    needs: dict[str, NeedRow] = {need.fingerprint: need for need in record.needs.order_by("since")}
+    others = _others(viewer, record, charges, period)
+    rows = [
+        TaskBill(
+            task=needs[fingerprint].task_id, type=needs[fingerprint].type, fingerprint=fingerprint, charge=charge,
+            needed=needs[fingerprint].until is None, others=others.get(fingerprint, ()))
+        for fingerprint, charge in charges.items() if fingerprint in needs
+    ]
+    return record, sorted(rows, key=lambda row: (-row.charge.pays_nanos, row.task))
+
+
+def total(charges: Iterable[Charge]) -> Charge:
+    """Charges together."""
+    return sum(charges, Charge())
+
+
+def cost_history(
+    viewer: Viewer, period: Period, *, team: str = "", dataflow_id: UUID | str | None = None
+) -> dict[str, list[Any]]:
+    """Columns over time, by hour or by day: ``at`` in ISO 8601, ``pays_nanos`` and ``alone_nanos``.
+
+    From the first charge on; a time without any is zero.
+    """
+    usage = _usage(viewer, period, team=team)
+    if dataflow_id is not None:
+        usage = _in(period).filter(dataflow=bill_for(viewer, dataflow_id))
+    step = timedelta(hours=1) if period.by_hour else timedelta(days=1)
+    sums: dict[datetime, list[int]] = {}
+    for row in usage.values("hour").annotate(pays=Sum("cost_nanos"), alone=Sum("alone_nanos")).order_by("hour"):
+        at = row["hour"] if period.by_hour else row["hour"].replace(hour=0)
+        known = sums.setdefault(at, [0, 0])
+        known[0] += row["pays"]
+        known[1] += row["alone"]
+    moments = []
+    if sums:
+        at, last = min(sums), max(sums)
+        while at <= last:
+            moments.append(at)
+            at += step
+    return {
+        "at": [at.isoformat() for at in moments],
+        "pays_nanos": [sums.get(at, (0, 0))[0] for at in moments],
+        "alone_nanos": [sums.get(at, (0, 0))[1] for at in moments],
+    }
+
+
+def nobodys(viewer: Viewer, period: Period) -> Charge:
+    """What slots used while no dataflow needed it; nothing for anybody but administrators of the installation."""
+    if not viewer.superuser:
+        return Charge()
+    sums = _in(period).filter(dataflow=None).aggregate(**_SUMS)
+    return _charge({name: value or 0 for name, value in sums.items()})
+
+
+def task_costs(
+    viewer: Viewer, fingerprints: Collection[str], *, since: datetime, until: datetime
+) -> dict[str, TaskCost]:
+    """What running tasks cost between two moments, by the clock hours that begin there.
+
+    The parts of dataflows that the viewer may know of; a task is either shared by such alone or private to one team,
+    so that is all of it or nothing. Tasks without any are left out.
+    """
+    usage = UsageHour.objects.filter(
+        visible_to(viewer, through="dataflow__"), fingerprint__in=list(fingerprints), hour__gte=since, hour__lt=until,
+        dataflow__isnull=False)
+    found: dict[str, TaskCost] = {}
+    sums = {name: _SUMS[name] for name in _AMOUNTS}
+    for row in usage.values("fingerprint", "hour").annotate(longest_ms=Max("needed_ms"), **sums).order_by():
+        known = found.get(row["fingerprint"], TaskCost(row["fingerprint"]))
+        found[row["fingerprint"]] = TaskCost(
+            row["fingerprint"], known.used + Amounts(*(row[name] for name in _AMOUNTS)),
+            known.needed_ms + row["longest_ms"])
+    return found
+
+
+def task_cost(viewer: Viewer, fingerprint: str, *, since: datetime, until: datetime) -> TaskCost:
+    """What one running task cost between two moments; nothing where the viewer may not know of it."""
+    return task_costs(viewer, [fingerprint], since=since, until=until).get(fingerprint, TaskCost(fingerprint))
+
+
+def _in(period: Period) -> QuerySet[UsageHour]:
+    return UsageHour.objects.filter(hour__gte=period.since, hour__lt=period.until)
+
+
+def _usage(viewer: Viewer, period: Period, *, team: str) -> QuerySet[UsageHour]:
+    found = _in(period).filter(billed_to(viewer))
+    return found.filter(dataflow__team__slug=team) if team else found
+
+
+def _charge(row: dict[str, Any]) -> Charge:
+    return Charge(
+        used=Amounts(*(row[name] for name in _AMOUNTS)), alone_nanos=row["alone_nanos"], needed_ms=row["needed_ms"],
+        user_ms=row["user_ms"])
+
+
+def _others(
+    viewer: Viewer, record: DataflowRecord, fingerprints: Iterable[str], period: Period
+) -> dict[str, tuple[DataflowRecord, ...]]:
+    """By running task, the other dataflows that had a part in it, as far as the viewer may know of them."""
+    rows = _in(period).filter(
+        visible_to(viewer, through="dataflow__"), fingerprint__in=list(fingerprints), dataflow__isnull=False
+    ).exclude(dataflow=record).values_list("fingerprint", "dataflow").distinct()
+    pairs = list(rows)
+    records = {
+        one.pk: one for one in DataflowRecord.objects.filter(pk__in={pk for _, pk in pairs}).select_related("team")}
+    found: dict[str, list[DataflowRecord]] = {}
+    for fingerprint, pk in pairs:
+        found.setdefault(fingerprint, []).append(records[pk])
+    return {
+        fingerprint: tuple(sorted(users, key=lambda one: (one.name, str(one.pk))))
+        for fingerprint, users in found.items()
+    }

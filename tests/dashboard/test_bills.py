@@ -1,0 +1,209 @@
+"""Charging and bills in the database: what is measured is divided, kept by hour, and told to whom it concerns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from dashboard import jobs
+from dashboard.bills import needs
+from dashboard.bills.measuring import record_usage
+from dashboard.bills.models import NeedRow, PriceList, UsageHour
+from dashboard.catalog.models import DataflowRecord
+from dashboard.operations.estate import load_estate
+from tests.dashboard.building import World, approved, document, enacted, removal_planned, running
+
+NOON = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+SECOND = timedelta(seconds=1)
+
+
+@dataclass
+class Slots:
+    """Counters as slots would report them: each query of the estate was busy evenly."""
+
+    cpu_ms: dict[str, int] = field(default_factory=lambda: {"n1/0": 0, "n1/1": 0})
+    since_ms: dict[str, int] = field(default_factory=lambda: {"n1/0": 1, "n1/1": 1})
+    events: int = 0
+    busy_ms: int = 0
+
+    def read(self, look_up) -> dict:
+        estate = load_estate()
+        look_up(list(estate.fragments))
+        found = {}
+        for slot, cpu_ms in self.cpu_ms.items():
+            queries = {
+                fragment.id: {
+                    "busy_ms": self.busy_ms, "batches": 0, "in:bytes": 2 * self.events,
+                    **{f"{position}:n": self.events for position in range(len(fragment.tasks))},
+                    f"ch:{fragment.channel_of(fragment.tasks[0])}": 3 * self.events,
+                }
+                for fragment in estate.fragments.values() if fragment.slot == slot
+            }
+            found[slot] = {
+                "since_ms": self.since_ms[slot], "cpu_ms": cpu_ms, "memory_mb_s": cpu_ms // 10, "queries": queries}
+        return found
+
+    def work(self, cpu_ms: int, *, slot: str | None = None, events: int = 100) -> None:
+        """Use this much more CPU on a slot, or on each."""
+        for name in [slot] if slot else list(self.cpu_ms):
+            self.cpu_ms[name] += cpu_ms
+        self.events += events
+        self.busy_ms += 10
+
+
+@pytest.fixture
+def slots(monkeypatch: pytest.MonkeyPatch, settings) -> Slots:
+    settings.CORE_HOUR_PRICE = 0.036  # a core-second is 10 millionths
+    made = Slots()
+    monkeypatch.setattr(jobs, "slot_counters", made.read)
+    return made
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[datetime]:
+    """The time at which dataflows come and go: its last entry."""
+    times = [NOON]
+    monkeypatch.setattr(needs.timezone, "now", lambda: times[-1])
+    return times
+
+
+def paid(record: DataflowRecord) -> int:
+    return sum(record.usage.values_list("cost_nanos", flat=True))
+
+
+def charged() -> int:
+    return sum(UsageHour.objects.values_list("cost_nanos", flat=True))
+
+
+def test_all_that_slots_used_is_charged_and_nothing_twice(world: World, slots: Slots, clock) -> None:
+    first = running(world.carla, world.city, document("traffic"), world.ana)
+    second = running(world.mo, world.mobility, document("jams", window=20), world.ben, world.ana)
+    assert record_usage(at=NOON) == 0  # what was before the first reading is nobody's
+    assert not UsageHour.objects.exists()
+    slots.work(4_000)
+    assert record_usage(at=NOON + 10 * SECOND) == 2
+    cpu_us = sum(UsageHour.objects.values_list("cpu_us", flat=True))
+    assert cpu_us == 8_000_000
+    assert charged() == pytest.approx(80_000, abs=10)  # 8 core-seconds at 10 millionths, rounded for each task
+    before = charged()
+    assert record_usage(at=NOON + 10 * SECOND) == 0
+    record_usage(at=NOON + 20 * SECOND)
+    assert charged() == before
+    assert paid(first) + paid(second) + sum(
+        UsageHour.objects.filter(dataflow=None).values_list("cost_nanos", flat=True)) == before
+
+
+def test_shared_tasks_are_paid_in_equal_shares(world: World, slots: Slots, clock) -> None:
+    first = running(world.carla, world.city, document("traffic"), world.ana)
+    second = running(world.mo, world.mobility, document("jams", window=20), world.ben, world.ana)
+    record_usage(at=NOON)
+    slots.work(1_000)
+    record_usage(at=NOON + SECOND)
+    shared = {need.fingerprint for need in first.needs.all()} & {need.fingerprint for need in second.needs.all()}
+    assert len(shared) == 2
+    for fingerprint in shared:
+        one, other = UsageHour.objects.filter(fingerprint=fingerprint).order_by("cost_nanos")
+        assert 0 <= other.cost_nanos - one.cost_nanos <= 1
+        assert one.alone_nanos == other.alone_nanos == one.cost_nanos + other.cost_nanos
+        assert (one.needed_ms, one.user_ms) == (1000, 2000)
+    for row in first.usage.exclude(fingerprint__in=shared):
+        assert row.cost_nanos == row.alone_nanos
+
+
+def test_hours_are_kept_apart_and_a_gap_is_made_up(world: World, slots: Slots, clock) -> None:
+    record = running(world.carla, world.city, document("traffic"), world.ana)
+    record_usage(at=NOON - 30 * 60 * SECOND)  # charged from noon on: it runs since then
+    slots.work(12_000)
+    record_usage(at=NOON + 90 * 60 * SECOND)  # the site was down for two hours
+    by_hour = [sum(record.usage.filter(hour=hour).values_list("cpu_us", flat=True)) for hour in (NOON, NOON + HOUR)]
+    assert by_hour == [6_000_000, 3_000_000]
+    assert sum(UsageHour.objects.values_list("cpu_us", flat=True)) == 24_000_000
+    assert sum(record.usage.values_list("cpu_us", flat=True)) == 9_000_000  # nothing of the time before it ran
+
+
+def test_who_leaves_pays_nothing_from_then_on(world: World, slots: Slots, clock) -> None:
+    stays: DataflowRecord = running(world.carla, world.city, document("traffic"), world.ana)
+    leaves = running(world.mo, world.mobility, document("jams", window=20), world.ben, world.ana)
+    record_usage(at=NOON)
+    clock.append(NOON + 5 * SECOND)
+    approved(removal_planned(world.mo, leaves), world.ben)  # within the interval
+    slots.work(1_000)
+    record_usage(at=NOON + 10 * SECOND)
+    shared = stays.usage.filter(fingerprint__in=leaves.needs.values("fingerprint"))
+    for row in shared:
+        mine, theirs = row, leaves.usage.get(fingerprint=row.fingerprint)
+        assert (mine.needed_ms, theirs.needed_ms) == (10_000, 5_000)
+        assert mine.cost_nanos == pytest.approx(3 * theirs.cost_nanos, abs=3)
+    so_far = paid(leaves)
+    assert so_far > 0
+    slots.work(1_000)
+    record_usage(at=NOON + 20 * SECOND)
+    assert paid(leaves) == so_far
+    assert not leaves.needs.filter(until=None).exists()
+
+
+def test_a_slot_that_was_started_anew_is_charged_from_zero(world: World, slots: Slots, clock) -> None:
+    running(world.carla, world.city, document("traffic"), world.ana)
+    slots.work(5_000)
+    record_usage(at=NOON)
+    slots.cpu_ms = {"n1/0": 700, "n1/1": 5_100}
+    slots.since_ms["n1/0"] = int((NOON + 4 * SECOND).timestamp() * 1000)
+    record_usage(at=NOON + 10 * SECOND)
+    assert sum(UsageHour.objects.values_list("cpu_us", flat=True)) == 800_000
+
+
+def test_a_reading_that_was_overtaken_is_left_alone(world: World, slots: Slots, clock) -> None:
+    running(world.carla, world.city, document("traffic"), world.ana)
+    record_usage(at=NOON)
+    slots.work(1_000)
+    record_usage(at=NOON + 10 * SECOND)
+    slots.cpu_ms = {"n1/0": 400, "n1/1": 400}  # read before the last one, told after it
+    assert record_usage(at=NOON + 8 * SECOND) == 0
+    assert sum(UsageHour.objects.values_list("cpu_us", flat=True)) == 2_000_000
+
+
+def test_prices_apply_from_when_they_change(world: World, slots: Slots, clock, settings) -> None:
+    record = running(world.carla, world.city, document("traffic"), world.ana)
+    record_usage(at=NOON)
+    slots.work(1_000)
+    settings.CORE_HOUR_PRICE = 0.072  # the site was restarted meanwhile: this interval began at the old price
+    record_usage(at=NOON + 10 * SECOND)
+    old = paid(record)
+    slots.work(1_000)
+    record_usage(at=NOON + 20 * SECOND)
+    assert paid(record) - old == pytest.approx(2 * old, abs=5)
+    assert [found.prices["core_hour"] for found in PriceList.objects.all()] == [0.072, 0.036]
+
+
+def test_what_no_dataflow_needs_is_nobodys(world: World, slots: Slots) -> None:
+    record_usage(at=NOON)
+    slots.work(1_000)
+    record_usage(at=NOON + SECOND)
+    (row,) = UsageHour.objects.all()
+    assert (row.dataflow, row.fingerprint, row.cpu_us) == (None, "", 2_000_000)
+
+
+def test_a_dataflow_that_ran_before_anything_was_noted_is_charged_from_the_next_reading(
+    world: World, slots: Slots, clock
+) -> None:
+    record = running(world.carla, world.city, document("traffic"), world.ana)
+    NeedRow.objects.all().delete()
+    record_usage(at=NOON)
+    slots.work(1_000)
+    record_usage(at=NOON + SECOND)
+    assert record.needs.count() == 4
+    assert paid(record) > 0
+
+
+def test_a_rolled_back_removal_pays_again(world: World, slots: Slots, clock) -> None:
+    from dashboard.approvals.services import roll_back_proposal
+
+    record = running(world.carla, world.city, document("traffic"), world.ana)
+    removal = approved(removal_planned(world.carla, record), world.ana)
+    assert not record.needs.filter(until=None).exists()
+    clock.append(NOON + HOUR)
+    enacted(roll_back_proposal(actor=world.ana, proposal_id=removal.pk))
+    assert list(record.needs.filter(until=None).values_list("since", flat=True).distinct()) == [NOON + HOUR]
