@@ -12,11 +12,12 @@ from .canonical import canonical_json
 from .errors import AlteredPlan
 from .estate import Estate, Fragment, RunningTask, Slot, Submitted
 from .plan import Plan, Price, Step
+from .refinement import Refinement
 
 # Left out where empty, so that what was stored and signed before they came to be stays as it is.
 _LEFT_OUT_WHERE_EMPTY = {
     Fragment: ("channels", "inherits", "joins", "resting"),
-    Plan: ("touched_teams", "touched_count", "rested", "resumed", "fresh", "otherwise", "why"),
+    Plan: ("touched_teams", "touched_count", "rested", "resumed", "fresh", "refined", "otherwise", "why"),
     Submitted: ("paused",),
 }
 
@@ -64,6 +65,7 @@ def plan_from_json(text: str | Mapping[str, Any]) -> Plan:
             "fragments_after": _fragments_from_data(data["fragments_after"]),
             "touched": tuple(data["touched"]),
             "price": None if data["price"] is None else Price(**data["price"]),
+            "refined": tuple(Refinement(**one) for one in data.get("refined", ())),
             "otherwise": Price(**data["otherwise"]) if "otherwise" in data else None,
         }
         | {name: tuple(data[name]) for name in ("touched_teams", "rested", "resumed", "fresh") if name in data}

@@ -8,6 +8,7 @@ from typing import Literal
 
 from .errors import StalePlan
 from .estate import Fragment, RunningTask, Submitted
+from .refinement import Refinement
 
 # A fragment that begins with what others leave is handed over to, not started: those others end with it.
 StepKind = Literal[
@@ -83,6 +84,7 @@ class Plan:
     rested: tuple[str, ...] = ()
     resumed: tuple[str, ...] = ()
     fresh: tuple[str, ...] = ()  # running task ids
+    refined: tuple[Refinement, ...] = ()  # submitted tasks that are made from wider ones that run
     otherwise: Price | None = None  # the price of the other choice: to join where this starts fresh, or the reverse
     why: str = ""  # what a defragmentation gains, against what it disturbs, in a sentence or two
     digest: str = ""  # SHA-256 over everything above, canonical JSON

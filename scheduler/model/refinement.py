@@ -1,8 +1,12 @@
-"""A refinement: a submitted task that a plan makes from the stream of a wider one that runs already."""
+"""Refinements: submitted tasks that a plan makes from the streams of wider ones that run already."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
+
+from .task_types import TaskType
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,3 +16,15 @@ class Refinement:
     task: str
     wider: str
     running: str
+
+
+@dataclass(frozen=True, slots=True)
+class Refined:
+    """What a rule answers: the type and config of the task that makes the narrow output of the wide one's."""
+
+    type: str
+    config: Mapping[str, Any]
+
+
+# (type, wide config, narrow config), both canonical; None where the narrow output cannot be had from the wide one.
+Rule = Callable[[TaskType, Mapping[str, Any], Mapping[str, Any]], Refined | None]

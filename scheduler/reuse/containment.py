@@ -11,7 +11,7 @@ included, and the library's tests hold each rule against Spark.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from graphlib import TopologicalSorter
 from typing import Any
@@ -19,26 +19,14 @@ from typing import Any
 from scheduler.model.canonical import canonical_config, identity_config
 from scheduler.model.dataflow import Dataflow, Stream, Task
 from scheduler.model.estate import RunningTask
-from scheduler.model.refinement import Refinement
+from scheduler.model.refinement import Refined, Refinement, Rule
 from scheduler.model.task_types import TaskType, TaskTypes
 
-from .fingerprint import fingerprint
+from .fingerprint import fingerprint, fingerprints
 from .siblings import Siblings, kin
 
 MOST_WIDER = 16  # wider siblings among which the best is looked for
 _WIDER = "{}~wider"  # the id of the wider task in the submitted dataflow: none that a document can give
-
-
-@dataclass(frozen=True, slots=True)
-class Refined:
-    """What a rule answers: the type and config of the task that makes the narrow output of the wide one's."""
-
-    type: str
-    config: Mapping[str, Any]
-
-
-# (type, wide config, narrow config), both canonical; None where the narrow output cannot be had from the wide one.
-Rule = Callable[[TaskType, Mapping[str, Any], Mapping[str, Any]], Refined | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +52,7 @@ def contain(
     task_types: TaskTypes,
     containment: Containment | None,
     scope: str = "",
+    stateful: bool = True,
 ) -> Contained:
     """Replace each task that does not run, but is contained in one that does, by its refinement.
 
@@ -82,6 +71,8 @@ def contain(
         None to leave the dataflow as it is.
     scope : str
         "" for a shared dataflow, else the team whose private dataflow it is.
+    stateful : bool
+        False to leave stateful tasks as they are: a team that wants no state older than its dataflow.
 
     Returns
     -------
@@ -90,7 +81,7 @@ def contain(
     """
     if containment is None:
         return Contained(dataflow)
-    rewriting = _Rewriting(running, dataflow, task_types, containment, scope)
+    rewriting = _Rewriting(running, dataflow, task_types, containment, scope, stateful=stateful)
     parents = dataflow.parents()
     for task_id in TopologicalSorter(parents).static_order():
         rewriting.task(task_id, parents[task_id])
@@ -102,25 +93,30 @@ class _Rewriting:
 
     def __init__(
         self, running: Mapping[str, RunningTask], dataflow: Dataflow, task_types: TaskTypes, containment: Containment,
-        scope: str,
+        scope: str, *, stateful: bool,
     ) -> None:
         self.running, self.dataflow, self.task_types = running, dataflow, task_types
-        self.containment, self.scope = containment, scope
+        self.containment, self.scope, self.stateful = containment, scope, stateful
         self.tasks = {task.id: task for task in dataflow.tasks}
         self.streams: dict[tuple[str, str], Stream] = {
             (stream.source, stream.target): stream for stream in dataflow.streams}
         self.added: list[Task] = []
         self.refinements: list[Refinement] = []
         self.ids: dict[str, str] = {}  # submitted task id -> running task id
-        self.holders: dict[str, str] = {}  # running task id -> submitted task id
+        # Running task id -> submitted task id: those of the dataflow as it came (whose ancestors run keep theirs), then
+        # what is added.
+        self.holders = {one: task_id for task_id, one in fingerprints(
+            dataflow, task_types=task_types, scope=scope).items()}
 
     def task(self, task_id: str, parents: Sequence[str]) -> None:
         task = self.tasks[task_id]
         config = identity_config(self.dataflow, task, self.task_types[task.type])
         above = [self.ids[parent] for parent in parents]
         own = self._fingerprint(task.type, config, above)
-        if own not in self.running and above and all(parent in self.running for parent in above):
-            best = self._best(self.task_types[task.type], config, above)
+        task_type = self.task_types[task.type]
+        may = above and own not in self.running and (self.stateful or not task_type.stateful)
+        if may and all(parent in self.running for parent in above):
+            best = self._best(task_type, config, above)
             if best is not None:
                 own = self._refine(task, parents, *best)
         self._hold(task_id, own)

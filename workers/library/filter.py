@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from scheduler.model.refinement import Refined
 from scheduler.model.task_types import Parameter, TaskType
 
 from .bloom import BloomFilter
@@ -72,6 +73,20 @@ def range_filter_check(config: Mapping[str, Any]) -> None:
     value_ranges(settings(RANGE_FILTER, config)["ranges"])
 
 
+def range_filter_contains(wide: Mapping[str, Any], narrow: Mapping[str, Any]) -> Refined | None:
+    """A filter whose every range is there, and inside: what it lets through the wide one does, so it filters that.
+
+    What is out of the wide range is out of the narrow one. Dropped by the one, the other would have dropped it; blanked
+    by the one, the other would have blanked it, and leaves it blank. Each event is judged alone, in its order.
+    """
+    if wide["outside"] != narrow["outside"]:
+        return None
+    outer, inner = value_ranges(wide["ranges"]), value_ranges(narrow["ranges"])
+    inside = all(
+        name in inner and low <= inner[name][0] and inner[name][1] <= high for name, (low, high) in outer.items())
+    return Refined("range_filter", narrow) if inside and inner != outer else None
+
+
 def value_ranges(ranges: Mapping[str, Any]) -> dict[str, tuple[float, float]]:
     """Checked ranges by name."""
     checked = {}
@@ -132,6 +147,17 @@ def bloom_filter(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
 def bloom_filter_check(config: Mapping[str, Any]) -> None:
     """Raise ``InvalidConfig`` where the config cannot be built."""
     bloom_members(settings(BLOOM_FILTER, config))
+
+
+def bloom_filter_contains(wide: Mapping[str, Any], narrow: Mapping[str, Any]) -> Refined | None:
+    """A filter of fewer members, of the same size: its bits are among the wide one's, so whatever passes it, false
+    positives included, passes the wide one."""
+    sized = ("field", "expected_insertions", "false_positive_ratio")
+    alike = all(wide[name] == narrow[name] for name in sized)
+    counted = narrow["prefix"] is None or (
+        narrow["prefix"] == wide["prefix"] and (narrow["count"] or 0) <= (wide["count"] or 0))
+    inside = alike and counted and set(narrow["members"] or ()) <= set(wide["members"] or ())
+    return Refined("bloom_filter", narrow) if inside and dict(wide) != dict(narrow) else None
 
 
 def bloom_members(values: Mapping[str, Any]) -> list[str]:

@@ -15,12 +15,14 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from scheduler.model.errors import NotFound
+from scheduler.model.refinement import Refined
 from scheduler.model.task_types import TaskType, TaskTypes
 
 from .config import InvalidConfig
 
 GROUP = "weir.task_types"
-FAMILIES = ("generators", "taxis", "replay", "parse", "format", "filter", "statistics", "predict", "compute", "sinks")
+FAMILIES = ("generators", "taxis", "replay", "parse", "format", "filter", "statistics", "rollups", "predict", "compute",
+            "sinks")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +98,18 @@ def check(task_type: TaskType, config: Mapping[str, Any]) -> InvalidConfig | Non
     except InvalidConfig as problem:
         return problem
     return None
+
+
+def refinement(task_type: TaskType, wide: Mapping[str, Any], narrow: Mapping[str, Any]) -> Refined | None:
+    """The task that makes what the narrow config gives out of what the wide one gives, or None.
+
+    A task type declares which configs it contains in others by the function ``<build>_contains(wide, narrow)``.
+    """
+    try:
+        function = companion(task_type, "_contains")
+    except NotFound:
+        return None
+    return None if function is None else function(wide, narrow)
 
 
 @lru_cache(maxsize=1)

@@ -1,0 +1,284 @@
+"""Containment: a task made from a wider one that runs; outputs, invariants and what stays when dataflows go."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scheduler.model.dataflow import Dataflow, Stream, Task
+from scheduler.model.duplicates import deduplicate, equivalent_tasks
+from scheduler.model.estate import Estate
+from scheduler.model.refinement import Refined
+from scheduler.model.task_types import Parameter, TaskType, TaskTypes
+from scheduler.performance.rates import input_rates_per_s
+from scheduler.planning import apply_plan, plan_removal, plan_submission
+from scheduler.reuse.containment import Containment, contain
+from scheduler.reuse.near_misses import near_misses
+from scheduler.reuse.siblings import SiblingIndex
+
+from .catalogue import EMPTY, PRICES, flow
+from .invariants import check_estate
+from .reference import Reference
+
+WINDOW = Parameter("window", "integer", "How many.", default=1, minimum=1)
+TYPES = TaskTypes([
+    TaskType("source", "source", "Numbers.", "none:none", (Parameter("seed", "integer", "", default=1),), cost_us=5),
+    TaskType("band", "transform", "Those in a range.", "none:none",
+             (Parameter("low", "integer", ""), Parameter("high", "integer", "")), selectivity=0.5, cost_us=5),
+    TaskType("total", "transform", "Sums of blocks.", "none:none", (WINDOW,), stateful=True, selectivity=0.2,
+             cost_us=9),
+    TaskType("totals", "transform", "Sums of sums.", "none:none", (WINDOW,), stateful=True, cost_us=3),
+    TaskType("end", "sink", "Keeps.", "none:none", (Parameter("name", "string", "", default="a"),), cost_us=1),
+])
+
+
+def rule(task_type, wide, narrow):
+    if task_type.name == "band" and wide != narrow:
+        return Refined("band", narrow) if wide["low"] <= narrow["low"] and narrow["high"] <= wide["high"] else None
+    if task_type.name == "total" and narrow["window"] % wide["window"] == 0 and wide != narrow:
+        return Refined("totals", {"window": narrow["window"] // wide["window"]})
+    return None
+
+
+def containment(estate):
+    return Containment(SiblingIndex(estate.tasks.values()), rule)
+
+
+def contained(estate, dataflow, **options):
+    return contain(estate.tasks, dataflow, task_types=TYPES, containment=containment(estate), **options)
+
+
+def submit(estate, dataflow, dataflow_id, *, on=True, team="water"):
+    plan = plan_submission(
+        estate, dataflow, dataflow_id=dataflow_id, team=team, task_types=TYPES, prices=PRICES,
+        containment=containment(estate) if on else None)
+    return apply_plan(estate, plan), plan
+
+
+def remove(estate, dataflow_id):
+    return apply_plan(estate, plan_removal(estate, dataflow_id, task_types=TYPES, prices=PRICES))
+
+
+def band(name, low, high, **options):
+    tasks = {"s": "source", "f": ("band", {"low": low, "high": high}), "o": "end"}
+    return flow(name, tasks, "s > f > o", **options)
+
+
+def simulated(dataflow):
+    """What each sink gets: events of sixty numbers, through every task by its definition."""
+    parents, tasks = dataflow.parents(), {task.id: task for task in dataflow.tasks}
+    streams = {}
+
+    def stream(task_id):
+        if task_id not in streams:
+            streams[task_id] = list(events(tasks[task_id], sorted(
+                (event for parent in parents[task_id] for event in stream(parent)), key=lambda event: event[0])))
+        return streams[task_id]
+
+    def events(task, inputs):
+        config = task.config
+        if task.type == "source":
+            yield from ((seq, (seq * 37 + config.get("seed", 1)) % 50) for seq in range(60))
+        elif task.type == "band":
+            yield from ((seq, value) for seq, value in inputs if config["low"] <= value <= config["high"])
+        elif task.type in ("total", "totals"):
+            size = config.get("window", 1)
+            for start in range(0, len(inputs) - size + 1, size):
+                block = inputs[start:start + size]
+                yield block[-1][0], sum(value for _, value in block)
+        else:
+            yield from inputs
+
+    return {task.id: stream(task.id) for task in dataflow.tasks if task.type == "end"}
+
+
+def test_a_range_inside_a_wider_one_becomes_a_refinement_of_it():
+    estate, _ = submit(EMPTY, band("wide", 0, 40), "wide")
+    mine = band("narrow", 10, 30)
+    estate, plan = submit(estate, mine, "narrow")
+    [refinement] = plan.refined
+    wide = estate.submitted["wide"].running["f"]
+    assert (refinement.task, refinement.running) == ("f", wide)
+    assert estate.tasks[estate.submitted["narrow"].running["f"]].parents == (wide,)
+    assert len(plan.started) == 2, "the refinement and what is downstream of it"
+    assert plan.price.cores_alone == pytest.approx(
+        submit(EMPTY, mine, "narrow")[1].price.cores_alone), "alone it needs no wider filter"
+
+
+def test_it_is_off_unless_it_is_asked_for_and_an_exact_match_goes_first():
+    estate, _ = submit(EMPTY, band("wide", 0, 40), "wide")
+    direct, plan = submit(estate, band("narrow", 10, 30), "narrow", on=False)
+    assert plan.refined == () and len(plan.started) == 2
+    _, again = submit(direct, band("narrow", 10, 30), "again")
+    assert again.refined == () and again.started == ()
+
+
+def test_who_submits_the_same_later_finds_the_refinement():
+    estate, _ = submit(EMPTY, band("wide", 0, 40), "wide")
+    estate, first = submit(estate, band("narrow", 10, 30), "first")
+    estate, _ = submit(estate, band("wider", 0, 35), "nearer", on=False)
+    estate, second = submit(estate, band("narrow", 10, 30), "second")
+    assert second.started == () and second.dataflow.running == first.dataflow.running
+    assert [one.running for one in second.refined] == [one.running for one in first.refined]
+
+
+def test_of_several_the_tightest_is_refined():
+    estate, _ = submit(EMPTY, band("wide", 0, 45), "wide")
+    estate, _ = submit(estate, band("tight", 5, 32), "tight", on=False)
+    _, plan = submit(estate, band("narrow", 10, 30), "narrow")
+    assert plan.refined[0].running == estate.submitted["tight"].running["f"]
+
+
+def test_the_wider_task_stays_while_a_refinement_needs_it():
+    estate, _ = submit(EMPTY, band("wide", 0, 40), "wide")
+    wide = estate.submitted["wide"].running
+    estate, _ = submit(estate, band("narrow", 10, 30), "narrow")
+    estate = remove(estate, "wide")
+    assert wide["f"] in estate.tasks and wide["o"] not in estate.tasks
+    estate = remove(estate, "narrow")
+    assert not estate.tasks and not estate.fragments
+
+
+def test_a_dataflow_that_has_the_wider_task_itself_refines_that():
+    estate, _ = submit(EMPTY, band("wide", 0, 40), "wide")
+    both = flow("both", {
+        "s": "source", "w": ("band", {"low": 0, "high": 40}), "n": ("band", {"low": 10, "high": 30}),
+        "o": "end", "p": ("end", {"name": "b"})}, "s > w > o", "s > n > p")
+    found = contained(estate, both)
+    assert {task.id for task in found.dataflow.tasks} == {"s", "w", "n", "o", "p"}
+    assert Stream("w", "n") in found.dataflow.streams and found.refinements[0].wider == "w"
+
+
+def test_two_refinements_of_one_task_read_it_once():
+    estate, _ = submit(EMPTY, band("wide", 0, 40), "wide")
+    two = flow("two", {
+        "s": "source", "m": ("band", {"low": 5, "high": 6}), "n": ("band", {"low": 10, "high": 30}),
+        "o": "end", "p": ("end", {"name": "b"})}, "s > m > o", "s > n > p")
+    found = contained(estate, two)
+    assert len(found.dataflow.tasks) == 6 and len({one.wider for one in found.refinements}) == 1
+
+
+def test_a_refinement_that_the_dataflow_has_already_is_not_made_twice():
+    estate, _ = submit(EMPTY, band("wide", 0, 40), "wide")
+    narrow = {"low": 10, "high": 30}
+    both = flow("both", {
+        "s": "source", "w": ("band", {"low": 0, "high": 40}), "n": ("band", narrow), "d": ("band", narrow),
+        "o": "end", "p": ("end", {"name": "b"})}, "s > w > n > o", "s > d > p")
+    found = contained(estate, both)
+    assert found.refinements == () and not equivalent_tasks(found.dataflow, task_types=TYPES)
+
+
+def test_scopes_keep_apart_and_state_may_be_wanted_fresh():
+    estate, _ = submit(EMPTY, band("wide", 0, 40, visibility="private"), "wide", team="roads")
+    assert contained(estate, band("narrow", 10, 30)).refinements == ()
+    assert contained(estate, band("narrow", 10, 30), scope="roads").refinements
+    blocks = {"s": "source", "t": ("total", {"window": 2}), "o": "end"}
+    estate, _ = submit(EMPTY, flow("fine", blocks, "s > t > o"), "fine")
+    coarse = flow("coarse", blocks | {"t": ("total", {"window": 6})}, "s > t > o")
+    assert contained(estate, coarse).refinements
+    assert contained(estate, coarse, stateful=False).refinements == ()
+
+
+def test_rates_behind_a_refinement_are_what_they_were():
+    estate, _ = submit(EMPTY, band("wide", 0, 40), "wide")
+    mine = band("narrow", 10, 30)
+    before = input_rates_per_s(mine, task_types=TYPES)
+    after = input_rates_per_s(contained(estate, mine).dataflow, task_types=TYPES)
+    assert after["o"] == pytest.approx(before["o"]) and after["f"] < before["f"]
+
+
+def test_near_misses_tell_savings_against_the_refinement():
+    estate, _ = submit(EMPTY, band("wide", 10, 31), "wide")
+    mine = band("narrow", 10, 30)
+    options = {"siblings": SiblingIndex(estate.tasks.values()), "task_types": TYPES, "prices": PRICES}
+    [plain] = near_misses(estate.tasks, mine, **options)
+    [against] = near_misses(estate.tasks, mine, containment=containment(estate), **options)
+    assert 0 < against.cores_saved < plain.cores_saved
+
+
+# Random dataflows -----------------------------------------------------------------------------------------------------
+
+NARROW = st.tuples(st.integers(0, 4), st.integers(5, 9)).map(lambda pair: {"low": pair[0] * 5, "high": pair[1] * 5})
+STEPS = st.one_of(
+    NARROW.map(lambda config: ("band", config)),
+    st.sampled_from([1, 2, 3, 4, 6]).map(lambda window: ("total", {"window": window})))
+
+
+@st.composite
+def random_dataflows(draw):
+    tasks, streams = [Task("s", "source", {})], []
+    for position in range(draw(st.integers(1, 4))):
+        parent = draw(st.sampled_from([task.id for task in tasks]))
+        tasks.append(Task(f"t{position}", *draw(STEPS)))
+        streams.append(Stream(parent, f"t{position}"))
+    for parent in sorted({task.id for task in tasks} - {stream.source for stream in streams}):
+        tasks.append(Task(f"o{parent}", "end", {"name": parent}))
+        streams.append(Stream(parent, f"o{parent}"))
+    visibility = draw(st.sampled_from(["shared", "shared", "private"]))
+    return deduplicate(Dataflow("x", tuple(tasks), tuple(streams), visibility=visibility), task_types=TYPES)
+
+
+def as_it_runs(estate: Estate, dataflow_id: str) -> Dataflow:
+    """A submitted dataflow rebuilt from nothing but running tasks."""
+    submitted = estate.submitted[dataflow_id]
+    used = set(submitted.running.values())
+    tasks = tuple(Task(task_id, estate.tasks[task_id].type, estate.tasks[task_id].config) for task_id in sorted(used))
+    streams = tuple(Stream(parent, task_id) for task_id in sorted(used) for parent in estate.tasks[task_id].parents)
+    return Dataflow("x", tasks, streams)
+
+
+def goes_right(history):
+    """Dataflows come and go, some with containment: outputs are those of the dataflow alone, the invariants hold."""
+    estate, reference, present = EMPTY, Reference(TYPES), {}
+    for number, (dataflow, on, team, gone) in enumerate(history):
+        if gone and present:
+            leaver = sorted(present)[0]
+            estate = remove(estate, leaver)
+            reference.remove(leaver)
+            del present[leaver]
+        scope = team if dataflow.visibility == "private" else ""
+        rewritten = contained(estate, dataflow, scope=scope) if on else None
+        effective = rewritten.dataflow if on else dataflow
+        assert not equivalent_tasks(effective, task_types=TYPES)
+        before, name = estate, f"d{number}"
+        estate, plan = submit(estate, dataflow, name, on=on, team=team)
+        assert {task.id for task in plan.started}.isdisjoint(before.tasks)
+        assert all(one.running in before.tasks for one in plan.refined)
+        reference.add(name, effective, team)
+        present[name] = dataflow
+    check_estate(estate, reference)
+    for name, dataflow in present.items():
+        running = estate.submitted[name].running
+        got = simulated(as_it_runs(estate, name))
+        assert {sink: got[running[sink]] for sink in estate.submitted[name].sinks} == simulated(dataflow)
+    for name in sorted(present):
+        estate = remove(estate, name)
+    assert not estate.tasks and not estate.fragments
+
+
+HISTORIES = st.lists(
+    st.tuples(random_dataflows(), st.booleans(), st.sampled_from(["water", "roads"]), st.booleans()),
+    min_size=2, max_size=6)
+
+
+@settings(max_examples=50)
+@given(HISTORIES)
+def test_outputs_stay_and_the_invariants_hold(history):
+    goes_right(history)
+
+
+@pytest.mark.long
+@settings(max_examples=1_500)
+@given(HISTORIES)
+def test_outputs_stay_and_the_invariants_hold_in_many_cases(history):
+    goes_right(history)
+
+
+def test_without_a_rule_or_a_wider_task_nothing_changes():
+    mine = band("narrow", 10, 30)
+    assert contain({}, mine, task_types=TYPES, containment=None).dataflow is mine
+    estate, _ = submit(EMPTY, replace(band("other", 50, 60)), "other")
+    assert contained(estate, mine).dataflow is mine
