@@ -66,6 +66,20 @@ class NotSubmitted(NotFound):
     code = "not_submitted"
 
 
+class NotPaused(WeirError):
+    """A dataflow is to go on that was not paused, or to be paused that is so already."""
+
+    code = "not_paused"
+    http_status = 409
+
+
+class NothingToGain(WeirError):
+    """A dataflow's queries are as few as they can be, or fusing them disturbs more than it gains."""
+
+    code = "nothing_to_gain"
+    http_status = 409
+
+
 class NoSlots(WeirError):
     """There are fragments to start and no slot to start them on."""
 

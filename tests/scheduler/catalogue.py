@@ -9,6 +9,7 @@ from scheduler.model.dataflow import Dataflow, Stream, Task
 from scheduler.model.estate import Estate, Slot
 from scheduler.model.task_types import Parameter, TaskType, TaskTypes
 from scheduler.planning import Prices, apply_plan, plan_removal, plan_submission
+from scheduler.rearranging import plan_pause, plan_resumption
 
 TYPES = TaskTypes(
     [
@@ -33,7 +34,10 @@ TYPES = TaskTypes(
         ),
         TaskType("thin", "transform", "Keeps one in ten.", "none:none", selectivity=0.1, cost_us=2),
         TaskType("alone", "transform", "A query of its own.", "none:none", chain="never"),
-        TaskType("archive", "sink", "Keeps.", "none:none", (Parameter("name", "string", "Output.", default="out"),)),
+        TaskType("count", "transform", "Counts so far.", "none:none", stateful=True, movable_state=True, cost_us=6),
+        TaskType("window", "transform", "Averages windows.", "none:none", stateful=True, cost_us=12),
+        TaskType("archive", "sink", "Keeps.", "none:none", (Parameter("name", "string", "Output.", default="out"),),
+                 terminal="output"),
         TaskType("alarm", "sink", "Warns.", "none:none", (Parameter("level", "integer", "When.", default=3),)),
     ]
 )
@@ -77,3 +81,13 @@ def submit(estate: Estate, dataflow: Dataflow, dataflow_id: str | None = None, t
 def remove(estate: Estate, dataflow_id: str) -> Estate:
     """The estate after a removal is planned and applied."""
     return apply_plan(estate, plan_removal(estate, dataflow_id, task_types=TYPES, prices=PRICES))
+
+
+def pause(estate: Estate, dataflow_id: str) -> Estate:
+    """The estate after a pause is planned and applied."""
+    return apply_plan(estate, plan_pause(estate, dataflow_id, task_types=TYPES, prices=PRICES))
+
+
+def resume(estate: Estate, dataflow_id: str) -> Estate:
+    """The estate after a resumption is planned and applied."""
+    return apply_plan(estate, plan_resumption(estate, dataflow_id, task_types=TYPES, prices=PRICES))

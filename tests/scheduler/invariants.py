@@ -6,6 +6,8 @@ promises of fragments, channels and plans. Every test of the family calls these.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import networkx as nx
 
 from scheduler.model.estate import Estate
@@ -81,29 +83,36 @@ def check_running_dataflows(estate: Estate) -> None:
 
 
 def check_fragments(estate: Estate) -> None:
-    """Working tasks are partitioned into paths whose heads alone may have several parents; their graph is acyclic."""
+    """Tasks are partitioned into paths whose heads alone may have several parents; their graph is acyclic.
+
+    Exactly those work that a dataflow needs which is not paused, and in each fragment they come first.
+    """
     graph = running_graph(estate)
-    working = [task_id for fragment in estate.fragments.values() for task_id in fragment.active_tasks]
-    assert sorted(working) == sorted(estate.tasks), "fragments do not partition the running tasks"
-    assert set(estate.places) == set(estate.tasks), "a paused task is taken for a working one"
+    kept = [task_id for fragment in estate.fragments.values() for task_id in fragment.kept_tasks]
+    assert sorted(kept) == sorted(estate.tasks), "fragments do not partition the running tasks"
+    assert set(estate.places) == set(estate.tasks), "a task that nobody needs is taken for one that is there"
+    working = {task_id for fragment in estate.fragments.values() for task_id in fragment.active_tasks}
+    assert working == {
+        task_id for one in estate.submitted.values() if not one.paused for task_id in one.running.values()
+    }, "other tasks work than those that a working dataflow needs"
     names = {slot.name for slot in estate.slots}
     between = nx.DiGraph()
     for fragment_id, fragment in estate.fragments.items():
         assert fragment_id == fragment.id and fragment.slot in names
-        assert 1 <= fragment.active <= len(fragment.tasks)
-        for before, after in zip(fragment.active_tasks, fragment.active_tasks[1:], strict=False):
+        assert 1 <= len(fragment.kept_tasks) <= len(fragment.tasks)
+        for before, after in zip(fragment.kept_tasks, fragment.kept_tasks[1:], strict=False):
             assert list(graph.predecessors(after)) == [before], "a fragment is no path, or reads in its middle"
-        head = fragment.active_tasks[0]
         between.add_node(fragment_id)
-        between.add_edges_from((estate.places[parent][0], fragment_id) for parent in graph.predecessors(head))
+        between.add_edges_from(
+            (estate.places[parent][0], fragment_id) for parent in graph.predecessors(fragment.tasks[0]))
     assert nx.is_directed_acyclic_graph(between)
 
 
 def check_outlets(estate: Estate) -> None:
-    """Exactly the streams between fragments are published, each to exactly those that read it."""
+    """Exactly the streams into working fragments are published, each to exactly those that read it, on one channel."""
     expected = {
         (parent, fragment.id)
-        for fragment in estate.fragments.values()
+        for fragment in estate.fragments.values() if not fragment.paused
         for parent in estate.tasks[fragment.tasks[0]].parents
     }
     found = []
@@ -111,7 +120,10 @@ def check_outlets(estate: Estate) -> None:
         for task_id, readers in fragment.outlets.items():
             assert task_id in fragment.active_tasks and readers
             found.extend((task_id, reader) for reader in readers)
+        assert set(fragment.channels) <= set(fragment.tasks)
     assert sorted(found) == sorted(expected)
+    channels = [estate.channel_of(task_id) for task_id in estate.tasks]
+    assert len(set(channels)) == len(channels), "two streams share a channel"
 
 
 def check_chains(estate: Estate, plan: Plan, task_types: TaskTypes, longest_chain: int | None) -> None:
@@ -134,15 +146,22 @@ def check_plan(before: Estate, plan: Plan) -> None:
     assert _replayed(before, plan) == dict(after.fragments), "the steps do not lead to what the plan says"
     for fragment_id in set(before.fragments) & set(after.fragments):
         old, new = before.fragments[fragment_id], after.fragments[fragment_id]
-        assert (old.tasks, old.slot) == (new.tasks, new.slot), "a running fragment was changed"
-        if plan.kind == "submit":
-            assert old.active == new.active
+        assert (old.tasks, old.slot, old.channels) == (new.tasks, new.slot, new.channels), "a fragment was changed"
+        if plan.kind in {"submit", "resume"}:
+            assert old.active <= new.active
             assert all(set(readers) <= set(new.outlets[task_id]) for task_id, readers in old.outlets.items())
-        else:
+        elif plan.kind in {"remove", "pause"}:
             assert new.active <= old.active and set(new.outlets) <= set(old.outlets)
-    used = set(plan.reused) if plan.kind == "submit" else {
-        task_id for fragment_id in plan.fragments_after for task_id in after.fragments[fragment_id].active_tasks
-    }
+        else:
+            assert new.active == old.active and set(new.outlets) == set(old.outlets)
+    check_rest(before, after, plan)
+    if plan.kind == "submit":
+        used = set(plan.reused)
+    elif plan.kind == "defragment":
+        gone = set(before.fragments) - set(after.fragments)
+        used = {task_id for fragment_id in gone for task_id in before.fragments[fragment_id].active_tasks}
+    else:
+        used = {task_id for one in plan.fragments_after for task_id in after.fragments[one].kept_tasks}
     touched = {
         dataflow_id for dataflow_id, submitted in before.submitted.items()
         if dataflow_id != plan.dataflow.id and used & set(submitted.running.values())
@@ -150,7 +169,27 @@ def check_plan(before: Estate, plan: Plan) -> None:
     assert plan.touched == tuple(sorted(touched)[:NAMED]) and plan.touched_count == len(touched)
     assert plan.touched_teams == tuple(sorted({before.submitted[dataflow_id].team for dataflow_id in touched}))
     back = apply_plan(after, reverse_plan(plan))
-    assert (back.tasks, back.submitted, back.fragments) == (before.tasks, before.submitted, before.fragments)
+    assert (back.tasks, back.submitted) == (before.tasks, before.submitted)
+    if plan.kind == "defragment":
+        assert cut_of(back) == cut_of(before), "what was fused is not cut as it was"
+        check_outlets(back)
+    else:
+        assert back.fragments == before.fragments
+
+
+def cut_of(estate: Estate) -> set[tuple[tuple[str, ...], str]]:
+    """How an estate is cut, whatever its fragments are called and whatever dead tasks they drag along."""
+    return {(fragment.kept_tasks, fragment.slot) for fragment in estate.fragments.values()}
+
+
+def check_rest(before: Estate, after: Estate, plan: Plan) -> None:
+    """The plan names exactly the tasks that cease to work and stay, and those that begin again."""
+    was, works = (
+        {task_id for fragment in estate.fragments.values() for task_id in fragment.active_tasks}
+        for estate in (before, after)
+    )
+    assert set(plan.rested) == (was - works) & set(after.tasks)
+    assert set(plan.resumed) == (works - was) & set(before.tasks)
 
 
 def _replayed(before: Estate, plan: Plan) -> dict:
@@ -169,7 +208,26 @@ def _replayed(before: Estate, plan: Plan) -> dict:
             case "close_tail":
                 old = fragments[step.fragment]
                 assert (old.active, step.task) == (step.active_before, old.tasks[step.active - 1])
-                fragments[step.fragment] = _with(old, active=step.active)
+                fragments[step.fragment] = replace(old, active=step.active)
+            case "open_tail":
+                old = fragments[step.fragment]
+                assert (old.active, step.task) == (step.active_before, old.tasks[old.active - 1])
+                fragments[step.fragment] = replace(old, active=step.active)
+            case "pause_fragment":
+                old = fragments[step.fragment]
+                assert (old.active, step.active) == (step.active_before, 0)
+                fragments[step.fragment] = replace(old, active=0, outlets={})
+            case "resume_fragment":
+                old, new = fragments[step.fragment], plan.fragments_after[step.fragment]
+                assert old.paused and (step.active_before, step.active) == (0, new.active)
+                fragments[step.fragment] = replace(old, active=step.active, outlets=new.outlets)
+            case "hand_over":
+                new = plan.fragments_after[step.fragment]
+                fragments[step.fragment] = new
+                for name in new.inherits:
+                    head = fragments.pop(name).tasks[0] if name in fragments else None
+                    if head == new.tasks[0]:
+                        _pass_on(fragments, name, step.fragment)
             case "open_outlet" | "close_outlet":
                 old = fragments[step.fragment]
                 readers = old.outlets.get(step.task, ())
@@ -179,14 +237,20 @@ def _replayed(before: Estate, plan: Plan) -> dict:
                     assert step.reader in readers
                     readers = tuple(reader for reader in readers if reader != step.reader)
                 outlets = {task_id: those for task_id, those in old.outlets.items() if task_id != step.task}
-                fragments[step.fragment] = _with(old, outlets=outlets | ({step.task: readers} if readers else {}))
+                fragments[step.fragment] = replace(old, outlets=outlets | ({step.task: readers} if readers else {}))
             case other:
                 raise AssertionError(f"a plan has no step {other}")
     assert len({step.key for step in plan.steps}) == len(plan.steps)
-    return fragments
+    # How many tasks rest behind a closed tail is nothing that a slot has to do.
+    planned = {name: plan.fragments_after.get(name, fragment) for name, fragment in fragments.items()}
+    return {name: replace(fragment, resting=planned[name].resting) for name, fragment in fragments.items()}
 
 
-def _with(fragment, **changes):
-    return type(fragment)(
-        **{name: getattr(fragment, name) for name in ("id", "tasks", "slot", "active", "outlets")} | changes
-    )
+def _pass_on(fragments: dict, old: str, new: str) -> None:
+    """The new fragment takes the old one's place with whoever that reads."""
+    for name, fragment in fragments.items():
+        if any(old in readers for readers in fragment.outlets.values()):
+            fragments[name] = replace(fragment, outlets={
+                task_id: tuple(new if reader == old else reader for reader in readers)
+                for task_id, readers in fragment.outlets.items()
+            })

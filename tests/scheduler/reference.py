@@ -20,15 +20,28 @@ class Reference:
         self.graphs: dict[str, nx.DiGraph] = {}
         self._same: dict[tuple[tuple[str, str], tuple[str, str]], bool] = {}
 
-    def add(self, dataflow_id: str, dataflow: Dataflow, team: str) -> None:
+    def add(self, dataflow_id: str, dataflow: Dataflow, team: str, *, fresh: bool = False) -> None:
+        """A dataflow that joins what runs, or one that starts fresh from the first stateful task that runs already."""
         graph = nx.DiGraph()
         for task in dataflow.tasks:
             graph.add_node(task.id, abstract=self._abstract(dataflow, task, team))
         graph.add_edges_from((stream.source, stream.target) for stream in dataflow.streams)
+        there = self.tasks()
         self.graphs[dataflow_id] = graph
+        if fresh:
+            apart = [
+                task.id for task in dataflow.tasks if self.task_types[task.type].stateful
+                and any(self.equivalent((dataflow_id, task.id), other) for other in there)
+            ]
+            for task_id in apart:
+                graph.nodes[task_id]["abstract"] = (*graph.nodes[task_id]["abstract"], dataflow_id)
+            self._forget(dataflow_id)
 
     def remove(self, dataflow_id: str) -> None:
         del self.graphs[dataflow_id]
+        self._forget(dataflow_id)
+
+    def _forget(self, dataflow_id: str) -> None:
         self._same = {pair: same for pair, same in self._same.items() if dataflow_id not in (pair[0][0], pair[1][0])}
 
     def _abstract(self, dataflow: Dataflow, task, team: str):

@@ -11,7 +11,9 @@ from .catalogue import TYPES
 
 # Few distinct tasks, so that dataflows have much in common; 1 and 1.0 are one factor.
 SOURCES = [("sensors", {}), ("sensors", {"city": "turin"}), ("sensors", {"seed": 0})]
-TRANSFORMS = [("scale", {"by": 1}), ("scale", {"by": 1.0}), ("scale", {"by": 2}), ("thin", {}), ("alone", {})]
+TRANSFORMS = [
+    ("scale", {"by": 1}), ("scale", {"by": 1.0}), ("scale", {"by": 2}), ("thin", {}), ("alone", {}), ("count", {}),
+]
 SINKS = [("archive", {}), ("archive", {"name": "other"}), ("alarm", {})]
 
 

@@ -1,0 +1,223 @@
+"""Rearranging what runs: plans to pause a dataflow, to resume it, and to defragment it a step at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from .model.encoding import freeze_plan
+from .model.errors import NothingToGain, NotPaused
+from .model.estate import Submitted
+from .model.plan import Plan, Price
+from .model.ports import EstateView
+from .model.prices import Prices
+from .model.task_types import TaskTypes
+from .performance.pricing import price_of, query_cores
+from .planning import submitted_in, touched_by
+from .reuse.defragment import Evidence, Fusion, Rule, Worth, fusions, in_words, worth_of
+from .reuse.fragments import cut_into_chains
+from .reuse.handover import Piece, recut
+from .reuse.standing import adjust, is_working, queries_begun, queries_ceased
+from .reuse.unmerge import unmerge
+
+__all__ = ["Evidence", "Rule", "plan_defragmentation", "plan_pause", "plan_resumption"]
+
+
+def plan_pause(estate: EstateView, dataflow_id: str, *, task_types: TaskTypes, prices: Prices) -> Plan:
+    """Plan that a submitted dataflow rests: what no other working dataflow needs ceases to work and keeps its state.
+
+    Nothing that works on is restarted. While it rests, its tasks get no events, and none of those later on.
+
+    Raises
+    ------
+    NotSubmitted
+        The estate has no dataflow of that id.
+    NotPaused
+        It is paused already.
+    """
+    submitted = submitted_in(estate, dataflow_id)
+    if submitted.paused:
+        raise NotPaused(f"{submitted.name} is paused already.", remedy="Resume it, or remove it.", dataflow=dataflow_id)
+    unmerged = unmerge(estate, dataflow_id, paused=True)
+    rested = unmerged.rested(estate)
+    change = adjust(estate, unmerged.standing)
+    return freeze_plan(
+        Plan(
+            kind="pause",
+            generation=estate.generation,
+            dataflow=_turned(submitted),
+            reused=unmerged.kept,
+            started=(),
+            stopped=(),
+            rested=rested,
+            steps=change.steps,
+            fragments_before=change.before,
+            fragments_after=change.after,
+            **touched_by(estate, (one.tasks[0] for one in change.after.values()), besides=submitted),
+            price=_price(
+                estate, submitted, task_types=task_types, prices=prices, queries_stopped=queries_ceased(change),
+                task_cores_delta=-sum(estate.tasks[task_id].cores for task_id in rested),
+            ),
+        )
+    )
+
+
+def plan_resumption(estate: EstateView, dataflow_id: str, *, task_types: TaskTypes, prices: Prices) -> Plan:
+    """Plan that a paused dataflow goes on, with the state that it has and the events from then on.
+
+    Raises
+    ------
+    NotSubmitted
+        The estate has no dataflow of that id.
+    NotPaused
+        It is not paused.
+    """
+    submitted = submitted_in(estate, dataflow_id)
+    if not submitted.paused:
+        raise NotPaused(f"{submitted.name} is not paused.", remedy="There is nothing to resume.", dataflow=dataflow_id)
+    own = tuple(sorted(set(submitted.running.values())))
+    resumed = tuple(task_id for task_id in own if not is_working(estate, task_id))
+    change = adjust(estate, dict.fromkeys(own, "works"))
+    return freeze_plan(
+        Plan(
+            kind="resume",
+            generation=estate.generation,
+            dataflow=_turned(submitted),
+            reused=own,
+            started=(),
+            stopped=(),
+            resumed=resumed,
+            steps=change.steps,
+            fragments_before=change.before,
+            fragments_after=change.after,
+            **touched_by(estate, (one.tasks[0] for one in change.after.values()), besides=submitted),
+            price=_price(
+                estate, submitted, task_types=task_types, prices=prices, queries_started=queries_begun(change),
+                task_cores_delta=sum(estate.tasks[task_id].cores for task_id in resumed),
+            ),
+        )
+    )
+
+
+def plan_defragmentation(
+    estate: EstateView,
+    dataflow_id: str,
+    *,
+    task_types: TaskTypes,
+    prices: Prices,
+    evidence: Evidence | None = None,
+    rule: Rule | None = None,
+    longest_chain: int | None = None,
+    busy: Collection[str] = (),
+) -> Plan:
+    """Plan one step of defragmentation among the fragments that a submitted dataflow runs in: the one that gains most.
+
+    Parameters
+    ----------
+    evidence : Evidence, optional
+        What is measured; without it estimates take its place.
+    rule : Rule, optional
+        When a step is worth it.
+    longest_chain : int, optional
+        Most tasks in a fragment; None for no limit.
+    busy : collection of str
+        Fragments that are being handed over, and are left alone until that is done.
+
+    Returns
+    -------
+    Plan
+        With ``why``: what it gains against what it disturbs, in words.
+
+    Raises
+    ------
+    NotSubmitted
+        The estate has no dataflow of that id.
+    NothingToGain
+        No step is possible, or none is worth it by the rule.
+    """
+    submitted, rule, evidence = submitted_in(estate, dataflow_id), rule or Rule(), evidence or Evidence()
+    own = {estate.places[task_id][0] for task_id in submitted.running.values()}
+    for_query = query_cores(prices)
+    ranked = [
+        (worth_of(estate, one, prices=prices, query_cores=for_query, evidence=evidence, rule=rule), one)
+        for one in fusions(
+            estate, own, task_types=task_types, query_cores=for_query, longest_chain=longest_chain, busy=busy)
+    ]
+    if not ranked:
+        raise NothingToGain(
+            f"The queries of {submitted.name} are as few as they can be.", remedy="There is nothing to do.",
+            dataflow=dataflow_id,
+        )
+    worth, fusion = max(ranked, key=lambda found: (found[0].gain - found[0].disruption, found[1].path[::-1]))
+    why = in_words(fusion, worth, prices=prices, rule=rule)
+    if not worth.satisfies(rule):
+        raise NothingToGain(
+            why, remedy="Try again when it has run for longer, or change the settings of the rule.",
+            dataflow=dataflow_id,
+        )
+    return _fused(estate, submitted, fusion, worth, why, task_types=task_types, prices=prices)
+
+
+def _fused(
+    estate: EstateView,
+    submitted: Submitted,
+    fusion: Fusion,
+    worth: Worth,
+    why: str,
+    *,
+    task_types: TaskTypes,
+    prices: Prices,
+) -> Plan:
+    path = [estate.fragments[one] for one in fusion.path]
+    tasks = [task_id for fragment in path for task_id in fragment.active_tasks]
+    above = dict.fromkeys(estate.places[parent][0] for parent in estate.tasks[tasks[0]].parents)
+    outputs = {task_id for task_id in tasks if task_types[estate.tasks[task_id].type].terminal == "output"}
+    change = recut(
+        path, [Piece(len(tasks), fusion.slot)], upstream=[estate.fragments[one] for one in above], outputs=outputs,
+        generation=estate.generation,
+    )
+    price = _price(
+        estate, submitted, task_types=task_types, prices=prices, queries_started=1, queries_stopped=len(path),
+        # What is left over once queries are counted: the dead tasks.
+        task_cores_delta=(len(path) - 1) * query_cores(prices) - worth.cores,
+    )
+    return freeze_plan(
+        Plan(
+            kind="defragment",
+            generation=estate.generation,
+            dataflow=submitted,
+            reused=tuple(sorted(set(submitted.running.values()))),
+            started=(),
+            stopped=(),
+            steps=change.steps,
+            fragments_before=change.before,
+            fragments_after=change.after,
+            **touched_by(estate, (fragment.tasks[0] for fragment in path), besides=submitted),
+            price=price,
+            why=why,
+        )
+    )
+
+
+def _price(
+    estate: EstateView,
+    submitted: Submitted,
+    *,
+    task_types: TaskTypes,
+    prices: Prices,
+    task_cores_delta: float,
+    queries_started: int = 0,
+    queries_stopped: int = 0,
+) -> Price:
+    own = tuple(estate.tasks[task_id] for task_id in sorted(set(submitted.running.values())))
+    return price_of(
+        prices=prices, tasks_reused=len(own), queries_started=queries_started, queries_stopped=queries_stopped,
+        task_cores_delta=task_cores_delta, task_cores_alone=sum(task.cores for task in own),
+        queries_alone=len(cut_into_chains(own, task_types=task_types)),
+    )
+
+
+def _turned(submitted: Submitted) -> Submitted:
+    return Submitted(
+        id=submitted.id, name=submitted.name, team=submitted.team, running=submitted.running, sinks=submitted.sinks,
+        paused=not submitted.paused,
+    )

@@ -1,0 +1,189 @@
+"""Defragmentation: which fragments to fuse, and when that is worth its disruption (the open question of paper [1]).
+
+A step fuses a fragment with one that reads its last working task, or rebuilds one without the tasks that nobody needs.
+Every step leaves fewer queries or fewer dead tasks, so steps come to an end. Where none is left each task that could
+be continued in its query is: a task with one parent, both of types that chain, so no cut has fewer queries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from scheduler.model.estate import Fragment
+from scheduler.model.ports import EstateView
+from scheduler.model.prices import Prices
+from scheduler.model.task_types import TaskTypes
+
+DEAD_TASK_BATCH_S = 0.005  # CPU seconds of a batch for a task behind a closed valve: it gets nothing, and is planned
+MOST_SLOTS = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Fusion:
+    """Fragments to be made one: two of which the second reads the first, or one to be rebuilt without dead tasks."""
+
+    path: tuple[str, ...]
+    slot: str
+    dead_tasks: int
+    stream: tuple[str, str] | None  # the one that no channel carries any more
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What is measured: latency that channels add, by stream; rates, by task; ages of fragments, in hours."""
+
+    latency_ms: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    rates_per_s: Mapping[str, float] = field(default_factory=dict)
+    ages_h: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """When a step is worth it: its gain over the time ahead is at least ``ratio`` times what it disturbs.
+
+    The time ahead is as long as the younger of its fragments has run, and at most ``horizon_h``: what has just come is
+    likely to go, what has stayed is likely to stay.
+    """
+
+    horizon_h: float = 24.0
+    ratio: float = 2.0
+    gap_s: float = 3.0  # from the last event of the old query to the first of the new one
+    handover_core_s: float = 10.0  # CPU that ending, compiling and starting take
+    delay_price: float = 0.01  # of a million events that are late by one second, in the currency of the prices
+
+
+@dataclass(frozen=True, slots=True)
+class Worth:
+    """A step's gain against its disruption; money over ``hours`` ahead."""
+
+    cores: float
+    latency_ms: float
+    hours: float
+    gain: float
+    gap_s: float
+    events_delayed: float
+    disruption: float
+
+    def satisfies(self, rule: Rule) -> bool:
+        """Whether it is worth it."""
+        return self.gain >= rule.ratio * self.disruption
+
+
+def fusions(
+    estate: EstateView,
+    fragment_ids: Iterable[str],
+    *,
+    task_types: TaskTypes,
+    query_cores: float,
+    longest_chain: int | None = None,
+    busy: Collection[str] = (),
+) -> list[Fusion]:
+    """Every step that these fragments allow among themselves, in order of their ids.
+
+    Two fragments can be one where the reader's first task has no other parent, both tasks' types chain, neither has
+    tasks that rest, all their state can move, they are on one node, and on another's slot there is room for both.
+    ``busy`` fragments are left alone.
+    """
+    loads = {slot.name: cores for slot, cores in estate.least_loaded(MOST_SLOTS, query_cores=query_cores)}
+    free = {one: estate.fragments[one] for one in sorted(set(fragment_ids)) if one not in busy}
+    movable = {one: part for one, part in free.items() if _can_move(estate, part, task_types)}
+    found = []
+    for upper in movable.values():
+        last = upper.active_tasks[-1]
+        for reader in sorted(upper.outlets.get(last, ())):
+            lower = movable.get(reader)
+            if lower is None or not _continues(estate, upper, lower, task_types, longest_chain):
+                continue
+            slot = _slot_for(estate, upper, lower, loads)
+            if slot is not None:
+                dead = _dead(upper) + _dead(lower)
+                found.append(Fusion((upper.id, lower.id), slot, dead, (last, lower.tasks[0])))
+        if _dead(upper):
+            found.append(Fusion((upper.id,), upper.slot, _dead(upper), None))
+    return found
+
+
+def worth_of(
+    estate: EstateView, fusion: Fusion, *, prices: Prices, query_cores: float, evidence: Evidence, rule: Rule
+) -> Worth:
+    """What a step gains and what it disturbs.
+
+    It gains the CPU of the query that is no more and of dead tasks, and the latency of a channel for every event. It
+    disturbs by its own CPU, and by the events that arrive in the gap: they are late by half of it on average. What is
+    not measured is estimated: a channel adds half the time between two batches; a rate is that of the nearest task
+    upstream that has one.
+    """
+    cores = (len(fusion.path) - 1) * query_cores + fusion.dead_tasks * DEAD_TASK_BATCH_S * 1000 / prices.trigger_ms
+    rate_per_s = _rate_into(estate, estate.fragments[fusion.path[0]], evidence)
+    latency_ms, crossing_per_s = 0.0, 0.0
+    if fusion.stream is not None:
+        latency_ms = evidence.latency_ms.get(fusion.stream, prices.trigger_ms / 2)
+        crossing_per_s = evidence.rates_per_s.get(fusion.stream[0], rate_per_s)
+    hours = min(rule.horizon_h, *(evidence.ages_h.get(one, rule.horizon_h) for one in fusion.path))
+    per_event_s = rule.delay_price / 1_000_000
+    earlier_event_s = crossing_per_s * latency_ms / 1000 * hours * 3600
+    events_delayed = rate_per_s * rule.gap_s
+    return Worth(
+        cores=cores, latency_ms=latency_ms, hours=hours,
+        gain=cores * prices.core_hour * hours + earlier_event_s * per_event_s,
+        gap_s=rule.gap_s, events_delayed=events_delayed,
+        disruption=rule.handover_core_s / 3600 * prices.core_hour + events_delayed * rule.gap_s / 2 * per_event_s,
+    )
+
+
+def in_words(fusion: Fusion, worth: Worth, *, prices: Prices, rule: Rule) -> str:
+    """A step's gain against its disruption, and the rule, for those who approve it."""
+    what = f"Fuses {' and '.join(fusion.path)} into one query" if len(fusion.path) > 1 else f"Rebuilds {fusion.path[0]}"
+    dead = f" and leaves out {fusion.dead_tasks} tasks that nobody needs" if fusion.dead_tasks else ""
+    sooner = f", and events arrive about {worth.latency_ms:.0f} ms sooner" if worth.latency_ms else ""
+    verdict = "enough" if worth.satisfies(rule) else "not enough"
+    return (
+        f"{what}{dead}: saves {worth.cores:.3g} cores{sooner}. For about {worth.gap_s:.3g} s nothing passes, so "
+        f"{worth.events_delayed:.0f} events are late; none is lost. Over the {worth.hours:.3g} hours ahead that counts "
+        f"it gains {worth.gain:.2g} {prices.currency} and disturbs by {worth.disruption:.2g}: {verdict}, for it should "
+        f"gain {rule.ratio:g} times as much."
+    )
+
+
+def _can_move(estate: EstateView, fragment: Fragment, task_types: TaskTypes) -> bool:
+    """A fragment that works as a whole, and whose state can be handed to another query."""
+    if fragment.paused or fragment.resting:
+        return False
+    types = (estate.tasks[task_id].type for task_id in fragment.active_tasks)
+    return all(name in task_types and task_types[name].can_move for name in types)
+
+
+def _continues(
+    estate: EstateView, upper: Fragment, lower: Fragment, task_types: TaskTypes, longest_chain: int | None
+) -> bool:
+    last, head = estate.tasks[upper.active_tasks[-1]], estate.tasks[lower.tasks[0]]
+    chains = task_types[last.type].chain == task_types[head.type].chain == "always"
+    short_enough = longest_chain is None or upper.active + lower.active <= longest_chain
+    return head.parents == (last.id,) and chains and short_enough
+
+
+def _slot_for(estate: EstateView, upper: Fragment, lower: Fragment, loads: Mapping[str, float]) -> str | None:
+    """The slot of either that has less to do, where one core has room for what moves there."""
+    if upper.slot == lower.slot:
+        return upper.slot
+    if upper.slot.rpartition("/")[0] != lower.slot.rpartition("/")[0]:
+        return None
+
+    def load_with_both(stays: Fragment, moves: Fragment) -> float:
+        return loads.get(stays.slot, 0.0) + sum(estate.tasks[task_id].cores for task_id in moves.active_tasks)
+
+    load, slot = min((load_with_both(upper, lower), upper.slot), (load_with_both(lower, upper), lower.slot))
+    return slot if load <= 1.0 else None
+
+
+def _dead(fragment: Fragment) -> int:
+    return len(fragment.tasks) - len(fragment.kept_tasks)
+
+
+def _rate_into(estate: EstateView, fragment: Fragment, evidence: Evidence) -> float:
+    """Events per second that reach a fragment: of what it reads, or of its source."""
+    head = estate.tasks[fragment.tasks[0]]
+    if head.parents:
+        return sum(evidence.rates_per_s.get(parent, 0.0) for parent in head.parents)
+    return evidence.rates_per_s.get(head.id, float(head.config.get("rate_per_s") or 0.0))

@@ -1,0 +1,99 @@
+"""Handover: a path of fragments ends, and another cut of the same tasks goes on exactly where it ended.
+
+Paper [1], 4.3, joins what is new to what runs by channels and leaves it so; fusing what need not be apart is its open
+question. The new fragments begin with the state of the old ones; channels that others read, and named outputs, go on
+under their old ids, so that nobody outside notices more than a pause.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from scheduler.model.estate import Fragment
+from scheduler.model.plan import Plan, Step
+
+from .standing import FragmentChange
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """So many tasks of the path, as one fragment on a slot."""
+
+    tasks: int
+    slot: str
+
+
+def recut(
+    path: Sequence[Fragment],
+    pieces: Sequence[Piece],
+    *,
+    upstream: Iterable[Fragment] = (),
+    outputs: Collection[str] = (),
+    generation: int,
+) -> FragmentChange:
+    """Cut the working tasks of a path of fragments anew.
+
+    Parameters
+    ----------
+    path : sequence of Fragment
+        Each but the first reads the last working task of the one before it; none has tasks that rest. Tasks that
+        nobody needs are left out.
+    pieces : sequence of Piece
+        Of the path's tasks, upstream first; together all of them.
+    upstream : iterable of Fragment
+        What the first fragment of the path reads.
+    outputs : collection of str
+        Tasks whose channels are kept for those who look at them.
+    generation : int
+        Of the estate; the new fragments are named after the next.
+
+    Returns
+    -------
+    FragmentChange
+        With a step for each new fragment; readers outside the path keep their places in the same channels.
+    """
+    inside = {fragment.id for fragment in path}
+    home = {task_id: fragment for fragment in path for task_id in fragment.active_tasks}
+    tasks = list(home)
+    ids = [f"f{generation + 1}-{number}" for number in range(len(pieces))]
+    after: dict[str, Fragment] = {}
+    begin = 0
+    for number, piece in enumerate(pieces):
+        own = tuple(tasks[begin : begin + piece.tasks])
+        begin += piece.tasks
+        outlets, channels = {}, {}
+        for task_id in own:
+            readers = tuple(one for one in home[task_id].outlets.get(task_id, ()) if one not in inside)
+            if readers or task_id in outputs:
+                channels[task_id] = home[task_id].channel_of(task_id)
+            if task_id == own[-1] and number + 1 < len(pieces):
+                readers = (*readers, ids[number + 1])
+            if readers:
+                outlets[task_id] = readers
+        after[ids[number]] = Fragment(
+            id=ids[number], tasks=own, slot=piece.slot, active=len(own), outlets=outlets, channels=channels,
+            inherits=tuple(dict.fromkeys(home[task_id].id for task_id in own)),
+        )
+    before = {fragment.id: fragment for fragment in path}
+    for fragment in upstream:
+        before[fragment.id] = fragment
+        outlets = {
+            task_id: tuple(ids[0] if one == path[0].id else one for one in readers)
+            for task_id, readers in fragment.outlets.items()
+        }
+        after[fragment.id] = replace(fragment, outlets=outlets)
+    return FragmentChange(
+        before=before, after=after, steps=tuple(Step(kind="hand_over", fragment=fragment_id) for fragment_id in ids))
+
+
+def recut_back(plan: Plan) -> FragmentChange:
+    """The handover that undoes a plan's: fresh fragments, cut as those before it were, go on where its own end."""
+    new = [plan.fragments_after[step.fragment] for step in plan.steps]
+    old = [plan.fragments_before[one] for one in dict.fromkeys(one for fragment in new for one in fragment.inherits)]
+    return recut(
+        new, [Piece(fragment.active, fragment.slot) for fragment in old],
+        upstream=[fragment for one, fragment in plan.fragments_after.items() if one in plan.fragments_before],
+        outputs={task_id for fragment in new for task_id in fragment.channels if task_id not in fragment.outlets},
+        generation=plan.generation + 1,
+    )
