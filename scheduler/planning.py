@@ -21,10 +21,12 @@ from .model.estate import Estate, RunningTask, Submitted
 from .model.plan import Plan, PlanKind, Price, Step, StepKind
 from .model.ports import EstateView
 from .model.prices import Prices
+from .model.secrets import with_scoped_secrets
 from .model.task_types import TaskTypes
 from .model.usage import NAMED
 from .performance.pricing import price_of, query_cores
 from .performance.rates import task_cores
+from .reuse.containment import Containment, contain
 from .reuse.fragments import NOW, attach, cut_into_chains
 from .reuse.handover import recut_back
 from .reuse.merge import Merge, merge
@@ -62,6 +64,7 @@ def plan_submission(
     longest_chain: int | None = None,
     fresh: bool = False,
     begin: str = NOW,
+    containment: Containment | None = None,
 ) -> Plan:
     """Plan the merge of a submitted dataflow into the estate.
 
@@ -84,6 +87,8 @@ def plan_submission(
     begin : str
         Where new fragments begin in the streams of running tasks: ``now``, ``oldest`` (the oldest event that the
         channel still holds) or a time in ms since the epoch.
+    containment : Containment, optional
+        Where the team wants it: a task that is contained in one that runs becomes a refinement of that one.
 
     Returns
     -------
@@ -102,7 +107,12 @@ def plan_submission(
     """
     _check_plannable(estate, dataflow, dataflow_id, task_types)
     scope = team if dataflow.visibility == "private" else ""
+    alone = with_scoped_secrets(dataflow, team=team, task_types=task_types)
+    contained = contain(
+        estate.tasks, alone, task_types=task_types, containment=containment, scope=scope, stateful=not fresh)
+    dataflow = contained.dataflow
     expected = task_cores(dataflow, task_types=task_types)
+    cores_alone = sum((expected if dataflow is alone else task_cores(alone, task_types=task_types)).values())
 
     def merged_as(fresh: bool) -> Merge:
         return merge(
@@ -111,14 +121,14 @@ def plan_submission(
     def chains_of(tasks: Sequence[RunningTask]) -> tuple[tuple[str, ...], ...]:
         return cut_into_chains(tasks, task_types=task_types, longest_chain=longest_chain)
 
-    queries_alone = len(chains_of(merge({}, dataflow, task_types=task_types).started))
+    queries_alone = len(chains_of(merge({}, alone, task_types=task_types).started))
 
     def price_as(merged: Merge, change: FragmentChange, chains: int) -> Price:
         cores = {running_id: expected[task_id] for task_id, running_id in merged.running.items()}
         working = (*(task.id for task in merged.started), *_resumed(estate, merged.reused))
         return price_of(
             prices=prices, tasks_started=len(merged.started), tasks_reused=len(merged.reused),
-            queries_started=chains + queries_begun(change), task_cores_alone=sum(expected.values()),
+            queries_started=chains + queries_begun(change), task_cores_alone=cores_alone,
             task_cores_delta=sum(cores[task_id] for task_id in working), queries_alone=queries_alone,
         )
 
@@ -153,6 +163,7 @@ def plan_submission(
             stopped=(),
             resumed=_resumed(estate, merged.reused),
             fresh=merged.fresh,
+            refined=contained.refinements,
             steps=change.steps,
             fragments_before=change.before,
             fragments_after=change.after,
