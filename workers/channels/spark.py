@@ -34,7 +34,11 @@ def spark_conf(config: ChannelConfig) -> dict[str, str]:
     if config.implementation == "python":
         return {}
     jar = str(jar_path(config))
-    return {"spark.driver.extraClassPath": jar, "spark.executor.extraClassPath": jar, "spark.jars": jar}
+    return {
+        "spark.driver.extraClassPath": jar, "spark.executor.extraClassPath": jar, "spark.jars": jar,
+        # Hadoop's own local file system forks a chmod for each file of a checkpoint, several times in every batch.
+        "spark.hadoop.fs.file.impl": "weir.LocalFiles",
+    }
 
 
 def jar_path(config: ChannelConfig) -> Path:
