@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from scheduler.model.dataflow import Dataflow
 from tests.scheduler.catalogue import TYPES
 from tests.scheduler.strategies import dataflows
+from workers.benches.trace_replay import Strategy
 from workers.benches.traces import random_walk, sequential
 
 from .trace_checks import go_through
@@ -18,26 +20,27 @@ from .trace_checks import go_through
 SHORT = settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 POOLS = st.lists(dataflows(), min_size=2, max_size=5)
 KINDS = st.sampled_from(["SEQ", "RW"])
+SHARING: st.SearchStrategy[Strategy] = st.sampled_from(["reuse", "defragmented"])
 SEEDS = st.integers(0, 2**32 - 1)
 
 
-def live_through(pool: list[Dataflow], kind: str, seed: int) -> None:
-    named = {f"d{number}": dataflow for number, dataflow in enumerate(pool)}
-    rng = Random(seed)
-    trace = sequential(list(named), rng=rng) if kind == "SEQ" else random_walk(list(named), rng=rng, steps=8)
-    *_, last = go_through(trace, named, task_types=TYPES)
+def live_through(pool: list[Dataflow], kind: str, seed: int, strategy: Strategy) -> None:
+    named = [replace(dataflow, name=f"d{number}") for number, dataflow in enumerate(pool)]
+    names, rng = [dataflow.name for dataflow in named], Random(seed)
+    trace = sequential(names, rng=rng) if kind == "SEQ" else random_walk(names, rng=rng, steps=8)
+    *_, last = go_through(trace, named, task_types=TYPES, strategy=strategy)
     assert (last.tasks, last.submitted, last.fragments) == ({}, {}, {})
 
 
 @SHORT
-@given(POOLS, KINDS, SEEDS)
-def test_every_step_of_random_traces_keeps_the_constraints(pool, kind, seed):
-    live_through(pool, kind, seed)
+@given(POOLS, KINDS, SEEDS, SHARING)
+def test_every_step_of_random_traces_keeps_the_constraints(pool, kind, seed, strategy):
+    live_through(pool, kind, seed, strategy)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(3600)
 @settings(SHORT, max_examples=10_000)
-@given(POOLS, KINDS, SEEDS)
-def test_ten_thousand_random_traces_keep_the_constraints(pool, kind, seed):
-    live_through(pool, kind, seed)
+@given(POOLS, KINDS, SEEDS, SHARING)
+def test_ten_thousand_random_traces_keep_the_constraints(pool, kind, seed, strategy):
+    live_through(pool, kind, seed, strategy)

@@ -33,8 +33,12 @@ def test_counts_by_hand():
 
 def test_what_stays_behind_a_closed_tail_counts_as_paused():
     steps = (Change("submit", ETL), Change("submit", "urban: pred"), Change("remove", ETL))
-    found = moments(Trace("tail", steps, walk=range(3)), URBAN, strategy="reuse")
+    trace = Trace("tail", steps, walk=range(3))
+    found = moments(trace, URBAN, strategy="reuse")
     assert [one.paused for one in found] == [0, 0, 4], "join, annotation, SenML and output rest"
+    assert [(one.queries, one.hops) for one in found] == [(1, 0), (3, 2), (3, 2)]
+    found = moments(trace, URBAN, strategy="defragmented")
+    assert [(one.paused, one.queries, one.hops) for one in found] == [(0, 1, 0), (0, 3, 2), (0, 2, 1)]
 
 
 def test_by_default_nothing_is_shared():

@@ -22,11 +22,12 @@ def scientific(seed: int):
     return opmw.dataflows(shared_data("opmw"), rng=Random(f"{seed}/OPMW"), task_types=task_types())
 
 
+@pytest.mark.parametrize("strategy", ["reuse", "defragmented"])
 @pytest.mark.parametrize("workload", [iot, scientific])
-def test_every_step_of_every_trace_keeps_the_constraints(workload):
+def test_every_step_of_every_trace_keeps_the_constraints(workload, strategy):
     dataflows = {dataflow.name: dataflow for dataflow in workload(2017)}
     for trace in draw_traces(list(dataflows), seed=2017):
-        estates = go_through(trace, dataflows, task_types=task_types())
+        estates = go_through(trace, tuple(dataflows.values()), task_types=task_types(), strategy=strategy)
         assert not estates[-1].tasks and not estates[-1].fragments
         alone = sum(len(dataflows[name].tasks) for name in estates[trace.walk.stop // 2].submitted)
         assert len(estates[trace.walk.stop // 2].tasks) < alone, "these workloads overlap"

@@ -21,11 +21,12 @@ from workers.settings import ROOT
 
 from . import results, sides, traces_on_spark
 from .trace_figures import write_spark_page, write_traces_page
-from .trace_replay import moments, reuse_histogram, saving
+from .trace_replay import STRATEGIES, moments, reuse_histogram, saving
 from .traces import Trace, draw_traces, sequential
 from .workloads import opmw, riotbench
 
 OPMW = ROOT.parent / "shared" / "data" / "opmw"
+ENOUGH = 0.1  # a batch more or less within the window
 PUBLISHED = "published: 38–46% fewer running tasks, 36–51% less CPU"
 
 
@@ -86,29 +87,29 @@ def _replayed(dataflows: Sequence[Dataflow], *, seed: int, walk_steps: int) -> d
 
 
 def _replayed_trace(trace: Trace, dataflows: Sequence[Dataflow]) -> dict[str, Any]:
-    default = moments(trace, dataflows, strategy="default")
-    reuse = moments(trace, dataflows, strategy="reuse")
+    found = {strategy: moments(trace, dataflows, strategy=strategy) for strategy in STRATEGIES}
     return {
         "changes": [f"{change.kind} {change.dataflow}" for change in trace.changes],
         "walk": [trace.walk.start, trace.walk.stop],
-        "default": [asdict(moment) for moment in default],
-        "reuse": [asdict(moment) for moment in reuse],
-        "saving": asdict(saving(trace, default, reuse)),
-        "histogram": reuse_histogram(reuse),
+        **{strategy: [asdict(moment) for moment in those] for strategy, those in found.items()},
+        "saving": asdict(saving(trace, found["default"], found["reuse"])),
+        "histogram": reuse_histogram(found["reuse"]),
     }
 
 
 def _rows(name: str, workload: dict[str, Any]) -> list[dict[str, Any]]:
     rows = []
     for trace, found in workload["traces"].items():
-        most = {side: max(moment["tasks"] for moment in found[side]) for side in ("default", "reuse")}
-        queries = {side: max(moment["queries"] for moment in found[side]) for side in ("default", "reuse")}
+        walk = range(*found["walk"])
+        queries = {
+            strategy: results.mean(found[strategy][step]["queries"] for step in walk) for strategy in STRATEGIES
+        }
         rows.append({
             "workload": name, "trace": trace, "steps": len(found["changes"]),
-            "most tasks, default": most["default"], "reuse": most["reuse"],
+            **{f"most tasks, {side}": max(moment["tasks"] for moment in found[side]) for side in ("default", "reuse")},
             "fewer on average": f"{found['saving']['mean']:.0%}", "at the peak": f"{found['saving']['peak']:.0%}",
-            "used by several": f"{1 - found['histogram'].get(1, 0):.0%}",
-            "most queries, default": queries["default"], "with reuse": queries["reuse"],
+            "serve several": f"{1 - found['histogram'].get(1, 0):.0%}",
+            **{f"queries, {strategy}": mean for strategy, mean in queries.items()},
         })
     return rows
 
@@ -151,6 +152,10 @@ def _pair(given: argparse.Namespace) -> dict[str, Any]:
         runs.append({"side": side, **figures})
     rows = [sides.summary(run["side"], runs) for run in runs]
     print(results.table(rows))
+    for row in rows:
+        if not 1 - ENOUGH <= row["kept up"] <= 1 + ENOUGH:
+            print(f"{row['side']} did not keep up ({row['kept up']:.0%} of its input): CPU cannot be compared. Scale "
+                  "both sides down: --dataflows, --rate, or longer --trigger-ms and --warm-up.")
     compared = traces_on_spark.compare(outputs["default"], outputs["reuse"])
     default, reuse = (row["CPU s"] for row in rows)
     for one in compared["different"]:
@@ -166,7 +171,7 @@ def _walk(given: argparse.Namespace) -> dict[str, Any]:
     sizes = _sizes(given, trigger_ms=2000, measured_s=given.step_seconds)
     dataflows = _some(given.dataflows or 6, sizes.rate_per_s)
     trace = sequential([one.name for one in dataflows], rng=Random(f"{given.seed}/SEQ on Spark"))
-    found = {side: traces_on_spark.walk(trace, side, dataflows, sizes) for side in ("default", "reuse")}
+    found = {strategy: traces_on_spark.walk(trace, strategy, dataflows, sizes) for strategy in STRATEGIES}
     rows = [
         {"side": side, "cores, mean": results.mean(step["cores"] for step in steps),
          "cores, most": max(step["cores"] for step in steps), "at the end": steps[-1]["cores"],

@@ -25,12 +25,14 @@ def window(running_estate: RunningEstate, measured_s: float) -> dict[str, Any]:
     parents = {task.id: task.parents for task in estate.tasks.values()}
     flows = observed.flows(before, after, estate.fragments.values(), parents)
     sinks = [submitted.running[sink] for submitted in estate.submitted.values() for sink in submitted.sinks]
+    sources = [task.id for task in estate.tasks.values() if not task.parents]
     reached = [flows.tasks[sink] for sink in sinks if sink in flows.tasks]
     taken = {part: (cpu_after[part] - cpu[part]) * scale for part in cpu}
     return {
         "CPU s": sum(taken.values()),
         **{f"{part} s": seconds for part, seconds in taken.items()},
         "memory MB": running_estate.memory_mb(),
+        "events/s in": sum(flows.tasks[source].rate_per_s for source in sources if source in flows.tasks),
         "events/s out": sum(flow.rate_per_s for flow in reached),
         "p50 ms": results.median([flow.latency_p50_ms for flow in reached]),
         "p99 ms": max((flow.latency_p99_ms for flow in reached if flow.latency_p99_ms is not None), default=None),

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, get_args
 
 from scheduler.model.dataflow import Dataflow
+from scheduler.model.errors import NothingToGain
 from scheduler.model.estate import Estate, Slot
 from scheduler.model.plan import Plan
+from scheduler.model.task_types import TaskTypes
 from scheduler.planning import Prices, apply_plan, plan_removal, plan_submission
+from scheduler.rearranging import Rule, plan_defragmentation
 from workers.library.registry import task_types
 
 from .estate import NODE
 from .traces import Change, Trace
 
-Strategy = Literal["default", "reuse"]
+Strategy = Literal["default", "reuse", "defragmented"]
+STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
+# Every step that is possible, whatever it disturbs: as few queries as there can be.
+WHATEVER_IT_DISTURBS = Rule(ratio=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +42,18 @@ class Side:
     """The estate that a strategy makes of a trace, step by step.
 
     By Default every dataflow runs by itself: it is planned as private to a team of its own, so that nothing of it can
-    be shared, and in every other respect as with Reuse.
+    be shared, and in every other respect as with Reuse. Defragmented is Reuse that after every change fuses queries
+    and leaves out what nobody needs, until no step is left.
     """
 
-    def __init__(self, strategy: Strategy, dataflows: Sequence[Dataflow], *, slots: int, prices: Prices) -> None:
+    def __init__(
+        self, strategy: Strategy, dataflows: Sequence[Dataflow], *, slots: int, prices: Prices,
+        types: TaskTypes | None = None,
+    ) -> None:
         self.strategy = strategy
+        self.types = types or task_types()
+        if strategy == "default":
+            dataflows = [replace(dataflow, visibility="private") for dataflow in dataflows]
         self.dataflows = {dataflow.name: dataflow for dataflow in dataflows}
         self.teams = {name: f"team-{number}" for number, name in enumerate(self.dataflows)}
         self.prices = prices
@@ -49,24 +63,38 @@ class Side:
         """What the change would do to the estate as it is."""
         name = change.dataflow
         if change.kind == "remove":
-            return plan_removal(self.estate, name, task_types=task_types(), prices=self.prices)
-        dataflow = self.dataflows[name]
-        if self.strategy == "default":
-            dataflow = replace(dataflow, visibility="private")
+            return plan_removal(self.estate, name, task_types=self.types, prices=self.prices)
         return plan_submission(
-            self.estate, dataflow, dataflow_id=name, team=self.teams[name], task_types=task_types(), prices=self.prices
+            self.estate, self.dataflows[name], dataflow_id=name, team=self.teams[name], task_types=self.types,
+            prices=self.prices,
         )
 
-    def take(self, change: Change) -> None:
-        """Carry the change out."""
+    def take(self, change: Change) -> Iterator[Estate]:
+        """Carry the change out: the estate after it, and after each step of defragmentation that follows."""
         self.estate = apply_plan(self.estate, self.plan(change))
+        yield self.estate
+        if self.strategy == "defragmented":
+            yield from self._defragmented()
+
+    def _defragmented(self) -> Iterator[Estate]:
+        waiting = sorted(self.estate.submitted)
+        while waiting:
+            with suppress(NothingToGain):
+                plan = plan_defragmentation(
+                    self.estate, waiting[-1], task_types=self.types, prices=self.prices, rule=WHATEVER_IT_DISTURBS
+                )
+                self.estate = apply_plan(self.estate, plan)
+                yield self.estate
+                continue
+            waiting.pop()
 
 
 def all_submitted(dataflows: Sequence[Dataflow], *, strategy: Strategy, slots: int, prices: Prices) -> Estate:
     """The estate that a strategy makes of dataflows submitted one after the other."""
     side = Side(strategy, dataflows, slots=slots, prices=prices)
     for dataflow in dataflows:
-        side.take(Change("submit", dataflow.name))
+        for _ in side.take(Change("submit", dataflow.name)):
+            pass
     return side.estate
 
 
@@ -76,8 +104,8 @@ def replayed(
     """The estate after each step of a trace."""
     side = Side(strategy, dataflows, slots=slots, prices=prices or Prices())
     for change in trace.changes:
-        side.take(change)
-        yield side.estate
+        *_, estate = side.take(change)
+        yield estate
 
 
 def moment_of(estate: Estate) -> Moment:

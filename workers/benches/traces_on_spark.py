@@ -77,7 +77,11 @@ def write_recordings(folder: Path, *, count: int) -> None:
 def measure(
     strategy: Strategy, dataflows: Sequence[Dataflow], sizes: Sizes
 ) -> tuple[dict[str, Any], dict[str, list[Mapping[str, Any]]]]:
-    """Run all dataflows by a strategy: its figures, and the events of each dataflow's outputs."""
+    """Run all dataflows by a strategy: its figures, and the events of each dataflow's outputs.
+
+    ``kept up`` is what the sources emitted of what was due in the window: well below 1 the side got less CPU than it
+    needed, and more than 1 where it was making up for that.
+    """
     with tempfile.TemporaryDirectory(prefix="weir-bench-") as folder:
         data_dir = Path(folder)
         write_recordings(data_dir / "replay", count=sizes.events)
@@ -93,9 +97,11 @@ def measure(
             figures = sides.window(running_estate, sizes.measured_s)
             outputs = dict(sides.outputs(running_estate))
     found = moment_of(estate)
+    due_per_s = sizes.rate_per_s * sum(not task.parents for task in estate.tasks.values())
     return {
         "dataflows": found.dataflows, "tasks": found.tasks, "queries": found.queries, **figures,
-        "cores": figures["CPU s"] / sizes.measured_s, "started in s": started_s, "load": os.getloadavg()[0],
+        "kept up": figures["events/s in"] / due_per_s, "cores": figures["CPU s"] / sizes.measured_s,
+        "started in s": started_s, "load": os.getloadavg()[0],
     }, outputs
 
 
@@ -136,8 +142,8 @@ def walk(trace: Trace, strategy: Strategy, dataflows: Sequence[Dataflow], sizes:
         time.sleep(sizes.warm_up_s)
         for change in trace.changes:
             began = time.monotonic()
-            side.take(change)
-            running_estate.enact(side.estate)
+            for estate in side.take(change):
+                running_estate.enact(estate)
             enacted_s = time.monotonic() - began
             figures = sides.window(running_estate, sizes.measured_s)
             found = moment_of(side.estate)
