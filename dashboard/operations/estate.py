@@ -21,6 +21,7 @@ from scheduler.model.errors import StalePlan, WeirError
 from scheduler.model.estate import Estate, Fragment, RunningTask, Slot, Submitted
 from scheduler.model.plan import Plan
 from scheduler.model.usage import SlotLoad, load_of
+from scheduler.reuse.siblings import kin_of
 
 # Sent inside the transaction that makes a new generation, so that what was planned for the last one is overtaken in it.
 moved = Signal()
@@ -184,7 +185,7 @@ def _store_started(tasks: Iterable[RunningTask], fragments: Mapping[str, Fragmen
         RunningTaskRow(
             fingerprint=task.id, type=task.type, config=dict(task.config), parents=list(task.parents),
             scope=task.scope, cores=task.cores, started_generation=generation, fragment=places[task.id][0],
-            position=places[task.id][1])
+            position=places[task.id][1], kin=kin_of(task))
         for task in tasks
     )
 

@@ -22,6 +22,7 @@ class RunningTaskRow(models.Model):
     parents = models.JSONField()
     scope = models.CharField(max_length=40, blank=True)
     cores = models.FloatField(default=0.0)
+    kin = models.CharField(max_length=32, db_index=True, default="")  # of type, parents and scope: its siblings'
     fragment = models.CharField(max_length=40, db_index=True, default="")  # id of the one that it works or rests in
     position = models.PositiveIntegerField(default=0)  # there
     started_generation = models.PositiveIntegerField()

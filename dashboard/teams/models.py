@@ -23,6 +23,7 @@ class Team(models.Model):
     slug = models.SlugField(max_length=40, unique=True)
     name = models.CharField(max_length=80)
     created = models.DateTimeField(auto_now_add=True)
+    containment = models.BooleanField(default=False)  # plans may make tasks from wider ones that run
     members = models.ManyToManyField(User, through="Membership", related_name="teams")
 
     class Meta:
@@ -39,6 +40,20 @@ class Membership(models.Model):
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["user", "team"], name="one_membership_a_team")]
+
+
+class Secret(models.Model):
+    """What a team keeps under a name for its tasks to use. The value is sealed: nobody reads it here."""
+
+    team = models.ForeignKey(Team, on_delete=models.CASCADE, related_name="secrets")
+    name = models.CharField(max_length=63)
+    sealed = models.TextField()
+    set_by = models.ForeignKey(User, on_delete=models.PROTECT, related_name="+")
+    set_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        ordering = ["name"]
+        constraints = [models.UniqueConstraint(fields=["team", "name"], name="one_secret_a_name_and_team")]
 
 
 class ApiToken(models.Model):
