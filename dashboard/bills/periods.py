@@ -8,7 +8,6 @@ from datetime import UTC, date, datetime, time, timedelta
 from dashboard.core.errors import BadInput
 
 LONGEST_DAYS = 400  # as long as bills are kept
-BY_HOUR_UP_TO = timedelta(days=2)
 NAMES = {"today": "Today", "7d": "7 days", "month": "This month", "custom": "Other dates"}
 
 
@@ -28,11 +27,6 @@ class Period:
     def last(self) -> date:
         """The last day that belongs to it."""
         return (self.until - timedelta(days=1)).date()
-
-    @property
-    def by_hour(self) -> bool:
-        """Whether its history is told by the hour, not by the day."""
-        return self.until - self.since <= BY_HOUR_UP_TO
 
     @property
     def query(self) -> str:

@@ -29,6 +29,7 @@ from dashboard.catalog.permissions import visible_to
 from dashboard.teams.permissions import Viewer
 from scheduler.model.amounts import Amounts
 
+BY_HOUR_UP_TO = timedelta(days=2)
 _AMOUNTS = ("cpu_us", "memory_mb_s", "traffic_bytes", "cost_nanos")
 _SUMS = {name: Sum(name) for name in (*_AMOUNTS, "alone_nanos", "needed_ms", "user_ms")}
 
@@ -139,24 +140,25 @@ def total(charges: Iterable[Charge]) -> Charge:
 def cost_history(
     viewer: Viewer, period: Period, *, team: str = "", dataflow_id: UUID | str | None = None
 ) -> dict[str, list[Any]]:
-    """Columns over time, by hour or by day: ``at`` in ISO 8601, ``pays_nanos`` and ``alone_nanos``.
+    """Columns over time: ``at`` in ISO 8601, ``pays_nanos`` and ``alone_nanos``.
 
-    From the first charge on; a time without any is zero.
+    From the first charge to the last, by the hour, or by the day where that is more than two days; a time without any
+    charge is zero.
     """
     usage = _usage(viewer, period, team=team)
     if dataflow_id is not None:
         usage = _in(period).filter(dataflow=bill_for(viewer, dataflow_id))
-    step = timedelta(hours=1) if period.by_hour else timedelta(days=1)
-    sums: dict[datetime, list[int]] = {}
-    for row in usage.values("hour").annotate(pays=Sum("cost_nanos"), alone=Sum("alone_nanos")).order_by("hour"):
-        at = row["hour"] if period.by_hour else row["hour"].replace(hour=0)
-        known = sums.setdefault(at, [0, 0])
-        known[0] += row["pays"]
-        known[1] += row["alone"]
-    moments = []
-    if sums:
-        at, last = min(sums), max(sums)
-        while at <= last:
+    rows = list(usage.values("hour").annotate(pays=Sum("cost_nanos"), alone=Sum("alone_nanos")).order_by("hour"))
+    moments: list[datetime] = []
+    sums: dict[datetime, tuple[int, int]] = {}
+    if rows:
+        by_day = rows[-1]["hour"] - rows[0]["hour"] > BY_HOUR_UP_TO
+        for row in rows:
+            at = row["hour"].replace(hour=0) if by_day else row["hour"]
+            pays, alone = sums.get(at, (0, 0))
+            sums[at] = pays + row["pays"], alone + row["alone"]
+        step, at = timedelta(days=1) if by_day else timedelta(hours=1), min(sums)
+        while at <= max(sums):
             moments.append(at)
             at += step
     return {

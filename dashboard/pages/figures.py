@@ -23,6 +23,15 @@ def latency_figure(history: Columns) -> dict[str, Any]:
     return _figure(history, series, unit=" s", scale=0.001)
 
 
+def cost_figure(history: Columns, *, currency: str) -> dict[str, Any]:
+    """What was paid over time, against what it would have been without sharing."""
+    series = {"pays_nanos": "paid", "alone_nanos": "each alone"}
+    figure = _figure(history, series, unit=f" {currency}", scale=1e-9)
+    for trace in figure["data"]:
+        trace |= {"mode": "lines+markers", "hovertemplate": "%{y:.6~f} " + currency}
+    return figure | {"empty": "The line starts with the second hour of charges."}
+
+
 def _figure(history: Columns, series: Mapping[str, str], *, unit: str, scale: float = 1.0) -> dict[str, Any]:
     data = [
         {"type": "scatter", "mode": "lines", "name": label, "x": list(history["at"]),

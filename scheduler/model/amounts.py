@@ -57,3 +57,16 @@ def share_out(total: int, weights: Sequence[int]) -> tuple[int, ...]:
     for index in by_remainder[:left]:
         parts[index] += 1
     return tuple(parts)
+
+
+def round_together(amounts: Sequence[int], *, unit: int) -> tuple[int, ...]:
+    """Amounts in whole multiples of a unit, so that what is shown adds up to the rounded sum of what is.
+
+    Each is rounded down or up; those with the largest remainders up, as many as the sum asks for.
+    """
+    parts = [amount // unit for amount in amounts]
+    left = (sum(amounts) + unit // 2) // unit - sum(parts)
+    by_remainder = sorted(range(len(amounts)), key=lambda i: (-(amounts[i] % unit), i))
+    for index in by_remainder[:left]:
+        parts[index] += 1
+    return tuple(parts)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.model.amounts import Amounts, share_out
+from scheduler.model.amounts import Amounts, round_together, share_out
 from scheduler.reuse.bills import Need, bills, divide
 
 TASKS = [f"t{number}" for number in range(8)]
@@ -99,6 +99,13 @@ def test_the_largest_remainder_keeps_every_unit_and_every_quota(total: int, weig
     assert all(abs(part - quota) < 1 for part, quota in zip(parts, quotas, strict=True))
     if whole:
         assert all(part == 0 for part, weight in zip(parts, weights, strict=True) if not weight)
+
+
+@given(st.lists(st.integers(0, 10**12), max_size=12), st.sampled_from([1, 1_000, 100_000, 10_000_000]))
+def test_what_is_shown_adds_up(amounts: list[int], unit: int) -> None:
+    shown = round_together(amounts, unit=unit)
+    assert abs(unit * sum(shown) - sum(amounts)) <= unit / 2
+    assert all(abs(unit * one - amount) < unit for one, amount in zip(shown, amounts, strict=True))
 
 
 HOUR = 3_600_000

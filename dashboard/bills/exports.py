@@ -1,0 +1,70 @@
+"""Bills as other programs take them: exact amounts by name, and CSV files. Pure: values in, values out."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from dashboard.bills.periods import Period
+from dashboard.bills.selectors import Charge, DataflowBill, TaskBill
+
+NANO = 1_000_000_000
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+def bills_csv(rows: Iterable[DataflowBill], *, period: Period, currency: str) -> str:
+    """One line a dataflow; money exact to the billionth."""
+    return _csv(
+        {"from": str(period.first), "to": str(period.last), "team": row.dataflow.team.slug,
+         "dataflow": row.dataflow.name, "dataflow_id": str(row.dataflow.pk), **amounts_of(row.charge),
+         "currency": currency}
+        for row in rows)
+
+
+def bill_csv(rows: Iterable[TaskBill], *, period: Period, currency: str) -> str:
+    """One line a task of a dataflow."""
+    return _csv(
+        {"from": str(period.first), "to": str(period.last), "task": row.task, "type": row.type,
+         "users": round(row.charge.users, 3), **amounts_of(row.charge), "currency": currency}
+        for row in rows)
+
+
+def amounts_of(charge: Charge) -> dict[str, Any]:
+    """A charge by the names that files and the API have for its parts."""
+    return {
+        "core_hours": round(charge.used.cpu_us / 3_600_000_000, 9),
+        "memory_gib_hours": round(charge.used.memory_mb_s / 1024 / 3600, 9),
+        "traffic_bytes": charge.used.traffic_bytes,
+        "pays": exact(charge.pays_nanos), "alone": exact(charge.alone_nanos), "saved": exact(charge.saved_nanos),
+    }
+
+
+def exact(nanos: int) -> str:
+    """Billionths as a decimal, all nine digits."""
+    sign, nanos = ("-" if nanos < 0 else ""), abs(nanos)
+    return f"{sign}{nanos // NANO}.{nanos % NANO:09d}"
+
+
+def _csv(rows: Iterable[Mapping[str, Any]]) -> str:
+    rows = list(rows)
+    text = io.StringIO()
+    writer = csv.DictWriter(text, fieldnames=list(rows[0]) if rows else ["from", "to"])
+    writer.writeheader()
+    for row in rows:
+        writer.writerow({name: _harmless(value) for name, value in row.items()})
+    return text.getvalue()
+
+
+def _harmless(value: Any) -> Any:
+    """Text that a spreadsheet would take for a formula, marked as text."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) and not _is_number(value) else value
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,37 @@
+"""Amounts of bills as the pages show them."""
+
+from __future__ import annotations
+
+from django import template
+
+register = template.Library()
+
+
+@register.filter
+def core_hours(cpu_us: int) -> str:
+    """CPU time in core-hours, or in seconds where that is little."""
+    hours = cpu_us / 3_600_000_000
+    return f"{hours:.2f} h" if hours >= 0.1 else f"{cpu_us / 1_000_000:.1f} s"
+
+
+@register.filter
+def gib_hours(memory_mb_s: int) -> str:
+    """Memory held over time."""
+    return f"{memory_mb_s / 1024 / 3600:.2f} GiB·h"
+
+
+@register.filter
+def traffic(count: int) -> str:
+    """Bytes in the unit that suits them."""
+    value, unit = float(count), "B"
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if value < 1000 or unit == "TB":
+            break
+        value /= 1000
+    return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+
+
+@register.filter
+def price(value: float) -> str:
+    """A price with as many digits as it has."""
+    return f"{value:.6f}".rstrip("0").rstrip(".")

@@ -1,0 +1,170 @@
+"""The pages of bills: what they show to whom, files, periods, and bad input."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from dashboard.bills.exports import exact
+from dashboard.bills.models import UsageHour
+from dashboard.catalog.models import DataflowRecord
+from dashboard.pages.billing import money
+from tests.dashboard.building import World, document, running
+from tests.pages.conftest import ClientOf
+from tests.pages.test_every_page import assert_sound
+
+
+def charge(record: DataflowRecord | None, fingerprint: str, pays: int, alone: int, *, users: int = 1, hours_ago: int = 0):
+    """One hour's part of a dataflow in a running task."""
+    hour = timezone.now().replace(minute=0, second=0, microsecond=0) - timedelta(hours=hours_ago)
+    UsageHour.objects.create(
+        hour=hour, dataflow=record, fingerprint=fingerprint, cpu_us=pays, memory_mb_s=100, traffic_bytes=1_500,
+        cost_nanos=pays, alone_nanos=alone, needed_ms=1_000, user_ms=1_000 * users)
+
+
+@pytest.fixture
+def charged(world: World) -> dict[str, DataflowRecord]:
+    """Two dataflows of two teams that share two tasks, and a private one; each was charged for every task."""
+    records = {
+        "traffic": running(world.carla, world.city, document("traffic"), world.ana),
+        "jams": running(world.mo, world.mobility, document("jams", window=20), world.ben, world.ana),
+        "hush": running(world.carla, world.city, document("hush", visibility="private", window=7), world.ana),
+    }
+    users = {}
+    for record in records.values():
+        for need in record.needs.all():
+            users.setdefault(need.fingerprint, []).append(record)
+    for fingerprint, those in users.items():
+        for record in those:
+            charge(record, fingerprint, 333_333_333 // len(those), 333_333_333, users=len(those))
+    charge(None, "", 77_000_000_000, 77_000_000_000)
+    return records
+
+
+def test_a_team_sees_its_own_bill_and_no_other(world: World, client_of: ClientOf, charged) -> None:
+    texts = {name: client_of(name).get("/bills/").text for name in ("carla", "mo", "outsider", "root")}
+    for name, seen in {
+        "carla": {"traffic", "hush"}, "mo": {"jams"}, "outsider": set(), "root": {"traffic", "jams", "hush"},
+    }.items():
+        assert {one for one in charged if f">{one}</a>" in texts[name]} == seen
+        assert ("Used for nobody" in texts[name]) is (name == "root")
+    assert "Nothing to pay" in texts["outsider"]
+
+
+@pytest.mark.parametrize("way", ["", "plots.json", "export.csv"])
+def test_the_bill_of_another_team_is_not_there(client_of: ClientOf, charged, way: str) -> None:
+    absent = "00000000-0000-4000-8000-000000000000"
+    for name, of in (("mo", "traffic"), ("mo", "hush"), ("carla", "jams"), ("outsider", "traffic")):
+        client = client_of(name)
+        hidden = client.get(f"/bills/{charged[of].pk}/{way}", headers={"accept": "application/json"})
+        missing = client.get(f"/bills/{absent}/{way}", headers={"accept": "application/json"})
+        assert (hidden.status_code, hidden.json()) == (404, missing.json())
+    assert client_of("root").get(f"/bills/{charged['hush'].pk}/{way}").status_code == 200
+
+
+def test_nothing_of_a_private_dataflow_is_in_any_number_of_others(world: World, client_of: ClientOf, charged) -> None:
+    addresses = ["/bills/", "/bills/export.csv", "/bills/plots.json", f"/bills/{charged['jams'].pk}/",
+                 f"/bills/{charged['jams'].pk}/export.csv", "/api/bills", f"/api/bills/{charged['jams'].pk}"]
+    client = client_of("mo")
+    before = [client.get(address).text for address in addresses]
+    for row in list(charged["hush"].usage.all()):
+        UsageHour.objects.filter(pk=row.pk).update(cost_nanos=10**12, alone_nanos=10**12)
+    other = running(world.carla, world.city, document("more", visibility="private", window=9), world.ana)
+    charge(other, other.needs.first().fingerprint, 10**12, 10**12)
+    after = [client.get(address).text for address in addresses]
+    strip = lambda text: re.sub(r'<time.*?</time>|csrf\w*" value="\w+"', "", text)  # noqa: E731
+    assert [strip(text) for text in before] == [strip(text) for text in after]
+
+
+def test_a_share_and_who_shares_it(client_of: ClientOf, charged) -> None:
+    page = client_of("carla").get(f"/bills/{charged['traffic'].pk}/").text
+    assert page.count("1 of 2") == page.count(f'<a href="/dataflows/{charged["jams"].pk}/">jams</a>') == 2
+    assert page.count("1 of 1") == 2
+    private = client_of("carla").get(f"/bills/{charged['hush'].pk}/").text
+    assert private.count("1 of 1") == 4
+    assert "jams" not in private
+
+
+def test_rows_add_up_to_what_stands_below_them(client_of: ClientOf, charged) -> None:
+    page = client_of("carla").get(f"/bills/{charged['traffic'].pk}/").text
+    rows = re.findall(r'<td class="num(?: strong)?">([\d.]+)</td>' * 1, page)
+    amounts = [round(float(one) * 10_000) for one in rows]
+    lines = [amounts[i:i + 3] for i in range(0, len(amounts), 3)]
+    assert len(lines) == 5
+    assert [sum(column) for column in zip(*lines[:-1], strict=True)] == lines[-1]
+    assert all(pays + saved == alone for pays, alone, saved in lines)
+
+
+def test_bills_link_to_dataflows_and_back(client_of: ClientOf, charged) -> None:
+    record = charged["traffic"]
+    assert f'href="/bills/{record.pk}/"' in client_of("carla").get(f"/dataflows/{record.pk}/").text
+    assert f'href="/bills/{record.pk}/"' not in client_of("mo").get(f"/dataflows/{record.pk}/").text
+    assert f'href="/dataflows/{record.pk}/"' in client_of("carla").get(f"/bills/{record.pk}/").text
+
+
+def test_a_file_holds_exact_amounts_and_no_formula(world: World, client_of: ClientOf, charged) -> None:
+    DataflowRecord.objects.filter(pk=charged["hush"].pk).update(name="=HYPERLINK(1)")
+    response = client_of("carla").get("/bills/export.csv")
+    assert response.headers["Content-Type"].startswith("text/csv")
+    assert re.search(r'filename="bills-\d{4}-\d\d-\d\d-\d{4}-\d\d-\d\d.csv"', response.headers["Content-Disposition"])
+    rows = list(csv.DictReader(io.StringIO(response.text)))
+    assert {row["dataflow"] for row in rows} == {"traffic", "'=HYPERLINK(1)"}
+    by_name = {row["dataflow"]: row for row in rows}
+    assert by_name["traffic"]["pays"] == exact(2 * (333_333_333 // 2) + 2 * 333_333_333)
+    assert by_name["traffic"]["alone"] == exact(4 * 333_333_333)
+
+
+def test_a_period_holds_what_is_in_it(client_of: ClientOf, charged) -> None:
+    client = client_of("carla")
+    charge(charged["traffic"], charged["traffic"].needs.first().fingerprint, 5_000_000_000, 5_000_000_000,
+           hours_ago=24 * 5)
+    day = (timezone.now() - timedelta(days=5)).date()
+    week, only = (client.get(f"/api/bills?{query}").json() for query in ("period=7d", f"from={day}&to={day}"))
+    assert [row["name"] for row in only["dataflows"]] == ["traffic"]
+    assert only["total"]["pays"] == "5.000000000"
+    assert float(week["total"]["pays"]) > 5
+    assert (only["from"], only["to"]) == (str(day), str(day))
+
+
+@pytest.mark.parametrize(("query", "said"), [
+    ("period=year", "There is no period"), ("from=2026-02-30&to=2026-03-01", "is no date"),
+    ("period=custom&from=2026-03-02&to=2026-03-01", "before it begins"),
+    ("from=2020-01-01&to=2026-01-01", "days long"), ("from=2026-01-01", "The date to is missing"),
+    ("from=9999-12-31&to=9999-12-31", "is no date"),
+])
+def test_a_period_that_cannot_be_is_named(client_of: ClientOf, query: str, said: str) -> None:
+    client = client_of("carla")
+    page = client.get(f"/bills/?{query}")
+    assert page.status_code == 400 and said in page.text
+    assert_sound(page, query)
+    answer = client.get(f"/api/bills?{query}")
+    assert answer.status_code == 400 and said in answer.json()["message"] and answer.json()["remedy"]
+
+
+def test_only_own_teams_can_be_chosen(client_of: ClientOf, charged) -> None:
+    assert client_of("carla").get("/bills/?team=mobility").status_code == 404
+    assert client_of("dev").get("/bills/?team=mobility").text.count("row-link") == 1
+
+
+def test_charged_pages_are_sound_and_plots_have_what_was_charged(client_of: ClientOf, charged) -> None:
+    for name in ("carla", "root"):
+        for address in ("/bills/", f"/bills/{charged['traffic'].pk}/"):
+            assert_sound(client_of(name).get(address), address)
+    charge(charged["traffic"], charged["traffic"].needs.first().fingerprint, 10, 20, hours_ago=3)
+    figure = json.loads(client_of("carla").get(f"/bills/{charged['traffic'].pk}/plots.json").text)["cost"]
+    paid, alone = figure["data"]
+    assert len(paid["x"]) == 4 and paid["y"][1:3] == [0, 0]
+    assert sum(alone["y"]) == pytest.approx(4 * 0.333333333 + 20e-9)
+
+
+def test_money_is_as_fine_as_it_must_be() -> None:
+    assert [money(nanos) for nanos in (0, 84_600, 12_345_678, 3_210_987_654, 12_345_678_901, 1_234_000_000_000)] == [
+        "0.000000", "0.000085", "0.0123", "3.2110", "12.35", "1\u202f234.00"]
+    assert [exact(nanos) for nanos in (0, 1, 1_500_000_000, -20)] == [
+        "0.000000000", "0.000000001", "1.500000000", "-0.000000020"]
