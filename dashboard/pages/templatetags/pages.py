@@ -13,8 +13,8 @@ from dashboard.teams.selectors import teams
 
 register = template.Library()
 _PLACES = (
-    ("estate", "Estate"), ("dataflows", "Dataflows"), ("proposals", "Proposals"), ("task_types", "Task types"),
-    ("audit", "Audit"), ("help", "Help"),
+    ("estate", "Estate"), ("dataflows", "Dataflows"), ("proposals", "Proposals"), ("bills", "Bills"),
+    ("task_types", "Task types"), ("audit", "Audit"), ("help", "Help"),
 )
 
 

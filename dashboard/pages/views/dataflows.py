@@ -105,6 +105,7 @@ def dataflow(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
         "failing": _failing(tasks),
         "shared": _sharing(tasks), "may_remove": may and record.status == RUNNING,
         "may_renew": may and record.status in AT_REST, "is_running": record.status == RUNNING,
+        "may_read_bill": request.viewer.sees_private_of(record.team_id),
         "live_topic": f"dataflow:{record.pk}",
     })
 

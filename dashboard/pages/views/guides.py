@@ -24,6 +24,7 @@ GUIDES = (
     Guide("reuse", "What is shared"),
     Guide("review", "Proposals and review"),
     Guide("live", "Live figures and failures"),
+    Guide("bills", "Who pays"),
 )
 
 
