@@ -6,6 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from django.http import HttpRequest
+from django.utils import timezone
 from ninja import NinjaAPI, Query, Status
 
 from dashboard import jobs
@@ -16,6 +17,8 @@ from dashboard.approvals import selectors as approvals
 from dashboard.approvals import services
 from dashboard.approvals.difference import difference
 from dashboard.audit.selectors import entries_for
+from dashboard.bills import selectors as bill_selectors
+from dashboard.bills.periods import period_of
 from dashboard.catalog import selectors as catalog
 from dashboard.catalog.documents import check_document
 from dashboard.operations import selectors as operations
@@ -184,6 +187,28 @@ def estate(request: HttpRequest) -> dict[str, Any]:
 def estate_history(request: HttpRequest, minutes: int = Query(60, ge=1, le=360)) -> dict[str, list]:
     """Rates and running tasks of the estate over time, as columns."""
     return operations.estate_history(request.viewer, minutes=minutes)
+
+
+@api.get("/bills")
+def bills(
+    request: HttpRequest, team: str = "", period: str = "", first: str = Query("", alias="from"),
+    last: str = Query("", alias="to"),
+) -> dict[str, Any]:
+    """What the caller's dataflows used and pay in a period, together and one by one."""
+    span = period_of(period, first=first, last=last, now=timezone.now())
+    slug = teams.team(request.viewer, team).slug if team else ""
+    return schemas.bills_row(bill_selectors.bills(request.viewer, span, team=slug), span)
+
+
+@api.get("/bills/{uuid:dataflow_id}")
+def bill(
+    request: HttpRequest, dataflow_id: UUID, period: str = "", first: str = Query("", alias="from"),
+    last: str = Query("", alias="to"),
+) -> dict[str, Any]:
+    """One dataflow's bill, task by task."""
+    span = period_of(period, first=first, last=last, now=timezone.now())
+    record, rows = bill_selectors.bill_of(request.viewer, dataflow_id, span)
+    return schemas.bill_row(record, rows, span)
 
 
 @api.get("/audit")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -12,6 +13,10 @@ from pydantic import Field
 
 from dashboard.approvals.models import Proposal
 from dashboard.audit.models import AuditEntry
+from dashboard.bills.exports import amounts_of
+from dashboard.bills.periods import Period
+from dashboard.bills.prices import lists_between
+from dashboard.bills.selectors import DataflowBill, TaskBill, total
 from dashboard.catalog.documents import Checked
 from dashboard.catalog.models import DataflowRecord
 from scheduler.model.task_types import TaskType
@@ -93,6 +98,34 @@ def proposal_row(record: Proposal) -> dict[str, Any]:
         "name": record.dataflow.name, "team": record.dataflow.team.slug, "author": record.author.username,
         "digest": record.plan.digest, "generation": record.plan.generation, "error": record.plan.error,
         "created": record.created.isoformat(), "progress": record.progress}
+
+
+def bills_row(rows: Sequence[DataflowBill], period: Period) -> dict[str, Any]:
+    """Bills of a period; amounts of money are decimals as text, exact to the billionth."""
+    return _of_period(period) | {
+        "total": amounts_of(total(row.charge for row in rows)),
+        "dataflows": [
+            {"id": str(row.dataflow.pk), "name": row.dataflow.name, "team": row.dataflow.team.slug,
+             **amounts_of(row.charge)}
+            for row in rows],
+    }
+
+
+def bill_row(record: DataflowRecord, rows: Sequence[TaskBill], period: Period) -> dict[str, Any]:
+    """A dataflow's bill; ``users`` is how many needed the task, on average over the time that this one did."""
+    return _of_period(period) | {
+        "id": str(record.pk), "name": record.name, "team": record.team.slug,
+        "total": amounts_of(total(row.charge for row in rows)),
+        "tasks": [
+            {"task": row.task, "type": row.type, "users": round(row.charge.users, 3),
+             "shared_with": [str(other.pk) for other in row.others], **amounts_of(row.charge)}
+            for row in rows],
+    }
+
+
+def _of_period(period: Period) -> dict[str, Any]:
+    currency = lists_between(period.since, period.until)[-1][1].currency
+    return {"from": str(period.first), "to": str(period.last), "currency": currency}
 
 
 def audit_row(entry: AuditEntry) -> dict[str, Any]:
