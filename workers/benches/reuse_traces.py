@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from random import Random
 from typing import Any
 
 from scheduler.model.dataflow import Dataflow
+from scheduler.model.errors import NotFound
 from workers.library.registry import task_types
 from workers.settings import ROOT
 
@@ -38,6 +40,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         name: _replayed(dataflows, seed=given.seed, walk_steps=given.walk_steps)
         for name, dataflows in _workloads(given.opmw, given.seed).items()
     }
+    if "OPMW" not in found["workloads"]:
+        print(f"OPMW is left out: there is no {opmw.FILE} in {given.opmw}; --opmw names another folder.")
     rows = [row for name, workload in found["workloads"].items() for row in _rows(name, workload)]
     print(results.table(rows))
     print(PUBLISHED)
@@ -72,10 +76,8 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 
 def _workloads(folder: Path, seed: int) -> dict[str, tuple[Dataflow, ...]]:
     found = {"RIoTBench": riotbench.dataflows()}
-    if (folder / opmw.FILE).is_file():
+    with suppress(NotFound):
         found["OPMW"] = opmw.dataflows(folder, rng=Random(f"{seed}/OPMW"), task_types=task_types())
-    else:
-        print(f"OPMW is left out: there is no {opmw.FILE} in {folder}; --opmw names another folder.")
     return found
 
 
