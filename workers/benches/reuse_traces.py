@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -25,6 +25,7 @@ from . import results, sides, traces_on_spark
 from .trace_figures import write_spark_page, write_traces_page
 from .trace_replay import STRATEGIES, moments, reuse_histogram, saving
 from .traces import Trace, draw_traces, sequential
+from .traces_on_spark import Sizes
 from .workloads import opmw, riotbench
 
 OPMW = ROOT.parent / "shared" / "data" / "opmw"
@@ -63,12 +64,11 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--draws", type=int, default=1, help="repeat with so many seeds and say how the savings spread")
     parser.add_argument("--pair", action="store_true", help="all IoT dataflows at once on Spark, outputs compared")
     parser.add_argument("--walk", action="store_true", help="a SEQ trace of IoT dataflows on Spark, step by step")
-    parser.add_argument("--dataflows", type=int, help="how many IoT dataflows run on Spark; else 21 (6 in a walk)")
-    parser.add_argument("--rate", type=float, default=10.0, help="events/s at each source on Spark")
-    parser.add_argument("--trigger-ms", type=int, help="between batches on Spark; else 5000 (2000 in a walk)")
-    parser.add_argument("--warm-up", type=float, default=20.0, help="seconds")
-    parser.add_argument("--seconds", type=float, default=40.0, help="measured by a pair")
-    parser.add_argument("--step-seconds", type=float, default=6.0, help="measured at each step of a walk")
+    parser.add_argument("--dataflows", type=int, help="how many IoT dataflows run on Spark: 21, in a walk 6")
+    parser.add_argument("--rate", type=float, help="events/s at each source on Spark: 40, in a walk 10")
+    parser.add_argument("--trigger-ms", type=int, help="between batches on Spark: 10000, in a walk 2000")
+    parser.add_argument("--warm-up", type=float, help="seconds: 60, in a walk 20")
+    parser.add_argument("--seconds", type=float, help="measured: 50, in a walk 6 at each step")
     parser.add_argument("--slots", type=int, default=2)
     parser.add_argument("--output", type=Path, default=Path("bench-results/reuse-traces"), help="folder")
     return parser.parse_args(argv)
@@ -145,7 +145,7 @@ def _on_spark(given: argparse.Namespace, found: dict[str, Any]) -> bool:
 
 
 def _pair(given: argparse.Namespace) -> dict[str, Any]:
-    sizes = _sizes(given, trigger_ms=5000, measured_s=given.seconds)
+    sizes = _sizes(given, Sizes(rate_per_s=40, trigger_ms=10_000, warm_up_s=60, measured_s=50, slots=given.slots))
     dataflows = _some(given.dataflows or 21, sizes.rate_per_s)
     runs, outputs = [], {}
     for side in ("default", "reuse"):
@@ -170,7 +170,7 @@ def _pair(given: argparse.Namespace) -> dict[str, Any]:
 
 
 def _walk(given: argparse.Namespace) -> dict[str, Any]:
-    sizes = _sizes(given, trigger_ms=2000, measured_s=given.step_seconds)
+    sizes = _sizes(given, Sizes(rate_per_s=10, trigger_ms=2_000, warm_up_s=20, measured_s=6, slots=given.slots))
     dataflows = _some(given.dataflows or 6, sizes.rate_per_s)
     trace = sequential([one.name for one in dataflows], rng=Random(f"{given.seed}/SEQ on Spark"))
     found = {strategy: traces_on_spark.walk(trace, strategy, dataflows, sizes) for strategy in STRATEGIES}
@@ -185,11 +185,13 @@ def _walk(given: argparse.Namespace) -> dict[str, Any]:
     return {"sizes": asdict(sizes), "steps": found, "summary": rows}
 
 
-def _sizes(given: argparse.Namespace, *, trigger_ms: int, measured_s: float) -> traces_on_spark.Sizes:
-    return traces_on_spark.Sizes(
-        rate_per_s=given.rate, trigger_ms=given.trigger_ms or trigger_ms, warm_up_s=given.warm_up,
-        measured_s=measured_s, slots=given.slots,
-    )
+def _sizes(given: argparse.Namespace, usual: Sizes) -> Sizes:
+    """The usual sizes, but for what the command line says."""
+    said = {
+        "rate_per_s": given.rate, "trigger_ms": given.trigger_ms, "warm_up_s": given.warm_up,
+        "measured_s": given.seconds,
+    }
+    return replace(usual, **{name: value for name, value in said.items() if value is not None})
 
 
 def _some(count: int, rate_per_s: float) -> list[Dataflow]:
