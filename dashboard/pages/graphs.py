@@ -114,6 +114,23 @@ def merged_graph(sheet: Mapping[str, Any], *, task_types: TaskTypes) -> dict[str
     return _whole(tasks, streams, labelled=False) | {name: sheet[name] for name in told}
 
 
+def preview_graph(preview: Mapping[str, Any], *, task_types: TaskTypes) -> dict[str, Any]:
+    """A document's graph before it is submitted, from ``explorer.preview``: what runs already, and what would start."""
+    dataflow, reused = preview["dataflow"], set(preview["reused_ids"])
+    tasks = []
+    for task in dataflow.tasks:
+        users, count = preview["users"].get(task.id, []), preview["counts"].get(task.id, 0)
+        tasks.append({
+            "id": task.id, "label": task.id, "type": task.type, "kind": _kind(task.type, task_types),
+            "config": dict(task.config), "users": users, "note": _note(users, count=count),
+            "marks": ["shared"] if task.id in reused else ["starts"],
+        })
+    streams = [
+        {"id": stream_id(stream.source, stream.target), "source": stream.source, "target": stream.target,
+         "marks": [] if stream.target in reused else ["starts"]} for stream in dataflow.streams]
+    return _whole(tasks, streams, labelled=False)
+
+
 def task_graph(around: Mapping[str, Any], *, task_types: TaskTypes) -> dict[str, Any]:
     """A running task and what is up- and downstream of it, from ``explorer.task``."""
     tasks = [
@@ -164,11 +181,11 @@ def _when(status: str) -> dict[str, bool]:
     return {"before": status != "started", "after": status != "stopped"}
 
 
-def _note(users: Sequence[Mapping[str, str]]) -> str:
+def _note(users: Sequence[Mapping[str, str]], *, count: int | None = None) -> str:
     if not users:
         return ""
     named = ", ".join(user["name"] for user in users[:NAMED_IN_NOTE])
-    more = len(users) - NAMED_IN_NOTE
+    more = (len(users) if count is None else count) - NAMED_IN_NOTE
     return f"+{more} with {named}" if more > 0 else f"with {named}"
 
 

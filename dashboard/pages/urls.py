@@ -32,6 +32,7 @@ urlpatterns = [
     path("estate/overlap/<uuid:one>/<uuid:other>/graph.json", overlap.overlap_pair_graph, name="overlap_pair_graph"),
     path("dataflows/", dataflows.dataflows, name="dataflows"),
     path("dataflows/new", dataflows.dataflow_new, name="dataflow_new"),
+    path("dataflows/preview", dataflows.preview, name="dataflow_preview"),
     path("dataflows/samples/<slug:slug>", dataflows.sample, name="sample"),
     path("dataflows/<uuid:dataflow_id>/", dataflows.dataflow, name="dataflow"),
     path("dataflows/<uuid:dataflow_id>/graph.json", dataflows.dataflow_graph_json, name="dataflow_graph"),

@@ -184,6 +184,7 @@ export class Editor {
     else if (state === "ok") this.say("ok", `Valid: ${dataflow.tasks} tasks, ${dataflow.streams} streams`);
     else this.say("bad", plural);
     this.submit.disabled = state !== "ok";
+    this.form.dispatchEvent(new CustomEvent("weir:checked", { detail: state }));
     this.suggestion = suggestion;
     document.getElementById("suggestion").hidden = !suggestion;
     const marks = problems.map((problem) => this.mark(problem));

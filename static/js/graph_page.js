@@ -35,9 +35,14 @@ export class GraphPanel {
     this.load();
   }
 
+  async fetch() {
+    return fetchJson(this.panel.dataset.graph);
+  }
+
   async load() {
     try {
-      this.data = await fetchJson(this.panel.dataset.graph);
+      this.data = await this.fetch();
+      if (!this.data) return;
       await this.graph.draw(this.data);
       if (this.state) this.live(this.state);
       this.view(this.panel.dataset.view);

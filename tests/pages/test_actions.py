@@ -38,6 +38,22 @@ def test_only_engineers_submit_for_their_team(name: str, team: str, client_of: C
     assert not DataflowRecord.objects.exists()
 
 
+def test_the_editor_is_told_what_a_document_would_reuse(world: World, client_of: ClientOf) -> None:
+    running(world.carla, world.city, document("traffic"), world.ana)
+    form = {"text": document("jams", window=20), "format": "json", "team": "mobility"}
+    answer = client_of("mo").post("/dataflows/preview", form, headers={"accept": "application/json"})
+    found = answer.json()
+    assert (found["reused"], found["tasks"]) == (2, 4)
+    assert "traffic" in found["html"]
+    marks = {task["id"]: (task["marks"], task["note"]) for task in found["graph"]["tasks"]}
+    assert marks["parse"] == (["shared"], "with traffic")
+    assert marks["average"] == (["starts"], "")
+    for name, changed, status in (("mo", {"text": "name: x"}, 422), ("vera", {}, 404), ("mo", {"team": "city"}, 404)):
+        refused = client_of(name).post("/dataflows/preview", form | changed, headers={"accept": "application/json"})
+        assert refused.status_code == status
+        assert refused.json()["message"]
+
+
 def test_whoever_cannot_submit_is_told_what_is_missing(client_of: ClientOf) -> None:
     assert "role engineer" in client_of("vera").get("/dataflows/new").text
 

@@ -6,21 +6,25 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
+from django.template.loader import render_to_string
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
+from dashboard import jobs
 from dashboard.approvals import selectors as approvals
 from dashboard.approvals import services
 from dashboard.audit import selectors as trail
 from dashboard.catalog import selectors as catalog
 from dashboard.catalog.lifecycle import AT_REST, LIFECYCLE, RUNNING
+from dashboard.explorer.preview import preview_submission
 from dashboard.operations import selectors as operations
 from dashboard.pages.figures import latency_figure, rate_figure
-from dashboard.pages.graphs import dataflow_graph, stream_id
+from dashboard.pages.graphs import dataflow_graph, preview_graph, stream_id
 from dashboard.teams import selectors as teams
 from dashboard.teams.models import Role
 from scheduler.model.errors import InvalidDataflow, NotFound, WeirError
@@ -72,6 +76,22 @@ def dataflow_new(request: HttpRequest) -> HttpResponse:
         return render(request, "dataflow_new.html", context, status=error.http_status)
     messages.success(request, "Submitted. Its plan is being computed.")
     return redirect("proposal", proposal.pk)
+
+
+@require_POST
+@login_required
+def preview(request: HttpRequest) -> JsonResponse:
+    """What the document would reuse if it were submitted now: the figures as markup, and the graph."""
+    team = teams.teams_to_submit_for(request.viewer).filter(slug=request.POST.get("team", "")).first()
+    if team is None:
+        raise NotFound("You cannot submit for that team.", remedy="Choose one of yours.")
+    found = preview_submission(
+        request.viewer, team=team, text=request.POST.get("text", ""), format=request.POST.get("format") or None)
+    context = {"preview": found, "currency": settings.CURRENCY}
+    return JsonResponse({
+        "html": render_to_string("parts/preview.html", context, request=request),
+        "graph": preview_graph(found, task_types=jobs.task_types()), "reused": found["reused"],
+        "tasks": found["tasks"]})
 
 
 @require_safe

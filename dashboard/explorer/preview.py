@@ -1,0 +1,96 @@
+"""What a submission would reuse, from whom and what that saves, before it is made: planned for real, and not kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+from django.db.models import Count
+
+from dashboard import jobs
+from dashboard.catalog.documents import parse_document
+from dashboard.catalog.lifecycle import AT_REST
+from dashboard.catalog.models import DataflowRecord
+from dashboard.catalog.permissions import visible_to
+from dashboard.operations.estate import stored_estate
+from dashboard.operations.models import Use
+from dashboard.operations.stored import StoredEstate
+from dashboard.plans.computing import prices
+from dashboard.teams.models import Team
+from dashboard.teams.permissions import Viewer
+from scheduler import planning
+from scheduler.model.dataflow import Dataflow
+from scheduler.model.plan import Plan
+
+NOT_STORED = str(UUID(int=0))  # stands for the id that a submission would get
+MOST_NAMED = 6
+
+
+def preview_submission(viewer: Viewer, *, team: Team, text: str, format: str | None = None) -> dict[str, Any]:
+    """Plan a document for a team on the estate as it stands; nothing is stored.
+
+    Parameters
+    ----------
+    viewer : Viewer
+        May submit for ``team``: what is reused is shared, or private to that team.
+    text, format : str
+        As for a submission.
+
+    Returns
+    -------
+    dict
+        ``dataflow``: the validated one; ``tasks``: how many; ``reused`` and ``started``: how many; ``users``: by task
+        id of the document, the first dataflows that use its running task (``id``, ``name``, ``team``) and, under
+        ``counts``, how many there are; ``reused_ids``: task ids of the document; ``sources``: the dataflows that most
+        is reused from (``id``, ``name``, ``team``, ``tasks``) and ``more_sources``; ``cores_alone``, ``cores_added``,
+        ``cores_saved``, ``money_saved`` and ``money_added`` per hour; ``basis``; ``taken``: the team's dataflow of
+        this name that is in use, or None.
+
+    Raises
+    ------
+    InvalidDataflow
+        The document has problems.
+    WeirError
+        No plan can be made; the error says why.
+    """
+    dataflow = parse_document(text, format=format)
+    estate = stored_estate()
+    plan = planning.plan_submission(
+        estate, dataflow, dataflow_id=NOT_STORED, team=team.slug, task_types=jobs.task_types(), prices=prices())
+    reused = set(plan.reused)
+    tasks = {task_id: running for task_id, running in plan.dataflow.running.items() if running in reused}
+    named = _named(viewer, estate, tasks.values())
+    price = plan.price
+    saved = max(0.0, price.cores_alone - price.cores_delta)
+    return {
+        "dataflow": dataflow, "tasks": len(dataflow.tasks), "reused": len(reused), "started": len(plan.started),
+        "reused_ids": list(tasks), "users": {
+            task_id: [named[key] for key in estate.users_of(running).first if key in named]
+            for task_id, running in tasks.items()},
+        "counts": {task_id: estate.users_of(running).count for task_id, running in tasks.items()},
+        **_sources(named, plan),
+        "cores_alone": price.cores_alone, "cores_added": price.cores_delta, "cores_saved": saved,
+        "money_saved": saved * settings.CORE_HOUR_PRICE, "money_added": price.money_per_hour_delta,
+        "basis": price.basis, "taken": _taken(team, dataflow),
+    }
+
+
+def _named(viewer: Viewer, estate: StoredEstate, running: Iterable[str]) -> dict[str, dict[str, str]]:
+    ids = {key for task_id in running for key in estate.users_of(task_id).first}
+    records = DataflowRecord.objects.filter(visible_to(viewer), pk__in=ids).select_related("team")
+    return {
+        str(record.pk): {"id": str(record.pk), "name": record.name, "team": record.team.name} for record in records}
+
+
+def _sources(named: dict[str, dict[str, str]], plan: Plan) -> dict[str, Any]:
+    """The dataflows that the most is reused from, and how many more there are."""
+    uses = Use.objects.filter(dataflow__in=list(named), running_task__in=plan.reused).order_by()
+    counted = uses.values("dataflow").annotate(tasks=Count("id")).order_by("-tasks", "dataflow__name", "dataflow")
+    found = [{**named[str(row["dataflow"])], "tasks": row["tasks"]} for row in counted[:MOST_NAMED]]
+    return {"sources": found, "more_sources": max(plan.touched_count, len(named)) - len(found)}
+
+
+def _taken(team: Team, dataflow: Dataflow) -> DataflowRecord | None:
+    return DataflowRecord.objects.filter(team=team, name=dataflow.name).exclude(status__in=AT_REST).first()

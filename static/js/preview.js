@@ -1,0 +1,88 @@
+// Beside the editor: what the document would reuse if it were submitted now. The site plans it each time that the text
+// is valid, or another team is chosen; what is shown meanwhile is the last answer, faded.
+
+import { GraphPanel } from "./graph_page.js";
+
+const SLOW_MS = 1000;
+
+class PreviewGraph extends GraphPanel {
+  async fetch() {
+    return null; // drawn when the first answer is there
+  }
+
+  async draw(graph) {
+    this.data = graph;
+    this.panel.hidden = false;
+    this.graph.kept = false; // another document: show it whole
+    await this.graph.draw(graph);
+  }
+}
+
+class Preview {
+  constructor(card, form) {
+    this.card = card;
+    this.form = form;
+    this.figures = card.querySelector("[data-part='figures']");
+    this.progress = card.querySelector("[data-part='progress']");
+    this.graph = new PreviewGraph(document.getElementById("preview-graph"));
+    window.weirGraphs = [this.graph.graph]; // for the console, and for whoever tests what is drawn
+    form.addEventListener("weir:checked", (event) => this.checked(event.detail));
+    form.elements.team.addEventListener("change", () => this.valid && this.ask());
+  }
+
+  checked(state) {
+    this.valid = state === "ok";
+    this.pending?.abort();
+    if (this.valid) this.ask();
+    else if (state === "empty") {
+      this.card.hidden = true;
+      this.graph.panel.hidden = true;
+    } else this.card.toggleAttribute("data-stale", true);
+  }
+
+  async ask() {
+    this.pending?.abort();
+    const pending = new AbortController();
+    this.pending = pending;
+    this.card.toggleAttribute("data-stale", true);
+    const slow = setTimeout(() => {
+      this.card.hidden = false;
+      this.progress.hidden = false;
+    }, SLOW_MS);
+    try {
+      const response = await fetch(this.card.dataset.preview, {
+        method: "POST", credentials: "same-origin", signal: pending.signal, body: new FormData(this.form),
+        headers: { Accept: "application/json" },
+      });
+      const answer = await response.json();
+      if (response.ok) await this.show(answer);
+      else if (!answer.problems) this.fail(`${answer.message} ${answer.remedy ?? ""}`);
+    } catch (error) {
+      if (error.name !== "AbortError") this.fail("The site did not answer. The preview is made again as you type.");
+    } finally {
+      clearTimeout(slow);
+      if (this.pending === pending) this.progress.hidden = true;
+    }
+  }
+
+  async show(answer) {
+    this.figures.innerHTML = answer.html;
+    this.card.hidden = false;
+    this.card.toggleAttribute("data-stale", false);
+    this.card.dataset.reused = answer.reused;
+    document.dispatchEvent(new CustomEvent("weir:previewed", { detail: answer }));
+    await this.graph.draw(answer.graph);
+  }
+
+  fail(message) {
+    const note = document.createElement("p");
+    note.className = "text-bad text-s";
+    note.textContent = message;
+    this.figures.replaceChildren(note);
+    this.card.hidden = false;
+    this.card.toggleAttribute("data-stale", false);
+  }
+}
+
+const [card, form] = [document.getElementById("preview"), document.querySelector("form[data-editor]")];
+if (card && form) window.weirPreview = new Preview(card, form);
