@@ -59,22 +59,10 @@ def test_a_schedule_that_makes_no_sense_is_refused(tmp_path: Path, wrong) -> Non
 @given(st.floats(0, 1e7))
 def test_a_bucket_stands_for_its_latencies(latency_ms) -> None:
     index = histogram.bucket(latency_ms)
-    assert 2 ** (index / 4) <= (latency_ms + 1) * 1.0000001
-    assert (histogram.bucket_ms(index) + 1) / (latency_ms + 1) == pytest.approx(1, rel=0.2)
+    assert 2 ** (index / 4) <= (latency_ms + 1) * 1.0000001 < 2 ** ((index + 1) / 4) * 1.000001
 
 
-@given(st.lists(st.integers(0, 100_000), min_size=1, max_size=200), st.sampled_from([0.0, 0.5, 0.9, 0.99, 1.0]))
-def test_a_quantile_lies_in_the_bucket_of_the_true_one(latencies_ms, q) -> None:
-    counts: dict[int, int] = {}
-    for latency_ms in latencies_ms:
-        counts[histogram.bucket(latency_ms)] = counts.get(histogram.bucket(latency_ms), 0) + 1
-    rank = max(1, int(np.ceil(q * len(latencies_ms))))
-    true = sorted(latencies_ms)[rank - 1]
-    assert histogram.bucket(histogram.quantile_ms(counts, q)) == histogram.bucket(true)
-
-
-def test_an_empty_histogram_has_no_quantile() -> None:
-    assert histogram.quantile_ms({}, 0.5) is None
+def test_a_histogram_is_read_from_meters() -> None:
     assert histogram.histogram_of({"1:lat:3": 5, "11:lat:4": 1, "1:n": 9, "throttled_by": "c"}, "1:lat") == {3: 5}
 
 

@@ -16,22 +16,6 @@ def bucket(latency_ms: float) -> int:
     return math.floor(4 * math.log2(max(0.0, latency_ms) + 1) + 1e-9)
 
 
-def bucket_ms(index: int) -> float:
-    """A latency that stands for its bucket: the geometric middle."""
-    return 2 ** ((index + 0.5) / 4) - 1
-
-
-def quantile_ms(counts: Mapping[int, int], q: float) -> float | None:
-    """The ``q``-quantile (0 to 1) of a histogram of buckets; None where it is empty."""
-    rank = q * sum(counts.values())
-    passed = 0
-    for index in sorted(counts):
-        passed += counts[index]
-        if passed >= rank and counts[index]:
-            return bucket_ms(index)
-    return None
-
-
 def histogram_of(meters: Mapping[str, object], prefix: str) -> dict[int, int]:
     """The histogram that meters hold under ``prefix``: ``3:lat``, ``in:chan`` or ``in:wait``."""
     start = f"{prefix}:"
