@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from scheduler.model.amounts import Amounts
+from scheduler.model.amounts import Amounts, share_out
 from scheduler.performance.pricing import QUERY_BATCH_S
 
 NOBODY = ""  # stands for a running task where a slot worked for none
@@ -136,9 +136,10 @@ def attribute(*, cpu_us: int, memory_mb_s: int, queries: Iterable[QueryWork]) ->
     -------
     dict
         Running task id to what it used; together exactly what the slot used, and the traffic. A query gets CPU and
-        memory in proportion to the time that it was busy (evenly where none was); its tasks in proportion to the CPU
-        that their types declare for the events they took, and an even part of what a batch takes whatever is in it.
-        What no query was there for is `NOBODY`'s.
+        memory in proportion to the time that it was busy (evenly where none was). Of the query's CPU each task gets
+        an even part of what batches take whatever is in them, and a part for its events, by the CPU that its type
+        declares for one; where the query took more than both together, the rest goes with the events, where it took
+        less, all parts shrink alike. What no query was there for is `NOBODY`'s.
     """
     queries = [query for query in queries if query.tasks]
     slot = Amounts(cpu_us=cpu_us, memory_mb_s=memory_mb_s)
@@ -146,12 +147,21 @@ def attribute(*, cpu_us: int, memory_mb_s: int, queries: Iterable[QueryWork]) ->
         return {NOBODY: slot} if slot else {}
     used: dict[str, Amounts] = {}
     for query, part in zip(queries, slot.share_out([query.busy_ms for query in queries]), strict=True):
-        for_batches_us = query.batches * QUERY_BATCH_S * 1_000_000 / len(query.tasks)
-        weights = [round(task.events * task.cost_us + for_batches_us) for task in query.tasks]
-        for task, amounts in zip(query.tasks, part.share_out(weights), strict=True):
+        for task, amounts in zip(query.tasks, part.share_out(_weights(query, part.cpu_us)), strict=True):
             found = amounts + Amounts(traffic_bytes=task.traffic_bytes)
             used[task.id] = used.get(task.id, Amounts()) + found
     return used
+
+
+def _weights(query: QueryWork, cpu_us: int) -> list[int]:
+    """How much of a query's CPU each of its tasks took, by the model."""
+    for_batches_us = round(query.batches * QUERY_BATCH_S * 1_000_000)
+    for_events_us = [round(task.events * task.cost_us) for task in query.tasks]
+    left_us = cpu_us - for_batches_us
+    if left_us > sum(for_events_us) > 0:
+        for_events_us = list(share_out(left_us, for_events_us))
+    even = share_out(for_batches_us, [1] * len(query.tasks))
+    return [batches + events for batches, events in zip(even, for_events_us, strict=True)]
 
 
 def _growth(before: int, after: int) -> int:

@@ -37,11 +37,20 @@ def test_cpu_goes_where_the_time_went_and_within_a_query_by_declared_cost() -> N
     assert {task: found.memory_mb_s for task, found in used.items()} == {"quiet": 100, "source": 100, "pi": 800}
 
 
+def used_by(query: QueryWork, cpu_us: int) -> dict[str, int]:
+    return {task: found.cpu_us for task, found in attribute(cpu_us=cpu_us, memory_mb_s=0, queries=[query]).items()}
+
+
 def test_what_a_batch_takes_whatever_is_in_it_is_shared_evenly() -> None:
     query = QueryWork(busy_ms=50, batches=4, tasks=(TaskWork("a", events=1000, cost_us=100), TaskWork("b")))
-    used = attribute(cpu_us=200_000, memory_mb_s=0, queries=[query])
-    # 4 batches of 25 ms, and 100 ms of events: 50 + 100 against 50.
-    assert {task: found.cpu_us for task, found in used.items()} == {"a": 150_000, "b": 50_000}
+    assert used_by(query, 200_000) == {"a": 150_000, "b": 50_000}  # 4 batches of 25 ms, and 100 ms of events
+    assert used_by(query, 100_000) == {"a": 75_000, "b": 25_000}  # less than the model says: all alike
+    assert used_by(query, 900_000) == {"a": 850_000, "b": 50_000}  # more: it went into the events
+
+
+def test_without_declared_costs_a_query_is_shared_evenly() -> None:
+    query = QueryWork(busy_ms=50, batches=0, tasks=(TaskWork("a", events=10), TaskWork("b")))
+    assert used_by(query, 1001) == {"a": 501, "b": 500}
 
 
 def test_a_task_works_on_what_reaches_it() -> None:
