@@ -3,7 +3,7 @@
 Two workloads, 35 scientific workflows and 21 IoT dataflows, are submitted and removed as paper [1], 5, does it: one
 after the other until all are there and then drained (SEQ), and in two random walks (RW1, RW2). Planning alone says
 what runs at each step. ``--pair`` runs all IoT dataflows on Spark by Default and with Reuse and compares CPU and
-outputs; ``--walk`` makes every change of their SEQ trace on Spark and measures the cores in use.
+outputs; ``--walk`` makes every change of a trace of theirs on Spark and measures the cores in use.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from workers.settings import ROOT
 from . import results, sides, traces_on_spark
 from .trace_figures import write_spark_page, write_traces_page
 from .trace_replay import STRATEGIES, moments, reuse_histogram, saving
-from .traces import Trace, draw_traces, sequential
+from .traces import Trace, draw_traces
 from .traces_on_spark import Sizes
 from .workloads import opmw, riotbench
 
@@ -63,8 +63,9 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--walk-steps", type=int, default=100, help="steps of a random walk")
     parser.add_argument("--draws", type=int, default=1, help="repeat with so many seeds and say how the savings spread")
     parser.add_argument("--pair", action="store_true", help="all IoT dataflows at once on Spark, outputs compared")
-    parser.add_argument("--walk", action="store_true", help="a SEQ trace of IoT dataflows on Spark, step by step")
-    parser.add_argument("--dataflows", type=int, help="how many IoT dataflows run on Spark: 21, in a walk 6")
+    parser.add_argument("--walk", action="store_true", help="a trace of IoT dataflows on Spark, step by step")
+    parser.add_argument("--trace", choices=("SEQ", "RW1", "RW2"), default="SEQ", help="which one")
+    parser.add_argument("--dataflows", type=int, help="how many IoT dataflows run on Spark: 21, in a walk 7")
     parser.add_argument("--rate", type=float, help="events/s at each source on Spark: 40, in a walk 10")
     parser.add_argument("--trigger-ms", type=int, help="between batches on Spark: 10000, in a walk 2000")
     parser.add_argument("--warm-up", type=float, help="seconds: 60, in a walk 20")
@@ -146,7 +147,7 @@ def _on_spark(given: argparse.Namespace, found: dict[str, Any]) -> bool:
 
 def _pair(given: argparse.Namespace) -> dict[str, Any]:
     sizes = _sizes(given, Sizes(rate_per_s=40, trigger_ms=10_000, warm_up_s=60, measured_s=50, slots=given.slots))
-    dataflows = _some(given.dataflows or 21, sizes.rate_per_s)
+    dataflows = riotbench.dataflows(rate_per_s=sizes.rate_per_s)[: given.dataflows]
     runs, outputs = [], {}
     for side in ("default", "reuse"):
         print(f"On Spark, all at once: {side} …", flush=True)
@@ -171,8 +172,9 @@ def _pair(given: argparse.Namespace) -> dict[str, Any]:
 
 def _walk(given: argparse.Namespace) -> dict[str, Any]:
     sizes = _sizes(given, Sizes(rate_per_s=10, trigger_ms=2_000, warm_up_s=20, measured_s=6, slots=given.slots))
-    dataflows = _some(given.dataflows or 6, sizes.rate_per_s)
-    trace = sequential([one.name for one in dataflows], rng=Random(f"{given.seed}/SEQ on Spark"))
+    dataflows = riotbench.dataflows(rate_per_s=sizes.rate_per_s)[: given.dataflows or len(riotbench.PERMUTATIONS)]
+    drawn = draw_traces([one.name for one in dataflows], seed=given.seed, walk_steps=given.walk_steps)
+    (trace,) = (one for one in drawn if one.name == given.trace)
     found = {strategy: traces_on_spark.walk(trace, strategy, dataflows, sizes) for strategy in STRATEGIES}
     rows = [
         {"side": side, "cores, mean": results.mean(step["cores"] for step in steps),
@@ -182,7 +184,7 @@ def _walk(given: argparse.Namespace) -> dict[str, Any]:
         for side, steps in found.items()
     ]
     print(results.table(rows))
-    return {"sizes": asdict(sizes), "steps": found, "summary": rows}
+    return {"trace": trace.name, "sizes": asdict(sizes), "steps": found, "summary": rows}
 
 
 def _sizes(given: argparse.Namespace, usual: Sizes) -> Sizes:
@@ -192,12 +194,3 @@ def _sizes(given: argparse.Namespace, usual: Sizes) -> Sizes:
         "measured_s": given.seconds,
     }
     return replace(usual, **{name: value for name, value in said.items() if value is not None})
-
-
-def _some(count: int, rate_per_s: float) -> list[Dataflow]:
-    """So many of the IoT dataflows, source by source in turn, so that fewer still stand for all."""
-    dataflows = riotbench.dataflows(rate_per_s=rate_per_s)
-    each = len(riotbench.PERMUTATIONS)
-    return [dataflows[domain * each + number] for number in range(each) for domain in range(len(riotbench.DOMAINS))][
-        :count
-    ]

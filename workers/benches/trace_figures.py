@@ -72,11 +72,13 @@ def _traces_figure(name: str, workload: Mapping[str, Any]) -> go.Figure:
     )
     for column, found in enumerate(traces.values(), 1):
         for side in (side for side in NAMES if side in found):
-            first = column == 1
-            tasks = [moment["tasks"] for moment in found[side]]
-            figure.add_trace(_steps(side, tasks, "%{y} running tasks", legend=first), row=1, col=column)
             queries = [moment["queries"] for moment in found[side]]
-            figure.add_trace(_steps(side, queries, "%{y} queries", filled=False), row=2, col=column)
+            figure.add_trace(
+                _steps(side, queries, "%{y} queries", filled=False, legend=column == 1), row=2, col=column
+            )
+            if side != "defragmented":  # which runs the same tasks as Reuse
+                tasks = [moment["tasks"] for moment in found[side]]
+                figure.add_trace(_steps(side, tasks, "%{y} running tasks"), row=1, col=column)
         begins, ends = found["walk"]
         if (begins, ends) != (0, len(found["changes"])):
             figure.add_vrect(begins, ends, row=1, col=column, fillcolor="#0a6b7c", opacity=0.05, line_width=0)
@@ -91,7 +93,7 @@ def _traces_figure(name: str, workload: Mapping[str, Any]) -> go.Figure:
         figure.update_xaxes(title_text="dataflows that a task serves", dtick=1, row=3, col=column)
     for row, (title, form) in enumerate((("running tasks", None), ("queries", None), ("share of tasks", ".0%")), 1):
         figure.update_yaxes(title_text=title, tickformat=form, row=row, col=1)
-    return _dressed(figure, f"{name}: {workload['dataflows']} dataflows", height=820)
+    return _dressed(figure, f"{name}: {workload['dataflows']} dataflows", height=800)
 
 
 def _pair_figure(pair: Mapping[str, Any]) -> go.Figure:
@@ -123,7 +125,7 @@ def _walk_figure(walk: Mapping[str, Any]) -> go.Figure:
     figure.update_yaxes(title_text="cores in use", row=1, col=1)
     figure.update_yaxes(title_text="queries", row=2, col=1)
     figure.update_xaxes(title_text="step", row=2, col=1)
-    return _dressed(figure, "Cores in use along a sequential trace", height=560)
+    return _dressed(figure, f"Cores in use along a trace ({walk['trace']})", height=560)
 
 
 def _steps(
@@ -141,7 +143,7 @@ def _steps(
 
 def _dressed(figure: go.Figure, title: str, *, height: int) -> go.Figure:
     figure.update_layout(
-        template="plotly_white", font=FONT, height=height, margin={"l": 70, "r": 30, "t": 110, "b": 60},
+        template="plotly_white", font=FONT, height=height, margin={"l": 70, "r": 30, "t": 90, "b": 60},
         title={"text": title, "font": {"size": 19}, "x": 0.0, "xref": "paper", "y": 0.985, "yanchor": "top"},
         legend={"orientation": "h", "x": 1, "xanchor": "right", "y": 1.0, "yref": "container", "yanchor": "top"},
         hoverlabel={"font": FONT}, bargap=0.3,

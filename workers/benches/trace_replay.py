@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -93,8 +93,7 @@ def all_submitted(dataflows: Sequence[Dataflow], *, strategy: Strategy, slots: i
     """The estate that a strategy makes of dataflows submitted one after the other."""
     side = Side(strategy, dataflows, slots=slots, prices=prices)
     for dataflow in dataflows:
-        for _ in side.take(Change("submit", dataflow.name)):
-            pass
+        deque(side.take(Change("submit", dataflow.name)), maxlen=0)
     return side.estate
 
 

@@ -10,22 +10,22 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from scheduler.model.dataflow import Dataflow
-from scheduler.model.estate import Estate, Slot
+from scheduler.model.estate import Estate
 from scheduler.model.prices import Prices
 from workers.library.schemas import SCHEMAS
 
 from . import sides
-from .estate import NODE, running
+from .estate import RunningEstate, running
 from .recordings import write_recording
 from .trace_replay import Side, Strategy, all_submitted, moment_of
-from .traces import Trace
+from .traces import Change, Trace
 from .workloads.riotbench import DOMAINS, SENSORS
 
 STARTING_S = 240.0  # for how much longer than the rest of a run a recording lasts, while queries start
@@ -130,16 +130,19 @@ def compare(
 
 
 def walk(trace: Trace, strategy: Strategy, dataflows: Sequence[Dataflow], sizes: Sizes) -> list[dict[str, Any]]:
-    """Make each change of a trace while the estate runs: the cores that it takes after each."""
+    """Make each change of a trace while the estate runs: the cores that it takes after each.
+
+    First all dataflows run at once for as long as warming up takes, and leave again: a driver whose code is not yet
+    compiled takes several times the CPU, which would fall to the first steps.
+    """
     side = Side(strategy, dataflows, slots=sizes.slots, prices=Prices(trigger_ms=sizes.trigger_ms))
-    empty = Estate(slots=tuple(Slot(NODE, index) for index in range(sizes.slots)))
     steps = []
     with (
         tempfile.TemporaryDirectory(prefix="weir-bench-") as folder,
-        running(empty, Path(folder), trigger_ms=sizes.trigger_ms) as running_estate,
+        running(side.estate, Path(folder), trigger_ms=sizes.trigger_ms) as running_estate,
     ):
         running_estate.wait_slots()
-        time.sleep(sizes.warm_up_s)
+        side.estate = _warmed(running_estate, dataflows, sizes)
         for change in trace.changes:
             began = time.monotonic()
             for estate in side.take(change):
@@ -155,3 +158,14 @@ def walk(trace: Trace, strategy: Strategy, dataflows: Sequence[Dataflow], sizes:
             print(f"  {strategy} {len(steps)}/{len(trace.changes)}: {steps[-1]['cores']:.2f} cores, "
                   f"{found.tasks} tasks, {found.queries} queries after {steps[-1]['change']}", flush=True)
     return steps
+
+
+def _warmed(running_estate: RunningEstate, dataflows: Sequence[Dataflow], sizes: Sizes) -> Estate:
+    """Run all dataflows once; the empty estate that is left."""
+    side = Side("reuse", dataflows, slots=sizes.slots, prices=Prices(trigger_ms=sizes.trigger_ms))
+    for kind in ("submit", "remove"):
+        for dataflow in dataflows:
+            deque(side.take(Change(kind, dataflow.name)), maxlen=0)
+        running_estate.enact(side.estate, within_s=STARTING_S)
+        time.sleep(sizes.warm_up_s if kind == "submit" else 0)
+    return side.estate
