@@ -94,3 +94,10 @@ def test_the_same_seed_writes_the_same_figures(tmp_path):
         reuse_traces.main(["--opmw", folder, "--walk-steps", "5", "--seed", "3", "--output", str(out)])
         written.append(json.loads((out / "reuse-traces.json").read_text(encoding="utf-8")))
     assert written[0] == written[1] and set(written[0]["workloads"]) == {"RIoTBench", "OPMW"}
+
+
+@pytest.mark.parametrize("flags", [["--dataflows", "0"], ["--draws", "-1"], ["--walk-steps", "many"]])
+def test_sizes_that_make_no_sense_are_refused(flags, capsys):
+    with pytest.raises(SystemExit) as ended:
+        reuse_traces.main(flags)
+    assert ended.value.code == 2 and "not a whole number from 1" in capsys.readouterr().err

@@ -97,7 +97,7 @@ def _traces_figure(name: str, workload: Mapping[str, Any]) -> go.Figure:
 
 
 def _pair_figure(pair: Mapping[str, Any]) -> go.Figure:
-    runs, parts = pair["runs"], {"jvm s": "Spark's drivers", "python s": "Python", "broker s": "broker"}
+    runs, parts = pair["medians"], {"jvm s": "Spark's drivers", "python s": "Python", "broker s": "broker"}
     figure = go.Figure([
         go.Bar(
             name=name, y=[NAMES[run["side"]] for run in runs], x=[run[part] for run in runs], orientation="h",
