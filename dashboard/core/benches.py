@@ -23,6 +23,10 @@ _ALL = (
         "reuse-traces", "Default against Reuse along traces of 35 scientific and 21 IoT dataflows; on Spark if asked.",
         "workers.benches.reuse_traces:main",
     ),
+    Bench(
+        "reuse-planning", "Planning 50 tasks into up to 100,000, against matching by ancestors and by isomorphism.",
+        "workers.benches.reuse_planning:main",
+    ),
     Bench("channels", "A hop's latency, throughput, idle CPU, restart, many queries.", "workers.channels.bench:main"),
     Bench("engine", "An idle estate, a query's restart from its checkpoint, 40 queries in a slot.",
           "workers.agents.bench:main"),

@@ -213,16 +213,16 @@ def _places(fragments: Mapping[str, Fragment]) -> dict[str, tuple[str, int]]:
 def _store_fragments(before: Mapping[str, Fragment], after: Mapping[str, Fragment], generation: int) -> None:
     FragmentRow.objects.filter(pk__in=set(before) - set(after)).delete()
     FragmentRow.objects.bulk_create(
-        FragmentRow(id=fragment_id, started_generation=generation, **_fields(fragment))
+        FragmentRow(id=fragment_id, started_generation=generation, **fragment_fields(fragment))
         for fragment_id, fragment in after.items() if fragment_id not in before
     )
-    changed = [FragmentRow(id=fragment_id, **_fields(after[fragment_id]))
+    changed = [FragmentRow(id=fragment_id, **fragment_fields(after[fragment_id]))
                for fragment_id in after if before.get(fragment_id, after[fragment_id]) != after[fragment_id]]
     if changed:
-        FragmentRow.objects.bulk_update(changed, list(_fields(after[changed[0].id])))
+        FragmentRow.objects.bulk_update(changed, list(fragment_fields(after[changed[0].id])))
 
 
-def _fields(fragment: Fragment) -> dict[str, object]:
+def fragment_fields(fragment: Fragment) -> dict[str, object]:
     return {
         "tasks": list(fragment.tasks), "slot": fragment.slot, "active": fragment.active, "resting": fragment.resting,
         "outlets": {task: list(readers) for task, readers in fragment.outlets.items()},

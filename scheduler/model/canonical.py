@@ -15,9 +15,19 @@ RATE_KEY = "rate_per_s"  # where a source's rate stands in its canonical config
 DEFAULT_RATE_PER_S = 10.0  # of a source for which neither the document nor its type names a rate
 
 
+def _as_dict(value: Any) -> dict[str, Any]:
+    """What JSON does not know itself: read-only mappings."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"{type(value).__name__} is no JSON")
+
+
+_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False, default=_as_dict)
+
+
 def canonical_json(value: Any) -> str:
     """JSON with sorted keys and no spaces: equal values, equal text."""
-    return json.dumps(plain(value), sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return _ENCODER.encode(value)
 
 
 def canonical_config(task_type: TaskType, config: Mapping[str, Any]) -> dict[str, Any]:

@@ -67,7 +67,8 @@ def merge(
     if fresh_for:
         expect(running, plain.values())
         apart = {task_id for task_id in ids if ids[task_id] in running and task_types[tasks[task_id].type].stateful}
-        ids = fingerprints(dataflow, task_types=task_types, scope=scope, apart=apart, salt=fresh_for)
+        if apart:
+            ids = fingerprints(dataflow, task_types=task_types, scope=scope, apart=apart, salt=fresh_for)
     parents = dataflow.parents()
     expect(running, ids.values())
     reused: list[str] = []
