@@ -27,6 +27,7 @@ OBSERVE_EVERY_S = 10.0
 CHARGE_EVERY_S = 15.0
 ADVANCE_EVERY_S = 1.0
 SWEEP_EVERY_S = 15.0
+DEFRAGMENT_EVERY_S = 300.0
 
 
 def _every(seconds: float, task: str) -> dict[str, object]:
@@ -71,6 +72,7 @@ app.conf.update(
         "record_observations": _every(OBSERVE_EVERY_S, names.RECORD_OBSERVATIONS),
         "record_usage": _every(CHARGE_EVERY_S, names.RECORD_USAGE),
         "sweep": _every(SWEEP_EVERY_S, names.SWEEP),
+        "recommend_defragmentation": _every(DEFRAGMENT_EVERY_S, names.RECOMMEND_DEFRAGMENTATION),
     },
 )
 

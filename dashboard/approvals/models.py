@@ -28,7 +28,8 @@ class Proposal(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     plan = models.OneToOneField("plans.PlanRecord", on_delete=models.PROTECT, related_name="proposal")
     dataflow = models.ForeignKey("catalog.DataflowRecord", on_delete=models.CASCADE, related_name="proposals")
-    author = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="proposals")
+    author = models.ForeignKey(  # none: proposed by Weir itself
+        settings.AUTH_USER_MODEL, null=True, on_delete=models.PROTECT, related_name="proposals")
     status = models.CharField(max_length=14, choices=[(s, s) for s in LIFECYCLE.states], default=COMPUTING)
     teams = models.ManyToManyField("teams.Team", related_name="+")  # each must approve
     rollback_plan = models.OneToOneField("plans.PlanRecord", null=True, on_delete=models.PROTECT, related_name="+")
@@ -43,6 +44,12 @@ class Proposal(models.Model):
     class Meta:
         ordering = ["-created", "id"]
         indexes = [models.Index(fields=["status"])]
+
+
+    @property
+    def author_name(self) -> str:
+        """Who proposed it."""
+        return self.author.username if self.author else "Weir"
 
 
 class Review(models.Model):

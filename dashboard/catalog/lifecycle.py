@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 SUBMITTED = "submitted"  # stored; its plan is being computed
 PLANNED = "planned"  # a plan stands before its reviewers
 RUNNING = "running"  # in the estate, since its proposal was approved
+PAUSING = "pausing"  # what no other dataflow needs is being stopped, with its state kept
+PAUSED = "paused"  # in the estate; its tasks rest where no other dataflow needs them
 REMOVING = "removing"  # out of the estate; its fragments are being stopped
 REMOVED = "removed"
 REJECTED = "rejected"  # by a reviewer
@@ -22,7 +24,9 @@ FAILED = "failed"  # no plan could be made
 LIFECYCLE = Transitions("dataflow", {
     SUBMITTED: {PLANNED, FAILED, WITHDRAWN},
     PLANNED: {RUNNING, REJECTED, WITHDRAWN, SUBMITTED},
-    RUNNING: {REMOVING},
+    RUNNING: {PAUSING, REMOVING},
+    PAUSING: {PAUSED, RUNNING},  # running again where the pause is rolled back
+    PAUSED: {RUNNING, REMOVING},
     REMOVING: {REMOVED, RUNNING},  # running again where the removal is rolled back
     REMOVED: {SUBMITTED},
     REJECTED: {SUBMITTED},

@@ -53,6 +53,11 @@ DECLARED: tuple[Declared, ...] = (
     Declared("WEIR_NODE_SIZES", "", "Which size each node has, `node:size` by commas; else the price above."),
     Declared("WEIR_MEMORY_GB_HOUR_PRICE", "0", "Price of 1 GiB for one hour; 0: the slot's price covers it."),
     Declared("WEIR_TRAFFIC_GB_PRICE", "0", "Price of 1 GB written to or read from the broker."),
+    Declared("WEIR_DEFRAGMENT_HORIZON_H", "24", "Hours ahead, at most, over which fusing queries has to pay."),
+    Declared("WEIR_DEFRAGMENT_RATIO", "2", "How many times as much as it disturbs a defragmentation has to gain."),
+    Declared("WEIR_DEFRAGMENT_GAP_S", "3", "Seconds for which nothing passes while queries are handed over."),
+    Declared("WEIR_DEFRAGMENT_CORE_S", "10", "CPU seconds that handing queries over takes."),
+    Declared("WEIR_EVENT_DELAY_PRICE", "0.01", "What a million events that are late by one second count as."),
     Declared("WEIR_CURRENCY", "USD", "Currency of all prices."),
     Declared("WEIR_CHANNEL", "auto", "Channel implementation: `jvm`, `python`, or `auto` (jvm where javac is found)."),
 )

@@ -9,8 +9,9 @@ from dashboard import jobs
 from dashboard.catalog.documents import stored_dataflow
 from dashboard.catalog.models import DataflowVersion
 from dashboard.operations.stored import StoredEstate
+from dashboard.plans.evidence import evidence_of, rule
 from dashboard.plans.models import PlanRecord
-from scheduler import planning
+from scheduler import planning, rearranging
 from scheduler.model.errors import StalePlan, WeirError
 from scheduler.model.plan import Plan
 
@@ -33,14 +34,14 @@ def compute(record: PlanRecord, estate: StoredEstate) -> Plan:
         No plan can be made; the error says why.
     """
     try:
-        if record.kind == "remove":
-            return planning.plan_removal(
-                estate, str(record.dataflow_id), task_types=jobs.task_types(), prices=prices())
+        if record.kind != "submit":
+            return _of_what_runs(record, estate)
         version = DataflowVersion.objects.select_related("dataflow__team").get(
             dataflow_id=record.dataflow_id, number=record.version)
         return planning.plan_submission(
             estate, stored_dataflow(version.document), dataflow_id=str(record.dataflow_id),
             team=version.dataflow.team.slug, task_types=jobs.task_types(), prices=prices(),
+            **record.options,
         )
     except WeirError:
         raise
@@ -52,6 +53,17 @@ def compute(record: PlanRecord, estate: StoredEstate) -> Plan:
         raise PlanningFailed(
             f"The planner failed: {type(error).__name__}.", remedy="See the log, then recompute.",
         ) from error
+
+
+def _of_what_runs(record: PlanRecord, estate: StoredEstate) -> Plan:
+    known = {"task_types": jobs.task_types(), "prices": prices()}
+    dataflow_id = str(record.dataflow_id)
+    if record.kind == "defragment":
+        return rearranging.plan_defragmentation(
+            estate, dataflow_id, evidence=evidence_of(estate, dataflow_id), rule=rule(), **known)
+    plans = {
+        "remove": planning.plan_removal, "pause": rearranging.plan_pause, "resume": rearranging.plan_resumption}
+    return plans[record.kind](estate, dataflow_id, **known)
 
 
 def prices() -> planning.Prices:

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import uuid
+from typing import get_args
 
 from django.db import models
 
 from dashboard.plans.lifecycle import COMPUTING, LIFECYCLE
+from scheduler.model.plan import PlanKind
 
 
 class PlanRecord(models.Model):
     """A plan: first a request, then a frozen document with its digest and the estate's generation."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
-    kind = models.CharField(max_length=10, choices=[("submit", "submit"), ("remove", "remove")])
+    kind = models.CharField(max_length=10, choices=[(kind, kind) for kind in get_args(PlanKind)])
     dataflow = models.ForeignKey("catalog.DataflowRecord", on_delete=models.CASCADE, related_name="plans")
     version = models.PositiveIntegerField()
+    options = models.JSONField(default=dict)  # how a submission joins what runs: {"fresh": bool, "begin": text}
     status = models.CharField(max_length=10, choices=[(s, s) for s in LIFECYCLE.states], default=COMPUTING)
     generation = models.PositiveIntegerField(null=True)
     digest = models.CharField(max_length=64, blank=True)

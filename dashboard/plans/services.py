@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from django.utils import timezone
 
 from dashboard.audit.trail import audited
 from dashboard.catalog.models import DataflowRecord
+from dashboard.plans import joining
 from dashboard.plans.lifecycle import FAILED, LIFECYCLE, READY, STALE
 from dashboard.plans.models import PlanRecord
 from dashboard.teams.models import User
@@ -14,11 +18,20 @@ from scheduler.model.errors import WeirError
 from scheduler.model.plan import Plan, PlanKind
 
 
-def request_plan(*, actor: User | None, dataflow: DataflowRecord, kind: PlanKind) -> PlanRecord:
-    """Ask for a plan of the dataflow's current version."""
+def request_plan(
+    *, actor: User | None, dataflow: DataflowRecord, kind: PlanKind, options: Mapping[str, Any] | None = None
+) -> PlanRecord:
+    """Ask for a plan of the dataflow's current version.
+
+    ``options`` say how a submission joins what runs (`joining.options_of`); without them it joins as that version was
+    planned to join last.
+    """
+    if options is None:
+        options = joining.last_options(dataflow) if kind == "submit" else {}
     with audited(actor=actor, verb="plan.request", team=dataflow.team) as audit:
-        record = PlanRecord.objects.create(dataflow=dataflow, kind=kind, version=dataflow.version)
-        audit.subject, audit.details = record, {"kind": kind, "dataflow": str(dataflow.pk)}
+        record = PlanRecord.objects.create(
+            dataflow=dataflow, kind=kind, version=dataflow.version, options=dict(options))
+        audit.subject, audit.details = record, {"kind": kind, "dataflow": str(dataflow.pk), **options}
         return record
 
 

@@ -19,9 +19,18 @@ class User(AbstractUser):
     """A person who logs in. The installation's administrator is a superuser."""
 
 
+class Controller(models.TextChoices):
+    """What Weir may do by itself for a team's dataflows."""
+
+    OFF = "off", "off"
+    RECOMMENDS = "recommends", "recommends"
+    ACTS = "acts", "acts"
+
+
 class Team(models.Model):
     slug = models.SlugField(max_length=40, unique=True)
     name = models.CharField(max_length=80)
+    defragmentation = models.CharField(max_length=10, choices=Controller.choices, default=Controller.RECOMMENDS)
     created = models.DateTimeField(auto_now_add=True)
     containment = models.BooleanField(default=False)  # plans may make tasks from wider ones that run
     members = models.ManyToManyField(User, through="Membership", related_name="teams")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import timedelta
 
 from django.utils import timezone
@@ -10,7 +11,7 @@ from dashboard import jobs
 from dashboard.approvals import selectors, services
 from dashboard.teams.logins import forget_old_failures
 from workers import names
-from workers.app import app
+from workers.app import DEFRAGMENT_EVERY_S, app
 
 WAITS_TOO_LONG = timedelta(seconds=20)
 
@@ -19,6 +20,13 @@ WAITS_TOO_LONG = timedelta(seconds=20)
 def prepare_proposal(*, proposal_id: str) -> None:
     """Compute a proposal's plan and put it before its reviewers."""
     services.prepare_proposal(proposal_id=proposal_id)
+
+
+@app.task(name=names.RECOMMEND_DEFRAGMENTATION)
+def recommend_defragmentation() -> bool:
+    """Propose the next defragmentation that is worth it, where a team wants that; whether there was one."""
+    number = int(time.time() // DEFRAGMENT_EVERY_S)
+    return services.recommend_defragmentation(number=number) is not None
 
 
 @app.task(name=names.SWEEP)

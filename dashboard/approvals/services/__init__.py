@@ -4,8 +4,15 @@ Imports everything of the site below the API. Read ``submission.py`` first, then
 """
 
 from dashboard.approvals.services.enacting import record_progress, roll_back_proposal
+from dashboard.approvals.services.rearranging import (
+    defragment_dataflow,
+    pause_dataflow,
+    recommend_defragmentation,
+    resume_dataflow,
+)
 from dashboard.approvals.services.reviewing import approve_proposal, cancel_proposal, reject_proposal
 from dashboard.approvals.services.submission import (
+    choose_joining,
     prepare_proposal,
     recompute_proposal,
     remove_dataflow,
@@ -13,6 +20,7 @@ from dashboard.approvals.services.submission import (
 )
 
 __all__ = [
-    "approve_proposal", "cancel_proposal", "prepare_proposal", "recompute_proposal", "record_progress",
-    "reject_proposal", "remove_dataflow", "roll_back_proposal", "submit_dataflow",
+    "approve_proposal", "cancel_proposal", "choose_joining", "defragment_dataflow", "pause_dataflow",
+    "prepare_proposal", "recommend_defragmentation", "recompute_proposal", "record_progress", "reject_proposal",
+    "remove_dataflow", "resume_dataflow", "roll_back_proposal", "submit_dataflow",
 ]

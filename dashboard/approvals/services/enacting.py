@@ -23,9 +23,18 @@ from dashboard.plans.computing import compute
 from dashboard.plans.selectors import plan_of
 from dashboard.teams.models import User
 from dashboard.teams.permissions import viewer_of
-from scheduler.model.plan import Plan
+from scheduler.model.errors import InvalidTransition
+from scheduler.model.plan import Plan, PlanKind
 
 PATIENCE_S = 60.0  # a query of the plan may fail and restart for this long before the proposal counts as failed
+
+# What a dataflow is from the moment a plan is in the estate, and what it is when the plan is enacted.
+BECOMES: Mapping[PlanKind, str] = {
+    "submit": dataflows.RUNNING, "resume": dataflows.RUNNING, "pause": dataflows.PAUSING, "remove": dataflows.REMOVING}
+COMES_TO_REST = {dataflows.REMOVING: dataflows.REMOVED, dataflows.PAUSING: dataflows.PAUSED}
+STARTS = frozenset({"start_fragment", "resume_fragment", "hand_over"})
+UNDONE_BY: Mapping[PlanKind, PlanKind] = {
+    "submit": "remove", "remove": "submit", "pause": "resume", "resume": "pause"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +51,8 @@ def execute(audit: Audit, proposal: Proposal, *, generation: int) -> None:
     The caller holds the estate's lock, at ``generation``, inside its own audited command.
     """
     plan = plan_of(proposal.plan)
+    if plan.kind == "defragment":
+        require_calm()
     if plan.generation != generation:
         overtake(proposal)
         return
@@ -49,32 +60,44 @@ def execute(audit: Audit, proposal: Proposal, *, generation: int) -> None:
     proposal.progress = {"done": [], "failing": {}}
     move_proposal(proposal, EXECUTING)  # first, so that it does not overtake itself
     store_plan(plan)
-    dataflows.move(proposal.dataflow, dataflows.RUNNING if plan.kind == "submit" else dataflows.REMOVING)
+    if plan.kind in BECOMES:
+        dataflows.move(proposal.dataflow, BECOMES[plan.kind])
     audit.details["generation"] = generation + 1
     jobs.enact(str(proposal.pk))
+
+
+def require_calm() -> None:
+    """Raise unless every plan in the estate is enacted: queries that have just changed are not handed over."""
+    if Proposal.objects.under_way().exists():
+        raise InvalidTransition(
+            "Another plan is being enacted.", remedy="Wait until it is done, then try again.")
 
 
 def roll_back_proposal(*, actor: User, proposal_id: UUID | str) -> Proposal:
     """Take back a plan that is being executed or that fails: the reverse plan goes into the estate at once.
 
     For a submission that is the plan of its removal from the estate as it is now, so what others have meanwhile
-    built on stays; for a removal it is the plan of the dataflow's submission.
+    built on stays; for a removal it is the plan of the dataflow's submission; a pause and a resumption undo each other.
+    Queries that are being handed over cannot be taken back half-way.
     """
     viewer = viewer_of(actor)
     with audited(actor=actor, verb="proposal.roll_back") as audit:
         generation = lock_generation()
         proposal = permissions.proposal_for(viewer, proposal_id, for_update=True)
         permissions.require_operator(viewer, proposal)
-        submits = proposal.plan.kind == "submit"
-        record = plans.request_plan(
-            actor=actor, dataflow=proposal.dataflow, kind="remove" if submits else "submit")
+        if proposal.plan.kind not in UNDONE_BY:
+            raise InvalidTransition(
+                "Queries that are being handed over cannot be taken back half-way.",
+                remedy="Wait until it is done; no event is lost.", kind=proposal.plan.kind)
+        kind = UNDONE_BY[proposal.plan.kind]
+        record = plans.request_plan(actor=actor, dataflow=proposal.dataflow, kind=kind)
         move_proposal(proposal, ROLLING_BACK)
         plan = compute(record, StoredEstate(generation))
         proposal.rollback_plan = plans.freeze(record=record, plan=plan)
         store_plan(plan)
         proposal.progress = {"done": [], "failing": {}}
         proposal.save()
-        dataflows.move(proposal.dataflow, dataflows.REMOVING if submits else dataflows.RUNNING)
+        dataflows.move(proposal.dataflow, BECOMES[kind])
         audit.subject, audit.team = proposal, proposal.dataflow.team
         audit.details = {"generation": generation + 1}
         jobs.enact(str(proposal.pk))
@@ -115,7 +138,7 @@ def _progress(plan: Plan, observed: Observed, *, since: Mapping, at: datetime) -
     patience runs out however often it is tried.
     """
     done = [step.key for step in plan.steps if step.key in observed.done]
-    to_start = {step.fragment for step in plan.steps if step.kind == "start_fragment" and step.key not in done}
+    to_start = {step.fragment for step in plan.steps if step.kind in STARTS and step.key not in done}
     before = since.get("failing", {})
     known = {fragment: found for fragment, found in before.items() if fragment in to_start}
     new = {
@@ -141,8 +164,8 @@ def _finish(proposal: Proposal, after: str, at: datetime) -> None:
     if after in {DONE, ROLLED_BACK}:
         proposal.finished_at = at
     move_proposal(proposal, after)
-    if after in {DONE, ROLLED_BACK} and proposal.dataflow.status == dataflows.REMOVING:
-        dataflows.move(proposal.dataflow, dataflows.REMOVED)
+    if after in {DONE, ROLLED_BACK} and proposal.dataflow.status in COMES_TO_REST:
+        dataflows.move(proposal.dataflow, COMES_TO_REST[proposal.dataflow.status])
 
 
 def overtake(proposal: Proposal) -> None:

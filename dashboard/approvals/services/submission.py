@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
+from typing import Any
 from uuid import UUID
 
 from dashboard import jobs
-from dashboard.approvals.lifecycle import CANCELLED, COMPUTING, PENDING, UNPLANNABLE
+from dashboard.approvals.lifecycle import CANCELLED, COMPUTING, PENDING, STALE, UNPLANNABLE
 from dashboard.approvals.models import Proposal
 from dashboard.approvals.moves import move_proposal
 from dashboard.approvals.permissions import proposal_for
+from dashboard.approvals.services.enacting import execute, overtake
 from dashboard.audit.trail import Audit, audited
 from dashboard.catalog import lifecycle as dataflows
 from dashboard.catalog.documents import parse_document
@@ -18,17 +21,24 @@ from dashboard.catalog.services import store_dataflow
 from dashboard.operations.estate import lock_generation, stored_estate
 from dashboard.plans import services as plans
 from dashboard.plans.computing import compute
+from dashboard.plans.joining import options_of
 from dashboard.teams.models import Role, Team, User
 from dashboard.teams.permissions import require_role, viewer_of
+from dashboard.teams.selectors import acting_teams
 from scheduler.model.errors import InvalidTransition, WeirError
 from scheduler.model.plan import Plan, PlanKind
 
-# Steps of a removal that nobody else notices: what they stop or close is needed by no other dataflow.
-UNNOTICED = frozenset({"stop_fragment", "close_tail", "close_outlet"})
+# Steps that nobody else notices: what they stop or close is needed by no other dataflow, and what they open again was
+# agreed to when the dataflow was submitted.
+UNNOTICED = frozenset({
+    "stop_fragment", "pause_fragment", "resume_fragment", "close_tail", "open_tail", "close_outlet", "open_outlet"})
+OF_ITS_OWN = frozenset({"remove", "pause", "resume"})  # plans that change what a dataflow has, and add nothing
 ATTEMPTS_WITHOUT_LOCK = 2
 
 
-def submit_dataflow(*, actor: User, team: Team, text: str, format: str | None = None) -> Proposal:
+def submit_dataflow(
+    *, actor: User, team: Team, text: str, format: str | None = None, fresh: bool = False, begin: str = "now"
+) -> Proposal:
     """Validate and store a dataflow, and ask for its plan.
 
     Parameters
@@ -41,6 +51,8 @@ def submit_dataflow(*, actor: User, team: Team, text: str, format: str | None = 
         The document, JSON or YAML.
     format : str, optional
         ``json`` or ``yaml``; told from the text where it is not given.
+    fresh, begin
+        How it joins what is under way (`joining.options_of`).
 
     Returns
     -------
@@ -55,13 +67,14 @@ def submit_dataflow(*, actor: User, team: Team, text: str, format: str | None = 
         The team's dataflow of that name is in use.
     """
     require_role(viewer_of(actor), team, Role.ENGINEER)
+    options = options_of(fresh=fresh, begin=begin)
     dataflow = parse_document(text, format=format)
     with audited(actor=actor, verb="dataflow.submit", team=team) as audit:
         lock_generation()
         record = store_dataflow(
             actor=actor, team=team, dataflow=dataflow, text=text, format=format or _format_of(text))
         _give_up_older(audit, record)
-        proposal = _open(actor, record, "submit")
+        proposal = open_proposal(audit, record, "submit", options=options)
         audit.subject, audit.details = record, {"proposal": str(proposal.pk), "version": record.version}
         return proposal
 
@@ -77,11 +90,8 @@ def remove_dataflow(*, actor: User, dataflow_id: UUID | str) -> Proposal:
         if already is not None:
             audit.nothing_changed()
             return already
-        if record.status != dataflows.RUNNING or Proposal.objects.under_way().filter(dataflow=record).exists():
-            raise InvalidTransition(
-                f"{record.name} is {record.status}, so there is nothing to remove yet.",
-                remedy="Wait until it runs, or cancel or roll back its proposal.", status=record.status)
-        proposal = _open(actor, record, "remove")
+        require_at_rest(record, {dataflows.RUNNING, dataflows.PAUSED}, "remove")
+        proposal = open_proposal(audit, record, "remove")
         audit.subject, audit.team, audit.details = record, record.team, {"proposal": str(proposal.pk)}
         return proposal
 
@@ -96,12 +106,57 @@ def recompute_proposal(*, actor: User, proposal_id: UUID | str) -> Proposal:
         require_role(viewer, record.team, Role.ENGINEER)
         if proposal.plan.kind == "submit":
             dataflows.move(record, dataflows.SUBMITTED)
-        proposal.plan = plans.request_plan(actor=actor, dataflow=record, kind=proposal.plan.kind)
-        move_proposal(proposal, COMPUTING)
-        proposal.teams.clear()
+        plan_anew(actor=actor, proposal=proposal, options=proposal.plan.options)
         audit.subject, audit.team, audit.details = proposal, record.team, {"plan": str(proposal.plan_id)}
-        jobs.prepare_proposal(str(proposal.pk))
         return proposal
+
+
+def choose_joining(*, actor: User, proposal_id: UUID | str, fresh: bool, begin: str = "now") -> Proposal:
+    """Let a submission that is not decided yet join what is under way in another way; it is planned and reviewed anew.
+
+    Raises
+    ------
+    InvalidBeginning
+        That is no moment from which events can be read.
+    InvalidTransition
+        The proposal is no submission, or is decided.
+    """
+    viewer = viewer_of(actor)
+    options = options_of(fresh=fresh, begin=begin)
+    with audited(actor=actor, verb="proposal.choose_joining") as audit:
+        lock_generation()
+        proposal = proposal_for(viewer, proposal_id, for_update=True)
+        require_role(viewer, proposal.dataflow.team, Role.ENGINEER)
+        if proposal.plan.kind != "submit" or proposal.status not in {PENDING, STALE}:
+            raise InvalidTransition(
+                "Only a submission that is not decided yet can join in another way.", remedy="Reload the page.",
+                status=proposal.status)
+        if options == proposal.plan.options and proposal.status == PENDING:
+            audit.nothing_changed()
+            return proposal
+        if proposal.status == PENDING:
+            overtake(proposal)
+        dataflows.move(proposal.dataflow, dataflows.SUBMITTED)
+        plan_anew(actor=actor, proposal=proposal, options=options)
+        audit.subject, audit.team, audit.details = proposal, proposal.dataflow.team, dict(options)
+        return proposal
+
+
+def plan_anew(*, actor: User, proposal: Proposal, options: Mapping[str, Any]) -> None:
+    """Ask for another plan of a proposal; reviews start anew. The caller is inside an audited command."""
+    proposal.plan = plans.request_plan(
+        actor=actor, dataflow=proposal.dataflow, kind=proposal.plan.kind, options=options)
+    move_proposal(proposal, COMPUTING)
+    proposal.teams.clear()
+    jobs.prepare_proposal(str(proposal.pk))
+
+
+def require_at_rest(record: DataflowRecord, states: Collection[str], what: str) -> None:
+    """Raise unless the dataflow is in one of these states and nothing of it is being enacted."""
+    if record.status not in states or Proposal.objects.under_way().filter(dataflow=record).exists():
+        raise InvalidTransition(
+            f"{record.name} is {record.status}, so there is nothing to {what} yet.",
+            remedy="Wait until what is under way is done, or cancel or roll back its proposal.", status=record.status)
 
 
 def prepare_proposal(*, proposal_id: UUID | str) -> Proposal:
@@ -120,9 +175,12 @@ def prepare_proposal(*, proposal_id: UUID | str) -> Proposal:
     return Proposal.objects.select_related("plan").get(pk=proposal_id)
 
 
-def _open(actor: User, record: DataflowRecord, kind: PlanKind) -> Proposal:
-    plan = plans.request_plan(actor=actor, dataflow=record, kind=kind)
-    proposal = Proposal.objects.create(plan=plan, dataflow=record, author=actor)
+def open_proposal(
+    audit: Audit, record: DataflowRecord, kind: PlanKind, *, options: Mapping[str, Any] | None = None
+) -> Proposal:
+    """A proposal by the actor of the caller's command, whose plan is being computed."""
+    plan = plans.request_plan(actor=audit.actor, dataflow=record, kind=kind, options=options)
+    proposal = Proposal.objects.create(plan=plan, dataflow=record, author=audit.actor)
     jobs.prepare_proposal(str(proposal.pk))
     return proposal
 
@@ -157,12 +215,12 @@ def _store_outcome(proposal: Proposal, found: tuple[int, Plan | WeirError] | Non
             audit.nothing_changed()
             return False
         audit.subject, audit.team = fresh, fresh.dataflow.team
-        _keep(fresh, found[1])
-        audit.details = {"status": fresh.status}
+        _keep(audit, fresh, found[1])
+        audit.details |= {"status": fresh.status}
         return True
 
 
-def _keep(proposal: Proposal, found: Plan | WeirError) -> None:
+def _keep(audit: Audit, proposal: Proposal, found: Plan | WeirError) -> None:
     submits = proposal.plan.kind == "submit"
     if isinstance(found, WeirError):
         plans.fail(record=proposal.plan, error=found)
@@ -175,14 +233,17 @@ def _keep(proposal: Proposal, found: Plan | WeirError) -> None:
     move_proposal(proposal, PENDING)
     if submits:
         dataflows.move(proposal.dataflow, dataflows.PLANNED)
+    if not proposal.teams.exists():  # every team lets Weir act
+        execute(audit, proposal, generation=found.generation)
 
 
 def _teams_to_ask(proposal: Proposal, plan: Plan) -> set[int]:
     """The own team, and the teams of the dataflows that the plan touches; a removal that nobody notices asks none."""
     own = {proposal.dataflow.team_id}
-    if plan.kind == "remove" and all(step.kind in UNNOTICED for step in plan.steps):
+    if plan.kind in OF_ITS_OWN and all(step.kind in UNNOTICED for step in plan.steps):
         return own
-    return own | set(Team.objects.filter(slug__in=plan.touched_teams).values_list("pk", flat=True))
+    asked = own | set(Team.objects.filter(slug__in=plan.touched_teams).values_list("pk", flat=True))
+    return asked if proposal.author_id else asked - set(acting_teams().values_list("pk", flat=True))
 
 
 def _format_of(text: str) -> str:

@@ -1,0 +1,44 @@
+"""What is measured of a dataflow's fragments, and by what rule that decides whether to defragment it."""
+
+from __future__ import annotations
+
+from django.conf import settings
+from django.utils import timezone
+
+from dashboard import jobs
+from dashboard.operations.models import FragmentRow
+from scheduler.model.ports import EstateView
+from scheduler.rearranging import Evidence, Rule
+
+
+def evidence_of(estate: EstateView, dataflow_id: str) -> Evidence:
+    """Latencies of channels, rates and ages; nothing of what is not measured just now."""
+    submitted = estate.submitted.get(dataflow_id)
+    if submitted is None:
+        return Evidence()
+    tasks = sorted(set(submitted.running.values()))
+    fragments = [estate.fragments[one] for one in sorted({estate.places[task_id][0] for task_id in tasks})]
+    parents = {task_id: estate.tasks[task_id].parents for task_id in tasks}
+    flows = jobs.read_live(fragments, parents).flows
+    now = timezone.now()
+    rows = FragmentRow.objects.filter(pk__in=[fragment.id for fragment in fragments])
+    return Evidence(
+        latency_ms=channel_latency_ms(flows),
+        rates_per_s={task_id: flow.rate_per_s for task_id, flow in flows.tasks.items()},
+        ages_h={row.pk: (now - row.started_at).total_seconds() / 3600 for row in rows},
+    )
+
+
+def channel_latency_ms(flows: jobs.observed.Flows) -> dict[tuple[str, str], float]:
+    """What a channel adds to the latency of each stream that it carries: on the way and in wait for a batch, p50."""
+    return {
+        stream: (flow.channel_p50_ms or 0.0) + (flow.wait_p50_ms or 0.0)
+        for stream, flow in flows.streams.items() if flow.channel_p50_ms is not None
+    }
+
+
+def rule() -> Rule:
+    """When the settings say that a defragmentation is worth it."""
+    return Rule(
+        horizon_h=settings.DEFRAGMENT_HORIZON_H, ratio=settings.DEFRAGMENT_RATIO, gap_s=settings.DEFRAGMENT_GAP_S,
+        handover_core_s=settings.DEFRAGMENT_CORE_S, delay_price=settings.EVENT_DELAY_PRICE)

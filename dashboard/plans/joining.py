@@ -1,0 +1,74 @@
+"""How a submission joins what is under way: as it is, or fresh; and from where on it reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from django.utils import timezone
+
+from dashboard.catalog.models import DataflowRecord
+from dashboard.plans.models import PlanRecord
+from scheduler.model.errors import WeirError
+
+BEGINNINGS = ("now", "oldest")
+
+
+class InvalidBeginning(WeirError):
+    """That is no moment from which events can be read."""
+
+    code = "invalid_beginning"
+    http_status = 422
+
+
+def options_of(*, fresh: bool = False, begin: str = "now") -> dict[str, Any]:
+    """The choices as a plan keeps them; what is not chosen is left out.
+
+    Parameters
+    ----------
+    fresh : bool
+        Start fresh from the first stateful task on that runs already, instead of joining its state.
+    begin : str
+        ``now``, ``oldest`` (the oldest event that the channel still holds), or a time: ISO 8601, UTC unless it says
+        otherwise.
+
+    Raises
+    ------
+    InvalidBeginning
+        It is none of these, or lies ahead.
+    """
+    chosen = begin.strip() or "now"
+    options: dict[str, Any] = {"fresh": True} if fresh else {}
+    if chosen not in BEGINNINGS:
+        options["begin"] = str(_time_ms(chosen))
+    elif chosen != "now":
+        options["begin"] = chosen
+    return options
+
+
+def last_options(dataflow: DataflowRecord) -> Mapping[str, Any]:
+    """How the dataflow's current version was planned to join last."""
+    last = PlanRecord.objects.filter(dataflow=dataflow, kind="submit", version=dataflow.version).first()
+    return last.options if last else {}
+
+
+def begin_in_words(options: Mapping[str, Any]) -> str:
+    """Where it begins to read, for a form: ``now``, ``oldest`` or an ISO 8601 time."""
+    begin = options.get("begin", "now")
+    if begin in BEGINNINGS:
+        return begin
+    return datetime.fromtimestamp(int(begin) / 1000, tz=UTC).isoformat(timespec="seconds")
+
+
+def _time_ms(text: str) -> int:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise InvalidBeginning(
+            f"{text[:60]!r} is no time.", remedy="Use now, oldest, or a time such as 2026-01-31T12:00:00+00:00.",
+        ) from error
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    if moment > timezone.now():
+        raise InvalidBeginning(f"{text} lies ahead.", remedy="Use now, or a time that has been.")
+    return max(0, int(moment.timestamp() * 1000))

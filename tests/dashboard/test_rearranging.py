@@ -1,0 +1,246 @@
+"""Pausing, resuming, defragmenting and the choice of joining, from proposal to enacted."""
+
+from __future__ import annotations
+
+import pytest
+
+from dashboard.approvals.lifecycle import CANCELLED, DONE, EXECUTING, PENDING, STALE, UNPLANNABLE
+from dashboard.approvals.models import Proposal
+from dashboard.approvals.services import (
+    choose_joining,
+    defragment_dataflow,
+    pause_dataflow,
+    prepare_proposal,
+    recommend_defragmentation,
+    recompute_proposal,
+    reject_proposal,
+    remove_dataflow,
+    resume_dataflow,
+    roll_back_proposal,
+    submit_dataflow,
+)
+from dashboard.audit.models import AuditEntry
+from dashboard.catalog.models import DataflowRecord
+from dashboard.operations.estate import load_estate
+from dashboard.plans.joining import InvalidBeginning
+from dashboard.plans.selectors import plan_of
+from dashboard.teams.services import set_defragmentation
+from scheduler.model.errors import InvalidTransition, NotFound, PermissionDenied
+from tests.dashboard.building import World, approved, document, enacted, planned, removal_planned, running
+
+
+def prepared(proposal: Proposal) -> Proposal:
+    return prepare_proposal(proposal_id=proposal.pk)
+
+
+def status(record: DataflowRecord) -> str:
+    return DataflowRecord.objects.get(pk=record.pk).status
+
+
+def paused(world: World, record: DataflowRecord) -> Proposal:
+    return enacted(approved(prepared(pause_dataflow(actor=world.carla, dataflow_id=record.pk)), world.ana))
+
+
+@pytest.fixture
+def fragmented(world: World, settings) -> DataflowRecord:
+    """A dataflow in two queries, because the one whose chain was continued is gone."""
+    settings.DEFRAGMENT_RATIO = 0.0
+    first = running(world.carla, world.city, document("traffic"), world.ana)
+    kept = running(world.carla, world.city, document("jams", window=20), world.ana)
+    enacted(approved(removal_planned(world.carla, first), world.ana))
+    return kept
+
+
+# Pausing --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_dataflow_is_paused_and_resumed(world: World):
+    record = running(world.carla, world.city, document("traffic"), world.ana)
+    before = load_estate()
+    proposal = prepared(pause_dataflow(actor=world.carla, dataflow_id=record.pk))
+    assert [team.slug for team in proposal.teams.all()] == ["city"]
+    proposal = approved(proposal, world.ana)
+    assert (proposal.status, status(record)) == (EXECUTING, "pausing")
+    assert enacted(proposal).status == DONE and status(record) == "paused"
+    resting = load_estate()
+    assert resting.submitted[str(record.pk)].paused and all(part.paused for part in resting.fragments.values())
+    assert resting.tasks == before.tasks
+    back = approved(prepared(resume_dataflow(actor=world.carla, dataflow_id=record.pk)), world.ana)
+    assert status(record) == "running" and enacted(back).status == DONE
+    assert load_estate().fragments == before.fragments
+    verbs = set(AuditEntry.objects.values_list("verb", flat=True))
+    assert {"dataflow.propose_pause", "dataflow.propose_resume"} <= verbs
+
+
+def test_nobody_else_is_asked_for_what_nobody_else_notices(world: World):
+    record = running(world.carla, world.city, document("traffic"), world.ana)
+    other = running(world.mo, world.mobility, document("jams", window=20), world.ben, world.ana)
+    proposal = prepared(pause_dataflow(actor=world.carla, dataflow_id=record.pk))
+    assert [team.slug for team in proposal.teams.all()] == ["city"]
+    enacted(approved(proposal, world.ana))
+    estate = load_estate()
+    assert {part.active for part in estate.fragments.values()} == {2}, "what the other one needs works on"
+    proposal = prepared(resume_dataflow(actor=world.carla, dataflow_id=record.pk))
+    assert [team.slug for team in proposal.teams.all()] == ["city"]
+    assert status(other) == "running"
+
+
+def test_asking_twice_is_one_proposal_and_what_cannot_be_is_refused(world: World):
+    record = running(world.carla, world.city, document("traffic"), world.ana)
+    first = pause_dataflow(actor=world.carla, dataflow_id=record.pk)
+    assert pause_dataflow(actor=world.ana, dataflow_id=record.pk) == first
+    with pytest.raises(InvalidTransition):
+        resume_dataflow(actor=world.carla, dataflow_id=record.pk)
+    with pytest.raises(PermissionDenied):
+        pause_dataflow(actor=world.vera, dataflow_id=record.pk)
+    private = running(world.carla, world.city, document("secret", visibility="private"), world.ana)
+    for command in (pause_dataflow, resume_dataflow, defragment_dataflow):
+        with pytest.raises(NotFound):
+            command(actor=world.mo, dataflow_id=private.pk)
+
+
+def test_a_pause_and_a_resumption_are_rolled_back(world: World):
+    record = running(world.carla, world.city, document("traffic"), world.ana)
+    before = load_estate().fragments
+    proposal = approved(prepared(pause_dataflow(actor=world.carla, dataflow_id=record.pk)), world.ana)
+    enacted(roll_back_proposal(actor=world.ana, proposal_id=proposal.pk))
+    assert status(record) == "running" and load_estate().fragments == before
+    paused(world, record)
+    proposal = approved(prepared(resume_dataflow(actor=world.carla, dataflow_id=record.pk)), world.ana)
+    enacted(roll_back_proposal(actor=world.ana, proposal_id=proposal.pk))
+    assert status(record) == "paused" and load_estate().submitted[str(record.pk)].paused
+
+
+def test_a_paused_dataflow_is_removed_and_leaves_nothing(world: World):
+    record = running(world.carla, world.city, document("traffic"), world.ana)
+    paused(world, record)
+    enacted(approved(prepared(remove_dataflow(actor=world.carla, dataflow_id=record.pk)), world.ana))
+    estate = load_estate()
+    assert (status(record), estate.tasks, estate.fragments) == ("removed", {}, {})
+
+
+def test_what_is_asked_of_a_paused_dataflow_wakes_it_only_as_far_as_needed(world: World):
+    record = running(world.carla, world.city, document("traffic"), world.ana)
+    paused(world, record)
+    proposal = approved(planned(world.mo, world.mobility, document("jams", window=20)), world.ben, world.ana)
+    assert len(plan_of(proposal.plan).resumed) == 2
+    enacted(proposal)
+    assert status(record) == "paused"
+
+
+# Joining --------------------------------------------------------------------------------------------------------------
+
+
+def fresh(proposal: Proposal) -> int:
+    return len(plan_of(prepared(proposal).plan).fresh)
+
+
+def test_whoever_submits_chooses_to_join_or_to_start_fresh(world: World):
+    running(world.carla, world.city, document("traffic"), world.ana)
+    text = document("mine", window=10)
+    proposal = submit_dataflow(actor=world.mo, team=world.mobility, text=text, fresh=True)
+    assert fresh(proposal) == 1 and proposal.plan.options == {"fresh": True}
+    changed = choose_joining(actor=world.mo, proposal_id=proposal.pk, fresh=False, begin="oldest")
+    assert changed.status == "computing" and not changed.teams.exists()
+    changed = prepared(changed)
+    plan = plan_of(changed.plan)
+    assert (changed.status, plan.fresh, plan.otherwise.tasks_started) == (PENDING, (), 2)
+    assert {begin for part in plan.fragments_after.values() for begin in part.joins.values()} == {"oldest"}
+    with pytest.raises(PermissionDenied):
+        choose_joining(actor=world.carla, proposal_id=proposal.pk, fresh=True)
+
+
+def test_the_choice_is_kept_when_a_plan_is_computed_again_and_when_a_removal_is_rolled_back(world: World):
+    running(world.carla, world.city, document("traffic"), world.ana)
+    proposal = submit_dataflow(actor=world.mo, team=world.mobility, text=document("mine"), fresh=True)
+    record = enacted(approved(prepared(proposal), world.ben, world.ana)).dataflow
+    own = load_estate().submitted[str(record.pk)].running
+    gone = approved(prepared(remove_dataflow(actor=world.mo, dataflow_id=record.pk)), world.ben)
+    roll_back_proposal(actor=world.ben, proposal_id=gone.pk)
+    assert load_estate().submitted[str(record.pk)].running == own
+
+
+@pytest.mark.parametrize("begin", ["soon", "2999-01-01T00:00:00", "12"])
+def test_what_is_no_moment_is_refused_before_anything_is_stored(world: World, begin):
+    with pytest.raises(InvalidBeginning) as raised:
+        submit_dataflow(actor=world.mo, team=world.mobility, text=document("mine"), begin=begin)
+    assert raised.value.remedy and not DataflowRecord.objects.exists()
+
+
+def test_a_decided_proposal_keeps_its_choice(world: World):
+    proposal = approved(planned(world.carla, world.city, document("traffic")), world.ana)
+    with pytest.raises(InvalidTransition):
+        choose_joining(actor=world.carla, proposal_id=proposal.pk, fresh=True)
+
+
+# Defragmentation ------------------------------------------------------------------------------------------------------
+
+
+def test_a_fragmented_dataflow_is_fused(world: World, fragmented: DataflowRecord):
+    assert len(load_estate().fragments) == 2
+    proposal = prepared(defragment_dataflow(actor=world.carla, dataflow_id=fragmented.pk))
+    assert "saves" in plan_of(proposal.plan).why
+    proposal = approved(proposal, world.ana)
+    assert status(fragmented) == "running" and len(load_estate().fragments) == 1
+    with pytest.raises(InvalidTransition):
+        roll_back_proposal(actor=world.ana, proposal_id=proposal.pk)
+    assert enacted(proposal).status == DONE
+    again = prepared(defragment_dataflow(actor=world.carla, dataflow_id=fragmented.pk))
+    assert again.status == UNPLANNABLE and again.plan.error["code"] == "nothing_to_gain"
+
+
+def test_it_waits_until_what_is_under_way_is_done(world: World, fragmented: DataflowRecord):
+    proposal = prepared(defragment_dataflow(actor=world.carla, dataflow_id=fragmented.pk))
+    other = approved(planned(world.mo, world.mobility, document("apart", rates={"sense": 5})), world.ben)
+    proposal.refresh_from_db()
+    assert proposal.status == STALE, "the estate has moved on"
+    recompute_proposal(actor=world.carla, proposal_id=proposal.pk)
+    proposal = prepared(proposal)
+    with pytest.raises(InvalidTransition) as raised:
+        approved(proposal, world.ana)
+    assert "being enacted" in raised.value.message
+    enacted(other)
+    assert approved(proposal, world.ana).status == EXECUTING
+
+
+def test_other_teams_whose_streams_pause_for_it_are_asked(world: World, settings):
+    settings.DEFRAGMENT_RATIO = 0.0
+    first = running(world.carla, world.city, document("traffic"), world.ana)
+    kept = running(world.carla, world.city, document("jams", window=20), world.ana)
+    running(world.mo, world.mobility, document("third", window=30), world.ben, world.ana)
+    enacted(approved(removal_planned(world.carla, first), world.ana))
+    proposal = prepared(defragment_dataflow(actor=world.carla, dataflow_id=kept.pk))
+    assert {team.slug for team in proposal.teams.all()} == {"city", "mobility"}
+
+
+def test_weir_recommends_one_step_at_a_time_to_teams_that_want_it(world: World, fragmented: DataflowRecord):
+    set_defragmentation(actor=world.dev, team=world.city, choice="off")
+    assert recommend_defragmentation() is None
+    set_defragmentation(actor=world.dev, team=world.city, choice="recommends")
+    proposal = recommend_defragmentation()
+    assert (proposal.author, proposal.author_name, proposal.plan.kind) == (None, "Weir", "defragment")
+    assert recommend_defragmentation() is None, "one is open"
+    proposal = prepared(proposal)
+    assert [team.slug for team in proposal.teams.all()] == ["city"]
+    reject_proposal(actor=world.ana, proposal_id=proposal.pk, comment="Not now.")
+    assert recommend_defragmentation() is None, "it was turned down"
+
+
+def test_a_recommendation_that_is_overtaken_is_taken_back(world: World, fragmented: DataflowRecord):
+    proposal = prepared(recommend_defragmentation())
+    enacted(approved(planned(world.mo, world.mobility, document("apart", rates={"sense": 5})), world.ben))
+    second = recommend_defragmentation()
+    proposal.refresh_from_db()
+    assert proposal.status == CANCELLED and second.pk != proposal.pk
+
+
+def test_weir_acts_where_every_team_concerned_lets_it(world: World, fragmented: DataflowRecord):
+    set_defragmentation(actor=world.dev, team=world.city, choice="acts")
+    proposal = prepared(recommend_defragmentation())
+    assert proposal.status == EXECUTING and not proposal.teams.exists()
+    assert len(load_estate().fragments) == 1
+
+
+def test_who_may_say_what_weir_does(world: World):
+    with pytest.raises(PermissionDenied):
+        set_defragmentation(actor=world.ana, team=world.city, choice="acts")
