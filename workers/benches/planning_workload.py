@@ -16,6 +16,7 @@ from scheduler.model.estate import Estate, Slot
 from scheduler.model.usage import SlotLoad
 from scheduler.planning import Prices, plan_submission
 from scheduler.reuse.index import EstateIndex
+from scheduler.reuse.siblings import kin_of
 from workers.library.registry import task_types
 
 PRICES = Prices()
@@ -151,7 +152,7 @@ def write_rows(index: EstateIndex, *, after: int) -> None:
     _insert(models.RunningTaskRow, (
         {"fingerprint": task.id, "type": task.type, "config": dict(task.config), "parents": list(task.parents),
          "scope": task.scope, "cores": task.cores, "started_generation": 1, "fragment": estate.places[task.id][0],
-         "position": estate.places[task.id][1]} for task in estate.tasks.values()))
+         "position": estate.places[task.id][1], "kin": kin_of(task)} for task in estate.tasks.values()))
     _insert(models.Use, (
         {"dataflow_id": one.id, "task_id": task_id, "position": position, "is_sink": task_id in one.sinks,
          "running_task_id": running}
