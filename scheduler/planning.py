@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from .mapping.least_loaded import place_least_loaded
@@ -111,8 +112,9 @@ def plan_submission(
     contained = contain(
         estate.tasks, alone, task_types=task_types, containment=containment, scope=scope, stateful=not fresh)
     dataflow = contained.dataflow
-    expected = task_cores(dataflow, task_types=task_types)
-    cores_alone = sum((expected if dataflow is alone else task_cores(alone, task_types=task_types)).values())
+    cores_of = partial(task_cores, task_types=task_types, trigger_ms=prices.trigger_ms)
+    expected = cores_of(dataflow)
+    cores_alone = sum((expected if dataflow is alone else cores_of(alone)).values())
 
     def merged_as(fresh: bool) -> Merge:
         return merge(

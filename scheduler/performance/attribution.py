@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from scheduler.model.amounts import Amounts, share_out
 from scheduler.performance.pricing import QUERY_BATCH_S
+from scheduler.performance.rates import TASK_BATCH_S
 
 NOBODY = ""  # stands for a running task where a slot worked for none
 
@@ -155,7 +156,8 @@ def attribute(*, cpu_us: int, memory_mb_s: int, queries: Iterable[QueryWork]) ->
 
 def _weights(query: QueryWork, cpu_us: int) -> list[int]:
     """How much of a query's CPU each of its tasks took, by the model."""
-    for_batches_us = round(query.batches * QUERY_BATCH_S * 1_000_000)
+    batch_s = QUERY_BATCH_S + len(query.tasks) * TASK_BATCH_S
+    for_batches_us = round(query.batches * batch_s * 1_000_000)
     for_events_us = [round(task.events * task.cost_us) for task in query.tasks]
     left_us = cpu_us - for_batches_us
     if left_us > sum(for_events_us) > 0:

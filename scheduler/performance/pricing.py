@@ -8,7 +8,9 @@ from scheduler.model.amounts import Amounts
 from scheduler.model.plan import Price
 from scheduler.model.prices import Prices
 
-QUERY_BATCH_S = 0.025  # CPU seconds that Spark takes for one batch of one query, whatever is in it
+from .rates import STATE_BATCH_S, TASK_BATCH_S
+
+QUERY_BATCH_S = 0.026  # CPU seconds that Spark takes for one batch of one query, besides its tasks'
 
 
 def query_cores(prices: Prices) -> float:
@@ -41,9 +43,10 @@ def price_of(
         cores_alone=round(task_cores_alone + queries_alone * for_query, 6),
         money_per_hour_delta=round(cores_delta * prices.core_hour, 6),
         basis=(
-            "Estimated, not measured: each task's declared CPU time for an event times its rate, plus "
-            f"{for_query:.3g} cores for each query ({QUERY_BATCH_S * 1000:g} ms a batch, a batch every "
-            f"{prices.trigger_ms} ms), at {prices.core_hour:g} {prices.currency} for a core and hour."
+            "Estimated, not measured: each task's declared CPU time for an event times its rate, plus a batch every "
+            f"{prices.trigger_ms} ms that takes {QUERY_BATCH_S * 1000:g} ms for each query, {TASK_BATCH_S * 1000:g} ms "
+            f"for each task and {STATE_BATCH_S * 1000:g} ms more for each with state, at {prices.core_hour:g} "
+            f"{prices.currency} for a core and hour."
         ),
     )
 

@@ -14,8 +14,8 @@ from scheduler.model.estate import Fragment
 from scheduler.model.ports import EstateView
 from scheduler.model.prices import Prices
 from scheduler.model.task_types import TaskTypes
+from scheduler.performance.rates import TASK_BATCH_S
 
-DEAD_TASK_BATCH_S = 0.005  # CPU seconds of a batch for a task behind a closed valve: it gets nothing, and is planned
 MOST_SLOTS = 1 << 30
 
 
@@ -114,7 +114,7 @@ def worth_of(
     not measured is estimated: a channel adds half the time between two batches; a rate is that of the nearest task
     upstream that has one.
     """
-    cores = (len(fusion.path) - 1) * query_cores + fusion.dead_tasks * DEAD_TASK_BATCH_S * 1000 / prices.trigger_ms
+    cores = (len(fusion.path) - 1) * query_cores + fusion.dead_tasks * TASK_BATCH_S * 1000 / prices.trigger_ms
     rate_per_s = _rate_into(estate, estate.fragments[fusion.path[0]], evidence)
     latency_ms, crossing_per_s = 0.0, 0.0
     if fusion.stream is not None:

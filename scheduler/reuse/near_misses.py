@@ -112,7 +112,7 @@ def near_misses(
         contained = contain(running, changed, task_types=task_types, containment=containment, scope=scope).dataflow
         merged = merge(running, contained, task_types=task_types, scope=scope)
         names = {running_id: task_id for task_id, running_id in merged.running.items()}
-        expected = task_cores(contained, task_types=task_types)
+        expected = task_cores(contained, task_types=task_types, trigger_ms=prices.trigger_ms)
         queries = len(cut_into_chains(merged.started, task_types=task_types))
         return sum(expected[names[task.id]] for task in merged.started) + queries * query_cores(prices)
 

@@ -142,21 +142,33 @@ def test_rates_follow_the_streams():
         replace(stream, selectivity=0.5) if stream.source == "a" else stream for stream in dataflow.streams
     )
     assert input_rates_per_s(replace(dataflow, streams=streams), task_types=TYPES)["b"] == pytest.approx(60)
-    assert task_cores(dataflow, task_types=TYPES)["s"] == pytest.approx(100 * 8 / 1e6)
+    cores = task_cores(dataflow, task_types=TYPES, trigger_ms=500)
+    assert cores["s"] == pytest.approx(100 * 8 / 1e6 + 2 * 0.005)
+    often = task_cores(dataflow, task_types=TYPES, trigger_ms=250)
+    more = {task_id: often[task_id] - cores[task_id] for task_id in tasks}
+    state = {task_id: 0.020 * TYPES[kind].stateful for task_id, kind in tasks.items()}
+    assert more == pytest.approx({task_id: 2 * (0.005 + state[task_id]) for task_id in tasks})
 
 
-def test_the_price_is_what_events_and_queries_cost():
+def batches(dataflow, *task_ids):
+    """Cores that a dataflow's tasks, or some of them, take for batches every 200 ms."""
+    types = [TYPES[task.type] for task in dataflow.tasks if not task_ids or task.id in task_ids]
+    return 5 * sum(0.025 if task_type.stateful else 0.005 for task_type in types)
+
+
+def test_the_price_is_what_events_queries_and_batches_cost():
     plan = planned(EMPTY, ETL)
-    tasks = (100 * 8 + 100 * 10 + 100 * 2 + 10 * 5) / 1e6
-    query = 1000 / 200 * 0.025
+    tasks = (100 * 8 + 100 * 10 + 100 * 2 + 10 * 5) / 1e6 + batches(ETL)
+    query = 1000 / 200 * 0.026
     assert plan.price.cores_delta == plan.price.cores_alone == pytest.approx(tasks + query)
     assert plan.price.money_per_hour_delta == pytest.approx((tasks + query) * 0.10)
     assert (plan.price.tasks_started, plan.price.queries_started) == (4, 1)
     assert "EUR" in plan.price.basis and "200 ms" in plan.price.basis
 
     merged = planned(submit(EMPTY, ETL), STATS)
-    assert merged.price.cores_delta == pytest.approx(2 * (100 * 5 / 1e6) + 2 * query)
-    assert merged.price.cores_alone == pytest.approx((100 * 8 + 100 * 10 + 100 * 5 + 100 * 5) / 1e6 + 3 * query)
+    assert merged.price.cores_delta == pytest.approx(2 * (100 * 5 / 1e6) + batches(STATS, "x", "o") + 2 * query)
+    assert merged.price.cores_alone == pytest.approx(
+        (100 * 8 + 100 * 10 + 100 * 5 + 100 * 5) / 1e6 + batches(STATS) + 3 * query)
     back = removal(apply_plan(submit(EMPTY, ETL), merged), "stats")
     assert back.price.cores_delta == pytest.approx(-merged.price.cores_delta)
     assert back.price.cores_alone == pytest.approx(merged.price.cores_alone)
@@ -185,7 +197,7 @@ def test_what_is_shared_is_counted_and_named():
     found = sharing(estate)
     assert (found.tasks_alone, found.tasks_running, found.tasks_shared, found.tasks_saved) == (8, 6, 2, 2)
     assert found.share_saved == pytest.approx(0.25)
-    assert found.cores_alone - found.cores_running == pytest.approx(100 * (8 + 10) / 1e6)
+    assert found.cores_alone - found.cores_running == pytest.approx(100 * (8 + 10) / 1e6 + batches(STATS, "s", "a"))
     assert shared_with(estate, "stats") == {"s": ("etl",), "a": ("etl",), "x": (), "o": ()}
     assert sharing(EMPTY).share_saved == 0
 
