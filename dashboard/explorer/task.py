@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from datetime import timedelta
 from typing import Any
 
 from django.conf import settings
 from django.db.models import Max, QuerySet
+from django.utils import timezone
 
 from dashboard.approvals.models import Proposal
+from dashboard.bills.selectors import task_cost
 from dashboard.catalog.permissions import visible_to
 from dashboard.explorer.merged import shape_for, tasks_for
 from dashboard.operations.live import live_dataflow
@@ -18,6 +21,8 @@ from scheduler.model.errors import NotFound
 
 MOST_USERS = 50
 MOST_AROUND = 150  # tasks drawn on each side
+MEASURED_OVER = timedelta(hours=24)
+MS_IN_HOUR = 3_600_000
 
 
 def running_task(viewer: Viewer, task_id: str) -> dict[str, Any]:
@@ -26,8 +31,9 @@ def running_task(viewer: Viewer, task_id: str) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``id``, ``type``, ``config``, ``scope``, ``since``, ``cores`` (expected); ``money_per_hour`` and
-        ``money_each`` (divided evenly among its users); ``user_count`` and, of the first ``MOST_USERS`` by name,
+        ``id``, ``type``, ``config``, ``scope``, ``since``, ``cores`` (expected); ``money_per_hour``, as measured over
+        so many ``measured_hours`` of the last day, or expected where that is 0, and ``money_each`` (divided evenly
+        among its users); ``user_count`` and, of the first ``MOST_USERS`` by name,
         ``users``: ``id``, ``name``, ``team``, ``task`` (its name there), ``since``, ``outputs`` (names of its sinks
         behind this task), ``outputs_left`` (how many of its sinks are not); ``upstream``, ``downstream``: how many
         tasks; ``stops``: tasks, dataflows and outputs that stop if it goes; ``live``: as in the live document of a
@@ -45,12 +51,13 @@ def running_task(viewer: Viewer, task_id: str) -> dict[str, Any]:
     count = uses.count()
     users = _users(uses, behind | {task_id})
     outputs, stopped_outputs = _outputs(uses, behind | {task_id})
-    money = row.cores * settings.CORE_HOUR_PRICE
+    money, hours = _cost(viewer, row)
     for user in users:
         user["outputs"], user["outputs_left"] = outputs.get(user["id"], ([], 0))
     return {
         "id": row.pk, "type": row.type, "config": row.config, "scope": row.scope, "since": row.started_at,
-        "cores": row.cores, "money_per_hour": money, "money_each": money / count if count else money,
+        "cores": row.cores, "money_per_hour": money, "measured_hours": hours,
+        "money_each": money / count if count else money,
         "user_count": count, "users": users, "upstream": len(_reached(task_id, shape.parents.get)),
         "downstream": len(behind),
         "stops": {"tasks": len(behind) + 1, "dataflows": count, "outputs": stopped_outputs},
@@ -86,6 +93,16 @@ def _row(viewer: Viewer, task_id: str) -> RunningTaskRow:
     if row is None:
         raise NotFound("There is no such running task.", remedy="See the estate's graph for those that run.")
     return row
+
+
+def _cost(viewer: Viewer, row: RunningTaskRow) -> tuple[float, float]:
+    """Money an hour, and of how many hours that is the average; 0 where nothing is measured yet."""
+    now = timezone.now()
+    since = (now - MEASURED_OVER).replace(minute=0, second=0, microsecond=0)
+    measured = task_cost(viewer, row.pk, since=since, until=now)
+    if measured.needed_ms:
+        return measured.nanos_per_hour / 1e9, measured.needed_ms / MS_IN_HOUR
+    return row.cores * settings.CORE_HOUR_PRICE, 0.0
 
 
 def _reached(task_id: str, next_to: Callable[[str], tuple[str, ...] | None]) -> set[str]:

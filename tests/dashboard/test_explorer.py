@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
+from datetime import timedelta
 
+import pytest
+from django.utils import timezone
+
+from dashboard.bills.models import UsageHour
 from dashboard.explorer import merged, overlap, task
 from dashboard.operations.models import RunningTaskRow, Use
 from dashboard.teams.permissions import Viewer, viewer_of
@@ -188,6 +192,19 @@ def test_a_task_tells_its_users_and_what_stops_without_it(world: World, shared: 
     assert found["money_per_hour"] == pytest.approx(parse.cores * settings.CORE_HOUR_PRICE)
     assert found["money_each"] == pytest.approx(found["money_per_hour"] / 2)
     assert found["live"]["task"] == "parse"
+
+
+def test_a_cost_that_was_measured_takes_the_place_of_the_expected(world: World, shared: dict) -> None:
+    use = Use.objects.get(dataflow=shared["traffic"], task_id="parse")
+    hour = timezone.now().replace(minute=0, second=0, microsecond=0)
+    for record in (shared["traffic"], shared["jams"]):
+        for back in (0, 1):
+            UsageHour.objects.create(
+                dataflow=record, fingerprint=use.running_task_id, hour=hour - timedelta(hours=back),
+                cost_nanos=1_500_000, alone_nanos=3_000_000, needed_ms=3_600_000, user_ms=7_200_000)
+    found = task.running_task(viewer(world, "mo"), use.running_task_id)
+    assert (found["measured_hours"], found["money_per_hour"]) == (2, pytest.approx(0.003))
+    assert found["money_each"] == pytest.approx(0.0015)
 
 
 def test_what_is_around_a_task(world: World, shared: dict, monkeypatch: pytest.MonkeyPatch) -> None:
