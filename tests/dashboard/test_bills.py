@@ -8,6 +8,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from dashboard import jobs
+from dashboard.approvals.models import Proposal
+from dashboard.approvals.services import pause_dataflow, prepare_proposal, resume_dataflow, roll_back_proposal
 from dashboard.bills import needs
 from dashboard.bills.measuring import record_usage
 from dashboard.bills.models import NeedRow, PriceList, UsageHour
@@ -199,11 +201,38 @@ def test_a_dataflow_that_ran_before_anything_was_noted_is_charged_from_the_next_
 
 
 def test_a_rolled_back_removal_pays_again(world: World, slots: Slots, clock) -> None:
-    from dashboard.approvals.services import roll_back_proposal
-
     record = running(world.carla, world.city, document("traffic"), world.ana)
     removal = approved(removal_planned(world.carla, record), world.ana)
     assert not record.needs.filter(until=None).exists()
     clock.append(NOON + HOUR)
     enacted(roll_back_proposal(actor=world.ana, proposal_id=removal.pk))
     assert list(record.needs.filter(until=None).values_list("since", flat=True).distinct()) == [NOON + HOUR]
+
+
+def test_a_paused_dataflow_pays_nothing_until_it_is_resumed(world: World, slots: Slots, clock) -> None:
+    rests = running(world.carla, world.city, document("traffic"), world.ana)
+    stays = running(world.mo, world.mobility, document("jams", window=20), world.ben, world.ana)
+    record_usage(at=NOON)
+    clock.append(NOON + SECOND)
+    approve(world, pause_dataflow(actor=world.carla, dataflow_id=rests.pk))
+    slots.work(1_000)
+    record_usage(at=NOON + 2 * SECOND)
+    so_far = paid(rests)
+    assert so_far > 0
+    slots.work(1_000)
+    record_usage(at=NOON + 3 * SECOND)
+    assert paid(rests) == so_far
+    shared = [row for row in stays.usage.all() if row.user_ms > row.needed_ms]
+    assert [(row.needed_ms, row.user_ms) for row in shared] == [(3_000, 4_000)] * 2  # a second for two, two for one
+    clock.append(NOON + 3 * SECOND)
+    approve(world, resume_dataflow(actor=world.carla, dataflow_id=rests.pk))
+    slots.work(1_000)
+    record_usage(at=NOON + 4 * SECOND)
+    assert paid(rests) > so_far
+
+
+def approve(world: World, proposal: Proposal) -> None:
+    """By whoever is asked, and enacted."""
+    prepared = prepare_proposal(proposal_id=proposal.pk)
+    teams = set(prepared.teams.values_list("slug", flat=True))
+    enacted(approved(prepared, *({"city": world.ana, "mobility": world.ben}[slug] for slug in sorted(teams))))
