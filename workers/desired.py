@@ -11,7 +11,7 @@ from typing import Any
 
 import redis
 
-from scheduler.model.estate import Estate, Fragment, channel_id
+from scheduler.model.estate import Estate, Fragment
 from scheduler.model.task_types import TaskType
 from workers.channels import keys
 from workers.settings import DEFAULT_TRIGGER_MS
@@ -81,8 +81,8 @@ def _wanted(
     # A paused tail is in the fragment still, though its tasks may have left the estate: the slot that started the
     # fragment keeps its own record of the whole chain.
     tasks = [estate.tasks[task_id] for task_id in fragment.tasks if task_id in estate.tasks]
-    inputs = [{"channel": channel_id(*estate.places[parent]), "task": parent} for parent in tasks[0].parents]
-    return {
+    inputs = [{"channel": estate.channel_of(parent), "task": parent} for parent in tasks[0].parents]
+    wanted = {
         "id": fragment.id,
         "tasks": [{"id": task.id, "type": task_types[task.type].name, "config": dict(task.config)} for task in tasks],
         "inputs": inputs,
@@ -94,6 +94,61 @@ def _wanted(
         "active": fragment.active,
         "trigger_ms": trigger_ms,
     }
+    position = fragment.tasks.index
+    further = {
+        "inherits": list(fragment.inherits),
+        "channels": {str(position(task_id)): channel for task_id, channel in fragment.channels.items()},
+        "heirs": _heirs(estate, fragment),
+        "joins": _joins(estate, fragment),
+    }
+    return wanted | {name: value for name, value in further.items() if value}
+
+
+def _heirs(estate: Estate, fragment: Fragment) -> dict[str, list[str]]:
+    """The fragment's readers that go on with the work of others, and of which: they take over their places."""
+    readers = sorted({reader for readers in fragment.outlets.values() for reader in readers})
+    return {reader: list(inherits) for reader in readers if (inherits := estate.fragments[reader].inherits)}
+
+
+def _joins(estate: Estate, fragment: Fragment) -> dict[str, dict[str, str]]:
+    """By position: the readers that do not begin there at the newest event, and where they do."""
+    joins: dict[str, dict[str, str]] = {}
+    for task_id, readers in fragment.outlets.items():
+        asked = {reader: estate.fragments[reader].joins.get(task_id, "now") for reader in readers}
+        if later := {reader: where for reader, where in asked.items() if where != "now"}:
+            joins[str(fragment.tasks.index(task_id))] = later
+    return joins
+
+
+def keep_handing_over(document: Mapping[str, Any], before: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The desired state, and beside it (``handing_over``, by slot) the fragments that it lets go and others go on with.
+
+    They are no longer wanted, but must come to a clean end before they go: how they ran is kept while any fragment
+    names them, though it be one that itself hands over.
+    """
+    if before is None:
+        return dict(document)
+    wanted = {fragment["id"]: fragment for slot in document["slots"].values() for fragment in slot["fragments"]}
+    ran = {name: slot["fragments"] for name, slot in before["slots"].items()}
+    known = {
+        fragment["id"]: (slot, fragment)
+        for parts in (before.get("handing_over", {}), ran)
+        for slot, fragments in parts.items()
+        for fragment in fragments
+    }
+    kept: dict[str, list[Mapping[str, Any]]] = {}
+    named = [name for fragment in wanted.values() for name in fragment.get("inherits", ())]
+    seen = set(wanted)
+    while named:
+        name = named.pop()
+        if name in seen or name not in known:
+            continue
+        seen.add(name)
+        slot, fragment = known[name]
+        kept.setdefault(slot, []).append(fragment)
+        named += fragment.get("inherits", ())
+    handing_over = {slot: sorted(fragments, key=lambda one: one["id"]) for slot, fragments in sorted(kept.items())}
+    return {**document, "handing_over": handing_over} if handing_over else dict(document)
 
 
 def _upstream_first(estate: Estate) -> list[Fragment]:

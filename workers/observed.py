@@ -156,11 +156,15 @@ def _step_done(step: Step, plan: Plan, reports: Mapping[str, Report]) -> bool:
     if slot is None or slot["state"] != "running":
         return False
     found = slot["fragments"].get(step.fragment)
+    if step.kind == "pause_fragment":
+        return found is None or found["state"] == "stopped"
+    if step.kind == "hand_over":
+        return found is not None and found["state"] == "running" and not _is_anywhere(fragment.inherits, reports[node])
     if step.kind == "stop_fragment":
         return found is None
     if found is None:
         return False
-    if step.kind == "start_fragment":
+    if step.kind in ("start_fragment", "resume_fragment"):
         return found["state"] == "running"
     if step.kind == "close_tail":
         return found["active"] <= step.active  # a later plan may have closed more of it
@@ -168,6 +172,10 @@ def _step_done(step: Step, plan: Plan, reports: Mapping[str, Report]) -> bool:
         return found["active"] >= step.active
     readers = found["outlets"].get(str(fragment.tasks.index(step.task)), [])
     return (step.reader in readers) == (step.kind == "open_outlet")
+
+
+def _is_anywhere(fragment_ids: Iterable[str], report: Report) -> bool:
+    return any(one in slot["fragments"] for slot in report["slots"].values() for one in fragment_ids)
 
 
 def _stream_flow(rate_per_s: float, growth: Mapping[str, int]) -> StreamFlow:

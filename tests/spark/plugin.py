@@ -36,6 +36,31 @@ def fragile(events, config):
     return events.mapInArrow(through, events.schema)
 
 
+class Sum:
+    def start(self):
+        return [0.0]
+
+    def step(self, state, value):
+        state[0] += value
+        return [(state[0],)]
+
+
+def total(events, config):
+    from pyspark.sql import functions as F
+
+    from workers.library.state import fold_stream
+
+    numbers = events.withColumn("n", F.col("n").cast("double"))
+    kept = [name for name in events.columns if name != "n"]
+    return fold_stream(
+        numbers.withColumn("all", F.lit("all")), Sum(), by=["all"], reads=["n"], kept=[*kept, "n"],
+        added=config["name"] + " double")
+
+
+def distinct(events, config):
+    return events.dropDuplicates(["n"])
+
+
 def kept(events, config):
     return events
 
@@ -48,6 +73,11 @@ TYPES = [
              build="weir_test_types:in_python", parameters=(Parameter("tag", "string", "Tells two apart."),)),
     TaskType(name="fragile", kind="transform", doc="Fails while a file is there.", build="weir_test_types:fragile",
              parameters=(Parameter("broken_while", "string", "The file.", required=True),)),
+    TaskType(name="total", kind="transform", doc="Adds up.", build="weir_test_types:total", stateful=True,
+             movable_state=True, key="all",
+             parameters=(Parameter("name", "string", "The column.", required=True),)),
+    TaskType(name="distinct", kind="transform", doc="Drops repetitions.", build="weir_test_types:distinct",
+             stateful=True, key="n"),
     TaskType(name="kept", kind="sink", doc="A named output.", build="weir_test_types:kept", terminal="output"),
     TaskType(name="files", kind="sink", doc="Parquet files.", build="weir_test_types:kept", terminal="parquet",
              parameters=(Parameter("folder", "string", "Where.", required=True),)),

@@ -25,6 +25,7 @@ import psutil
 import redis
 
 from scheduler.model.dataflow import Task
+from scheduler.model.estate import channel_id
 from workers.channels.config import ChannelConfig, choose_implementation
 from workers.channels.registry import Channels
 from workers.library.registry import task_types
@@ -84,8 +85,9 @@ class Driver:
         from workers.spark import queries
         from workers.spark.compile import Chain, compile_chain
 
+        written = [channel_id(name, position) for position in range(len(tasks))]
         compiled = compile_chain(
-            self.spark, Chain(name, tasks, ()), config=self.config, task_types=task_types(),
+            self.spark, Chain(name, tasks, (), written), config=self.config, task_types=task_types(),
             take_fence=self.channels.take_fence, folder=self.folder,
         )
         last = len(tasks) - 1

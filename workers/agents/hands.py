@@ -19,7 +19,7 @@ from workers.channels import keys
 from workers.channels.config import CAPACITY_BLOCKS, KEEP_EVENTS, ChannelConfig
 from workers.channels.registry import Channels
 from workers.spark import queries
-from workers.spark.compile import Chain, Compiled, compile_chain, output_positions
+from workers.spark.compile import Beginning, Chain, Compiled, compile_chain, output_positions
 from workers.spark.failures import FragmentFailed, explain_error
 from workers.spark.files import clear_uncommitted
 
@@ -29,8 +29,10 @@ from .reconcile import (
     Action,
     CloseOutlet,
     CloseTail,
+    End,
     OpenOutlet,
     OpenTail,
+    Pause,
     RegisterReaders,
     Start,
     State,
@@ -38,9 +40,11 @@ from .reconcile import (
     UnregisterReaders,
 )
 from .store import FileLock, SlotStore
-from .wanted import WantedFragment
+from .succession import Succession
+from .wanted import Desired, WantedFragment
 
 LOOK_AGAIN_MS = 250  # for the stream that a fragment waits for
+SOON_MS = 30  # while a handover is under way, every moment counts
 HINDERED_MS = 1_000
 FILES_EVERY_MS = 5_000
 METERS_KEPT_S = 60
@@ -57,6 +61,7 @@ class Surroundings:
     channel_config: ChannelConfig
     store: SlotStore
     task_types: TaskTypes
+    desired: Callable[[], Desired]  # the node's newest
 
 
 class Hands:
@@ -75,6 +80,7 @@ class Hands:
         self._on_event = on_event
         self._is_wanted_task = is_wanted_task
         self._locks: dict[str, FileLock] = {}
+        self._succession = Succession(around, clock_ms=clock_ms)
         self._log = logger()
 
     def perform(self, live: Live, actions: Sequence[Action]) -> bool:
@@ -89,6 +95,10 @@ class Hands:
                         self._start(live, fragment)
                     case Stop(_, keep):
                         return self._stop(live, keep=keep)
+                    case End(fragment):
+                        self._end(live, fragment)
+                    case Pause(fragment):
+                        self._pause(live, fragment)
                     case _:
                         self._change(live, action)
         except Exception as error:
@@ -106,20 +116,28 @@ class Hands:
             live.query.stop()
             live.query = None
         lock = self._locks.setdefault(wanted.id, around.store.lock(wanted.id))
-        if not lock.acquire() or not self._inputs_are_ready(wanted):
+        if not lock.acquire() or not self._may_begin(wanted) or not self._inputs_are_ready(wanted):
             now_ms = self._clock_ms()
-            live.waits(retry_at_ms=now_ms + LOOK_AGAIN_MS, now_ms=now_ms)
+            again_ms = SOON_MS if wanted.inherits else LOOK_AGAIN_MS
+            live.waits(retry_at_ms=now_ms + again_ms, now_ms=now_ms)
             return
         live.begin(State.STARTING, now_ms=self._clock_ms())
+        if wanted.id in around.store.having("paused"):
+            self._succession.go_on(wanted)
         whole = self._whole(wanted)
         has_begun = around.store.has_begun(wanted.id)
         around.store.record(whole)
         compiled = compile_chain(
-            around.spark, Chain(whole.id, whole.tasks, [item.channel for item in whole.inputs]),
+            around.spark,
+            Chain(
+                whole.id, whole.tasks, [item.channel for item in whole.inputs], whole.written,
+                beginning=self._beginning(whole.id),
+            ),
             config=around.channel_config, task_types=around.task_types, take_fence=around.channels.take_fence,
             folder=around.store.data_dir,
         )
-        live.tasks, live.schemas = whole.tasks, compiled.schemas
+        around.store.record_folds(whole.id, compiled.folds)
+        live.fragment, live.schemas = whole, compiled.schemas
         self._prepare_channels(whole, compiled, has_begun=has_begun)
         trigger_ms = wanted.trigger_ms
         if compiled.file_sink is not None:
@@ -133,6 +151,22 @@ class Hands:
         live.runs(query, query.runId, outlets=wanted.outlets, active=wanted.active, now_ms=self._clock_ms())
         took_ms = round(1000 * (time.monotonic() - began_s))
         self._log.info("fragment started", fragment=wanted.id, resumed=has_begun, took_ms=took_ms)
+
+    def _may_begin(self, wanted: WantedFragment) -> bool:
+        store = self._around.store
+        if wanted.id in store.having("ended") and wanted.id in self._around.desired().wanted:
+            store.record_ended(wanted.id, None)  # it is wanted again before anybody went on with its work
+        if wanted.id in store.having("paused"):
+            self._succession.come_back(wanted)
+        return self._succession.may_begin(wanted)
+
+    def _beginning(self, fragment_id: str) -> Beginning:
+        store = self._around.store
+        begun = store.begun(fragment_id)
+        if begun is None:
+            return Beginning()
+        states = store.begun_path(fragment_id) if begun.states else None
+        return Beginning(ticks=begun.ticks, places=begun.places, bases=begun.bases, states=states)
 
     def _inputs_are_ready(self, wanted: WantedFragment) -> bool:
         infos = [self._around.channels.info(item.channel) for item in wanted.inputs]
@@ -165,11 +199,12 @@ class Hands:
             if not readers and position not in outputs:
                 unread = channels.info(whole.channel(position))
                 if unread is not None:
-                    self._close_outlet(whole.id, position, unread.readers)
+                    self._close_outlet(whole, position, unread.readers)
                 continue
             self._open_channel(whole, position, compiled.schemas[position], readers)
             if position not in outputs:  # who reads an output is not the engine's business
-                for reader in channels.info(whole.channel(position)).readers.keys() - readers:
+                staying = readers | whole.predecessors(readers)
+                for reader in channels.info(whole.channel(position)).readers.keys() - staying:
                     channels.unregister(whole.channel(position), reader)
             channels.open_outlet(whole.id, position, from_batch=first_batch)
         self._set_active(whole.id, whole.active, of=len(whole.tasks))
@@ -185,46 +220,110 @@ class Hands:
             self._around.broker.persist(key)
         self._around.channels.open_channel(
             channel, schema_json=schema, capacity=CAPACITY_BLOCKS, retain=keep_events,
-            readers=readers,
         )
+        self._register(fragment, position, readers)
+
+    def _register(self, fragment: WantedFragment, position: int, readers: Iterable[str]) -> None:
+        """Let fragments read a stream from where they ask to; who goes on with another's work sees to it itself."""
+        for reader in readers:
+            where = fragment.joins.get(position, {}).get(reader, "now")
+            channel = fragment.channel(position)
+            joined = self._around.channels.join(
+                channel, reader, where=where, predecessors=fragment.heirs.get(reader, ())
+            )
+            if joined.kept_since is not None:
+                self._on_event(
+                    "joined_late", at_ms=self._clock_ms(), fragment=reader, channel=channel, asked=where,
+                    kept_since_ms=None if joined.kept_since == "all" else int(joined.kept_since),
+                )
 
     # -- changes while the query runs ----------------------------------------------------------------------------
 
     def _change(self, live: Live, action: Action) -> None:
         channels = self._around.channels
         outlets = {position: set(readers) for position, readers in live.outlets.items()}
+        fragment = self._as_wanted(live)
         match action:
             case OpenOutlet(fragment_id, position, readers):
-                fragment = WantedFragment(id=fragment_id, tasks=live.tasks)
                 self._open_channel(fragment, position, live.schemas[position], readers)
                 channels.open_outlet(fragment_id, position)
                 outlets[position] = set(readers)
-            case RegisterReaders(fragment_id, position, readers):
-                channels.register_readers(f"{fragment_id}.{position}", readers)
+            case RegisterReaders(_, position, readers):
+                self._register(fragment, position, readers)
                 outlets[position] |= readers
-            case UnregisterReaders(fragment_id, position, readers):
+            case UnregisterReaders(_, position, readers):
                 for reader in readers:
-                    channels.unregister(f"{fragment_id}.{position}", reader)
+                    channels.unregister(fragment.channel(position), reader)
                 outlets[position] -= readers
-            case CloseOutlet(fragment_id, position, readers):
-                self._close_outlet(fragment_id, position, readers)
+            case CloseOutlet(_, position, readers):
+                self._close_outlet(fragment, position, readers)
                 outlets[position] = set()
             case CloseTail(fragment_id, active) | OpenTail(fragment_id, active):
-                self._set_active(fragment_id, active, of=len(live.tasks))
+                self._set_active(fragment_id, active, of=len(fragment.tasks))
                 live.changed(active=active)
                 return
         live.changed(outlets={position: frozenset(readers) for position, readers in outlets.items()})
 
-    def _close_outlet(self, fragment_id: str, position: int, readers: Iterable[str]) -> None:
-        self._around.channels.close_outlet(fragment_id, position)
+    def _as_wanted(self, live: Live) -> WantedFragment:
+        """The whole chain that runs, with what is now said of its readers."""
+        wanted = self._around.desired().wanted.get(live.id)
+        return live.fragment if wanted is None else replace(live.fragment, heirs=wanted.heirs, joins=wanted.joins)
+
+    def _close_outlet(self, fragment: WantedFragment, position: int, readers: Iterable[str]) -> None:
+        self._around.channels.close_outlet(fragment.id, position)
         for reader in readers:
-            self._around.channels.unregister(f"{fragment_id}.{position}", reader)
+            self._around.channels.unregister(fragment.channel(position), reader)
 
     def _set_active(self, fragment_id: str, active: int, *, of: int) -> None:
         if active < of:
             self._around.channels.close_tail(fragment_id, active - 1)
         else:
             self._around.channels.open_tail(fragment_id)
+
+    # -- come to rest --------------------------------------------------------------------------------------------
+
+    def _end(self, live: Live, fragment: WantedFragment) -> None:
+        """Bring a fragment to its end for others, or a step nearer to it."""
+        if self._rests(live, fragment, is_drained=self._succession.is_drained):
+            self._succession.end(fragment)
+            self._let_go(live)
+
+    def _pause(self, live: Live, fragment: WantedFragment) -> None:
+        if self._rests(live, fragment, is_drained=lambda _: True):
+            self._succession.rest(fragment)
+            self._let_go(live)
+
+    def _rests(
+        self, live: Live, fragment: WantedFragment, *, is_drained: Callable[[WantedFragment], bool]
+    ) -> bool:
+        """Whether nothing is under way in a fragment and nothing left to read; if it can be, it is stopped for that.
+
+        A batch that was planned and not done is repeated first, for what it read may be freed later.
+        """
+        now_ms = self._clock_ms()
+        drained = is_drained(fragment)
+        if live.query is not None:
+            if not drained:
+                live.looks_again(at_ms=now_ms + SOON_MS)
+                return False
+            live.begin(State.DRAINING, now_ms=now_ms)
+            queries.stop(live.query, pause=lambda: self.pause(fragment.id))
+            live.query = None
+            live.stopped(retry_at_ms=None, now_ms=self._clock_ms())
+        if drained and self._around.store.progress(fragment.id).is_done:
+            if live.state is not State.STOPPED:  # it waited, or had failed
+                live.begin(State.DRAINING, now_ms=now_ms)
+                live.stopped(retry_at_ms=None, now_ms=now_ms)
+            return True
+        if live.state is not State.WAITING:
+            live.begin(State.STARTING, now_ms=now_ms)
+        self._start(live, fragment)
+        return False
+
+    def _let_go(self, live: Live) -> None:
+        lock = self._locks.pop(live.id, None)
+        if lock is not None:
+            lock.release()
 
     # -- stop ----------------------------------------------------------------------------------------------------
 
@@ -237,9 +336,7 @@ class Hands:
         if not keep:
             self._remove(live)
         self._around.store.forget(live.id)
-        lock = self._locks.pop(live.id, None)
-        if lock is not None:
-            lock.release()
+        self._let_go(live)
         return True
 
     def pause(self, fragment_id: str) -> None:
@@ -255,10 +352,17 @@ class Hands:
         The checkpoint stays for a while: a plan that is rolled back starts the fragment again from where it was.
         """
         around = self._around
-        fragment = around.store.records().get(live.id)
+        desired = around.desired()
+        fragment = around.store.records().get(live.id) or desired.ceding.get(live.id)
         outputs = output_positions(fragment.tasks, around.task_types) if fragment else frozenset()
+        others = (other for other in (*desired.wanted.values(), *desired.ceding.values()) if other.id != live.id)
+        taken_over = {channel for other in others for channel in other.written}
+        if live.id in desired.ceding:
+            self._succession.leave_channels(fragment)
         for position, task in enumerate(fragment.tasks if fragment else ()):
             channel = fragment.channel(position)
+            if channel in taken_over:
+                continue
             if position in outputs:
                 for key in _channel_keys(channel):
                     around.broker.expire(key, OUTPUTS_KEPT_S)
@@ -271,6 +375,7 @@ class Hands:
         around.broker.hincrby(keys.meter(live.id), "in:n", 0)
         around.broker.expire(keys.meter(live.id), METERS_KEPT_S)
         around.store.mark_removed(live.id)
+        around.store.record_ended(live.id, None)  # at last: what is still to be cleared away has it
 
     # -- what goes wrong -----------------------------------------------------------------------------------------
 

@@ -6,11 +6,9 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
-from scheduler.model.dataflow import Task
-
 from . import backoff
 from .reconcile import Actual, State, check_transition
-from .wanted import Outlets
+from .wanted import Outlets, WantedFragment
 
 BROKER_AWAY_LONGEST_MS = 4_000  # the broker's absence is nobody's fault: look often whether it is back
 
@@ -25,7 +23,7 @@ class Live:
         self.id = fragment_id
         self.query: Any = None
         self.run_id: str | None = None
-        self.tasks: tuple[Task, ...] = ()
+        self.fragment = WantedFragment(id=fragment_id, tasks=())
         self.schemas: tuple[str, ...] = ()
         self._lock = threading.Lock()
         self._state = state
@@ -114,6 +112,11 @@ class Live:
             if active is not None:
                 self._active = active
             self._retry_at_ms = None
+
+    def looks_again(self, *, at_ms: int) -> None:
+        """Nothing can be done yet; it is tried again then."""
+        with self._lock:
+            self._retry_at_ms = at_ms
 
     def hindered(self, message: str, *, retry_at_ms: int) -> None:
         """A change did not work; the query runs on and the change is tried again."""

@@ -12,6 +12,7 @@ from enum import StrEnum
 
 from scheduler.model.errors import InvalidTransition
 
+from .handover import Stage
 from .wanted import Outlets, WantedFragment
 
 
@@ -126,7 +127,30 @@ class Stop:
     keep: bool
 
 
-Action = Start | OpenOutlet | RegisterReaders | UnregisterReaders | CloseOutlet | CloseTail | OpenTail | Stop
+@dataclass(frozen=True, slots=True)
+class End:
+    """Read what is left to read, stop cleanly, and leave what others go on with."""
+
+    fragment: WantedFragment
+
+    @property
+    def fragment_id(self) -> str:
+        return self.fragment.id
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Stop cleanly, keep the state, and give up the places in the channels that the fragment reads."""
+
+    fragment: WantedFragment
+
+    @property
+    def fragment_id(self) -> str:
+        return self.fragment.id
+
+
+Change = OpenOutlet | RegisterReaders | UnregisterReaders | CloseOutlet | CloseTail | OpenTail
+Action = Start | End | Pause | Change | Stop
 
 
 def reconcile(
@@ -135,6 +159,8 @@ def reconcile(
     now_ms: int,
     *,
     elsewhere: frozenset[str] = frozenset(),
+    ceding: Iterable[tuple[WantedFragment, Stage]] = (),
+    resting: frozenset[str] = frozenset(),
 ) -> tuple[Action, ...]:
     """The actions that bring a slot nearer to its desired state; none when it is there.
 
@@ -148,6 +174,10 @@ def reconcile(
         The time, against which backoff is measured.
     elsewhere : frozenset[str]
         Fragments that another slot of the node should run.
+    ceding : Iterable[tuple[WantedFragment, Stage]]
+        Fragments of this slot whose work others go on with, and how far they have come.
+    resting : frozenset[str]
+        Paused fragments that have come to rest.
 
     Returns
     -------
@@ -155,12 +185,16 @@ def reconcile(
         Changes of running fragments, then starts (upstream first), then stops; the order within a fragment counts.
     """
     wanted = {fragment.id: fragment for fragment in desired}
+    handing_over = {fragment.id: (fragment, stage) for fragment, stage in ceding}
     leaving = frozenset(actual.keys() - wanted.keys())
     changes: list[Action] = []
     starts: list[Action] = []
     for fragment in wanted.values():
         found = actual.get(fragment.id)
-        if found is None:
+        if fragment.paused:
+            if found is not None and fragment.id not in resting and _may_act(found, now_ms):
+                changes.append(Pause(fragment))
+        elif found is None:
             starts.append(Start(fragment))
         elif not _may_act(found, now_ms):
             continue
@@ -168,12 +202,25 @@ def reconcile(
             changes += _changes(fragment, found, leaving)
         elif found.state in (State.STOPPED, State.WAITING, State.BACKOFF):
             starts.append(Start(fragment))
+    for fragment, stage in handing_over.values():
+        starts += _ceding(fragment, stage, actual.get(fragment.id), now_ms)
     stops = [
         Stop(fragment_id, keep=fragment_id in elsewhere)
         for fragment_id, found in sorted(actual.items())
-        if fragment_id not in wanted and _may_stop(found, now_ms)
+        if fragment_id not in wanted and fragment_id not in handing_over and _may_stop(found, now_ms)
     ]
     return (*changes, *starts, *stops)
+
+
+def _ceding(fragment: WantedFragment, stage: Stage, found: Actual | None, now_ms: int) -> list[Action]:
+    """What a fragment that hands over still has to do. It works on until it is its turn to end."""
+    if stage is Stage.OVER:
+        return [Stop(fragment.id, keep=False)] if found is None or _may_stop(found, now_ms) else []
+    if stage is Stage.ENDED or (found is not None and not _may_act(found, now_ms)):
+        return []
+    if stage is Stage.END:
+        return [End(fragment)]
+    return [Start(fragment)] if found is None or found.state is not State.RUNNING else []
 
 
 def _may_act(found: Actual, now_ms: int) -> bool:
@@ -189,14 +236,14 @@ def _changes(wanted: WantedFragment, found: Actual, leaving: frozenset[str]) -> 
     """What differs between a running fragment and the wish.
 
     Opening comes before closing, so that nothing is missed. A reader that is being stopped here keeps its place until
-    it is gone: it may still be reading what only its place holds back.
+    it is gone: it may still be reading what only its place holds back. So does one whose work a reader goes on with.
     """
     opening: list[Action] = []
     closing: list[Action] = []
     for position in sorted(set(wanted.outlets) | set(found.outlets)):
         want = wanted.outlets.get(position, frozenset())
         have = found.outlets.get(position, frozenset())
-        gone = have - want - leaving
+        gone = have - want - leaving - wanted.predecessors(want)
         if want and not have:
             opening.append(OpenOutlet(wanted.id, position, want))
         elif want - have:

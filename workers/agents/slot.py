@@ -33,7 +33,8 @@ from workers.spark.listener import QueryListener
 from workers.spark.session import open_session
 from workers.spark.warm import warm_up
 
-from .hands import Hands, Surroundings
+from .handover import Stage, stage_of
+from .hands import SOON_MS, Hands, Surroundings
 from .live import Live
 from .logs import configure, logger
 from .mail import connect
@@ -64,6 +65,7 @@ class Slot:
         self._ended: set[str] = set()
         self._desired = Desired()
         self._desired_mtime_ns = -1
+        self._stages: dict[str, Stage] = {}  # of the fragments that hand over
         self._due_ms: dict[str, int] = {}
         self._events: list[dict[str, Any]] = []
         self._reported: Any = None
@@ -101,7 +103,7 @@ class Slot:
         self._hands = Hands(
             Surroundings(
                 spark=self._spark, channels=Channels(self._broker), broker=self._broker, channel_config=config,
-                store=self._store, task_types=task_types(),
+                store=self._store, task_types=task_types(), desired=self._node_store.read_desired,
             ),
             clock_ms=_now_ms, on_event=self._on_event, is_wanted_task=self._is_wanted_task,
         )
@@ -113,7 +115,7 @@ class Slot:
                     self._log.error("the JVM is gone")
                     return 1
                 self._turn(pool)
-                self._wake.wait(TICK_S)
+                self._wake.wait(SOON_MS / 1000 if self._is_handing_over() else TICK_S)
                 self._wake.clear()
             self._drain(pool)
         return 0
@@ -131,8 +133,12 @@ class Slot:
         self._read_desired()
         self._notice_ends(now_ms)
         actual = {live.id: live.actual() for live in list(self._lives.values())}
+        self._stages = self._look_at_stages()
+        here = self._desired.handing_over.get(self._name, ())
         actions = reconcile(
-            self._desired.of_slot(self._name), actual, now_ms, elsewhere=self._desired.elsewhere(self._name)
+            self._desired.of_slot(self._name), actual, now_ms, elsewhere=self._desired.elsewhere(self._name),
+            ceding=[(fragment, self._stages[fragment.id]) for fragment in here if fragment.id in self._stages],
+            resting=self._store.having("paused"),
         )
         todo: dict[str, list[Action]] = {}
         for action in actions:
@@ -144,6 +150,20 @@ class Slot:
         self._say("running")
         if self._is_due("sweep", SWEEP_MS, now_ms):
             pool.submit(self._store.sweep, now_s=time.time(), grace_s=GRACE_S)
+
+    def _look_at_stages(self) -> dict[str, Stage]:
+        """How far those have come that hand over; those that are over count until they are cleared away."""
+        if not self._desired.ceding:
+            return {}
+        begun, ended = self._store.having("begun"), self._store.having("ended")
+        stages = {one: stage_of(self._desired, one, begun=begun, ended=ended) for one in self._desired.ceding}
+        return {
+            one: stage for one, stage in stages.items()
+            if stage is not Stage.OVER or one in ended or one in self._lives
+        }
+
+    def _is_handing_over(self) -> bool:
+        return any(stage is not Stage.OVER for stage in self._stages.values())
 
     def _perform(self, live: Live, actions: list[Action]) -> None:
         try:
@@ -168,6 +188,7 @@ class Slot:
         One that is no longer wanted may end because what it read is gone: it is about to be stopped anyway.
         """
         wanted = {fragment.id for fragment in self._desired.of_slot(self._name)}
+        wanted |= {one for one, stage in self._stages.items() if stage in (Stage.WORK, Stage.END)}
         look_at_all = self._is_due("look", LOOK_MS, now_ms) or not self._listener.listening
         ended = {self._ended.pop() for _ in range(len(self._ended))}
         for live in list(self._lives.values()):
@@ -178,7 +199,7 @@ class Slot:
                 self._ended.update(ended & {live.run_id})
             elif (look_at_all or live.run_id in ended) and not query.isActive:
                 self._listener.forget([live.run_id])
-                places = places_of(live.tasks, task_types())
+                places = places_of(live.fragment.tasks, task_types())
                 live.query = None
                 self._hands.failed(live, explain(queries.causes_of(query), places))
 
@@ -231,9 +252,9 @@ class Slot:
 
     def _is_told(self, live: Live) -> bool:
         """A fragment that is stopped for good is gone, though some of what it left may still be cleared away."""
-        return live.state is not State.STOPPED or any(
-            wanted.id == live.id for wanted in self._desired.of_slot(self._name)
-        )
+        if live.state is not State.STOPPED or self._stages.get(live.id) in (Stage.WORK, Stage.END):
+            return True
+        return any(wanted.id == live.id for wanted in self._desired.of_slot(self._name))
 
     def _on_end(self, run_id: str) -> None:
         self._ended.add(run_id)
@@ -247,7 +268,7 @@ class Slot:
             task.id == task_id
             for fragments in self._desired.slots.values()
             for fragment in fragments
-            for task in fragment.tasks[: fragment.active]
+            for task in fragment.tasks
         )
 
     def _is_due(self, what: str, every_ms: int, now_ms: int) -> bool:

@@ -4,7 +4,11 @@
     <data-dir>/nodes/<node>/slot-<n>/<fragment>.json  a fragment that the slot has started and not yet removed
     <data-dir>/checkpoints/<fragment>/                its checkpoint (Spark's), and beside it <fragment>.json (the chain
                                                       that made it), <fragment>.lock (held by who runs it) and
-                                                      <fragment>.removed (all this may be deleted later)
+                                                      <fragment>.removed (all this may be deleted later); where it
+                                                      goes on with the work of others, or had a pause, <fragment>.begun
+                                                      (what it began with); <fragment>.ended (what it left for others),
+                                                      <fragment>.paused, and <fragment>.folds (of each of its tasks)
+    <data-dir>/checkpoints/handover.lock              held while a fragment takes over
     <data-dir>/outputs/                               what file sinks write
 """
 
@@ -14,11 +18,15 @@ import fcntl
 import json
 import os
 import shutil
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from workers.desired import keep_handing_over
+
+from .checkpoint import Progress, read_progress
+from .handover import Begun, Ended
 from .wanted import Desired, WantedFragment, fragment_document, parse_desired, parse_fragment
 
 
@@ -60,11 +68,12 @@ class NodeStore:
             return Desired()
 
     def write_desired(self, document: Mapping[str, Any]) -> bool:
-        """Keep a desired state; False where it says what is kept already, or is older."""
-        kept = json.loads(self.desired_path.read_text()) if self.desired_path.exists() else {"version": -1}
-        if document["version"] < kept["version"] or document == kept:
+        """Keep a desired state and what it lets go for others; False where it is kept already, or older."""
+        kept = json.loads(self.desired_path.read_text()) if self.desired_path.exists() else None
+        whole = keep_handing_over(document, kept)
+        if kept is not None and (document["version"] < kept["version"] or whole == kept):
             return False
-        write_atomically(self.desired_path, json.dumps(document, sort_keys=True))
+        write_atomically(self.desired_path, json.dumps(whole, sort_keys=True))
         return True
 
 
@@ -97,7 +106,8 @@ class SlotStore:
     def remove_checkpoint(self, fragment_id: str) -> None:
         """Delete a checkpoint that nobody will go on from; not there is fine."""
         shutil.rmtree(self.checkpoint(fragment_id), ignore_errors=True)
-        self._beside(fragment_id, "json").unlink(missing_ok=True)
+        for what in ("json", "begun", "ended", "paused", "folds"):
+            self._beside(fragment_id, what).unlink(missing_ok=True)
 
     def forget(self, fragment_id: str) -> None:
         """The fragment is no longer this slot's."""
@@ -111,6 +121,66 @@ class SlotStore:
         """Whether the fragment ever planned a batch: without one it starts from the beginning."""
         offsets = self.checkpoint(fragment_id) / "offsets"
         return offsets.is_dir() and any(path.name.isdigit() for path in offsets.iterdir())
+
+    def progress(self, fragment_id: str) -> Progress:
+        """How far the fragment's checkpoint has come."""
+        return read_progress(self.checkpoint(fragment_id))
+
+    # -- what passes from one fragment to another ----------------------------------------------------------------
+
+    def begun(self, fragment_id: str) -> Begun | None:
+        """What the fragment began with; None where it began with nothing, or did not begin."""
+        document = self._read(fragment_id, "begun")
+        return None if document is None else Begun(**document)
+
+    def ended(self, fragment_id: str) -> Ended | None:
+        """What the fragment left when it ended for others; None while it has not."""
+        document = self._read(fragment_id, "ended")
+        return None if document is None else Ended(**document)
+
+    def having(self, what: str) -> frozenset[str]:
+        """The fragments with a record of that kind: ``begun``, ``ended``, ``paused``."""
+        return frozenset(path.stem for path in (self.data_dir / "checkpoints").glob(f"*.{what}"))
+
+    def begun_path(self, fragment_id: str) -> Path:
+        """The file with what the fragment began with; its folds read their first state there."""
+        return self._beside(fragment_id, "begun")
+
+    def record_begun(self, fragment_id: str, begun: Begun) -> None:
+        """From now on the fragment has begun, with this."""
+        write_atomically(self.begun_path(fragment_id), json.dumps(asdict(begun)))
+
+    def record_ended(self, fragment_id: str, ended: Ended | None) -> None:
+        """From now on the fragment has ended, and this is what it leaves; with None it goes on after all."""
+        if ended is None:
+            self._beside(fragment_id, "ended").unlink(missing_ok=True)
+        else:
+            write_atomically(self._beside(fragment_id, "ended"), json.dumps(asdict(ended)))
+
+    def record_pause(self, fragment_id: str, *, paused: bool) -> None:
+        """The fragment rests, with what it has; or goes on."""
+        if paused:
+            write_atomically(self._beside(fragment_id, "paused"), "")
+        else:
+            self._beside(fragment_id, "paused").unlink(missing_ok=True)
+
+    def record_folds(self, fragment_id: str, folds: Sequence[tuple[str, int]]) -> None:
+        """Remember how many folds each of the fragment's tasks has, upstream first."""
+        write_atomically(self._beside(fragment_id, "folds"), json.dumps(folds))
+
+    def folds(self, fragment_id: str) -> tuple[tuple[str, int], ...]:
+        """How many folds each of the fragment's tasks has, upstream first; empty before its first start."""
+        return tuple((task, count) for task, count in self._read(fragment_id, "folds") or ())
+
+    def handover_lock(self) -> FileLock:
+        """Held by who takes over: two that want the same fragment's work must not both begin."""
+        return FileLock(self.data_dir / "checkpoints" / "handover.lock")
+
+    def _read(self, fragment_id: str, what: str) -> Any:
+        try:
+            return json.loads(self._beside(fragment_id, what).read_text())
+        except FileNotFoundError:
+            return None
 
     def mark_removed(self, fragment_id: str) -> None:
         """Nobody wants the fragment any more: its checkpoint may go once the time for second thoughts is over."""

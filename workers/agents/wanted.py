@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from scheduler.model.dataflow import Task
@@ -23,7 +24,12 @@ class Input:
 
 @dataclass(frozen=True, slots=True)
 class WantedFragment:
-    """One fragment as it should be."""
+    """One fragment as it should be.
+
+    ``inherits`` are the fragments whose work it goes on with, ``channels`` (by position) those of theirs that it goes
+    on writing. ``heirs`` are its readers that go on with the work of others, and of which; ``joins`` says, by position,
+    where a reader begins that does not begin at the newest event.
+    """
 
     id: str
     tasks: tuple[Task, ...]
@@ -31,23 +37,52 @@ class WantedFragment:
     outlets: Outlets = field(default_factory=dict)
     active: int = 1
     trigger_ms: int = DEFAULT_TRIGGER_MS
+    inherits: tuple[str, ...] = ()
+    channels: Mapping[int, str] = field(default_factory=dict)
+    heirs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    joins: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
+
+    @property
+    def paused(self) -> bool:
+        """Whether it keeps its state and does nothing."""
+        return self.active == 0
+
+    @property
+    def written(self) -> tuple[str, ...]:
+        """The channel of each of its streams."""
+        return tuple(self.channel(position) for position in range(len(self.tasks)))
 
     def channel(self, position: int) -> str:
         """The channel of the stream that leaves the task at ``position``."""
-        return channel_id(self.id, position)
+        return self.channels.get(position) or channel_id(self.id, position)
+
+    def predecessors(self, readers: Iterable[str]) -> frozenset[str]:
+        """Those whose work these readers go on with."""
+        return frozenset(name for reader in readers for name in self.heirs.get(reader, ()))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Desired:
-    """The desired state of a node: fragments by slot, upstream first."""
+    """The desired state of a node: fragments by slot, upstream first; and those that come to an end for others."""
 
     version: int = 0
     generation: int = 0
     slots: Mapping[str, tuple[WantedFragment, ...]] = field(default_factory=dict)
+    handing_over: Mapping[str, tuple[WantedFragment, ...]] = field(default_factory=dict)
 
     def of_slot(self, slot: str) -> tuple[WantedFragment, ...]:
         """What one slot should run."""
         return self.slots.get(slot, ())
+
+    @cached_property
+    def wanted(self) -> Mapping[str, WantedFragment]:
+        """What the node should run, by fragment id."""
+        return _by_id(self.slots)
+
+    @cached_property
+    def ceding(self) -> Mapping[str, WantedFragment]:
+        """What the node should bring to an end for others to go on with, by fragment id."""
+        return _by_id(self.handing_over)
 
     def elsewhere(self, slot: str) -> frozenset[str]:
         """Fragments that another slot of this node should run: leaving here, they keep their checkpoint."""
@@ -65,6 +100,10 @@ def parse_desired(document: Mapping[str, Any]) -> Desired:
             name: tuple(parse_fragment(fragment) for fragment in slot["fragments"])
             for name, slot in document["slots"].items()
         },
+        handing_over={
+            name: tuple(parse_fragment(fragment) for fragment in fragments)
+            for name, fragments in document.get("handing_over", {}).items()
+        },
     )
 
 
@@ -77,6 +116,10 @@ def parse_fragment(document: Mapping[str, Any]) -> WantedFragment:
         outlets={int(position): frozenset(readers) for position, readers in document["outlets"].items() if readers},
         active=document["active"],
         trigger_ms=document.get("trigger_ms", DEFAULT_TRIGGER_MS),
+        inherits=tuple(document.get("inherits", ())),
+        channels={int(position): channel for position, channel in document.get("channels", {}).items()},
+        heirs={reader: tuple(names) for reader, names in document.get("heirs", {}).items()},
+        joins={int(position): dict(asked) for position, asked in document.get("joins", {}).items()},
     )
 
 
@@ -89,4 +132,12 @@ def fragment_document(fragment: WantedFragment) -> dict[str, Any]:
         "outlets": {str(position): sorted(readers) for position, readers in fragment.outlets.items()},
         "active": fragment.active,
         "trigger_ms": fragment.trigger_ms,
+        "inherits": list(fragment.inherits),
+        "channels": {str(position): channel for position, channel in fragment.channels.items()},
+        "heirs": {reader: list(names) for reader, names in fragment.heirs.items()},
+        "joins": {str(position): dict(asked) for position, asked in fragment.joins.items()},
     }
+
+
+def _by_id(slots: Mapping[str, tuple[WantedFragment, ...]]) -> Mapping[str, WantedFragment]:
+    return {fragment.id: fragment for fragments in slots.values() for fragment in fragments}

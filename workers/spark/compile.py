@@ -8,28 +8,49 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
 from scheduler.model.dataflow import Task
-from scheduler.model.estate import channel_id
 from scheduler.model.task_types import TaskType
 from workers.channels.config import ChannelConfig
+from workers.channels.schedule import Schedule
 from workers.channels.spark import read_channels, read_ticks, valve
 from workers.library.registry import companion, resolve
+from workers.library.state import going_on
+from workers.secrets import opened
 
 from .failures import FragmentFailed, TaskPlace, explain_error
 
 
 @dataclass(frozen=True, slots=True)
+class Beginning:
+    """Where a query begins that goes on with other work than that of its checkpoint.
+
+    ``ticks`` is the offset of its source, ``places`` are the entries up to which it leaves out what channels hold,
+    ``bases`` what block numbers begin with in channels that others wrote before; ``states`` is the file with the first
+    state of its folds (``workers.library.state``).
+    """
+
+    ticks: Mapping[str, int] | None = None
+    places: Mapping[str, str] = field(default_factory=dict)
+    bases: Mapping[str, int] = field(default_factory=dict)
+    states: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Chain:
-    """What is to be compiled: a fragment's id, its tasks upstream first, and the channels that the first one reads."""
+    """What is to be compiled: a fragment's id, its tasks upstream first, the channels that the first one reads, and
+    those that they write."""
 
     fragment: str
     tasks: Sequence[Task]
     inputs: Sequence[str]
+    written: Sequence[str]
+    beginning: Beginning = field(default_factory=Beginning)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +63,12 @@ class FileSink:
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """A streaming DataFrame to start, the schema of each task's stream (Spark JSON), and how it ends."""
+    """A streaming DataFrame to start; the schema of each task's stream (Spark JSON), and how many folds each task has;
+    and how it ends."""
 
     frame: DataFrame
     schemas: tuple[str, ...]
+    folds: tuple[tuple[str, int], ...]
     file_sink: FileSink | None
 
 
@@ -80,15 +103,17 @@ def compile_chain(
     FragmentFailed
         A task is of an unknown type or its build function failed; the message names the task.
     """
-    gates = [channel_id(chain.fragment, position) for position in range(len(chain.tasks))]
     schemas: list[str] = []
+    folds: list[tuple[str, int]] = []
     frame: DataFrame | None = None
     for position, task in enumerate(chain.tasks):
         try:
             task_type = task_types[task.type]
             if frame is None:
-                frame = _input(spark, chain, task_type, config=config, gates=gates, folder=folder)
-            frame = resolve(task_type)(frame, task.config)
+                frame = _input(spark, chain, task_type, config=config, folder=folder)
+            with going_on(task.id, inherited=chain.beginning.states) as counted:
+                config_here = opened(task.config, redis_url=config.redis_url, data_dir=folder)
+                frame = resolve(task_type)(frame, config_here)
         except KeyError as error:
             if task.type not in task_types:
                 raise FragmentFailed(f"task {task.id}: its type {task.type} is not installed on this node") from error
@@ -96,11 +121,14 @@ def compile_chain(
         except Exception as error:
             raise explain_error(error, task=task.id) from error
         schemas.append(frame.schema.json())
-        channel = gates[position]
+        folds.append((task.id, counted.count))
+        channel = chain.written[position]
         frame = valve(
-            frame, config, fragment=chain.fragment, position=position, channel=channel, fence=take_fence(channel)
+            frame, config, fragment=chain.fragment, position=position, channel=channel, fence=take_fence(channel),
+            base=chain.beginning.bases.get(channel, 0),
         )
-    return Compiled(frame=frame, schemas=tuple(schemas), file_sink=_file_sink(chain, task_types, folder))
+    file_sink = _file_sink(chain, task_types, folder)
+    return Compiled(frame=frame, schemas=tuple(schemas), folds=tuple(folds), file_sink=file_sink)
 
 
 def output_positions(tasks: Sequence[Task], task_types: Mapping[str, TaskType]) -> frozenset[int]:
@@ -124,20 +152,32 @@ def _input(
     task_type: TaskType,
     *,
     config: ChannelConfig,
-    gates: Sequence[str],
     folder: Path,
 ) -> DataFrame:
+    begin = chain.beginning
     if task_type.kind != "source":
-        return read_channels(spark, config, inputs=chain.inputs, reader=chain.fragment, gates=gates)
-    task = chain.tasks[0]
+        return read_channels(
+            spark, config, inputs=chain.inputs, reader=chain.fragment, gates=chain.written, begin=begin.places
+        )
+    pace = _pace(chain.tasks[0], task_type, folder)
+    return read_ticks(spark, config, name=chain.fragment, gates=chain.written, begin=begin.ticks, **pace)
+
+
+def due_ms(source: Task, task_type: TaskType, number: int, *, folder: Path) -> int:
+    """When a source's number is due, in ms after number 0."""
+    pace = _pace(source, task_type, folder)
+    return Schedule(file=pace.pop("schedule_file", None), **pace).due_of(number)
+
+
+def _pace(source: Task, task_type: TaskType, folder: Path) -> dict[str, Any]:
+    """The rate or the schedule of a source."""
     make_schedule = companion(task_type, "_schedule")
     if make_schedule is None:
-        return read_ticks(spark, config, name=chain.fragment, rate_per_s=task.config["rate_per_s"], gates=gates)
-    schedule = make_schedule(task.config, folder)
-    return read_ticks(
-        spark, config, name=chain.fragment, schedule_file=schedule.file, gates=gates, repeat_ms=schedule.repeat_ms,
-        repeat_time_ms=schedule.repeat_time_ms,
-    )
+        return {"rate_per_s": source.config["rate_per_s"]}
+    schedule = make_schedule(source.config, folder)
+    return {
+        "schedule_file": schedule.file, "repeat_ms": schedule.repeat_ms, "repeat_time_ms": schedule.repeat_time_ms,
+    }
 
 
 def _file_sink(chain: Chain, task_types: Mapping[str, TaskType], folder: Path) -> FileSink | None:

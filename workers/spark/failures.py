@@ -6,6 +6,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from workers.secrets import redacted
+
 LONGEST = 600
 _TRACEBACK = "Traceback (most recent call last):"
 _FRAME = re.compile(r'^\s+File "(?P<file>[^"]+)", line \d+, in (?P<function>\S+)')
@@ -37,7 +39,7 @@ class FragmentFailed(Exception):
     """A fragment could not be compiled or its query ended; the message says why and where."""
 
     def __init__(self, message: str, *, broker_is_away: bool = False) -> None:
-        super().__init__(message)
+        super().__init__(redacted(message))
         self.broker_is_away = broker_is_away
 
 

@@ -1,0 +1,41 @@
+"""How far a query has come, read from its checkpoint without Spark."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """The newest batch that a query planned (-1 before the first), whether it is done, and where its sources ended.
+
+    ``ticks`` is the offset of a source, ``places`` are the last entries read, by channel.
+    """
+
+    batch: int = -1
+    is_done: bool = True
+    ticks: Mapping[str, int] | None = None
+    places: Mapping[str, str] = field(default_factory=dict)
+
+
+def read_progress(checkpoint: Path) -> Progress:
+    """How far a checkpoint has come; one that is not there has not begun."""
+    batch = max(_batches(checkpoint / "offsets"), default=-1)
+    if batch < 0:
+        return Progress()
+    ticks, places = None, {}
+    # The first two lines are the version and Spark's own; then comes a line for each source, "-" without an offset.
+    for line in (checkpoint / "offsets" / str(batch)).read_text().splitlines()[2:]:
+        offset = json.loads(line) if line != "-" else {}
+        if "t0" in offset:
+            ticks = offset
+        else:
+            places.update(offset)
+    return Progress(batch, max(_batches(checkpoint / "commits"), default=-1) >= batch, ticks, places)
+
+
+def _batches(log: Path) -> list[int]:
+    return [int(path.name) for path in log.iterdir() if path.name.isdigit()] if log.is_dir() else []

@@ -1,0 +1,133 @@
+"""Handover: fragments end, and others go on exactly where they ended. What must be known for that, as pure values.
+
+A fragment that hands over works until what it reads from others that hand over has come to its end, reads that to the
+last block, stops cleanly, and leaves an end record (``Ended``). What goes on with it begins (``Begun``) once the end
+records of all that it goes on with are there. When all of its successors have begun, a fragment is over, and what it
+left is cleared away. Every step can be repeated: whatever dies meanwhile, what is recorded decides what is left to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from .wanted import Desired, WantedFragment
+
+States = Mapping[str, Sequence[str | None]]  # by running task, of each of its folds in the order of the stream
+
+
+class Stage(StrEnum):
+    """How far a fragment that hands over has come."""
+
+    WORK = "work"  # what it reads has not come to its end
+    END = "end"
+    ENDED = "ended"
+    OVER = "over"  # all that go on with it have begun
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """What a fragment leaves: ``ticks`` (where its source ended), ``places`` (the last entry that it read, by channel),
+    ``lasts`` (the last entry that it wrote, by channel), and the state of its tasks."""
+
+    ticks: Mapping[str, int] | None = None
+    places: Mapping[str, str] = field(default_factory=dict)
+    lasts: Mapping[str, str] = field(default_factory=dict)
+    states: States = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """What a fragment begins with: ``ticks`` (where its source begins), ``places`` (entries up to which it leaves out
+    what a channel holds, after a pause), ``bases`` (what its block numbers begin with, by channel), and state."""
+
+    ticks: Mapping[str, int] | None = None
+    places: Mapping[str, str] = field(default_factory=dict)
+    bases: Mapping[str, int] = field(default_factory=dict)
+    states: States = field(default_factory=dict)
+
+
+def predecessors(desired: Desired, fragment: WantedFragment) -> tuple[str, ...]:
+    """The fragments that this one goes on with, as far as this node knows them.
+
+    A plan that is taken back before it was enacted leaves fragments that never began, between those that end now and
+    those that shall go on: only the last of each line count.
+    """
+    known = [name for name in fragment.inherits if name in desired.ceding]
+    earlier = {older for name in known for older in desired.ceding[name].inherits}
+    return tuple(name for name in known if name not in earlier)
+
+
+def successors(desired: Desired, fragment_id: str) -> tuple[WantedFragment, ...]:
+    """The fragments that go on with this one."""
+    return tuple(
+        heir for heir in (*desired.wanted.values(), *desired.ceding.values())
+        if fragment_id in heir.inherits and fragment_id in predecessors(desired, heir)
+    )
+
+
+def stage_of(desired: Desired, fragment_id: str, *, begun: Collection[str], ended: Collection[str]) -> Stage:
+    """How far a fragment that hands over has come.
+
+    Parameters
+    ----------
+    desired : Desired
+        What the node should run and bring to an end.
+    fragment_id : str
+        One of ``desired.ceding``.
+    begun, ended : collection of str
+        The fragments that have left a record of their beginning, or of their end.
+    """
+    if is_over(desired, fragment_id, begun=begun):
+        return Stage.OVER
+    if fragment_id in ended:
+        return Stage.ENDED
+    return Stage.END if all(name in ended for name in upstream(desired, fragment_id, begun=begun)) else Stage.WORK
+
+
+def is_over(desired: Desired, fragment_id: str, *, begun: Collection[str]) -> bool:
+    """Whether all that go on with a fragment that hands over have begun, or are over themselves."""
+    heirs = successors(desired, fragment_id)
+    return bool(heirs) and all(
+        heir.id in begun or (heir.id in desired.ceding and is_over(desired, heir.id, begun=begun)) for heir in heirs
+    )
+
+
+def upstream(desired: Desired, fragment_id: str, *, begun: Collection[str]) -> tuple[str, ...]:
+    """The fragments that hand over, too, and whose channels this one reads; those that are over write no more."""
+    inputs = {item.channel for item in desired.ceding[fragment_id].inputs}
+    return tuple(
+        name for name, other in desired.ceding.items()
+        if name != fragment_id and inputs.intersection(other.written) and not is_over(desired, name, begun=begun)
+    )
+
+
+def begin_with(fragment: WantedFragment, ends: Sequence[Ended]) -> Begun:
+    """What a fragment begins with, of what those leave that it goes on with."""
+    own = {task.id for task in fragment.tasks}
+    lasts = {channel: entry for end in ends for channel, entry in end.lasts.items()}
+    ticks = [end.ticks for end in ends if end.ticks is not None]
+    return Begun(
+        ticks=ticks[0] if ticks and not fragment.inputs else None,
+        bases={channel: batch_of(lasts[channel]) for channel in fragment.channels.values() if channel in lasts},
+        states={task: states for end in ends for task, states in end.states.items() if task in own},
+    )
+
+
+def place_of(channel: str, ends: Sequence[Ended]) -> str | None:
+    """Where a successor begins in a channel: where the reader ended; or else the writer, whose next block is new."""
+    places = [end.places[channel] for end in ends if channel in end.places]
+    lasts = [end.lasts[channel] for end in ends if channel in end.lasts]
+    return (places or lasts or [None])[0]
+
+
+def batch_of(entry: str) -> int:
+    """The first part of an entry's id: the base of its writer, and its batch."""
+    return int(entry.partition("-")[0])
+
+
+def order_of(entry: str) -> tuple[int, ...]:
+    """Entry ids in their order."""
+    return tuple(int(part) for part in entry.split("-"))
+
