@@ -20,8 +20,9 @@ from kombu.exceptions import OperationalError
 
 from scheduler.model.errors import WeirError
 from scheduler.model.estate import Fragment
+from scheduler.model.refinement import Refined
 from scheduler.model.task_types import TaskType, TaskTypes
-from workers import counters, names, observed
+from workers import counters, names, observed, secrets
 from workers.channels.registry import Channels
 from workers.library import registry
 from workers.readings import RateWindow
@@ -66,6 +67,11 @@ def republish() -> None:
     _send(names.REPUBLISH_DESIRED)
 
 
+def seal(value: str) -> str:
+    """A secret's value as it is stored: read by nobody without the installation's key."""
+    return secrets.Vault(settings.DATA_DIR).seal(value)
+
+
 # The task library -----------------------------------------------------------------------------------------------------
 
 
@@ -80,6 +86,11 @@ def check_config(task_type: TaskType, config: Mapping[str, Any]) -> WeirError | 
         return registry.check(task_type, config)
     except WeirError as missing:  # the package that brings the type cannot be loaded here
         return missing
+
+
+def refinement(task_type: TaskType, wide: Mapping[str, Any], narrow: Mapping[str, Any]) -> Refined | None:
+    """The task that makes what the narrow config gives out of what the wide one gives, or None."""
+    return registry.refinement(task_type, wide, narrow)
 
 
 def plugin_problems() -> tuple[registry.PluginProblem, ...]:

@@ -16,6 +16,7 @@ from dashboard.api.problems import install
 from dashboard.approvals import selectors as approvals
 from dashboard.approvals import services
 from dashboard.approvals.difference import difference
+from dashboard.approvals.near_misses import near_miss_row, near_misses_in, near_misses_of
 from dashboard.audit.selectors import entries_for
 from dashboard.bills import selectors as bill_selectors
 from dashboard.bills.periods import period_of
@@ -24,7 +25,7 @@ from dashboard.catalog.documents import check_document
 from dashboard.operations import selectors as operations
 from dashboard.teams import selectors as teams
 from dashboard.teams.models import Role
-from dashboard.teams.services import create_token, revoke_token
+from dashboard.teams.services import create_token, delete_secret, revoke_token, set_containment, set_secret
 from scheduler.model.schema import dataflow_schema
 
 api = NinjaAPI(
@@ -63,6 +64,13 @@ def document_schema(request: HttpRequest) -> dict[str, Any]:
 def validate(request: HttpRequest, document: schemas.DocumentIn) -> dict[str, Any]:
     """Every problem of a document, with its place and remedy; nothing is stored."""
     return schemas.checked_row(check_document(document.text, format=document.format))
+
+
+@api.post("/near-misses")
+def near_misses(request: HttpRequest, submission: schemas.SubmissionIn) -> list[dict[str, Any]]:
+    """What would let a document reuse more, best first, each with the document changed; nothing is stored."""
+    team = teams.team(request.viewer, submission.team)
+    return near_misses_in(team, submission.text, format=submission.format)
 
 
 @api.get("/dataflows")
@@ -143,6 +151,46 @@ def proposal(request: HttpRequest, proposal_id: UUID) -> dict[str, Any]:
     record = approvals.proposal(request.viewer, proposal_id)
     return schemas.proposal_row(record) | {
         "difference": difference(request.viewer, record), "review": approvals.review_of(request.viewer, record)}
+
+
+@api.get("/proposals/{uuid:proposal_id}/near-misses")
+def proposal_near_misses(request: HttpRequest, proposal_id: UUID) -> list[dict[str, Any]]:
+    """What would let a proposed dataflow reuse more, best first."""
+    return [near_miss_row(miss) for miss in near_misses_of(approvals.proposal(request.viewer, proposal_id))]
+
+
+@api.post("/proposals/{uuid:proposal_id}/adopt", response={201: dict})
+def adopt(request: HttpRequest, proposal_id: UUID, adoption: schemas.AdoptionIn) -> Status:
+    """Adopt a near miss: 201 with the proposal of a new version, whose plan is being computed."""
+    return Status(201, schemas.proposal_row(services.adopt_near_miss(
+        actor=request.user, proposal_id=proposal_id, key=adoption.key)))
+
+
+@api.get("/teams/{slug:slug}/secrets")
+def team_secrets(request: HttpRequest, slug: str) -> list[dict[str, Any]]:
+    """The names of a team's secrets, and who set them when; never the values."""
+    return [schemas.secret_row(secret) for secret in teams.secrets(teams.team(request.viewer, slug))]
+
+
+@api.put("/teams/{slug:slug}/secrets/{str:name}")
+def put_secret(request: HttpRequest, slug: str, name: str, secret: schemas.SecretIn) -> dict[str, Any]:
+    """Keep a value under a name, or another value; by an admin of the team."""
+    return schemas.secret_row(set_secret(
+        actor=request.user, team=teams.team(request.viewer, slug), name=name, value=secret.value))
+
+
+@api.delete("/teams/{slug:slug}/secrets/{str:name}", response={204: None})
+def drop_secret(request: HttpRequest, slug: str, name: str) -> Status:
+    """Delete a secret that no running task needs; by an admin of the team."""
+    delete_secret(actor=request.user, team=teams.team(request.viewer, slug), name=name)
+    return Status(204, None)
+
+
+@api.post("/teams/{slug:slug}/containment")
+def containment(request: HttpRequest, slug: str, choice: schemas.ContainmentIn) -> dict[str, Any]:
+    """Let plans of the team make tasks from wider ones that run, or not; by an admin of the team."""
+    team = set_containment(actor=request.user, team=teams.team(request.viewer, slug), on=choice.on)
+    return {"team": team.slug, "containment": team.containment}
 
 
 @api.post("/proposals/{uuid:proposal_id}/approve")

@@ -19,6 +19,7 @@ from dashboard.bills.prices import lists_between
 from dashboard.bills.selectors import DataflowBill, TaskBill, total
 from dashboard.catalog.documents import Checked
 from dashboard.catalog.models import DataflowRecord
+from dashboard.teams.models import Secret
 from scheduler.model.task_types import TaskType
 
 PER_PAGE = 50
@@ -32,9 +33,21 @@ class DocumentIn(Schema):
 
 
 class SubmissionIn(DocumentIn):
-    """A document, and the short name of the team that it belongs to."""
+    """A document, the short name of the team that it belongs to, and how it joins what is under way.
+
+    ``fresh`` starts fresh from the first stateful task that runs already on; ``begin`` is now, oldest or a time.
+    """
 
     team: str
+    fresh: bool = False
+    begin: str = "now"
+
+
+class JoiningIn(Schema):
+    """How a submission joins what is under way."""
+
+    fresh: bool = False
+    begin: str = "now"
 
 
 class ApprovalIn(Schema):
@@ -48,6 +61,24 @@ class RejectionIn(Schema):
     """What would have to change."""
 
     comment: str = Field(min_length=1)
+
+
+class AdoptionIn(Schema):
+    """The key of the near miss to adopt."""
+
+    key: str
+
+
+class SecretIn(Schema):
+    """The value to keep."""
+
+    value: str
+
+
+class ContainmentIn(Schema):
+    """Whether plans may make tasks from wider ones that run."""
+
+    on: bool
 
 
 class TokenIn(Schema):
@@ -95,8 +126,9 @@ def proposal_row(record: Proposal) -> dict[str, Any]:
     """A proposal in a list."""
     return {
         "id": str(record.pk), "kind": record.plan.kind, "status": record.status, "dataflow": str(record.dataflow_id),
-        "name": record.dataflow.name, "team": record.dataflow.team.slug, "author": record.author.username,
+        "name": record.dataflow.name, "team": record.dataflow.team.slug, "author": record.author_name,
         "digest": record.plan.digest, "generation": record.plan.generation, "error": record.plan.error,
+        "options": record.plan.options,
         "created": record.created.isoformat(), "progress": record.progress}
 
 
@@ -126,6 +158,11 @@ def bill_row(record: DataflowRecord, rows: Sequence[TaskBill], period: Period) -
 def _of_period(period: Period) -> dict[str, Any]:
     currency = lists_between(period.since, period.until)[-1][1].currency
     return {"from": str(period.first), "to": str(period.last), "currency": currency}
+
+
+def secret_row(secret: Secret) -> dict[str, Any]:
+    """A secret without its value."""
+    return {"name": secret.name, "set_at": secret.set_at.isoformat(), "set_by": secret.set_by.username}
 
 
 def audit_row(entry: AuditEntry) -> dict[str, Any]:

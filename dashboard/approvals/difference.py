@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
+from dashboard import jobs
 from dashboard.approvals.models import Proposal
 from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.permissions import visible_to
@@ -35,7 +36,8 @@ def difference(viewer: Viewer, proposal: Proposal) -> dict[str, Any] | None:
         for tasks of touched dataflows that stay as they are), ``used_by`` (``id``, ``name``, ``team`` of other
         dataflows), ``fragment``, ``slot``; ``streams``: ``source``, ``target`` (running task ids), ``status``;
         ``steps``: ``key``, ``kind``, ``text``, ``done``; ``touched``: ``id``, ``name``, ``team``; ``price``: the
-        fields of ``scheduler.model.plan.Price``; ``counts``: ``started``, ``reused``, ``stopped``.
+        fields of ``scheduler.model.plan.Price``; ``refined``: ``task`` (submitted id) and ``wider``, the entry of the
+        running task that it is made from; ``counts``: ``started``, ``reused``, ``stopped``.
     """
     plan = plan_of(proposal.plan)
     if plan is None:
@@ -46,6 +48,7 @@ def difference(viewer: Viewer, proposal: Proposal) -> dict[str, Any] | None:
     tasks, streams = _own_graph(proposal, plan)
     neighbours = _neighbours(touched, set(names))
     _add_neighbours(tasks, streams, neighbours)
+    refined = _add_refinements(tasks, streams, plan)
     _add_users(tasks, touched)
     _add_places(tasks, plan)
     finished = set(proposal.progress.get("done", ())) if proposal.rollback_plan_id is None else set()
@@ -57,6 +60,7 @@ def difference(viewer: Viewer, proposal: Proposal) -> dict[str, Any] | None:
             for step in plan.steps
         ],
         "touched": [_user(record) for record in touched],
+        "refined": refined,
         "price": asdict(plan.price) if plan.price else None,
         "counts": {"started": len(plan.started), "reused": len(plan.reused), "stopped": len(plan.stopped)},
     }
@@ -104,6 +108,31 @@ def _add_neighbours(tasks: dict, streams: dict, rows: list[RunningTaskRow]) -> N
     for row in rows:
         for parent in row.parents:
             streams[parent, row.pk] = {"source": parent, "target": row.pk, "status": "neighbour"}
+
+
+def _add_refinements(tasks: dict, streams: dict, plan: Plan) -> list[dict[str, Any]]:
+    """Show wider tasks between a refinement and what the submitted task would have read.
+
+    Returns ``task`` (submitted id), ``wider`` (the running task's entry) and whether that is ``stateful``.
+    """
+    types = jobs.task_types()
+    rows = RunningTaskRow.objects.in_bulk([one.running for one in plan.refined])
+    found = []
+    for one in plan.refined:
+        own, row = plan.dataflow.running[one.task], rows.get(one.running)
+        if row is None or own not in tasks:  # it has stopped since
+            continue
+        wider = tasks.setdefault(row.pk, {
+            "id": row.pk, "name": one.wider, "type": row.type, "kind": "", "config": row.config, "status": "reused",
+            "used_by": [], "fragment": None, "slot": None})
+        for parent, child in [ends for ends in streams if ends[1] == own and ends[0] in row.parents]:
+            del streams[parent, child]
+        for parent in row.parents:
+            streams.setdefault((parent, row.pk), {"source": parent, "target": row.pk, "status": "reused"})
+        streams[row.pk, own] = {"source": row.pk, "target": own, "status": tasks[own]["status"]}
+        stateful = row.type in types and types[row.type].stateful
+        found.append({"task": one.task, "wider": wider, "stateful": stateful})
+    return found
 
 
 def _add_users(tasks: dict, touched: list[DataflowRecord]) -> None:

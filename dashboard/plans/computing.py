@@ -9,6 +9,7 @@ from dashboard import jobs
 from dashboard.catalog.documents import stored_dataflow
 from dashboard.catalog.models import DataflowVersion
 from dashboard.operations.stored import StoredEstate
+from dashboard.plans.containment import containment_of
 from dashboard.plans.evidence import evidence_of, rule
 from dashboard.plans.models import PlanRecord
 from scheduler import planning, rearranging
@@ -41,7 +42,7 @@ def compute(record: PlanRecord, estate: StoredEstate) -> Plan:
         return planning.plan_submission(
             estate, stored_dataflow(version.document), dataflow_id=str(record.dataflow_id),
             team=version.dataflow.team.slug, task_types=jobs.task_types(), prices=prices(),
-            **record.options,
+            containment=containment_of(version.dataflow.team), **record.options,
         )
     except WeirError:
         raise

@@ -4,13 +4,14 @@
 - ``teams_to_submit_for(viewer)``: where the viewer is at least engineer
 - ``members(team)``: memberships with their users
 - ``tokens(user)``: API tokens, newest first
+- ``secrets(team)``: its secrets by name, without their values; ``sealed_secrets()``: all values, sealed
 """
 
 from __future__ import annotations
 
 from django.db.models import QuerySet
 
-from dashboard.teams.models import ApiToken, Controller, Membership, Role, Team, User
+from dashboard.teams.models import ApiToken, Controller, Membership, Role, Secret, Team, User
 from dashboard.teams.permissions import Viewer
 from scheduler.model.errors import NotFound
 
@@ -58,3 +59,14 @@ def members(team: Team) -> QuerySet[Membership]:
 def tokens(user: User) -> QuerySet[ApiToken]:
     """A user's API tokens, newest first."""
     return user.api_tokens.order_by("-created")
+
+
+def secrets(team: Team) -> QuerySet[Secret]:
+    """A team's secrets by name, without their values."""
+    return team.secrets.defer("sealed").select_related("set_by")
+
+
+def sealed_secrets() -> dict[str, str]:
+    """All sealed values by ``team/name``, as the broker holds them."""
+    return {
+        f"{slug}/{name}": sealed for slug, name, sealed in Secret.objects.values_list("team__slug", "name", "sealed")}

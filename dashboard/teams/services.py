@@ -1,4 +1,4 @@
-"""Writing users, teams, memberships and API tokens."""
+"""Writing users, teams and what they choose, memberships, secrets and API tokens."""
 
 from __future__ import annotations
 
@@ -9,11 +9,16 @@ from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
 from django.core.validators import validate_slug
 
+from dashboard import jobs
 from dashboard.audit.trail import audited
 from dashboard.core.events import access_changed
-from dashboard.teams.models import ApiToken, Controller, Membership, Role, Team, User
+from dashboard.teams.models import ApiToken, Controller, Membership, Role, Secret, Team, User
 from dashboard.teams.permissions import require_role, require_superuser, viewer_of
+from dashboard.teams.secrets import running_tasks_with
 from scheduler.model.errors import NotFound, WeirError
+from scheduler.model.secrets import SECRET_NAME
+
+LONGEST_SECRET = 8_192
 
 
 class InvalidValue(WeirError):
@@ -27,6 +32,13 @@ class LastAdmin(WeirError):
     """The team would be left without an admin."""
 
     code = "last_admin"
+    http_status = 409
+
+
+class SecretInUse(WeirError):
+    """Running tasks need the secret."""
+
+    code = "secret_in_use"
     http_status = 409
 
 
@@ -93,6 +105,59 @@ def remove_member(*, user: User, team: Team, actor: User) -> None:
         membership.delete()
         audit.details = {"user": user.username}
         access_changed(user.pk)
+
+
+def set_containment(*, actor: User, team: Team, on: bool) -> Team:
+    """Let plans of the team's dataflows make tasks from wider ones that run, or not; by an admin of the team.
+
+    What runs stays as it is; plans from now on are made so.
+    """
+    require_role(viewer_of(actor), team, Role.ADMIN)
+    with audited(actor=actor, verb="team.set_containment", subject=team, team=team) as audit:
+        audit.details = {"before": team.containment, "after": on}
+        if team.containment == on:
+            audit.nothing_changed()
+            return team
+        team.containment = on
+        team.save(update_fields=["containment"])
+        return team
+
+
+def set_secret(*, actor: User, team: Team, name: str, value: str) -> Secret:
+    """Keep a value under a name, in place of what was there; by an admin of the team. It is sealed before it is stored.
+
+    Queries that run go on with the old value; the new one is read when a query starts.
+    """
+    require_role(viewer_of(actor), team, Role.ADMIN)
+    if SECRET_NAME.fullmatch(name) is None:
+        raise InvalidValue(
+            "That is no name for a secret.", remedy="Use 1 to 63 small letters, digits, dashes and underscores.")
+    if not value or len(value) > LONGEST_SECRET or "\0" in value:
+        raise InvalidValue("That cannot be kept as a secret.", remedy=f"Give 1 to {LONGEST_SECRET:,} characters.")
+    with audited(actor=actor, verb="secret.set", team=team) as audit:
+        before = Secret.objects.select_for_update().filter(team=team, name=name).first()
+        secret = before or Secret(team=team, name=name)
+        secret.sealed, secret.set_by = jobs.seal(value), actor
+        secret.save()
+        audit.subject, audit.details = secret, {"replaced": before is not None}
+        jobs.republish()
+        return secret
+
+
+def delete_secret(*, actor: User, team: Team, name: str) -> None:
+    """Delete a secret that no running task needs."""
+    require_role(viewer_of(actor), team, Role.ADMIN)
+    with audited(actor=actor, verb="secret.delete", team=team) as audit:
+        secret = Secret.objects.select_for_update().filter(team=team, name=name).first()
+        if secret is None:
+            raise NotFound(f"{team.name} has no secret of that name.", remedy="See the list of its secrets.")
+        if tasks := running_tasks_with(team, name):
+            raise SecretInUse(
+                f"{tasks} running task{'s need' if tasks > 1 else ' needs'} it.",
+                remedy="Remove the dataflows that use it first, or set another value.", name=name, tasks=tasks)
+        audit.subject, audit.details = Secret(pk=secret.pk), {"name": name}
+        secret.delete()
+        jobs.republish()
 
 
 def create_token(*, actor: User, name: str) -> tuple[ApiToken, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 PREFIX = "weir:"
 PUSH = f"{PREFIX}push"
 EVENTS = f"{PREFIX}events"
+SECRETS = f"{PREFIX}secrets"  # sealed values by team/name
 
 
 def channel(channel_id: str) -> str:

@@ -22,7 +22,7 @@ from .config import InvalidConfig
 
 GROUP = "weir.task_types"
 FAMILIES = ("generators", "taxis", "replay", "parse", "format", "filter", "statistics", "rollups", "predict", "compute",
-            "sinks")
+            "sinks", "http")
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,9 @@ from dashboard.approvals import selectors, services
 from dashboard.approvals.services.enacting import Observed
 from dashboard.operations.selectors import load_estate
 from dashboard.plans.selectors import plan_of
+from dashboard.teams.selectors import sealed_secrets
 from scheduler.model.plan import Plan
-from workers import desired, names, observed
+from workers import desired, names, observed, secrets
 from workers.app import app
 from workers.library import registry
 
@@ -52,9 +53,13 @@ def advance_proposals() -> int:
 
 
 def publish() -> None:
-    """Write the desired state of every node of the estate to the broker; what stands there already is left alone."""
+    """Write teams' secrets, sealed, and the desired state of every node to the broker.
+
+    Of the latter, what stands there already is left alone.
+    """
     estate = load_estate()
     with _broker() as broker:
+        secrets.publish(broker, sealed_secrets())
         for node in sorted({slot.node for slot in estate.slots}):
             wanted = desired.desired_of(estate, node, registry.task_types(), settings.TRIGGER_MS)
             if desired.read(broker, node) != wanted and not desired.publish(broker, node, wanted):

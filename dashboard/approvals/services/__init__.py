@@ -3,6 +3,7 @@
 Imports everything of the site below the API. Read ``submission.py`` first, then ``reviewing.py`` and ``enacting.py``.
 """
 
+from dashboard.approvals.services.adopting import adopt_near_miss
 from dashboard.approvals.services.enacting import record_progress, roll_back_proposal
 from dashboard.approvals.services.rearranging import (
     defragment_dataflow,
@@ -20,7 +21,7 @@ from dashboard.approvals.services.submission import (
 )
 
 __all__ = [
-    "approve_proposal", "cancel_proposal", "choose_joining", "defragment_dataflow", "pause_dataflow",
-    "prepare_proposal", "recommend_defragmentation", "recompute_proposal", "record_progress", "reject_proposal",
-    "remove_dataflow", "resume_dataflow", "roll_back_proposal", "submit_dataflow",
+    "adopt_near_miss", "approve_proposal", "cancel_proposal", "choose_joining", "defragment_dataflow",
+    "pause_dataflow", "prepare_proposal", "recommend_defragmentation", "recompute_proposal", "record_progress",
+    "reject_proposal", "remove_dataflow", "resume_dataflow", "roll_back_proposal", "submit_dataflow",
 ]

@@ -24,6 +24,7 @@ from dashboard.plans.computing import compute
 from dashboard.plans.joining import options_of
 from dashboard.teams.models import Role, Team, User
 from dashboard.teams.permissions import require_role, viewer_of
+from dashboard.teams.secrets import require_secrets
 from dashboard.teams.selectors import acting_teams
 from scheduler.model.errors import InvalidTransition, WeirError
 from scheduler.model.plan import Plan, PlanKind
@@ -69,6 +70,7 @@ def submit_dataflow(
     require_role(viewer_of(actor), team, Role.ENGINEER)
     options = options_of(fresh=fresh, begin=begin)
     dataflow = parse_document(text, format=format)
+    require_secrets(team, dataflow)
     with audited(actor=actor, verb="dataflow.submit", team=team) as audit:
         lock_generation()
         record = store_dataflow(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from django.conf import settings
@@ -12,15 +12,18 @@ from django.contrib.auth.decorators import login_required
 from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
+from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
 from dashboard import jobs
 from dashboard.approvals import selectors, services
 from dashboard.approvals.difference import difference, step_text
 from dashboard.approvals.lifecycle import LIFECYCLE, OPEN, UNDER_WAY
+from dashboard.approvals.near_misses import near_miss_row, near_misses_of
 from dashboard.audit import selectors as trail
 from dashboard.pages.graphs import difference_graph
 from dashboard.plans.selectors import plan_of
+from dashboard.teams.models import Role
 from scheduler.model.errors import NotFound, WeirError
 
 if TYPE_CHECKING:
@@ -59,6 +62,7 @@ def proposal(request: HttpRequest, proposal_id: UUID) -> HttpResponse:
         "failing": [{"id": key, **cause} for key, cause in live["failing"].items()],
         "steps": _steps(record, live["steps"]), "is_open": record.status in OPEN,
         "is_under_way": record.status in UNDER_WAY,
+        **_near_misses(request, record),
         "currency": settings.CURRENCY, "entries": trail.entries_of(record, record.plan)[:20],
         "live_topic": f"proposal:{record.pk}",
     })
@@ -90,6 +94,21 @@ def proposal_act(request: HttpRequest, proposal_id: UUID, way: str) -> HttpRespo
     return redirect("proposal", proposal_id)
 
 
+@require_POST
+@login_required
+def proposal_adopt(request: HttpRequest, proposal_id: UUID) -> HttpResponse:
+    """Adopt a near miss: a new version of the dataflow, with a proposal of its own."""
+    selectors.proposal(request.viewer, proposal_id)
+    try:
+        adopted = services.adopt_near_miss(
+            actor=request.user, proposal_id=proposal_id, key=request.POST.get("key", ""))
+    except WeirError as error:
+        messages.error(request, f"{error.message} {error.remedy}".strip())
+        return redirect("proposal", proposal_id)
+    messages.success(request, f"Adopted as version {adopted.plan.version}. Its plan is being computed.")
+    return redirect("proposal", adopted.pk)
+
+
 def _act(way: str) -> Callable[[HttpRequest, UUID], Proposal]:
     comment = "comment"
     return {
@@ -102,6 +121,15 @@ def _act(way: str) -> Callable[[HttpRequest, UUID], Proposal]:
         "recompute": lambda request, key: services.recompute_proposal(actor=request.user, proposal_id=key),
         "roll_back": lambda request, key: services.roll_back_proposal(actor=request.user, proposal_id=key),
     }[way]
+
+
+def _near_misses(request: HttpRequest, record: Proposal) -> dict[str, Any]:
+    """What would let it reuse more, and where a click adopts that, for who may submit for its team."""
+    may = request.viewer.has_role(record.dataflow.team_id, Role.ENGINEER)
+    return {
+        "near_misses": [near_miss_row(miss) for miss in near_misses_of(record)],
+        "adopt_url": reverse("proposal_adopt", args=[record.pk]) if may else "",
+    }
 
 
 def _said(way: str, record: Proposal) -> str:

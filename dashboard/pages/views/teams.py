@@ -19,7 +19,8 @@ from scheduler.model.errors import NotFound, WeirError
 def teams(request: HttpRequest) -> HttpResponse:
     """The viewer's teams with their members."""
     found = [
-        {"team": team, "members": list(selectors.members(team)), "may_change": _may_change(request, team)}
+        {"team": team, "members": list(selectors.members(team)), "may_change": _may_change(request, team),
+         "secrets": list(selectors.secrets(team))}
         for team in selectors.teams(request.viewer)
     ]
     return render(request, "teams.html", {

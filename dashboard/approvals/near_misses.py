@@ -1,0 +1,87 @@
+"""Near misses of a dataflow that waits for its review, or that is still being written.
+
+- ``near_misses_of(proposal)``: changes that would let it reuse more, best first; none unless it waits for a decision
+- ``near_misses_in(team, text)``: the same for a document before it is submitted, each with the document changed
+- ``near_miss_row(miss)``: one of them as JSON
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dashboard import jobs
+from dashboard.approvals.lifecycle import PENDING, STALE
+from dashboard.approvals.models import Proposal
+from dashboard.catalog.documents import parse_document, stored_dataflow
+from dashboard.catalog.models import DataflowVersion
+from dashboard.operations.estate import stored_estate
+from dashboard.operations.siblings import StoredSiblings
+from dashboard.plans.computing import prices
+from dashboard.plans.containment import containment_of
+from dashboard.teams.models import Team
+from scheduler.model.dataflow import Dataflow
+from scheduler.model.editing import Edited, with_values
+from scheduler.model.errors import UnknownTaskType
+from scheduler.model.secrets import with_scoped_secrets
+from scheduler.reuse.near_misses import NearMiss, adopted, near_misses
+
+
+def near_misses_of(proposal: Proposal) -> tuple[NearMiss, ...]:
+    """What would let a proposal's dataflow reuse more of what runs now."""
+    if proposal.plan.kind != "submit" or proposal.status not in {PENDING, STALE}:
+        return ()
+    return _near_misses(stored_dataflow(version_of(proposal).document), proposal.dataflow.team)
+
+
+def near_misses_in(team: Team, text: str, *, format: str | None = None) -> list[dict[str, Any]]:
+    """What would let a document that is submitted for a team reuse more, each with ``text``: the document changed.
+
+    Raises
+    ------
+    InvalidDataflow
+        The document has problems.
+    """
+    dataflow = parse_document(text, format=format)
+    written = format or ("json" if text.lstrip()[:1] in {"{", "["} else "yaml")
+    found = _near_misses(dataflow, team)
+    return [
+        near_miss_row(miss) | {"text": changed_text(text, dataflow, miss, format=written).text} for miss in found]
+
+
+def near_miss_row(miss: NearMiss) -> dict[str, Any]:
+    """``key``, ``text``, ``differences`` (``task``, ``parameter``, ``submitted``, ``running``, ``text``), ``tasks``
+    (submitted ids reused more), ``cores_saved``, ``money_per_hour_saved``."""
+    return {
+        "key": miss.key, "summary": miss.text, "tasks": list(miss.reused), "cores_saved": miss.cores_saved,
+        "money_per_hour_saved": miss.money_per_hour_saved,
+        "differences": [
+            {"task": one.task, "parameter": one.parameter, "submitted": one.submitted, "running": one.running,
+             "text": one.text}
+            for one in miss.differences
+        ],
+    }
+
+
+def changed_text(text: str, dataflow: Dataflow, miss: NearMiss, *, format: str) -> Edited:
+    """A document with a near miss adopted, otherwise as its author wrote it where that can be."""
+    values: dict[str, dict[str, Any]] = {}
+    for one in miss.differences:
+        values.setdefault(one.task, {})[one.parameter] = one.running
+    return with_values(
+        text, values, meant=adopted(dataflow, miss.differences), format=format, task_types=jobs.task_types())
+
+
+def version_of(proposal: Proposal) -> DataflowVersion:
+    """The document that a proposal's plan is made from."""
+    return DataflowVersion.objects.get(dataflow_id=proposal.dataflow_id, number=proposal.plan.version)
+
+
+def _near_misses(dataflow: Dataflow, team: Team) -> tuple[NearMiss, ...]:
+    types = jobs.task_types()
+    if any(task.type not in types for task in dataflow.tasks):
+        raise UnknownTaskType("A task type is no longer installed.", remedy="Install the package that brings it.")
+    return near_misses(
+        stored_estate().tasks, with_scoped_secrets(dataflow, team=team.slug, task_types=types),
+        siblings=StoredSiblings(), task_types=types, prices=prices(), containment=containment_of(team),
+        scope=team.slug if dataflow.visibility == "private" else "",
+    )

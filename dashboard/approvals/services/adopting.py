@@ -1,0 +1,70 @@
+"""Adopting a near miss: a new version of the dataflow, with a running task's values, in place of the one proposed."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from dashboard.approvals.lifecycle import CANCELLED
+from dashboard.approvals.models import Proposal
+from dashboard.approvals.moves import move_proposal
+from dashboard.approvals.near_misses import changed_text, near_misses_of, version_of
+from dashboard.approvals.permissions import proposal_for
+from dashboard.approvals.services.submission import submit_dataflow
+from dashboard.audit.trail import audited
+from dashboard.catalog import lifecycle as dataflows
+from dashboard.catalog.documents import parse_document
+from dashboard.operations.estate import lock_generation
+from dashboard.teams.models import Role, User
+from dashboard.teams.permissions import require_role, viewer_of
+from scheduler.model.errors import WeirError
+
+
+class NoSuchNearMiss(WeirError):
+    """What was offered is no longer to be had."""
+
+    code = "no_such_near_miss"
+    http_status = 409
+
+
+def adopt_near_miss(*, actor: User, proposal_id: UUID | str, key: str) -> Proposal:
+    """Submit a new version that takes over what a near miss offers; the proposal for the old one is cancelled.
+
+    Parameters
+    ----------
+    actor : User
+        At least engineer in the dataflow's team.
+    key : str
+        ``NearMiss.key`` of the offer.
+
+    Returns
+    -------
+    Proposal
+        Of the new version; its plan is being computed.
+
+    Raises
+    ------
+    NoSuchNearMiss
+        The estate moved on, and it is no longer offered; nothing is changed.
+    """
+    viewer = viewer_of(actor)
+    with audited(actor=actor, verb="proposal.adopt_near_miss") as audit:
+        lock_generation()
+        old = proposal_for(viewer, proposal_id, for_update=True)
+        record = old.dataflow
+        require_role(viewer, record.team, Role.ENGINEER)
+        miss = next((miss for miss in near_misses_of(old) if miss.key == key), None)
+        if miss is None:
+            raise NoSuchNearMiss(
+                "What runs has changed: this is no longer offered.", remedy="Reload the page to see what is.", key=key)
+        version = version_of(old)
+        format = "json" if version.format == "json" else "yaml"
+        edited = changed_text(
+            version.text, parse_document(version.text, format=format), miss, format=format)
+        move_proposal(old, CANCELLED)
+        dataflows.move(record, dataflows.WITHDRAWN)
+        proposal = submit_dataflow(actor=actor, team=record.team, text=edited.text, format=format)
+        audit.subject, audit.team = old, record.team
+        audit.details = {
+            "adopted": miss.text, "proposal": str(proposal.pk), "version": proposal.dataflow.version,
+            "text_kept": edited.in_place}
+        return proposal

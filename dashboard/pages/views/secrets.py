@@ -1,0 +1,57 @@
+"""A team's secrets and choices: set on the page of teams, by its admins."""
+
+from __future__ import annotations
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.views.decorators.debug import sensitive_post_parameters
+from django.views.decorators.http import require_POST
+
+from dashboard.teams import selectors
+from dashboard.teams.services import delete_secret, set_containment, set_secret
+from scheduler.model.errors import WeirError
+
+
+@sensitive_post_parameters("value")
+@require_POST
+@login_required
+def secret_set(request: HttpRequest, slug: str) -> HttpResponse:
+    """Keep a value under a name, or another value."""
+    team, name = selectors.team(request.viewer, slug), request.POST.get("name", "").strip()
+    try:
+        set_secret(actor=request.user, team=team, name=name, value=request.POST.get("value", ""))
+    except WeirError as error:
+        messages.error(request, f"{error.message} {error.remedy}".strip())
+    else:
+        messages.success(request, f"{name} is kept for {team.name}. Queries that start from now on use it.")
+    return redirect("teams")
+
+
+@require_POST
+@login_required
+def secret_delete(request: HttpRequest, slug: str) -> HttpResponse:
+    """Delete a secret that nothing uses."""
+    team, name = selectors.team(request.viewer, slug), request.POST.get("name", "")
+    try:
+        delete_secret(actor=request.user, team=team, name=name)
+    except WeirError as error:
+        messages.error(request, f"{error.message} {error.remedy}".strip())
+    else:
+        messages.success(request, f"{name} of {team.name} is deleted.")
+    return redirect("teams")
+
+
+@require_POST
+@login_required
+def containment_set(request: HttpRequest, slug: str) -> HttpResponse:
+    """Turn containment on or off for a team's plans."""
+    team, on = selectors.team(request.viewer, slug), request.POST.get("on") == "1"
+    try:
+        set_containment(actor=request.user, team=team, on=on)
+    except WeirError as error:
+        messages.error(request, f"{error.message} {error.remedy}".strip())
+    else:
+        messages.success(request, f"Plans of {team.name} {'may' if on else 'no longer'} refine wider tasks that run.")
+    return redirect("teams")

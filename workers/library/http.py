@@ -1,0 +1,104 @@
+"""A sink over HTTP: events posted to an address, with a token that nobody but the slot knows.
+
+An engineer's document decides where a node sends data, so the operator names the hosts that it may be sent to
+(``WEIR_HTTP_HOSTS``); by default there are none. Redirects are not followed: a token goes where it was meant for.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import urllib.error
+import urllib.request
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from scheduler.model.task_types import Parameter, TaskType
+
+from .config import InvalidConfig, settings
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+HTTP_POST = TaskType(
+    name="http_post", kind="sink", family="sink",
+    doc="Posts events as JSON lines to an address, in order and each at least once; a batch that is posted again has "
+        "the same Idempotency-Key.",
+    build="workers.library.http:http_post",
+    parameters=(
+        Parameter("url", "string", "Where to; its host must be one that the operator allows (WEIR_HTTP_HOSTS).",
+                  required=True, pattern=r"https?://[^\s/?#@]+(/\S*)?"),
+        Parameter("token", "string", "Sent as “Authorization: Bearer …”.", secret=True),
+        Parameter("events", "integer", "Most events in one request.", default=500, minimum=1, maximum=10_000),
+        Parameter("patience", "number", "How long to wait for an answer.", default=10, minimum=0.1, maximum=120,
+                  unit="s"),
+    ),
+    cost_us=40,
+)
+TASK_TYPES = (HTTP_POST,)
+
+
+class NotPosted(Exception):
+    """The other side did not take the events; the query tries them again."""
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+def http_post(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
+    """The events as they are, once they are posted."""
+    values = settings(HTTP_POST, config)
+    _require_allowed(values["url"])
+    url, token, most, patience_s = values["url"], values["token"], values["events"], values["patience"]
+
+    def posted(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            rows = batch.to_pylist()
+            for start in range(0, len(rows), most):
+                post_lines(rows[start:start + most], url=url, token=token, patience_s=patience_s)
+            yield batch
+
+    return inputs.mapInArrow(posted, inputs.schema)
+
+
+def http_post_check(config: Mapping[str, Any]) -> None:
+    """Raise ``InvalidConfig`` where the operator does not allow the host."""
+    _require_allowed(settings(HTTP_POST, config)["url"])
+
+
+def allowed_hosts(environment: Mapping[str, str] | None = None) -> frozenset[str]:
+    """The hosts that events may be posted to, in lower case, with a port where one is named."""
+    env = os.environ if environment is None else environment
+    return frozenset(host.strip().lower() for host in env.get("WEIR_HTTP_HOSTS", "").split(",") if host.strip())
+
+
+def post_lines(rows: Sequence[Mapping[str, Any]], *, url: str, token: str | None, patience_s: float) -> None:
+    """Post events as JSON lines; ``NotPosted`` unless the answer is a success."""
+    body = "".join(json.dumps(row, ensure_ascii=False, default=str) + "\n" for row in rows).encode()
+    headers = {"Content-Type": "application/x-ndjson", "Idempotency-Key": hashlib.sha256(body).hexdigest()}
+    if token:
+        headers["Authorization"] = f"Bearer {token}"
+    request = urllib.request.Request(url, data=body, headers=headers, method="POST")
+    host = urlsplit(url).netloc
+    try:
+        with urllib.request.build_opener(_NoRedirects, urllib.request.ProxyHandler({})).open(
+            request, timeout=patience_s
+        ) as answer:
+            answer.read()
+    except urllib.error.HTTPError as error:
+        raise NotPosted(f"{host} answered {error.code} to {len(rows)} events.") from None
+    except (OSError, ValueError) as error:
+        raise NotPosted(f"{host} did not take {len(rows)} events: {type(error).__name__}.") from None
+
+
+def _require_allowed(url: str) -> None:
+    parts, allowed = urlsplit(url), allowed_hosts()
+    if parts.netloc.lower() not in allowed and (parts.hostname or "") not in allowed:
+        raise InvalidConfig(
+            f"Events may not be posted to {parts.netloc}.",
+            remedy="Ask the operator to name the host in WEIR_HTTP_HOSTS.", host=parts.netloc)
