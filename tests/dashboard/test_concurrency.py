@@ -5,20 +5,30 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import pytest
 from django.db import connection
 
-from dashboard.approvals.lifecycle import EXECUTING, PENDING, STALE
+from dashboard.approvals.lifecycle import DONE, EXECUTING, PENDING, ROLLED_BACK, STALE
 from dashboard.approvals.models import Proposal, Review
-from dashboard.approvals.services import approve_proposal, prepare_proposal, submit_dataflow
-from dashboard.approvals.services.reviewing import AlreadyReviewed
+from dashboard.approvals.services import (
+    approve_proposal,
+    prepare_proposal,
+    recompute_proposal,
+    remove_dataflow,
+    roll_back_proposal,
+    submit_dataflow,
+)
+from dashboard.approvals.services.reviewing import AlreadyReviewed, DigestMismatch
 from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.services import NameTaken
 from dashboard.operations.estate import load_estate
 from dashboard.operations.models import EstateState
+from dashboard.teams.models import User
 from scheduler.model.errors import InvalidTransition, StalePlan
-from tests.dashboard.building import World, document, planned
+from tests.dashboard.building import World, approved, document, enacted, planned, removal_planned, running
+from tests.dashboard.checks import check_rows
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -99,3 +109,93 @@ def test_many_plans_at_once_are_all_for_the_generation_that_stands(committed_wor
     for proposal in Proposal.objects.exclude(pk=first.pk).select_related("plan"):
         assert proposal.status in {PENDING, STALE}
         assert (proposal.plan.generation == generation) is (proposal.status == PENDING)
+
+
+def enact_until_done(proposal: Proposal, *reviewers: User) -> Proposal:
+    """Approve, recompute where the estate has moved on, and approve again, as people would; then it is enacted."""
+    for _ in range(30):
+        proposal = Proposal.objects.select_related("plan", "dataflow").get(pk=proposal.pk)
+        if proposal.status == STALE:
+            with suppress(InvalidTransition):  # somebody else's click was first
+                recompute_proposal(actor=proposal.author, proposal_id=proposal.pk)
+            proposal = prepare_proposal(proposal_id=proposal.pk)
+        with suppress(StalePlan, InvalidTransition, DigestMismatch, AlreadyReviewed):
+            proposal = approved(proposal, *reviewers)
+        if proposal.status == EXECUTING:
+            return enacted(proposal)
+    raise AssertionError(f"{proposal.dataflow.name} is {proposal.status} for ever")
+
+
+def test_of_overlapping_submissions_at_once_no_task_runs_twice_and_none_is_lost(committed_world: World):
+    world = committed_world
+    people = [(world.carla, world.city), (world.mo, world.mobility)] * 3
+    proposals = [
+        planned(author, team, document(f"d{number}", window=2 + number // 2))
+        for number, (author, team) in enumerate(people)
+    ]
+    outcomes = at_once(*(lambda one=one: enact_until_done(one, world.dev) for one in proposals))
+    assert {getattr(outcome, "status", outcome) for outcome in outcomes} == {DONE}, outcomes
+    estate = check_rows()
+    assert set(estate.submitted) == {str(one.dataflow_id) for one in proposals}
+    # Two tasks that all share; an average that two share, three times; a named output for each.
+    assert len(estate.tasks) == 2 + 3 + 6
+
+
+def test_the_same_dataflow_submitted_twice_at_once_under_two_names_runs_once(committed_world: World):
+    world = committed_world
+    proposals = at_once(*(
+        lambda who=who, team=team: planned(who, team, document("same", window=4))
+        for who, team in ((world.carla, world.city), (world.mo, world.mobility))
+    ))
+    at_once(*(lambda one=one: enact_until_done(one, world.dev) for one in proposals))
+    estate = check_rows()
+    assert (len(estate.submitted), len(estate.tasks)) == (2, 4)
+
+
+def test_a_removal_and_a_merge_onto_it_at_once_lose_nothing(committed_world: World):
+    world = committed_world
+    first = running(world.carla, world.city, document("traffic"), world.ana)
+    removal = removal_planned(world.carla, first)
+    merge = planned(world.mo, world.mobility, document("jams", window=20))
+    outcomes = at_once(
+        lambda: enact_until_done(removal, world.dev), lambda: enact_until_done(merge, world.dev))
+    assert {getattr(outcome, "status", outcome) for outcome in outcomes} == {DONE}, outcomes
+    estate = check_rows()
+    assert list(estate.submitted) == [str(merge.dataflow_id)] and len(estate.tasks) == 4
+
+
+def test_a_removal_while_a_merge_is_being_enacted_keeps_what_the_merge_needs(committed_world: World):
+    world = committed_world
+    first = running(world.carla, world.city, document("traffic"), world.ana)
+    merge = approved(planned(world.mo, world.mobility, document("jams", window=20)), world.dev)
+    with pytest.raises(InvalidTransition, match="nothing to remove yet"):
+        remove_dataflow(actor=world.mo, dataflow_id=merge.dataflow_id)
+    outcomes = at_once(
+        lambda: enacted(merge), lambda: enact_until_done(removal_planned(world.carla, first), world.dev))
+    assert {getattr(outcome, "status", outcome) for outcome in outcomes} == {DONE}, outcomes
+    estate = check_rows()
+    assert list(estate.submitted) == [str(merge.dataflow_id)] and len(estate.tasks) == 4
+
+
+def test_a_merge_rolled_back_while_what_it_reuses_is_removed_leaves_nothing(committed_world: World):
+    world = committed_world
+    first = running(world.carla, world.city, document("traffic"), world.ana)
+    merge = approved(planned(world.mo, world.mobility, document("jams", window=20)), world.dev)
+    removal = removal_planned(world.carla, first)
+    outcomes = at_once(
+        lambda: enacted(roll_back_proposal(actor=world.dev, proposal_id=merge.pk)),
+        lambda: enact_until_done(removal, world.dev))
+    assert {getattr(outcome, "status", outcome) for outcome in outcomes} == {DONE, ROLLED_BACK}, outcomes
+    estate = check_rows()
+    assert (estate.submitted, estate.tasks, estate.fragments) == ({}, {}, {})
+
+
+def test_a_dataflow_is_removed_once_however_often_it_is_asked_for(committed_world: World):
+    world = committed_world
+    record = running(world.carla, world.city, document("traffic"), world.ana)
+    proposals = at_once(*(lambda: remove_dataflow(actor=world.carla, dataflow_id=record.pk) for _ in range(3)))
+    assert len({proposal.pk for proposal in proposals}) == 1, proposals
+    enact_until_done(prepare_proposal(proposal_id=proposals[0].pk), world.ana)
+    assert check_rows().submitted == {}
+    with pytest.raises(InvalidTransition, match="nothing to remove"):
+        remove_dataflow(actor=world.carla, dataflow_id=record.pk)

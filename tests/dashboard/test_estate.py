@@ -19,13 +19,11 @@ from dashboard.audit.trail import audited
 from dashboard.operations.estate import NodeInUse, current_estate, load_estate, store_plan, stored_estate
 from dashboard.operations.models import RunningTaskRow, SlotRow, TeamUse
 from dashboard.operations.services import register_node
-from dashboard.operations.stored import StoredEstate
 from dashboard.plans.computing import compute
 from dashboard.plans.selectors import plan_of
 from scheduler import planning
 from scheduler.model.errors import StalePlan
-from scheduler.model.estate import Estate, Slot
-from scheduler.model.usage import SlotLoad
+from scheduler.model.estate import Slot
 from tests.dashboard.building import (
     World,
     approved,
@@ -36,6 +34,7 @@ from tests.dashboard.building import (
     removal_planned,
     running,
 )
+from tests.dashboard.checks import check_kept_figures, check_rows
 
 
 class RowsAgree(TestCase):
@@ -60,20 +59,7 @@ class RowsAgree(TestCase):
             enacted(approved(proposal, world.ana))
             assert load_estate() == expected
             assert current_estate() == expected
-            check_kept_figures(expected)
-
-
-def check_kept_figures(estate: Estate) -> None:
-    """Where tasks are, who uses them and what slots have to do is kept as it would be counted anew."""
-    part = StoredEstate(estate.generation)
-    for task_id in estate.tasks:
-        assert part.places[task_id] == estate.places[task_id]
-        assert part.users_of(task_id) == estate.users_of(task_id)
-    assert {row.name: SlotLoad(row.queries, row.task_nanocores) for row in SlotRow.objects.all()} == {
-        slot.name: estate.loads.get(slot.name, SlotLoad()) for slot in estate.slots}
-    for count in (1, 2, 3):
-        assert part.least_loaded(count, query_cores=0.1) == estate.least_loaded(count, query_cores=0.1)
-    assert TeamUse.objects.filter(dataflows=0).count() == 0
+            check_rows()
 
 
 def test_what_is_kept_is_filled_in_where_it_was_not(world: World):

@@ -1,0 +1,34 @@
+"""What holds of the estate's rows after any commands, in whatever order and however many at once."""
+
+from __future__ import annotations
+
+from dashboard.operations.estate import load_estate
+from dashboard.operations.models import SlotRow, TeamUse
+from dashboard.operations.stored import StoredEstate
+from scheduler.model.estate import Estate
+from scheduler.model.usage import SlotLoad
+from tests.scheduler.invariants import check_fragments, check_outlets
+
+
+def check_rows() -> Estate:
+    """One copy of each task that a dataflow there needs and of no other, in one fragment each; and kept figures."""
+    estate = load_estate()
+    needed = {running for submitted in estate.submitted.values() for running in submitted.running.values()}
+    assert set(estate.tasks) == needed, "a task runs for nobody, or is missing"
+    check_fragments(estate)
+    check_outlets(estate)
+    check_kept_figures(estate)
+    return estate
+
+
+def check_kept_figures(estate: Estate) -> None:
+    """Where tasks are, who uses them and what slots have to do is kept as it would be counted anew."""
+    part = StoredEstate(estate.generation)
+    for task_id in estate.tasks:
+        assert part.places[task_id] == estate.places[task_id]
+        assert part.users_of(task_id) == estate.users_of(task_id)
+    assert {row.name: SlotLoad(row.queries, row.task_nanocores) for row in SlotRow.objects.all()} == {
+        slot.name: estate.loads.get(slot.name, SlotLoad()) for slot in estate.slots}
+    for count in (1, 2, 3):
+        assert part.least_loaded(count, query_cores=0.1) == estate.least_loaded(count, query_cores=0.1)
+    assert TeamUse.objects.filter(dataflows=0).count() == 0
