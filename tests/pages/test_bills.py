@@ -170,3 +170,16 @@ def test_money_is_as_fine_as_it_must_be() -> None:
         "0.000000", "0.000085", "0.0123", "3.2110", "12.35", "1\u202f234.00"]
     assert [exact(nanos) for nanos in (0, 1, 1_500_000_000, -20)] == [
         "0.000000000", "0.000000001", "1.500000000", "-0.000000020"]
+
+
+def test_many_dataflows_are_told_a_page_at_a_time_with_the_sum_of_all(world: World, client_of: ClientOf) -> None:
+    DataflowRecord.objects.bulk_create(
+        DataflowRecord(team=world.city, author=world.carla, name=f"flow {number}", visibility="shared", tasks=1)
+        for number in range(120))
+    for record in DataflowRecord.objects.all():
+        charge(record, "x", 1_000_000_000, 2_000_000_000)
+    first, last = (client_of("carla").get(f"/bills/?page={number}").text for number in (1, 3))
+    assert (first.count("row-link"), last.count("row-link")) == (50, 20)
+    for page in (first, last):
+        assert "120.00 USD" in page and "240.00 USD" in page and "all 120 dataflows" in page
+    assert_sound(client_of("carla").get("/bills/?page=2"), "page 2")

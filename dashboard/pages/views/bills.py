@@ -6,6 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from django.contrib.auth.decorators import login_required
+from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 from django.utils import timezone
@@ -19,6 +20,8 @@ from dashboard.pages.billing import by_team, money, share_of, shown
 from dashboard.pages.figures import cost_figure
 from dashboard.teams import selectors as teams
 
+PER_PAGE = 50
+
 
 @require_safe
 @login_required
@@ -29,10 +32,11 @@ def bills(request: HttpRequest) -> HttpResponse:
     rows, whole = shown([row.charge for row in found])
     sums = by_team(found)
     team_rows, _ = shown([charge for _, charge in sums])
+    page = Paginator(list(zip(found, rows, strict=True)), PER_PAGE).get_page(request.GET.get("page"))
     idle = selectors.nobodys(request.viewer, period)
     return render(request, "bills.html", {
         "period": period, "periods": _periods(period), "team_chosen": team, "teams": teams.teams(request.viewer),
-        "rows": [{"dataflow": bill.dataflow, "shown": row} for bill, row in zip(found, rows, strict=True)],
+        "page": page, "rows": [{"dataflow": bill.dataflow, "shown": row} for bill, row in page.object_list],
         "team_rows": [{"team": name, "shown": row} for (name, _), row in zip(sums, team_rows, strict=True)],
         "whole": whole, "idle": idle, "idle_cost": money(idle.pays_nanos), "prices": _prices(period),
         "query": _query(period, team),
