@@ -30,11 +30,12 @@ def own_tasks(dataflow: Dataflow, *, task_types: TaskTypes, scope: str = "") -> 
     }
 
 
-def match_ancestors(running: Sequence[Tasks], submitted: Tasks) -> dict[str, str]:
+def match_ancestors(running: Sequence[Tasks], submitted: Tasks, *, all_pairs: bool = False) -> dict[str, str]:
     """Match the tasks of a submitted dataflow with running ones by comparing ancestors, pair by pair.
 
-    The running dataflows that have a source in common with the submitted one are united; then every submitted task is
-    compared with every task of the union. A pair once decided is not decided again.
+    The running dataflows that have a source in common with the submitted one are united, and every submitted task is
+    compared with every task of the union: the paper's pruning of the comparison of all pairs, which it starts from. A
+    pair once decided is not decided again.
 
     Parameters
     ----------
@@ -42,6 +43,8 @@ def match_ancestors(running: Sequence[Tasks], submitted: Tasks) -> dict[str, str
         The tasks of each running dataflow.
     submitted : mapping of str to RunningTask
         De-duplicated (`own_tasks`).
+    all_pairs : bool
+        Unite all running dataflows.
 
     Returns
     -------
@@ -55,7 +58,7 @@ def match_ancestors(running: Sequence[Tasks], submitted: Tasks) -> dict[str, str
     sources = [task for task in submitted.values() if not task.parents]
     united: dict[str, RunningTask] = {}
     for tasks in running:
-        if any(not task.parents and _alike(task, source) for task in tasks.values() for source in sources):
+        if all_pairs or any(not task.parents and _alike(task, source) for task in tasks.values() for source in sources):
             united.update(tasks)
     decided: dict[tuple[str, str], bool] = {}
 

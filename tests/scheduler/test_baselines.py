@@ -25,7 +25,7 @@ def test_comparing_ancestors_and_isomorphism_find_what_fingerprints_find(history
     submitted = own_tasks(dataflow, task_types=TYPES, scope=scope)
     parts = running_dataflows(estate)
     running = [{task_id: estate.tasks[task_id] for task_id in one.tasks} for one in parts]
-    assert match_ancestors(running, submitted) == expected
+    assert match_ancestors(running, submitted) == match_ancestors(running, submitted, all_pairs=True) == expected
     assert match_isomorphic(as_graph(estate.tasks), as_graph(submitted)) == expected
     for dataflow_id in estate.submitted:
         serving = [one for one in parts if dataflow_id in one.serves]
