@@ -46,7 +46,7 @@ def write_traces_page(path: Path, workloads: Mapping[str, Mapping[str, Any]]) ->
     figures = [_traces_figure(name, workload) for name, workload in workloads.items()]
     lead = (
         "Dataflows come and go, a step at a time. Default runs each by itself, Reuse runs equal tasks once. "
-        "Shaded: the steps over which savings are averaged."
+        "Dotted: with the dead tasks that removals leave in queries. Shaded: the steps over which savings are averaged."
     )
     return _write_page(path, "Reuse along traces", lead, figures)
 
@@ -79,6 +79,8 @@ def _traces_figure(name: str, workload: Mapping[str, Any]) -> go.Figure:
             if side != "defragmented":  # which runs the same tasks as Reuse
                 tasks = [moment["tasks"] for moment in found[side]]
                 figure.add_trace(_steps(side, tasks, "%{y} running tasks"), row=1, col=column)
+        standing = [moment["tasks"] + moment["paused"] for moment in found["reuse"]]
+        figure.add_trace(_steps("reuse", standing, "%{y} with dead ones", filled=False, dash="dot"), row=1, col=column)
         begins, ends = found["walk"]
         if (begins, ends) != (0, len(found["changes"])):
             figure.add_vrect(begins, ends, row=1, col=column, fillcolor="#0a6b7c", opacity=0.05, line_width=0)
@@ -130,12 +132,13 @@ def _walk_figure(walk: Mapping[str, Any]) -> go.Figure:
 
 def _steps(
     side: str, values: Sequence[float], hover: str, *, labels: Sequence[str] = (), legend: bool = False,
-    filled: bool = True,
+    filled: bool = True, dash: str = "solid",
 ) -> go.Scatter:
     colour = COLOURS[side]
     return go.Scatter(
         x=list(range(1, len(values) + 1)), y=list(values), name=NAMES[side], legendgroup=side, showlegend=legend,
-        mode="lines", line={"color": colour, "width": 2, "shape": "hv"}, fill="tozeroy" if filled else None,
+        mode="lines", line={"color": colour, "width": 2, "shape": "hv", "dash": dash},
+        fill="tozeroy" if filled else None,
         fillcolor=f"rgba({', '.join(str(int(colour[at:at + 2], 16)) for at in (1, 3, 5))}, 0.12)",
         text=list(labels) or None, hovertemplate=f"{hover}<extra>{NAMES[side]}, step %{{x}}</extra>",
     )
