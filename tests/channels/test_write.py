@@ -50,6 +50,18 @@ def test_the_last_batch_may_be_repeated_and_is_counted(broker, channels) -> None
     assert (info.rejected, info.duplicates) == (1, 1)
 
 
+def test_bytes_are_counted_once_however_often_a_block_is_sent(broker, channels) -> None:
+    first = open_channel(channels)
+    write(broker, first, 1)
+    write(broker, first, 2)
+    write(broker, first, 2)
+    second = channels.take_fence("a.0")
+    write(broker, second, 2)
+    with pytest.raises(redis.ResponseError):
+        write(broker, first, 3)
+    assert int(broker.hget(keys.meta("a.0"), "bytes")) == 2 * len(b"block")
+
+
 def test_a_batch_cut_short_is_completed_by_its_repetition(broker, channels) -> None:
     first = open_channel(channels)
     write(broker, first, 5, 0)

@@ -19,7 +19,8 @@ PLAIN = ["estate", "dataflows", "dataflow_new", "proposals", "task_types", "bill
          "estate_graph", "overlap"]
 FILTERED = ["/dataflows/?q=none&team=city&status=running", "/proposals/?for=me", "/proposals/?status=open",
             "/estate/overlap?q=none&by=share", "/estate/overlap?team=city", "/estate/graph?q=traffic&page=7",
-            "/bills/?period=month", "/bills/?period=custom&from=2026-01-01&to=2026-01-31", "/audit/?q=zz", "/task-types/?q=filter", "/task-types/?q=nothing-like-it"]
+            "/bills/?period=month", "/bills/?period=custom&from=2026-01-01&to=2026-01-31",
+            "/audit/?q=zz", "/task-types/?q=filter", "/task-types/?q=nothing-like-it"]
 
 
 @pytest.fixture

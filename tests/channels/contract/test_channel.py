@@ -26,7 +26,7 @@ def test_a_full_channel_stops_its_writer_until_it_has_room(rig: Rig) -> None:
     wait_until(lambda: "throttled_by" not in rig.channels.meters("a"), what="an end of the throttling")
 
 
-def test_every_reader_gets_everything_and_the_slowest_holds_the_trimming(rig: Rig) -> None:
+def test_every_reader_gets_everything_and_the_slowest_holds_the_trimming(rig: Rig, broker: redis.Redis) -> None:
     ticks = rig.ticks("a", rate_per_s=1_000, limit=1_000)
     writer = rig.start(rig.publish(ticks, "a", readers=("b", "c")), "a")
     fast = rig.start(rig.publish(rig.read("b", "a.0"), "b"), "b")
@@ -35,6 +35,9 @@ def test_every_reader_gets_everything_and_the_slowest_holds_the_trimming(rig: Ri
     slow = rig.start(rig.publish(rig.read("c", "a.0"), "c"), "c")
     wait_until(lambda: len(rig.events("c.0")) == 1_000, what="the slow reader", alive=(slow,))
     assert rig.numbers("b.0") == rig.numbers("c.0") == list(range(1_000))
+    written = int(broker.hget(keys.meta("a.0"), "bytes"))
+    assert written > 1_000
+    wait_until(lambda: [rig.channels.meters(one).get("in:bytes") for one in "bc"] == [written] * 2, what="bytes read")
 
 
 def test_blocks_are_freed_behind_the_only_reader(rig: Rig) -> None:
