@@ -18,6 +18,7 @@ from dashboard.operations.estate import stored_estate
 from dashboard.operations.models import Use
 from dashboard.operations.stored import StoredEstate
 from dashboard.plans.computing import prices
+from dashboard.plans.containment import containment_of
 from dashboard.teams.models import Team
 from dashboard.teams.permissions import Viewer
 from scheduler import planning
@@ -28,14 +29,16 @@ NOT_STORED = str(UUID(int=0))  # stands for the id that a submission would get
 MOST_NAMED = 6
 
 
-def preview_submission(viewer: Viewer, *, team: Team, text: str, format: str | None = None) -> dict[str, Any]:
+def preview_submission(
+    viewer: Viewer, *, team: Team, text: str, format: str | None = None, fresh: bool = False
+) -> dict[str, Any]:
     """Plan a document for a team on the estate as it stands; nothing is stored.
 
     Parameters
     ----------
     viewer : Viewer
         May submit for ``team``: what is reused is shared, or private to that team.
-    text, format : str
+    text, format, fresh
         As for a submission.
 
     Returns
@@ -58,7 +61,8 @@ def preview_submission(viewer: Viewer, *, team: Team, text: str, format: str | N
     dataflow = parse_document(text, format=format)
     estate = stored_estate()
     plan = planning.plan_submission(
-        estate, dataflow, dataflow_id=NOT_STORED, team=team.slug, task_types=jobs.task_types(), prices=prices())
+        estate, dataflow, dataflow_id=NOT_STORED, team=team.slug, task_types=jobs.task_types(), prices=prices(),
+        containment=containment_of(team), fresh=fresh)
     reused = set(plan.reused)
     tasks = {task_id: running for task_id, running in plan.dataflow.running.items() if running in reused}
     named = _named(viewer, estate, tasks.values())

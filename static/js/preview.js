@@ -23,11 +23,13 @@ class Preview {
     this.card = card;
     this.form = form;
     this.figures = card.querySelector("[data-part='figures']");
+    this.near = document.getElementById("preview-near");
     this.progress = card.querySelector("[data-part='progress']");
     this.graph = new PreviewGraph(document.getElementById("preview-graph"));
     window.weirGraphs = [this.graph.graph]; // for the console, and for whoever tests what is drawn
     form.addEventListener("weir:checked", (event) => this.checked(event.detail));
-    form.elements.team.addEventListener("change", () => this.valid && this.ask());
+    // Another team, or another way to join what runs: another plan. Text is checked first, the format with it.
+    form.addEventListener("change", (event) => this.valid && ["team", "fresh"].includes(event.target.name) && this.ask());
   }
 
   checked(state) {
@@ -36,6 +38,7 @@ class Preview {
     if (this.valid) this.ask();
     else if (state === "empty") {
       this.card.hidden = true;
+      this.near.hidden = true;
       this.graph.panel.hidden = true;
     } else this.card.toggleAttribute("data-stale", true);
   }
@@ -67,10 +70,11 @@ class Preview {
 
   async show(answer) {
     this.figures.innerHTML = answer.html;
+    this.near.innerHTML = answer.near_misses;
+    this.near.hidden = !answer.near_misses.trim();
     this.card.hidden = false;
     this.card.toggleAttribute("data-stale", false);
     this.card.dataset.reused = answer.reused;
-    document.dispatchEvent(new CustomEvent("weir:previewed", { detail: answer }));
     await this.graph.draw(answer.graph);
   }
 

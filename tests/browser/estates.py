@@ -32,12 +32,12 @@ def drawn_dataflow(number: int, *, seed: int = 7) -> tuple[str, Dataflow]:
     for branch in range(chance.randint(1, 3)):
         window = chance.choice((2, 3, 4, 5, 6, 8, 9)) * 100 + family
         after, out = Task(f"mean{branch}", "block_average", {"window": window + branch}), f"out{branch}"
-        tasks += [after, Task(out, "output", {"name": f"flow {number}, {branch}"})]
+        tasks += [after, Task(out, "output", {"name": f"flow-{number}-{branch}"})]
         streams += [Stream(f"trunk{chance.randrange(depth)}", after.id), Stream(after.id, out)]
     used = {stream.source for stream in streams}
     ends = [task for task in tasks if task.id not in used and task.type != "output"]
     for end in ends:
-        tasks.append(Task(f"{end.id}_out", "output", {"name": f"flow {number}, trunk"}))
+        tasks.append(Task(f"{end.id}_out", "output", {"name": f"flow-{number}-{end.id}"}))
         streams.append(Stream(end.id, f"{end.id}_out"))
     name = f"{PLACES[family % len(PLACES)].capitalize()} {chance.choice(KINDS)} {number}"
     team = chance.choice(sorted(TEAMS)) if chance.random() < 0.5 else sorted(TEAMS)[family % len(TEAMS)]

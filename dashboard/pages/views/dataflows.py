@@ -18,6 +18,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from dashboard import jobs
 from dashboard.approvals import selectors as approvals
 from dashboard.approvals import services
+from dashboard.approvals.near_misses import near_misses_in
 from dashboard.audit import selectors as trail
 from dashboard.catalog import selectors as catalog
 from dashboard.catalog.lifecycle import AT_REST, LIFECYCLE, RUNNING
@@ -85,11 +86,15 @@ def preview(request: HttpRequest) -> JsonResponse:
     team = teams.teams_to_submit_for(request.viewer).filter(slug=request.POST.get("team", "")).first()
     if team is None:
         raise NotFound("You cannot submit for that team.", remedy="Choose one of yours.")
+    text, form_format = request.POST.get("text", ""), request.POST.get("format") or None
     found = preview_submission(
-        request.viewer, team=team, text=request.POST.get("text", ""), format=request.POST.get("format") or None)
-    context = {"preview": found, "currency": settings.CURRENCY}
+        request.viewer, team=team, text=text, format=form_format, fresh=request.POST.get("fresh") == "1")
+    context = {
+        "preview": found, "currency": settings.CURRENCY,
+        "near_misses": near_misses_in(team, text, format=form_format)}
     return JsonResponse({
         "html": render_to_string("parts/preview.html", context, request=request),
+        "near_misses": render_to_string("parts/near_misses.html", context, request=request),
         "graph": preview_graph(found, task_types=jobs.task_types()), "reused": found["reused"],
         "tasks": found["tasks"]})
 
