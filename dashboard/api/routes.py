@@ -22,10 +22,19 @@ from dashboard.bills import selectors as bill_selectors
 from dashboard.bills.periods import period_of
 from dashboard.catalog import selectors as catalog
 from dashboard.catalog.documents import check_document
+from dashboard.operations import fragments
 from dashboard.operations import selectors as operations
 from dashboard.teams import selectors as teams
 from dashboard.teams.models import Role
-from dashboard.teams.services import create_token, delete_secret, revoke_token, set_containment, set_secret
+from dashboard.teams.services import (
+    create_token,
+    delete_secret,
+    revoke_token,
+    set_containment,
+    set_defragmentation,
+    set_secret,
+)
+from scheduler.model.errors import NotFound
 from scheduler.model.schema import dataflow_schema
 
 api = NinjaAPI(
@@ -87,7 +96,7 @@ def submit(request: HttpRequest, submission: schemas.SubmissionIn) -> Status:
     """Submit a dataflow: 201 with the dataflow and its proposal, whose plan is being computed."""
     proposal = services.submit_dataflow(
         actor=request.user, team=teams.team(request.viewer, submission.team), text=submission.text,
-        format=submission.format)
+        format=submission.format, fresh=submission.fresh, begin=submission.begin)
     return Status(201, {
         "dataflow": schemas.dataflow_row(proposal.dataflow), "proposal": schemas.proposal_row(proposal)})
 
@@ -106,6 +115,39 @@ def dataflow(request: HttpRequest, dataflow_id: UUID) -> dict[str, Any]:
 def remove(request: HttpRequest, dataflow_id: UUID) -> dict[str, Any]:
     """Propose to remove a running dataflow."""
     return schemas.proposal_row(services.remove_dataflow(actor=request.user, dataflow_id=dataflow_id))
+
+
+@api.post("/dataflows/{uuid:dataflow_id}/pause")
+def pause(request: HttpRequest, dataflow_id: UUID) -> dict[str, Any]:
+    """Propose that a running dataflow rests."""
+    return schemas.proposal_row(services.pause_dataflow(actor=request.user, dataflow_id=dataflow_id))
+
+
+@api.post("/dataflows/{uuid:dataflow_id}/resume")
+def resume(request: HttpRequest, dataflow_id: UUID) -> dict[str, Any]:
+    """Propose that a paused dataflow goes on."""
+    return schemas.proposal_row(services.resume_dataflow(actor=request.user, dataflow_id=dataflow_id))
+
+
+@api.post("/dataflows/{uuid:dataflow_id}/defragment")
+def defragment(request: HttpRequest, dataflow_id: UUID) -> dict[str, Any]:
+    """Propose a step of defragmentation."""
+    return schemas.proposal_row(services.defragment_dataflow(actor=request.user, dataflow_id=dataflow_id))
+
+
+@api.get("/dataflows/{uuid:dataflow_id}/fragmentation")
+def dataflow_fragmentation(request: HttpRequest, dataflow_id: UUID) -> dict[str, Any]:
+    """How a dataflow in the estate is cut into queries."""
+    found = fragments.fragmentation_of(request.viewer, dataflow_id)
+    if found is None:
+        raise NotFound("This dataflow is not in the estate.", remedy="Submit it first.")
+    return found
+
+
+@api.get("/fragmentation")
+def fragmentation(request: HttpRequest) -> list[dict[str, Any]]:
+    """How the dataflows in the estate are cut into queries, the most fragmented first."""
+    return fragments.fragmentations(request.viewer)
 
 
 @api.get("/dataflows/{uuid:dataflow_id}/live")
@@ -217,6 +259,20 @@ def cancel(request: HttpRequest, proposal_id: UUID) -> dict[str, Any]:
 def recompute(request: HttpRequest, proposal_id: UUID) -> dict[str, Any]:
     """Compute the plan of a stale proposal anew."""
     return schemas.proposal_row(services.recompute_proposal(actor=request.user, proposal_id=proposal_id))
+
+
+@api.post("/proposals/{uuid:proposal_id}/joining")
+def joining(request: HttpRequest, proposal_id: UUID, choice: schemas.JoiningIn) -> dict[str, Any]:
+    """Join what is under way in another way: a new plan is computed, and reviews start anew."""
+    return schemas.proposal_row(services.choose_joining(
+        actor=request.user, proposal_id=proposal_id, fresh=choice.fresh, begin=choice.begin))
+
+
+@api.post("/teams/{slug:slug}/defragmentation")
+def defragmentation(request: HttpRequest, slug: str, choice: schemas.ControllerIn) -> dict[str, Any]:
+    """Say whether Weir defragments the team's dataflows: off, recommends or acts; by an admin of the team."""
+    team = set_defragmentation(actor=request.user, team=teams.team(request.viewer, slug), choice=choice.choice)
+    return {"team": team.slug, "defragmentation": team.defragmentation}
 
 
 @api.post("/proposals/{uuid:proposal_id}/roll-back")

@@ -43,6 +43,12 @@ class SubmissionIn(DocumentIn):
     begin: str = "now"
 
 
+class ControllerIn(Schema):
+    """What Weir may do by itself: off, recommends or acts."""
+
+    choice: str
+
+
 class JoiningIn(Schema):
     """How a submission joins what is under way."""
 

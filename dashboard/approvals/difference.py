@@ -7,6 +7,7 @@ from typing import Any
 
 from dashboard import jobs
 from dashboard.approvals.models import Proposal
+from dashboard.approvals.under_way import joining_of
 from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.permissions import visible_to
 from dashboard.catalog.selectors import graph_of
@@ -22,6 +23,9 @@ _WORDS = {
     "close_outlet": "{fragment} no longer publishes the stream of {task} to {reader}",
     "close_tail": "{fragment} works on {active} of its tasks only, from {active_before}",
     "open_tail": "{fragment} works on {active} of its tasks again",
+    "pause_fragment": "Pause query {fragment} on {slot}; its state is kept",
+    "resume_fragment": "Resume query {fragment} on {slot} with {active} of its tasks",
+    "hand_over": "Hand {inherits} over to {fragment} on {slot}: {tasks}",
 }
 
 
@@ -35,9 +39,11 @@ def difference(viewer: Viewer, proposal: Proposal) -> dict[str, Any] | None:
         type for a neighbour), ``type``, ``config``, ``status`` (``started``, ``reused``, ``stopped``, or ``neighbour``
         for tasks of touched dataflows that stay as they are), ``used_by`` (``id``, ``name``, ``team`` of other
         dataflows), ``fragment``, ``slot``; ``streams``: ``source``, ``target`` (running task ids), ``status``;
-        ``steps``: ``key``, ``kind``, ``text``, ``done``; ``touched``: ``id``, ``name``, ``team``; ``price``: the
-        fields of ``scheduler.model.plan.Price``; ``refined``: ``task`` (submitted id) and ``wider``, the entry of the
-        running task that it is made from; ``counts``: ``started``, ``reused``, ``stopped``.
+        ``steps``: ``key``, ``kind``, ``text``, ``done``; ``touched``: ``id``, ``name``, ``team`` of the first
+        of those that it touches, ``touched_more`` how many there are besides, at least; ``price``: the fields of
+        ``scheduler.model.plan.Price``; ``refined``: ``task`` (submitted id) and ``wider``, the entry of the running
+        task that it is made from; ``counts``: ``started``, ``reused``, ``stopped``, ``resumed``, ``rested``;
+        ``why``: of a defragmentation, in words; ``joining``: what is joined and since when it runs, or null.
     """
     plan = plan_of(proposal.plan)
     if plan is None:
@@ -60,9 +66,13 @@ def difference(viewer: Viewer, proposal: Proposal) -> dict[str, Any] | None:
             for step in plan.steps
         ],
         "touched": [_user(record) for record in touched],
+        "touched_more": max(0, plan.touched_count - len(plan.touched)),
         "refined": refined,
         "price": asdict(plan.price) if plan.price else None,
-        "counts": {"started": len(plan.started), "reused": len(plan.reused), "stopped": len(plan.stopped)},
+        "counts": {"started": len(plan.started), "reused": len(plan.reused), "stopped": len(plan.stopped),
+                   "resumed": len(plan.resumed), "rested": len(plan.rested)},
+        "why": plan.why,
+        "joining": joining_of(plan, proposal.plan.options),
     }
 
 
@@ -71,7 +81,8 @@ def step_text(plan: Plan, step: Step, names: dict[str, str]) -> str:
     fragment = plan.fragments_after.get(step.fragment) or plan.fragments_before[step.fragment]
     return _WORDS[step.kind].format(
         fragment=step.fragment, slot=fragment.slot, reader=step.reader, active=step.active,
-        active_before=step.active_before, task=names.get(step.task or "", "a task"),
+        active_before=step.active_before, inherits=" and ".join(fragment.inherits),
+        task=names.get(step.task or "", "a task"),
         tasks=" → ".join(names.get(task, "a task") for task in fragment.tasks),
     )
 
@@ -80,6 +91,7 @@ def _own_graph(proposal: Proposal, plan: Plan) -> tuple[dict[str, dict], dict[tu
     graph, running = graph_of(proposal.dataflow), plan.dataflow.running
     status = dict.fromkeys(plan.reused, "reused")
     status |= {task.id: "started" for task in plan.started} | {task.id: "stopped" for task in plan.stopped}
+    status |= dict.fromkeys(plan.resumed, "started") | dict.fromkeys(plan.rested, "stopped")
     tasks = {
         running[task["id"]]: {
             "id": running[task["id"]], "name": task["id"], "type": task["type"], "kind": task["kind"],

@@ -13,12 +13,13 @@ from typing import Any
 from uuid import UUID
 
 from dashboard import jobs
-from dashboard.catalog.lifecycle import REMOVING, RUNNING
+from dashboard.catalog.lifecycle import PAUSED, PAUSING, REMOVING, RUNNING
 from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.permissions import dataflow_for, visible_to
 from dashboard.operations.estate import current_estate
 from dashboard.teams.permissions import Viewer
 from scheduler.model.estate import Estate, Fragment
+from scheduler.reuse.standing import is_working
 
 FAILING = "backoff"
 SILENT = "silent"  # the node does not report
@@ -180,8 +181,10 @@ def sources_and_sinks(view: View, tasks: Iterable[str]) -> tuple[set[str], set[s
 def _counts(view: View) -> dict[str, Any]:
     sources, sinks = sources_and_sinks(view, view.tasks)
     return {
-        "submitted": len(view.records), "running_tasks": len(view.tasks),
-        "without_reuse": sum(len(view.estate.submitted[key].running) for key in view.records),
+        "submitted": len(view.records),
+        "running_tasks": sum(1 for task in view.tasks if is_working(view.estate, task)),
+        "without_reuse": sum(
+            len(view.estate.submitted[key].running) for key in view.records if not view.estate.submitted[key].paused),
         "events_in_per_s": sum_rate(view, sources), "events_out_per_s": sum_rate(view, sinks),
     }
 
@@ -218,7 +221,7 @@ def _tasks(view: View, dataflow_id: str) -> dict[str, Any]:
         flow = view.reading.flows.tasks.get(running)
         tasks[task] = {
             "running": running, "fragment": fragment_id, "position": position, "slot": fragment.slot,
-            "state": report["state"], "error": report.get("error"), "retry_at_ms": report.get("retry_at_ms"),
+            "state": _state_of(view, running), "error": report.get("error"), "retry_at_ms": report.get("retry_at_ms"),
             "throttled_by": report.get("throttled_by"),
             "rate_per_s": _rounded(flow.rate_per_s, 1) if flow else None, "events": flow.events if flow else None,
             "latency_p50_ms": _rounded(flow.latency_p50_ms, 0) if flow else None,
@@ -248,12 +251,15 @@ def _streams(view: View, dataflow_id: str) -> dict[str, Any]:
 
 
 def _state_of(view: View, running_task: str) -> str:
-    return view.fragment_report(view.estate.fragments[view.estate.places[running_task][0]])["state"]
+    """The state of the query that a task works in; a task that rests is paused, whatever works beside it."""
+    fragment_id, position = view.estate.places[running_task]
+    fragment = view.estate.fragments[fragment_id]
+    return PAUSED if position >= fragment.active else view.fragment_report(fragment)["state"]
 
 
 def _worst(states: Iterable[str]) -> str:
     found = set(states)
-    order = ("unknown", FAILING, SILENT, "starting", "waiting", "draining", "stopped")
+    order = ("unknown", FAILING, SILENT, "starting", "waiting", "draining", "stopped", PAUSED)
     return next((state for state in order if state in found), "running")
 
 
@@ -270,7 +276,7 @@ def output_channels(viewer: Viewer, record: DataflowRecord) -> dict[str, str]:
     """The channel of each named output of a dataflow that is in the estate, by submitted task id."""
     estate, types = current_estate(), jobs.task_types()
     submitted = estate.submitted.get(str(record.pk))
-    if submitted is None or record.status not in {RUNNING, REMOVING}:
+    if submitted is None or record.status not in {RUNNING, PAUSING, PAUSED, REMOVING}:
         return {}
     channels = {}
     for task in submitted.sinks:

@@ -41,7 +41,8 @@ def test_a_dataflow_from_submission_to_execution(world: World):
     prepare_proposal(proposal_id=proposal_id)
     proposal = carla.get(f"/api/proposals/{proposal_id}").json()
     assert proposal["status"] == "pending"
-    assert proposal["difference"]["counts"] == {"started": 4, "reused": 0, "stopped": 0}
+    assert proposal["difference"]["counts"] == {
+        "started": 4, "reused": 0, "stopped": 0, "resumed": 0, "rested": 0}
     assert {task["name"]: task["status"] for task in proposal["difference"]["tasks"]} == dict.fromkeys(
         ("sense", "parse", "average", "out"), "started")
     assert [step["text"] for step in proposal["difference"]["steps"]]

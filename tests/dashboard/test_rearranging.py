@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from django.core.management import CommandError, call_command
+from django.test import Client
 
 from dashboard.approvals.lifecycle import CANCELLED, DONE, EXECUTING, PENDING, STALE, UNPLANNABLE
 from dashboard.approvals.models import Proposal
@@ -244,3 +246,63 @@ def test_weir_acts_where_every_team_concerned_lets_it(world: World, fragmented: 
 def test_who_may_say_what_weir_does(world: World):
     with pytest.raises(PermissionDenied):
         set_defragmentation(actor=world.ana, team=world.city, choice="acts")
+
+
+# Commands and the API ------------------------------------------------------------------------------------------------
+
+
+def test_commands_propose_by_name_or_id(world: World, capsys):
+    record = running(world.carla, world.city, document("traffic"), world.ana)
+    call_command("pause", "traffic", "--as", "carla")
+    proposal = Proposal.objects.get(plan__kind="pause")
+    assert str(proposal.pk) in capsys.readouterr().out
+    enacted(approved(prepared(proposal), world.ana))
+    call_command("resume", str(record.pk), "--as", "carla")
+    assert Proposal.objects.filter(plan__kind="resume").exists()
+    for command, name in [("pause", "not there"), ("defragment", "traffic")]:
+        with pytest.raises(CommandError) as raised:
+            call_command(command, name, "--as", "carla")
+        assert str(raised.value)
+
+
+def test_submit_takes_the_choice_from_the_command_line(world: World, tmp_path):
+    file = tmp_path / "mine.json"
+    file.write_text(document("mine"))
+    call_command("submit", str(file), "--as", "carla", "--fresh", "--begin", "oldest")
+    assert Proposal.objects.get().plan.options == {"fresh": True, "begin": "oldest"}
+
+
+def test_the_api_does_what_the_pages_do(world: World, fragmented: DataflowRecord):
+    client = Client()
+    client.force_login(world.carla)
+    found = client.get(f"/api/dataflows/{fragmented.pk}/fragmentation").json()
+    assert (found["queries"], found["fewest"], found["spare_queries"], found["dead_tasks"]) == (2, 1, 1, 2)
+    assert [row["id"] for row in client.get("/api/fragmentation").json()] == [str(fragmented.pk)]
+    made = client.post(f"/api/dataflows/{fragmented.pk}/defragment")
+    assert made.status_code == 200 and made.json()["kind"] == "defragment"
+    assert client.post(f"/api/dataflows/{fragmented.pk}/pause").json()["kind"] == "pause"
+    assert client.post(f"/api/dataflows/{fragmented.pk}/resume").status_code == 409
+    admin = Client()
+    admin.force_login(world.dev)
+    chosen = admin.post("/api/teams/city/defragmentation", {"choice": "acts"}, content_type="application/json")
+    assert chosen.json() == {"team": "city", "defragmentation": "acts"}
+    sent = {"text": document("mine", window=20), "team": "city", "fresh": True}
+    made = client.post("/api/dataflows", sent, content_type="application/json").json()["proposal"]
+    prepare_proposal(proposal_id=made["id"])
+    joining = client.get(f"/api/proposals/{made['id']}").json()["difference"]["joining"]
+    assert joining["fresh"] and [task["task"] for task in joining["tasks"]] == ["average", "out"]
+    changed = client.post(
+        f"/api/proposals/{made['id']}/joining", {"fresh": False}, content_type="application/json").json()
+    assert changed["options"] == {} and changed["status"] == "computing"
+    prepare_proposal(proposal_id=made["id"])
+    joining = client.get(f"/api/proposals/{made['id']}").json()["difference"]["joining"]
+    assert not joining["fresh"] and all(task["since"] for task in joining["tasks"])
+
+
+def test_nothing_private_shows_in_another_teams_overview(world: World):
+    private = running(world.carla, world.city, document("secret", visibility="private"), world.ana)
+    client = Client()
+    client.force_login(world.mo)
+    assert client.get("/api/fragmentation").json() == []
+    assert client.get(f"/api/dataflows/{private.pk}/fragmentation").status_code == 404
+    assert "secret" not in client.get("/fragmentation/").text

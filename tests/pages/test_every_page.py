@@ -8,6 +8,7 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
+from dashboard.approvals.services import defragment_dataflow, pause_dataflow, prepare_proposal
 from dashboard.catalog.documents import check_document
 from dashboard.pages.urls import urlpatterns
 from dashboard.pages.views.guides import GUIDES
@@ -16,7 +17,7 @@ from tests.pages.conftest import ClientOf
 from tests.pages.markup import Markup
 
 PLAIN = ["estate", "dataflows", "dataflow_new", "proposals", "task_types", "bills", "audit", "teams", "password_change",
-         "estate_graph", "overlap"]
+         "estate_graph", "overlap", "fragmentation"]
 FILTERED = ["/dataflows/?q=none&team=city&status=running", "/proposals/?for=me", "/proposals/?status=open",
             "/estate/overlap?q=none&by=share", "/estate/overlap?team=city", "/estate/graph?q=traffic&page=7",
             "/bills/?period=month", "/bills/?period=custom&from=2026-01-01&to=2026-01-31",
@@ -31,10 +32,13 @@ def addresses(world: World) -> list[str]:
     parse = cars.uses.get(task_id="parse")
     jams = planned(world.mo, world.mobility, document("jams", window=20))
     removal = removal_planned(world.carla, traffic)
+    pause = prepare_proposal(proposal_id=pause_dataflow(actor=world.carla, dataflow_id=cars.pk).pk)
+    step = prepare_proposal(proposal_id=defragment_dataflow(actor=world.carla, dataflow_id=cars.pk).pk)
     return [
         *(reverse(name) for name in PLAIN), *(reverse("help_guide", args=[guide.slug]) for guide in GUIDES), *FILTERED,
         reverse("dataflow", args=[traffic.pk]), reverse("dataflow", args=[jams.dataflow_id]),
         reverse("proposal", args=[jams.pk]), reverse("proposal", args=[removal.pk]),
+        reverse("proposal", args=[pause.pk]), reverse("proposal", args=[step.pk]),
         f"{reverse('dataflow_new')}?again={traffic.pk}", f"{reverse('estate_graph')}?dataflow={traffic.pk}",
         reverse("running_task", args=[parse.running_task_id]), reverse("overlap_pair", args=[traffic.pk, cars.pk]),
     ]

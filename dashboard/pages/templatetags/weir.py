@@ -16,7 +16,9 @@ NONE = "–"  # also for what a template does not find, which reaches a filter a
 # Every state of a dataflow, proposal, fragment and slot, by how it is shown.
 _CHIPS = {
     "ok": {"running", "done", "approved", "approve"},
-    "busy": {"submitted", "computing", "executing", "removing", "rolling_back", "starting", "draining", "waiting"},
+    "busy": {
+        "submitted", "computing", "executing", "pausing", "removing", "rolling_back", "starting", "draining", "waiting",
+    },
     "warn": {"planned", "pending", "stale", "throttled"},
     "bad": {"failed", "rejected", "unplannable", "backoff", "silent", "lost", "reject"},
 }
@@ -31,6 +33,10 @@ _DEEDS = {
     "plan.request": "asked for", "plan.freeze": "froze", "plan.fail": "could not make", "plan.overtaken": "overtook",
     "proposal.prepare": "prepared", "proposal.approve": "approved", "proposal.reject": "rejected",
     "proposal.cancel": "cancelled", "proposal.recompute": "asked to recompute", "proposal.roll_back": "rolled back",
+    "dataflow.propose_pause": "proposed to pause", "dataflow.propose_resume": "proposed to resume",
+    "dataflow.propose_defragment": "proposed to defragment",
+    "dataflow.recommend_defragmentation": "recommended to defragment",
+    "proposal.choose_joining": "chose how to join in", "team.set_defragmentation": "set the defragmentation of",
     "proposal.progress": "moved on", "proposal.overtaken": "marked stale", "proposal.give_up": "gave up",
     "node.register": "registered",
     "user.create": "added", "team.create": "made", "team.set_role": "set a role in",

@@ -21,9 +21,10 @@ from dashboard.approvals import services
 from dashboard.approvals.near_misses import near_misses_in
 from dashboard.audit import selectors as trail
 from dashboard.catalog import selectors as catalog
-from dashboard.catalog.lifecycle import AT_REST, LIFECYCLE, RUNNING
+from dashboard.catalog.lifecycle import AT_REST, LIFECYCLE, PAUSED, RUNNING
 from dashboard.explorer.preview import preview_submission
 from dashboard.operations import selectors as operations
+from dashboard.operations.fragments import fragmentation_of
 from dashboard.pages.figures import latency_figure, rate_figure
 from dashboard.pages.graphs import dataflow_graph, preview_graph, stream_id
 from dashboard.teams import selectors as teams
@@ -68,7 +69,9 @@ def dataflow_new(request: HttpRequest) -> HttpResponse:
     try:
         if team is None:
             raise NotFound("You cannot submit for that team.", remedy="Choose one of yours.")
-        proposal = services.submit_dataflow(actor=request.user, team=team, text=text, format=form_format)
+        proposal = services.submit_dataflow(
+            actor=request.user, team=team, text=text, format=form_format, fresh=request.POST.get("fresh") == "1",
+            begin=request.POST.get("begin", "now"))
     except InvalidDataflow as error:
         context = _editor(request, may, record, text=text, format=form_format or "yaml", problems=error.problems)
         return render(request, "dataflow_new.html", context, status=error.http_status)
@@ -128,7 +131,9 @@ def dataflow(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
         "document": catalog.current_version(record), "versions": catalog.versions(record), "proposals": proposals[:10],
         "entries": trail.entries_of(record, *proposals[:10])[:30],
         "failing": _failing(tasks),
-        "shared": _sharing(tasks), "may_remove": may and record.status == RUNNING,
+        "shared": _sharing(tasks), "may_remove": may and record.status in {RUNNING, PAUSED},
+        "may_pause": may and record.status == RUNNING, "may_resume": may and record.status == PAUSED,
+        "fragmentation": fragmentation_of(request.viewer, dataflow_id), "currency": settings.CURRENCY,
         "may_renew": may and record.status in AT_REST, "is_running": record.status == RUNNING,
         "may_read_bill": request.viewer.sees_private_of(record.team_id),
         "live_topic": f"dataflow:{record.pk}",
@@ -182,6 +187,30 @@ def dataflow_remove(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
         return redirect("dataflow", dataflow_id)
     messages.success(request, "Its removal is proposed. Nothing stops until that is approved.")
     return redirect("proposal", proposal.pk)
+
+
+@require_POST
+@login_required
+def dataflow_rearrange(request: HttpRequest, dataflow_id: UUID, way: str) -> HttpResponse:
+    """Propose to pause, resume or defragment a dataflow."""
+    catalog.dataflow(request.viewer, dataflow_id)
+    if way not in _REARRANGE:
+        raise NotFound("There is no such action.", remedy="Use the buttons of the dataflow's page.")
+    propose, said = _REARRANGE[way]
+    try:
+        proposal = propose(actor=request.user, dataflow_id=dataflow_id)
+    except WeirError as error:
+        messages.error(request, f"{error.message} {error.remedy}".strip())
+        return redirect("dataflow", dataflow_id)
+    messages.success(request, said)
+    return redirect("proposal", proposal.pk)
+
+
+_REARRANGE = {
+    "pause": (services.pause_dataflow, "Its pause is proposed. Nothing rests until that is approved."),
+    "resume": (services.resume_dataflow, "It is proposed to go on. Nothing starts until that is approved."),
+    "defragment": (services.defragment_dataflow, "The best step is being worked out. Nothing changes until approved."),
+}
 
 
 def _shown(column: str, value: Any) -> Any:

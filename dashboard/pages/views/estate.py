@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from django.conf import settings
 from django.contrib.auth.decorators import login_required
+from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from dashboard.audit import selectors as trail
 from dashboard.operations import selectors as operations
+from dashboard.operations.fragments import fragmentations
 
 RECENT = 8
+PER_PAGE = 50
 BOOKKEEPING = ("dataflow.store", "proposal.prepare", "proposal.overtaken")
 SPARK_MINUTES = 15
 
@@ -40,6 +44,18 @@ def estate(request: HttpRequest) -> HttpResponse:
 def estate_history(request: HttpRequest) -> JsonResponse:
     """Events per second over the last minutes, for the line beside the figure."""
     return JsonResponse(operations.estate_history(request.viewer, minutes=SPARK_MINUTES))
+
+
+@require_safe
+@login_required
+def fragmentation(request: HttpRequest) -> HttpResponse:
+    """How the running dataflows are cut into queries, the most fragmented first."""
+    rows = fragmentations(request.viewer)
+    page = Paginator(rows, PER_PAGE).get_page(request.GET.get("page"))
+    return render(request, "fragmentation.html", {
+        "page": page, "rows": page.object_list, "total": len(rows), "currency": settings.CURRENCY,
+        "fragmented": sum(1 for row in rows if row["spare_queries"] or row["dead_tasks"]),
+    })
 
 
 def _activity(request: HttpRequest) -> object:

@@ -18,7 +18,7 @@ from django.views.decorators.http import require_POST, require_safe
 from dashboard import jobs
 from dashboard.approvals import selectors, services
 from dashboard.approvals.difference import difference, step_text
-from dashboard.approvals.lifecycle import LIFECYCLE, OPEN, UNDER_WAY
+from dashboard.approvals.lifecycle import LIFECYCLE, OPEN, PENDING, STALE, UNDER_WAY
 from dashboard.approvals.near_misses import near_miss_row, near_misses_of
 from dashboard.audit import selectors as trail
 from dashboard.pages.graphs import difference_graph
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from dashboard.approvals.models import Proposal
 
 PER_PAGE = 25
+VERBS = {"submit": "Run", "remove": "Remove", "pause": "Pause", "resume": "Resume", "defragment": "Defragment"}
 _WAYS = {"approve", "reject", "cancel", "recompute", "roll_back"}
 
 
@@ -63,6 +64,7 @@ def proposal(request: HttpRequest, proposal_id: UUID) -> HttpResponse:
         "steps": _steps(record, live["steps"]), "is_open": record.status in OPEN,
         "is_under_way": record.status in UNDER_WAY,
         **_near_misses(request, record),
+        "verb": VERBS[record.plan.kind], "may_choose": _may_choose(request, record),
         "currency": settings.CURRENCY, "entries": trail.entries_of(record, record.plan)[:20],
         "live_topic": f"proposal:{record.pk}",
     })
@@ -109,6 +111,22 @@ def proposal_adopt(request: HttpRequest, proposal_id: UUID) -> HttpResponse:
     return redirect("proposal", adopted.pk)
 
 
+@require_POST
+@login_required
+def proposal_joining(request: HttpRequest, proposal_id: UUID) -> HttpResponse:
+    """Join what is under way in another way; a new plan is computed."""
+    selectors.proposal(request.viewer, proposal_id)
+    try:
+        services.choose_joining(
+            actor=request.user, proposal_id=proposal_id, fresh=request.POST.get("fresh") == "1",
+            begin=request.POST.get("begin", "now"))
+    except WeirError as error:
+        messages.error(request, f"{error.message} {error.remedy}".strip())
+    else:
+        messages.success(request, "A new plan is being computed. Reviews start anew.")
+    return redirect("proposal", proposal_id)
+
+
 def _act(way: str) -> Callable[[HttpRequest, UUID], Proposal]:
     comment = "comment"
     return {
@@ -130,6 +148,12 @@ def _near_misses(request: HttpRequest, record: Proposal) -> dict[str, Any]:
         "near_misses": [near_miss_row(miss) for miss in near_misses_of(record)],
         "adopt_url": reverse("proposal_adopt", args=[record.pk]) if may else "",
     }
+
+
+def _may_choose(request: HttpRequest, record: Proposal) -> bool:
+    """Whether the viewer may still say how the submission joins what is under way."""
+    engineer = request.viewer.has_role(record.dataflow.team_id, Role.ENGINEER)
+    return engineer and record.plan.kind == "submit" and record.status in {PENDING, STALE}
 
 
 def _said(way: str, record: Proposal) -> str:

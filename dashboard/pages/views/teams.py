@@ -10,7 +10,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST, require_safe
 
 from dashboard.teams import selectors, services
-from dashboard.teams.models import Role
+from dashboard.teams.models import Controller, Role
 from scheduler.model.errors import NotFound, WeirError
 
 
@@ -24,8 +24,8 @@ def teams(request: HttpRequest) -> HttpResponse:
         for team in selectors.teams(request.viewer)
     ]
     return render(request, "teams.html", {
-        "teams": found, "roles": Role.choices, "tokens": selectors.tokens(request.user),
-        "new_token": request.session.pop("new_token", None),
+        "teams": found, "roles": Role.choices, "controllers": Controller.choices,
+        "tokens": selectors.tokens(request.user), "new_token": request.session.pop("new_token", None),
     })
 
 
@@ -73,6 +73,20 @@ def team_create(request: HttpRequest) -> HttpResponse:
         messages.error(request, f"{error.message} {error.remedy}".strip())
     else:
         messages.success(request, f"{team.name} is there. Add its first member.")
+    return redirect("teams")
+
+
+@require_POST
+@login_required
+def defragmentation_set(request: HttpRequest, slug: str) -> HttpResponse:
+    """Say whether Weir defragments the team's dataflows."""
+    team = selectors.team(request.viewer, slug)
+    try:
+        services.set_defragmentation(actor=request.user, team=team, choice=request.POST.get("choice", ""))
+    except WeirError as error:
+        messages.error(request, f"{error.message} {error.remedy}".strip())
+    else:
+        messages.success(request, f"Defragmentation for {team.name}: {team.defragmentation}.")
     return redirect("teams")
 
 

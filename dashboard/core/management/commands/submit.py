@@ -9,7 +9,7 @@ from pathlib import Path
 from django.core.management.base import BaseCommand, CommandError
 
 from dashboard.approvals.services import submit_dataflow
-from dashboard.teams.models import User
+from dashboard.core.management.actors import actor_of
 from dashboard.teams.permissions import viewer_of
 from dashboard.teams.selectors import teams_to_submit_for
 from scheduler.model.errors import InvalidDataflow, WeirError
@@ -22,15 +22,22 @@ class Command(BaseCommand):
         parser.add_argument("file")
         parser.add_argument("--as", dest="username", help="who submits; otherwise the first administrator")
         parser.add_argument("--team", help="short name of the team; otherwise the user's only or first team")
+        parser.add_argument("--fresh", action="store_true", help="join no stateful task that runs already; start anew")
+        parser.add_argument(
+            "--begin", default="now", metavar="WHEN",
+            help="read running streams from now on, from the oldest event still kept, or from a time (ISO 8601)")
 
-    def handle(self, *, file: str, username: str | None, team: str | None, **_: object) -> None:
-        actor = _user(username)
+    def handle(
+        self, *, file: str, username: str | None, team: str | None, fresh: bool, begin: str, **_: object
+    ) -> None:
+        actor = actor_of(username)
         teams = teams_to_submit_for(viewer_of(actor))
         chosen = teams.filter(slug=team).first() if team else teams.first()
         if chosen is None:
             raise CommandError(f"{actor.username} may not submit for {team or 'any team'}.")
         try:
-            proposal = submit_dataflow(actor=actor, team=chosen, text=_text(file))
+            proposal = submit_dataflow(
+                actor=actor, team=chosen, text=_text(file), fresh=fresh, begin=begin)
         except InvalidDataflow as invalid:
             for problem in invalid.problems:
                 place = f"{file}:{problem.line}:{problem.column}" if problem.line else f"{file} {problem.path}"
@@ -39,15 +46,6 @@ class Command(BaseCommand):
         except WeirError as error:
             raise CommandError(f"{error.message} {error.remedy}") from error
         self.stdout.write(f"{proposal.dataflow.name} is submitted for {chosen.name}: /proposals/{proposal.pk}/")
-
-
-def _user(username: str | None) -> User:
-    users = User.objects.filter(is_active=True)
-    found = users.filter(username=username) if username else users.filter(is_superuser=True).order_by("pk")
-    user = found.first()
-    if user is None:
-        raise CommandError(f"There is no user {username}." if username else "There is no administrator yet.")
-    return user
 
 
 def _text(file: str) -> str:

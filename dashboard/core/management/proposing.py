@@ -1,0 +1,43 @@
+"""Commands that propose something for a dataflow that is there."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from collections.abc import Callable
+from uuid import UUID
+
+from django.core.management.base import BaseCommand, CommandError
+
+from dashboard.approvals.models import Proposal
+from dashboard.catalog.models import DataflowRecord
+from dashboard.catalog.permissions import is_uuid
+from dashboard.catalog.selectors import dataflows
+from dashboard.core.management.actors import actor_of
+from dashboard.teams.permissions import viewer_of
+from scheduler.model.errors import WeirError
+
+
+class ProposingCommand(BaseCommand):
+    """Looks up a dataflow by its id or name and calls ``propose`` for it."""
+
+    propose: Callable[..., Proposal]
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("dataflow", help="its id, or its name where that is of one dataflow only")
+        parser.add_argument("--team", help="short name of its team, where several have one of that name")
+        parser.add_argument("--as", dest="username", help="who proposes; otherwise the first administrator")
+
+    def handle(self, *, dataflow: str, team: str | None, username: str | None, **_: object) -> None:
+        actor = actor_of(username)
+        found = dataflows(viewer_of(actor), team=team or "")
+        found = found.filter(pk=UUID(dataflow)) if is_uuid(dataflow) else found.filter(name=dataflow)
+        records: list[DataflowRecord] = list(found[:2])
+        if not records:
+            raise CommandError(f"There is no dataflow {dataflow} that {actor.username} may know of.")
+        if len(records) > 1:
+            raise CommandError(f"Several teams have a dataflow {dataflow}: name one with --team, or give its id.")
+        try:
+            proposal = type(self).propose(actor=actor, dataflow_id=records[0].pk)
+        except WeirError as error:
+            raise CommandError(f"{error.message} {error.remedy}") from error
+        self.stdout.write(f"Proposed for {records[0].name}: /proposals/{proposal.pk}/")

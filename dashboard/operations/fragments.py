@@ -1,0 +1,59 @@
+"""How the dataflows that a viewer may know of are cut into queries, with what that costs.
+
+For pages and API:
+
+- ``fragmentation_of(viewer, dataflow_id)``: one dataflow in the estate; None where it is not in it
+- ``fragmentations(viewer)``: all that run, the most fragmented first
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+
+from dashboard import jobs
+from dashboard.catalog.permissions import dataflow_for
+from dashboard.operations.live import View, view_for
+from dashboard.teams.permissions import Viewer
+from scheduler.performance.pricing import query_cores
+from scheduler.planning import Prices
+from scheduler.reuse.fragmentation import fragmentation
+
+
+def fragmentation_of(viewer: Viewer, dataflow_id: UUID | str) -> dict[str, Any] | None:
+    """One dataflow's fragmentation (``scheduler.reuse.fragmentation.Fragmentation``) and what its queries cost.
+
+    ``money_per_hour`` is the price of ``idle_cores``; ``spare_queries`` how many fewer a cut from scratch would need.
+    """
+    record = dataflow_for(viewer, dataflow_id)
+    view = view_for(viewer)
+    return _row(view, str(record.pk)) if str(record.pk) in view.records else None
+
+
+def fragmentations(viewer: Viewer) -> list[dict[str, Any]]:
+    """Of every dataflow in the estate: ``id``, ``name``, ``team``, ``status`` and its fragmentation."""
+    view = view_for(viewer)
+    rows = [
+        {"id": dataflow_id, "name": record.name, "team": record.team.name, "status": record.status,
+         **_row(view, dataflow_id)}
+        for dataflow_id, record in view.records.items()
+    ]
+    return sorted(rows, key=lambda row: (-row["spare_queries"], -row["dead_tasks"], -row["queries"], row["name"]))
+
+
+def _row(view: View, dataflow_id: str) -> dict[str, Any]:
+    cores = query_cores(Prices(trigger_ms=settings.TRIGGER_MS))
+    latency_ms = {
+        stream: (flow.channel_p50_ms or 0.0) + (flow.wait_p50_ms or 0.0)
+        for stream, flow in view.reading.flows.streams.items() if flow.channel_p50_ms is not None
+    }
+    found = fragmentation(
+        view.estate, dataflow_id, task_types=jobs.task_types(), query_cores=cores, latency_ms=latency_ms)
+    return asdict(found) | {
+        "idle_cores": round(found.idle_cores, 3),
+        "money_per_hour": round(found.idle_cores * settings.CORE_HOUR_PRICE, 6),
+        "spare_queries": max(0, found.queries - found.fewest),
+    }
