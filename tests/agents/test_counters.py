@@ -46,7 +46,8 @@ def test_counters_of_slots_queries_and_channels(broker: redis.Redis) -> None:
 
 
 def test_a_slot_that_is_not_metered_is_left_out(broker: redis.Redis) -> None:
-    publish(broker, {"0": {"used": None, "fragments": {}}, "1": {"fragments": {}}, "2": {"used": USED, "fragments": {}}})
+    publish(broker, {
+        "0": {"used": None, "fragments": {}}, "1": {"fragments": {}}, "2": {"used": USED, "fragments": {}}})
     assert read_counters(broker, lambda ids: {}) == {"n1/2": {**USED, "queries": {}}}
 
 
