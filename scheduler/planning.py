@@ -123,7 +123,7 @@ def plan_submission(
     def chains_of(tasks: Sequence[RunningTask]) -> tuple[tuple[str, ...], ...]:
         return cut_into_chains(tasks, task_types=task_types, longest_chain=longest_chain)
 
-    queries_alone = len(chains_of(merge({}, alone, task_types=task_types).started))
+    queries_alone = len(chains_of(_as_running(alone)))
 
     def price_as(merged: Merge, change: FragmentChange, chains: int) -> Price:
         cores = {running_id: expected[task_id] for task_id, running_id in merged.running.items()}
@@ -295,6 +295,13 @@ def reverse_plan(plan: Plan) -> Plan:
             price=price,
         )
     )
+
+
+def _as_running(dataflow: Dataflow) -> tuple[RunningTask, ...]:
+    """The dataflow's tasks as if they ran under their own ids: enough to cut them into chains."""
+    parents = dataflow.parents()
+    return tuple(
+        RunningTask(id=task.id, type=task.type, config={}, parents=tuple(parents[task.id])) for task in dataflow.tasks)
 
 
 def _check_plannable(estate: EstateView, dataflow: Dataflow, dataflow_id: str, task_types: TaskTypes) -> None:
