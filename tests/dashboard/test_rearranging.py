@@ -290,7 +290,7 @@ def test_the_api_does_what_the_pages_do(world: World, fragmented: DataflowRecord
     made = client.post("/api/dataflows", sent, content_type="application/json").json()["proposal"]
     prepare_proposal(proposal_id=made["id"])
     joining = client.get(f"/api/proposals/{made['id']}").json()["difference"]["joining"]
-    assert joining["fresh"] and [task["task"] for task in joining["tasks"]] == ["average", "out"]
+    assert joining["fresh"] and [task["task"] for task in joining["tasks"]] == ["average"]
     changed = client.post(
         f"/api/proposals/{made['id']}/joining", {"fresh": False}, content_type="application/json").json()
     assert changed["options"] == {} and changed["status"] == "computing"
