@@ -17,6 +17,7 @@ from tests.browser.drive import browser, drawn, log_in, settled
 WIDTHS = {1280: 860, 400: 800}
 PAGES = {
     "estate": "/", "dataflows": "/dataflows/", "dataflow-new": "/dataflows/new", "proposals": "/proposals/",
+    "bills": "/bills/",
     "task-types": "/task-types/", "audit": "/audit/", "teams": "/teams/", "help": "/help/start",
     "help-documents": "/help/documents", "password": "/password/", "not-found": "/no-such-page",
 }

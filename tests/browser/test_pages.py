@@ -14,7 +14,7 @@ from tests.browser.drive import drawn, settled
 from tests.browser.site import RunningSite
 
 pytestmark = pytest.mark.browser
-PLACES = ["/", "/dataflows/", "/dataflows/new", "/proposals/", "/task-types/", "/audit/", "/teams/", "/help/start",
+PLACES = ["/", "/dataflows/", "/dataflows/new", "/proposals/", "/bills/", "/task-types/", "/audit/", "/teams/", "/help/start",
           "/password/"]
 
 
