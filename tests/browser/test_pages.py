@@ -14,8 +14,8 @@ from tests.browser.drive import drawn, settled
 from tests.browser.site import RunningSite
 
 pytestmark = pytest.mark.browser
-PLACES = ["/", "/dataflows/", "/dataflows/new", "/proposals/", "/bills/", "/task-types/", "/audit/", "/teams/", "/help/start",
-          "/password/"]
+PLACES = ["/", "/dataflows/", "/dataflows/new", "/proposals/", "/bills/", "/task-types/", "/audit/", "/teams/",
+          "/help/start", "/password/"]
 
 
 # The editor ----------------------------------------------------------------------------------------------------------
