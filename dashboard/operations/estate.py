@@ -57,6 +57,18 @@ def load_estate() -> Estate:
             return estate
 
 
+def load_part_of(node: str) -> Estate:
+    """What a node's desired state is made from: its fragments, their tasks, those that they read and that read them.
+
+    Read again where it changed meanwhile, as the whole is.
+    """
+    while True:
+        generation = generation_now()
+        part = _read_part(node, generation)
+        if generation_now() == generation:
+            return part
+
+
 def stored_estate() -> StoredEstate:
     """The estate as it stands, for planning: read in part, as it is looked up."""
     return StoredEstate(generation_now())
@@ -134,6 +146,25 @@ def _read(generation: int) -> Estate:
         fragments={row.pk: fragment_of(row) for row in FragmentRow.objects.order_by("id")},
         slots=tuple(Slot(node=node.name, index=i) for node in NodeRow.objects.all() for i in range(node.slots)),
     )
+
+
+def _read_part(node: str, generation: int) -> Estate:
+    slots = tuple(Slot(row.node_id, row.index) for row in SlotRow.objects.filter(node=node))
+    own = _fragments(slot__in=[slot.name for slot in slots])
+    tasks = {
+        row.pk: task_of(row)
+        for row in RunningTaskRow.objects.filter(pk__in={one for fragment in own.values() for one in fragment.tasks})
+    }
+    parents = {parent for task in tasks.values() for parent in task.parents}
+    places = dict(RunningTaskRow.objects.filter(pk__in=parents).values_list("pk", "fragment"))
+    readers = {
+        reader for fragment in own.values() for readers in fragment.outlets.values() for reader in readers}
+    others = {*places.values(), *readers}.difference(own)
+    return Estate(generation=generation, tasks=tasks, fragments=own | _fragments(pk__in=others), slots=slots)
+
+
+def _fragments(**where: object) -> dict[str, Fragment]:
+    return {row.pk: fragment_of(row) for row in FragmentRow.objects.filter(**where).order_by("pk")}
 
 
 def _state_for_update() -> EstateState:

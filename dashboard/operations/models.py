@@ -62,7 +62,7 @@ class FragmentRow(models.Model):
 
     id = models.CharField(max_length=40, primary_key=True)
     tasks = models.JSONField()
-    slot = models.CharField(max_length=80)
+    slot = models.CharField(max_length=80, db_index=True)
     active = models.PositiveIntegerField()
     resting = models.PositiveIntegerField(default=0)
     outlets = models.JSONField(default=dict)

@@ -20,7 +20,7 @@ from django.utils import timezone
 
 from dashboard import jobs
 from dashboard.catalog.permissions import dataflow_for
-from dashboard.operations.estate import current_estate, load_estate
+from dashboard.operations.estate import current_estate, load_estate, load_part_of
 from dashboard.operations.live import live_dataflow, live_estate, output_channels
 from dashboard.operations.models import HistoryPoint, NodeRow
 from dashboard.teams.models import Team
@@ -28,7 +28,8 @@ from dashboard.teams.permissions import Viewer
 from scheduler.model.errors import NotFound
 
 __all__ = [
-    "current_estate", "dataflow_history", "estate_history", "live_dataflow", "live_estate", "load_estate", "nodes",
+    "current_estate", "dataflow_history", "estate_history", "live_dataflow", "live_estate", "load_estate",
+    "load_part_of", "nodes",
     "output_tail", "outputs",
 ]
 

@@ -12,11 +12,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.django import TestCase
 
+from dashboard import jobs
 from dashboard.approvals.models import Proposal
 from dashboard.approvals.services import prepare_proposal, recompute_proposal, remove_dataflow, submit_dataflow
 from dashboard.audit.models import AuditEntry
 from dashboard.audit.trail import audited
-from dashboard.operations.estate import NodeInUse, current_estate, load_estate, store_plan, stored_estate
+from dashboard.operations.estate import NodeInUse, current_estate, load_estate, load_part_of, store_plan, stored_estate
 from dashboard.operations.models import RunningTaskRow, SlotRow, TeamUse
 from dashboard.operations.services import register_node
 from dashboard.plans.computing import compute
@@ -35,6 +36,8 @@ from tests.dashboard.building import (
     running,
 )
 from tests.dashboard.checks import check_kept_figures, check_rows
+from workers.desired import desired_of
+from workers.tasks.execution import touched_nodes
 
 
 class RowsAgree(TestCase):
@@ -71,6 +74,23 @@ def test_what_is_kept_is_filled_in_where_it_was_not(world: World):
     RunningTaskRow.objects.update(fragment="", position=0)
     import_module("dashboard.operations.migrations.0003_fill_look_ups").fill(apps, None)
     check_kept_figures(estate)
+
+
+def test_a_nodes_desired_state_needs_its_own_part_alone(world: World):
+    register_node(name="n2", slots=1)
+    register_node(name="n3", slots=2)
+    for window in range(2, 9):
+        running(world.carla, world.city, document(f"d{window}", window=window), world.ana)
+    whole, types = load_estate(), jobs.task_types()
+    for node in ("n1", "n2", "n3"):
+        part = load_part_of(node)
+        assert len(part.tasks) < len(whole.tasks) and any(one.slot[:2] == node for one in part.fragments.values())
+        expected, found = (desired_of(estate, node, types) for estate in (whole, part))
+        assert found == expected
+    plan = plan_of(Proposal.objects.latest("created").plan)
+    assert touched_nodes(plan) == {
+        fragment.slot[:2] for fragment in whole.fragments.values()
+        if fragment.id in plan.fragments_after}
 
 
 def test_a_plan_takes_few_statements_however_much_runs(world: World):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import redis
 import structlog
@@ -11,7 +11,8 @@ from django.utils import timezone
 
 from dashboard.approvals import selectors, services
 from dashboard.approvals.services.enacting import Observed
-from dashboard.operations.selectors import load_estate
+from dashboard.operations.selectors import load_part_of
+from dashboard.operations.selectors import nodes as all_nodes
 from dashboard.plans.selectors import plan_of
 from dashboard.teams.selectors import sealed_secrets
 from scheduler.model.plan import Plan
@@ -26,7 +27,9 @@ FAILING = "backoff"
 @app.task(name=names.ENACT)
 def enact(*, proposal_id: str) -> None:
     """Publish the desired state that an approved proposal made, and look at once how far it is."""
-    publish()
+    plan = next((plan_of(one.rollback_plan or one.plan) for one in selectors.under_way() if str(one.pk) == proposal_id),
+                None)
+    publish(None if plan is None else touched_nodes(plan))
     advance_proposals()
 
 
@@ -52,18 +55,23 @@ def advance_proposals() -> int:
     return len(proposals)
 
 
-def publish() -> None:
-    """Write teams' secrets, sealed, and the desired state of every node to the broker.
+def publish(nodes: Iterable[str] | None = None) -> None:
+    """Write teams' secrets, sealed, and the desired state of these nodes to the broker; without names, of all.
 
-    Of the latter, what stands there already is left alone.
+    Each is made from the node's own part of the estate. What stands there already is left alone.
     """
-    estate = load_estate()
     with _broker() as broker:
         secrets.publish(broker, sealed_secrets())
-        for node in sorted({slot.node for slot in estate.slots}):
-            wanted = desired.desired_of(estate, node, registry.task_types(), settings.TRIGGER_MS)
+        for node in sorted(nodes if nodes is not None else (node.name for node in all_nodes())):
+            wanted = desired.desired_of(load_part_of(node), node, registry.task_types(), settings.TRIGGER_MS)
             if desired.read(broker, node) != wanted and not desired.publish(broker, node, wanted):
                 log.warning("newer_desired_state_stands", node=node, version=wanted["version"])
+
+
+def touched_nodes(plan: Plan) -> set[str]:
+    """The nodes whose desired state a plan changes."""
+    fragments = [*plan.fragments_before.values(), *plan.fragments_after.values()]
+    return {fragment.slot.rpartition("/")[0] for fragment in fragments}
 
 
 def failing(plan: Plan, reports: Mapping[str, observed.Report]) -> dict[str, str]:
