@@ -79,11 +79,12 @@ def stage_of(desired: Desired, fragment_id: str, *, begun: Collection[str], ende
     begun, ended : collection of str
         The fragments that have left a record of their beginning, or of their end.
     """
+    records = {"begun": begun, "ended": ended}
     if is_over(desired, fragment_id, begun=begun):
-        return Stage.OVER
+        return Stage.ENDED if _is_read(desired, fragment_id, **records) else Stage.OVER
     if fragment_id in ended:
         return Stage.ENDED
-    return Stage.END if all(name in ended for name in upstream(desired, fragment_id, begun=begun)) else Stage.WORK
+    return Stage.END if all(name in ended for name in upstream(desired, fragment_id, **records)) else Stage.WORK
 
 
 def is_over(desired: Desired, fragment_id: str, *, begun: Collection[str]) -> bool:
@@ -94,13 +95,42 @@ def is_over(desired: Desired, fragment_id: str, *, begun: Collection[str]) -> bo
     )
 
 
-def upstream(desired: Desired, fragment_id: str, *, begun: Collection[str]) -> tuple[str, ...]:
-    """The fragments that hand over, too, and whose channels this one reads; those that are over write no more."""
+def _is_read(desired: Desired, fragment_id: str, *, begun: Collection[str], ended: Collection[str]) -> bool:
+    """Whether another that hands over has not read to the end yet what this one wrote."""
+    return fragment_id in ended and any(
+        name not in ended and not is_over(desired, name, begun=begun)
+        and fragment_id in upstream(desired, name, begun=begun, ended=ended)
+        for name in desired.ceding
+    )
+
+
+def upstream(
+    desired: Desired, fragment_id: str, *, begun: Collection[str], ended: Collection[str]
+) -> tuple[str, ...]:
+    """The fragments that hand over, too, and write the channels that this one reads.
+
+    Those that were cleared away wrote long ago; those that go on with this one's work will write there, but after it
+    has ended.
+    """
     inputs = {item.channel for item in desired.ceding[fragment_id].inputs}
     return tuple(
         name for name, other in desired.ceding.items()
-        if name != fragment_id and inputs.intersection(other.written) and not is_over(desired, name, begun=begun)
+        if inputs.intersection(other.written)
+        and fragment_id not in _line(desired, name)
+        and (name in ended or not is_over(desired, name, begun=begun))
     )
+
+
+def _line(desired: Desired, fragment_id: str) -> frozenset[str]:
+    """A fragment, and all those before it whose work it goes on with."""
+    line: set[str] = set()
+    left = [fragment_id]
+    while left:
+        name = left.pop()
+        if name not in line:
+            line.add(name)
+            left += desired.ceding[name].inherits if name in desired.ceding else ()
+    return frozenset(line)
 
 
 def begin_with(fragment: WantedFragment, ends: Sequence[Ended]) -> Begun:

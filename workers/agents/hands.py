@@ -203,7 +203,7 @@ class Hands:
                 continue
             self._open_channel(whole, position, compiled.schemas[position], readers)
             if position not in outputs:  # who reads an output is not the engine's business
-                staying = readers | whole.predecessors(readers)
+                staying = readers | whole.predecessors(readers) | self._around.desired().ceding.keys()
                 for reader in channels.info(whole.channel(position)).readers.keys() - staying:
                     channels.unregister(whole.channel(position), reader)
             channels.open_outlet(whole.id, position, from_batch=first_batch)
@@ -301,7 +301,8 @@ class Hands:
         A batch that was planned and not done is repeated first, for what it read may be freed later.
         """
         now_ms = self._clock_ms()
-        drained = is_drained(fragment)
+        # What is to end before it began has nothing to leave until it has taken over itself.
+        drained = self._succession.may_begin(fragment) and is_drained(fragment)
         if live.query is not None:
             if not drained:
                 live.looks_again(at_ms=now_ms + SOON_MS)

@@ -160,6 +160,7 @@ def reconcile(
     *,
     elsewhere: frozenset[str] = frozenset(),
     ceding: Iterable[tuple[WantedFragment, Stage]] = (),
+    staying: frozenset[str] = frozenset(),
     resting: frozenset[str] = frozenset(),
 ) -> tuple[Action, ...]:
     """The actions that bring a slot nearer to its desired state; none when it is there.
@@ -176,6 +177,8 @@ def reconcile(
         Fragments that another slot of the node should run.
     ceding : Iterable[tuple[WantedFragment, Stage]]
         Fragments of this slot whose work others go on with, and how far they have come.
+    staying : frozenset[str]
+        Fragments of any slot that hand over: they keep their places in channels until they give them up themselves.
     resting : frozenset[str]
         Paused fragments that have come to rest.
 
@@ -186,7 +189,7 @@ def reconcile(
     """
     wanted = {fragment.id: fragment for fragment in desired}
     handing_over = {fragment.id: (fragment, stage) for fragment, stage in ceding}
-    leaving = frozenset(actual.keys() - wanted.keys())
+    leaving = frozenset(actual.keys() - wanted.keys()) | staying
     changes: list[Action] = []
     starts: list[Action] = []
     for fragment in wanted.values():

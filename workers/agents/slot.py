@@ -138,7 +138,7 @@ class Slot:
         actions = reconcile(
             self._desired.of_slot(self._name), actual, now_ms, elsewhere=self._desired.elsewhere(self._name),
             ceding=[(fragment, self._stages[fragment.id]) for fragment in here if fragment.id in self._stages],
-            resting=self._store.having("paused"),
+            staying=frozenset(self._desired.ceding), resting=self._store.having("paused"),
         )
         todo: dict[str, list[Action]] = {}
         for action in actions:
