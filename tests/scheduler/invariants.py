@@ -216,7 +216,7 @@ def _replayed(before: Estate, plan: Plan) -> dict:
             case "pause_fragment":
                 old = fragments[step.fragment]
                 assert (old.active, step.active) == (step.active_before, 0)
-                fragments[step.fragment] = replace(old, active=0, outlets={})
+                fragments[step.fragment] = replace(old, active=0, outlets={}, joins={})
             case "resume_fragment":
                 old, new = fragments[step.fragment], plan.fragments_after[step.fragment]
                 assert old.paused and (step.active_before, step.active) == (0, new.active)

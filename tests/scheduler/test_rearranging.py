@@ -320,6 +320,8 @@ def test_new_readers_begin_where_they_are_told_in_streams_that_were_there(begin)
     a = estate.submitted["line"].running["a"]
     assert {one: dict(part.joins) for one, part in plan.fragments_after.items() if one[:2] == "f2"} == {
         "f2-0": {a: begin}, "f2-1": {}}, "what is new begins at its beginning"
+    back = resume(pause(apply_plan(estate, plan), "w"), "w")
+    assert not back.fragments["f2-0"].joins, "after a pause it reads from then on"
 
 
 # Defragmentation, case by case ----------------------------------------------------------------------------------------
