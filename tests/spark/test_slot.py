@@ -3,10 +3,13 @@
 import os
 import signal
 
+import psutil
 import pyarrow.parquet as pq
 import pytest
 
 from scheduler.model.estate import Fragment, RunningTask
+from scheduler.performance.attribution import Counters, attribute, grown, query_work
+from workers.counters import read_counters
 
 from .rig import NODE, Rig, estate_of
 
@@ -177,6 +180,52 @@ def test_a_killed_slot_resumes_everything_exactly_once(rig, tmp_path):
     rig.wait(lambda: rig.fragment("k1-2") is None)
     written = sorted(pq.read_table(rig.data_dir / "outputs" / "c-c0" / "k1-2").column("n").to_pylist())
     assert written == list(range(len(written))) and len(written) > 50
+
+
+def test_what_tasks_used_adds_up_to_what_their_slot_used(rig):
+    busy = chain("a", ("numbers", {"rate_per_s": 200.0}), ("pi_viete", {"iterations": 20_000}), ("kept", {}))
+    quiet = chain("b", ("numbers", {"rate_per_s": 2.0}), ("shift", {"by": 1}), ("kept", {}))
+    reader = chain("c", ("kept", {}), parent="a1")
+    tasks = {task.id: task for task in (*busy, *quiet, *reader)}
+    fragments = {
+        "u1-0": fragment("u1-0", busy, outlets={"a1": ("u1-2",)}), "u1-1": fragment("u1-1", quiet),
+        "u1-2": fragment("u1-2", reader),
+    }
+    rig.publish(estate_of(list(fragments.values()), list(tasks.values())))
+    rig.wait_running(*fragments)
+
+    def read() -> Counters:
+        return Counters(**read_counters(rig.broker, lambda ids: fragments)[f"{NODE}/0"])
+
+    def events(counters: Counters) -> int:
+        return counters.queries.get("u1-0", {}).get("1:n", 0)
+
+    rig.wait(lambda: read().queries.get("u1-2", {}).get("in:bytes") and numbers(rig, "u1-1.2"))
+    before, cpu_s_before = read(), cpu_s_of_tree(rig.slot_pid())
+    rig.wait(lambda: events(read()) > events(before) + 1_500)
+    after, cpu_s_after = read(), cpu_s_of_tree(rig.slot_pid())
+    growth = grown({"0": before}, {"0": after})["0"]
+    # Two measurements of the same processes; each of the report's ends may be a second old.
+    assert growth.cpu_ms / 1000 == pytest.approx(cpu_s_after - cpu_s_before, rel=0.3, abs=0.6)
+    assert growth.memory_mb_s > 0
+    used = attribute(cpu_us=1000 * growth.cpu_ms, memory_mb_s=growth.memory_mb_s, queries=[
+        query_work(growth.queries[one.id], [
+            (task, rig.task_types[tasks[task].type].cost_us, one.channel_of(task)) for task in one.tasks])
+        for one in fragments.values()])
+    assert set(used) == set(tasks)
+    assert sum(found.cpu_us for found in used.values()) == 1000 * growth.cpu_ms
+    assert used["a1"].cpu_us > 2 * used["b1"].cpu_us, "computing π costs more than nearly nothing"
+    assert used["a1"].cpu_us > used["a2"].cpu_us
+    # What is read was written; the writer is at most some blocks ahead.
+    written, read_back = after.queries["u1-0"]["ch:u1-0.1"], after.queries["u1-2"]["in:bytes"]
+    assert 0.5 * written < read_back <= written
+    assert used["a1"].traffic_bytes > 0 and used["c0"].traffic_bytes > 0
+
+
+def cpu_s_of_tree(pid: int) -> float:
+    root = psutil.Process(pid)
+    times = [process.cpu_times() for process in (root, *root.children(recursive=True))]
+    return sum(found.user + found.system for found in times)
 
 
 def test_a_fragment_that_moves_to_another_slot_goes_on_where_it_was(rig):
