@@ -28,6 +28,7 @@ from .trace_replay import Side, Strategy, all_submitted, moment_of
 from .traces import Change, Trace
 from .workloads.riotbench import DOMAINS, SENSORS
 
+SETTLING_S = 3.0  # after a change of a walk, before it is measured: a query's first batches are dear
 STARTING_S = 240.0  # for how much longer than the rest of a run a recording lasts, while queries start
 
 
@@ -148,6 +149,7 @@ def walk(trace: Trace, strategy: Strategy, dataflows: Sequence[Dataflow], sizes:
             for estate in side.take(change):
                 running_estate.enact(estate)
             enacted_s = time.monotonic() - began
+            time.sleep(SETTLING_S)
             figures = sides.window(running_estate, sizes.measured_s)
             found = moment_of(side.estate)
             steps.append({
