@@ -7,6 +7,7 @@ from uuid import uuid4
 
 import pytest
 from django.test import Client
+from django.urls import reverse
 
 from dashboard.approvals.services import prepare_proposal
 from dashboard.teams.services import create_token
@@ -72,6 +73,19 @@ def test_the_difference_shows_what_is_reused_and_by_whom(world: World):
         "block_average", "output"]
     assert [touched["name"] for touched in found["touched"]] == ["traffic"]
     assert found["price"]["tasks_reused"] == 2
+
+
+def test_of_many_that_a_plan_touches_some_are_named_all_counted_and_every_team_asked(world: World, monkeypatch):
+    monkeypatch.setattr("scheduler.planning.NAMED", 1)
+    running(world.carla, world.city, document("a", window=2), world.ana)
+    for number in (3, 4):
+        running(world.mo, world.mobility, document(f"m{number}", window=number), world.dev)
+    proposal = planned(world.carla, world.city, document("late", window=20))
+    assert sorted(team.slug for team in proposal.teams.all()) == ["city", "mobility"]
+    client = client_of(world.carla)
+    found = client.get(f"/api/proposals/{proposal.pk}").json()["difference"]
+    assert (len(found["touched"]), found["touched_more"]) == (1, 2)
+    assert "and at least 2 more." in client.get(reverse("proposal", args=[proposal.pk])).content.decode()
 
 
 def test_validating_lists_every_problem_with_its_place(world: World):

@@ -28,12 +28,14 @@ from scheduler.planning import plan_removal, plan_submission
 from scheduler.reuse.baselines import as_graph, match_ancestors, match_isomorphic, own_tasks, unmerge_by_ancestors
 from scheduler.reuse.index import EstateIndex
 from scheduler.reuse.running import running_dataflows
+from workers.desired import desired_of
 from workers.library.registry import task_types
 
 from . import results
 from .planning_workload import PRICES, Residents, dataflow_id, temporary_database, write_rows
 
 FIRST_NEWCOMER = 1_000_000  # numbers of newcomers begin here, so that none is a resident's
+NODES_PUBLISHED = 20
 TEAM = "team-0"
 WAYS = {
     "submit, index": "#0a7d92", "remove, index": "#5fb3c2", "submit, database": "#2f5d50",
@@ -117,10 +119,10 @@ def _submission(index: EstateIndex, dataflow: Dataflow, new: str) -> Any:
 
 
 def _through_the_database(samples: Samples, index: EstateIndex, newcomers: Sequence[Dataflow]) -> None:
-    """From the stored document to the frozen plan; and the plan into the rows, committed."""
+    """From the stored document to the frozen plan; the plan into the rows, committed; and what a node is told then."""
     from dashboard.audit.trail import audited  # here: Django is set up by the command
     from dashboard.catalog.models import DataflowRecord, DataflowVersion
-    from dashboard.operations.estate import store_plan, stored_estate
+    from dashboard.operations.estate import load_estate, load_part_of, store_plan, stored_estate
     from dashboard.operations.models import EstateState
     from dashboard.plans.computing import compute
     from dashboard.plans.models import PlanRecord
@@ -145,6 +147,9 @@ def _through_the_database(samples: Samples, index: EstateIndex, newcomers: Seque
             samples.take(f"store {kind}", lambda p=plan: store(p))
         DataflowVersion.objects.filter(dataflow=record).delete()
         record.delete()
+    for node in index.slots[:: -(-len(index.slots) // NODES_PUBLISHED)]:
+        samples.take("desired state of a node", lambda n=node.node: desired_of(load_part_of(n), n, task_types()))
+    samples.take("whole estate, database", load_estate)
 
 
 def _by_looking_at_all(

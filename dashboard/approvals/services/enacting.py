@@ -178,6 +178,6 @@ def overtake(proposal: Proposal) -> None:
 def overtake_older(*, generation: int) -> None:
     """Overtake every pending proposal whose plan is for an older generation than this one."""
     older = Proposal.objects.select_for_update(of=("self",)).select_related("plan", "dataflow__team").filter(
-        status=PENDING, plan__generation__lt=generation)
+        status=PENDING, plan__generation__lt=generation).defer("plan__document")  # long, and not looked at
     for proposal in older:
         overtake(proposal)
