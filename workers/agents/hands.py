@@ -8,7 +8,7 @@ boundary that its valve sets; a reader starts only where its place in every chan
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,28 +16,23 @@ import redis
 
 from scheduler.model.task_types import TaskTypes
 from workers.channels import keys
-from workers.channels.config import CAPACITY_BLOCKS, KEEP_EVENTS, ChannelConfig
+from workers.channels.config import ChannelConfig
 from workers.channels.registry import Channels
 from workers.spark import queries
-from workers.spark.compile import Beginning, Chain, Compiled, compile_chain, output_positions
+from workers.spark.compile import Beginning, Chain, compile_chain, output_positions
 from workers.spark.failures import FragmentFailed, explain_error
 from workers.spark.files import clear_uncommitted
 
+from .doors import Doors, channel_keys
 from .live import Live
 from .logs import logger
 from .reconcile import (
     Action,
-    CloseOutlet,
-    CloseTail,
     End,
-    OpenOutlet,
-    OpenTail,
     Pause,
-    RegisterReaders,
     Start,
     State,
     Stop,
-    UnregisterReaders,
 )
 from .store import FileLock, SlotStore
 from .succession import Succession
@@ -80,6 +75,7 @@ class Hands:
         self._on_event = on_event
         self._is_wanted_task = is_wanted_task
         self._locks: dict[str, FileLock] = {}
+        self._doors = Doors(around, clock_ms=clock_ms, on_event=on_event)
         self._succession = Succession(around, clock_ms=clock_ms)
         self._log = logger()
 
@@ -100,7 +96,7 @@ class Hands:
                     case Pause(fragment):
                         self._pause(live, fragment)
                     case _:
-                        self._change(live, action)
+                        self._doors.change(live, action)
         except Exception as error:
             self._hindered(live, error)
         finally:
@@ -138,7 +134,7 @@ class Hands:
         )
         around.store.record_folds(whole.id, compiled.folds)
         live.fragment, live.schemas = whole, compiled.schemas
-        self._prepare_channels(whole, compiled, has_begun=has_begun)
+        self._doors.prepare(whole, compiled.schemas, has_begun=has_begun)
         trigger_ms = wanted.trigger_ms
         if compiled.file_sink is not None:
             clear_uncommitted(compiled.file_sink.path)
@@ -186,99 +182,6 @@ class Hands:
             self._around.store.remove_checkpoint(wanted.id)
             return wanted
         return replace(wanted, tasks=max(known.tasks, wanted.tasks, key=len))
-
-    def _prepare_channels(self, whole: WantedFragment, compiled: Compiled, *, has_begun: bool) -> None:
-        """Bring channels and valves to what is wanted, whatever an earlier life of the fragment left there."""
-        channels = self._around.channels
-        first_batch = None if has_begun else 0
-        outputs = output_positions(whole.tasks, self._around.task_types)
-        for task, schema in zip(whole.tasks, compiled.schemas, strict=True):
-            self._around.broker.set(keys.schema(task.id), schema)
-        for position in range(len(whole.tasks)):
-            readers = whole.outlets.get(position, frozenset())
-            if not readers and position not in outputs:
-                unread = channels.info(whole.channel(position))
-                if unread is not None:
-                    self._close_outlet(whole, position, unread.readers)
-                continue
-            self._open_channel(whole, position, compiled.schemas[position], readers)
-            if position not in outputs:  # who reads an output is not the engine's business
-                staying = readers | whole.predecessors(readers) | self._around.desired().ceding.keys()
-                for reader in channels.info(whole.channel(position)).readers.keys() - staying:
-                    channels.unregister(whole.channel(position), reader)
-            channels.open_outlet(whole.id, position, from_batch=first_batch)
-        self._set_active(whole.id, whole.active, of=len(whole.tasks))
-        self._around.broker.persist(keys.meter(whole.id))
-        channels.resume(whole.id)
-
-    def _open_channel(self, fragment: WantedFragment, position: int, schema: str, readers: Iterable[str]) -> None:
-        channel = fragment.channel(position)
-        task = fragment.tasks[position]
-        is_output = position in output_positions(fragment.tasks, self._around.task_types)
-        keep_events = int(task.config.get("keep_events", KEEP_EVENTS)) if is_output else 0
-        for key in _channel_keys(channel):  # an output that was left to expire may be written again
-            self._around.broker.persist(key)
-        self._around.channels.open_channel(
-            channel, schema_json=schema, capacity=CAPACITY_BLOCKS, retain=keep_events,
-        )
-        self._register(fragment, position, readers)
-
-    def _register(self, fragment: WantedFragment, position: int, readers: Iterable[str]) -> None:
-        """Let fragments read a stream from where they ask to; who goes on with another's work sees to it itself."""
-        for reader in readers:
-            where = fragment.joins.get(position, {}).get(reader, "now")
-            channel = fragment.channel(position)
-            joined = self._around.channels.join(
-                channel, reader, where=where, predecessors=fragment.heirs.get(reader, ())
-            )
-            if joined.kept_since is not None:
-                self._on_event(
-                    "joined_late", at_ms=self._clock_ms(), fragment=reader, channel=channel, asked=where,
-                    kept_since_ms=None if joined.kept_since == "all" else int(joined.kept_since),
-                )
-
-    # -- changes while the query runs ----------------------------------------------------------------------------
-
-    def _change(self, live: Live, action: Action) -> None:
-        channels = self._around.channels
-        outlets = {position: set(readers) for position, readers in live.outlets.items()}
-        fragment = self._as_wanted(live)
-        match action:
-            case OpenOutlet(fragment_id, position, readers):
-                self._open_channel(fragment, position, live.schemas[position], readers)
-                channels.open_outlet(fragment_id, position)
-                outlets[position] = set(readers)
-            case RegisterReaders(_, position, readers):
-                self._register(fragment, position, readers)
-                outlets[position] |= readers
-            case UnregisterReaders(_, position, readers):
-                for reader in readers:
-                    channels.unregister(fragment.channel(position), reader)
-                outlets[position] -= readers
-            case CloseOutlet(_, position, readers):
-                self._close_outlet(fragment, position, readers)
-                outlets[position] = set()
-            case CloseTail(fragment_id, active) | OpenTail(fragment_id, active):
-                self._set_active(fragment_id, active, of=len(fragment.tasks))
-                live.changed(active=active)
-                return
-        live.changed(outlets={position: frozenset(readers) for position, readers in outlets.items()})
-
-    def _as_wanted(self, live: Live) -> WantedFragment:
-        """The whole chain that runs, with what is now said of its readers."""
-        wanted = self._around.desired().wanted.get(live.id)
-        return live.fragment if wanted is None else replace(live.fragment, heirs=wanted.heirs, joins=wanted.joins)
-
-    def _close_outlet(self, fragment: WantedFragment, position: int, readers: Iterable[str]) -> None:
-        self._around.channels.close_outlet(fragment.id, position)
-        for reader in readers:
-            self._around.channels.unregister(fragment.channel(position), reader)
-
-    def _set_active(self, fragment_id: str, active: int, *, of: int) -> None:
-        if active < of:
-            self._around.channels.close_tail(fragment_id, active - 1)
-        else:
-            self._around.channels.open_tail(fragment_id)
 
     # -- come to rest --------------------------------------------------------------------------------------------
 
@@ -365,7 +268,7 @@ class Hands:
             if channel in taken_over:
                 continue
             if position in outputs:
-                for key in _channel_keys(channel):
+                for key in channel_keys(channel):
                     around.broker.expire(key, OUTPUTS_KEPT_S)
             else:
                 around.channels.delete_channel(channel)
@@ -399,6 +302,3 @@ class Hands:
         self._log.warning("fragment failed", fragment=live.id, error=str(failure), retry_in_ms=retry_at_ms - now_ms)
         self._on_event("fragment_failed", at_ms=now_ms, fragment=live.id, error=str(failure), retry_at_ms=retry_at_ms)
 
-
-def _channel_keys(channel: str) -> tuple[str, str, str]:
-    return keys.channel(channel), keys.meta(channel), keys.readers(channel)
