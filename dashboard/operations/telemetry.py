@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from dashboard.operations.live import View, sources_and_sinks, sum_rate, totals_of, view_for
 from dashboard.operations.models import HistoryPoint, NodeRow
 from dashboard.teams.permissions import Viewer
+from scheduler.reuse.standing import is_working
 
 EVERYTHING = Viewer(user_id=-1, roles={}, superuser=True)
 KEPT = timedelta(hours=6)
@@ -26,9 +27,11 @@ def record_history(*, at: datetime) -> int:
 
 
 def _scope_point(view: View, scope: str, at: datetime) -> HistoryPoint:
-    tasks = {task.id for task in view.estate.tasks.values() if task.scope == scope}
+    tasks = {
+        task.id for task in view.estate.tasks.values() if task.scope == scope and is_working(view.estate, task.id)}
     sources, sinks = sources_and_sinks(view, tasks)
-    apart = sum(1 for s in view.estate.submitted.values() for task in s.running.values() if task in tasks)
+    apart = sum(1 for s in view.estate.submitted.values() if not s.paused
+                for task in s.running.values() if task in tasks)
     return HistoryPoint(
         at=at, scope=scope, events_in_per_s=sum_rate(view, sources), events_out_per_s=sum_rate(view, sinks),
         running_tasks=len(tasks), tasks_without_reuse=apart)
