@@ -15,6 +15,7 @@ from dashboard.bills.exports import exact
 from dashboard.bills.models import UsageHour
 from dashboard.catalog.models import DataflowRecord
 from dashboard.pages.billing import money
+from dashboard.pages.templatetags.bills import core_hours, gib_hours, price, traffic
 from tests.dashboard.building import World, document, running
 from tests.pages.conftest import ClientOf
 from tests.pages.test_every_page import assert_sound
@@ -170,6 +171,15 @@ def test_money_is_as_fine_as_it_must_be() -> None:
         "0.000000", "0.000085", "0.0123", "3.2110", "12.35", "1\u202f234.00"]
     assert [exact(nanos) for nanos in (0, 1, 1_500_000_000, -20)] == [
         "0.000000000", "0.000000001", "1.500000000", "-0.000000020"]
+
+
+def test_amounts_are_shown_in_the_unit_that_suits_them() -> None:
+    assert [core_hours(cpu_us) for cpu_us in (0, 1_500_000, 360_000_000, 9_000_000_000)] == [
+        "0.0 s", "1.5 s", "0.100 h", "2.50 h"]
+    assert [gib_hours(mb_s) for mb_s in (3_686_400, 36_864)] == ["1.00 GiB·h", "0.010 GiB·h"]
+    assert [traffic(count) for count in (0, 999, 1_500, 2_000_000_000, 10**16)] == [
+        "0 B", "999 B", "1.5 kB", "2.0 GB", "10000.0 TB"]
+    assert [price(value) for value in (0.048, 1.0, 0.000012)] == ["0.048", "1", "0.000012"]
 
 
 def test_many_dataflows_are_told_a_page_at_a_time_with_the_sum_of_all(world: World, client_of: ClientOf) -> None:

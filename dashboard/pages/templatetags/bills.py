@@ -11,13 +11,16 @@ register = template.Library()
 def core_hours(cpu_us: int) -> str:
     """CPU time in core-hours, or in seconds where that is little."""
     hours = cpu_us / 3_600_000_000
-    return f"{hours:.2f} h" if hours >= 0.1 else f"{cpu_us / 1_000_000:.1f} s"
+    if hours < 0.01:
+        return f"{cpu_us / 1_000_000:.1f} s"
+    return f"{hours:.2f} h" if hours >= 1 else f"{hours:.3f} h"
 
 
 @register.filter
 def gib_hours(memory_mb_s: int) -> str:
     """Memory held over time."""
-    return f"{memory_mb_s / 1024 / 3600:.2f} GiB·h"
+    hours = memory_mb_s / 1024 / 3600
+    return f"{hours:.2f} GiB·h" if hours >= 1 else f"{hours:.3f} GiB·h"
 
 
 @register.filter
