@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Any
 
@@ -22,7 +22,12 @@ def _as_dict(value: Any) -> dict[str, Any]:
     raise TypeError(f"{type(value).__name__} is no JSON")
 
 
-_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False, default=_as_dict)
+def canonical_encoder(default: Callable[[Any], Any]) -> json.JSONEncoder:
+    """Sorted keys and no spaces; ``default`` gives for what JSON does not know something that it does."""
+    return json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False, default=default)
+
+
+_ENCODER = canonical_encoder(_as_dict)
 
 
 def canonical_json(value: Any) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
-from .canonical import canonical_json
+from .canonical import canonical_encoder
 from .errors import AlteredPlan
 from .estate import Estate, Fragment, RunningTask, Slot, Submitted
 from .plan import Plan, Price, Step
@@ -24,14 +24,14 @@ _LEFT_OUT_WHERE_EMPTY = {
 
 def to_json(value: Any) -> str:
     """Canonical JSON of any value of the model: dataclasses become objects, tuples lists."""
-    return canonical_json(_as_data(value))
+    return _ENCODER.encode(value)
 
 
 def plan_digest(plan: Plan) -> str:
     """SHA-256 over everything in a plan but its digest."""
-    data = _as_data(plan)
+    data = _as_object(plan)
     del data["digest"]
-    return hashlib.sha256(canonical_json(data).encode()).hexdigest()
+    return hashlib.sha256(_ENCODER.encode(data).encode()).hexdigest()
 
 
 def freeze_plan(plan: Plan) -> Plan:
@@ -115,13 +115,15 @@ def _fragments_from_data(data: Mapping[str, Any]) -> dict[str, Fragment]:
     return {fragment_id: fragment_from_data(fragment) for fragment_id, fragment in data.items()}
 
 
-def _as_data(value: Any) -> Any:
+def _as_object(value: Any) -> dict[str, Any]:
+    """What a value of the model is in JSON: one level of it, the encoder asks again for those within."""
     if is_dataclass(value):
         optional = _LEFT_OUT_WHERE_EMPTY.get(type(value), ())
         values = {field.name: getattr(value, field.name) for field in fields(value)}
-        return {name: _as_data(one) for name, one in values.items() if one or name not in optional}
+        return {name: one for name, one in values.items() if one or name not in optional}
     if isinstance(value, Mapping):
-        return {key: _as_data(element) for key, element in value.items()}
-    if isinstance(value, list | tuple):
-        return [_as_data(element) for element in value]
-    return value
+        return dict(value)
+    raise TypeError(f"{type(value).__name__} is no JSON")
+
+
+_ENCODER = canonical_encoder(_as_object)
