@@ -16,6 +16,7 @@ from typing import Any
 from scheduler.model.task_types import TaskTypes
 
 NAMED_IN_NOTE = 1
+LARGE = 300  # tasks
 _MARKS = {"started": ["starts"], "stopped": ["stops"], "reused": ["shared"], "neighbour": ["other"]}
 
 
@@ -91,7 +92,8 @@ def pair_graph(pair: Mapping[str, Any], *, task_types: TaskTypes) -> dict[str, A
 def merged_graph(sheet: Mapping[str, Any], *, task_types: TaskTypes) -> dict[str, Any]:
     """A sheet of the estate, from ``explorer.merged``; a branch that is left out is a box that says how much it is.
 
-    Besides tasks and streams: ``dataflows`` (a task's ``of`` are positions there), ``lit`` and how much there is.
+    Besides tasks and streams: ``dataflows`` (a task's ``of`` are positions there), ``lit``, how much there is, and
+    whether it is ``large``: laid out in one pass.
     """
     tasks = [
         {
@@ -111,7 +113,8 @@ def merged_graph(sheet: Mapping[str, Any], *, task_types: TaskTypes) -> dict[str
         streams += [{"id": stream_id(parent, box), "source": parent, "target": box, "marks": ["branch"]}
                     for parent in branch["parents"]]
     told = ("dataflows", "dataflows_left_out", "lit", "number", "sheets", "running_dataflows", "tasks_running")
-    return _whole(tasks, streams, labelled=False) | {name: sheet[name] for name in told}
+    return _whole(tasks, streams, labelled=False) | {name: sheet[name] for name in told} | {
+        "large": len(tasks) > LARGE}
 
 
 def preview_graph(preview: Mapping[str, Any], *, task_types: TaskTypes) -> dict[str, Any]:

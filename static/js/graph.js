@@ -2,6 +2,7 @@
 
 import cytoscape from "../vendor/cytoscape/cytoscape.js";
 import * as format from "./format.js";
+import { forest } from "./forest.js";
 import { graphStyle } from "./graph_style.js";
 import { layOut } from "./layout.js";
 
@@ -51,7 +52,7 @@ function bends(points) {
 function edgeData(stream, layout) {
   const points = layout.edges[stream.id];
   const data = { id: stream.id, source: stream.source, target: stream.target, text: "" };
-  if (!points) return { data, classes: "" };
+  if (!points) return { data, classes: layout.straight ? "taxi" : "" };
   const near = (task, [x, y]) => `${x - layout.nodes[task][0]}px ${y - layout.nodes[task][1]}px`;
   data.from = near(stream.source, points[0]);
   data.to = near(stream.target, points[points.length - 1]);
@@ -88,7 +89,7 @@ export class Graph {
     this.onSelect = onSelect;
     this.metrics = null;
     this.canvas.addEventListener("keydown", (event) => this.onKey(event));
-    document.addEventListener("weir:theme", () => this.cy?.style(graphStyle()));
+    document.addEventListener("weir:theme", () => this.cy?.style(graphStyle({ large: this.graph.tasks.length > MANY })));
     new ResizeObserver(() => this.cy?.resize()).observe(stage);
   }
 
@@ -98,7 +99,7 @@ export class Graph {
     this.byId = new Map(this.graph.tasks.map((task) => [task.id, task]));
     this.say(`Laying out ${format.count(graph.tasks.length)} tasks…`);
     try {
-      const layout = await layOut(this.graph, this.shape());
+      const layout = graph.large ? forest(this.graph, this.shape()) : await layOut(this.graph, this.shape());
       this.show(layout);
       this.say("");
     } catch (error) {
@@ -125,8 +126,8 @@ export class Graph {
     this.cy?.destroy();
     const many = this.graph.tasks.length > MANY;
     this.cy = cytoscape({
-      container: this.canvas, elements: elements(this.graph, layout), layout: { name: "preset" }, style: graphStyle(),
-      minZoom: 0.03, maxZoom: 2.5, boxSelectionEnabled: false, autoungrabify: true,
+      container: this.canvas, elements: elements(this.graph, layout), layout: { name: "preset" }, style: graphStyle({ large: many }),
+      minZoom: 0.015, maxZoom: 2.5, boxSelectionEnabled: false, autoungrabify: true,
       textureOnViewport: many, hideEdgesOnViewport: many, hideLabelsOnViewport: many,
     });
     this.cy.on("select", "node", (event) => this.onSelect(this.byId.get(event.target.id())));
@@ -193,6 +194,13 @@ export class Graph {
         edge.addClass(ids.has(edge.data("source")) && ids.has(edge.data("target")) ? "lit" : "dim");
       }
     });
+  }
+
+  /** Go near enough to read these tasks, where the whole is too far away for that. */
+  approach(ids) {
+    if (!this.cy || this.cy.zoom() >= READABLE) return;
+    this.cy.fit(this.cy.nodes().filter((node) => ids.has(node.id())), 80);
+    if (this.cy.zoom() > 1) this.cy.zoom({ level: 1, renderedPosition: { x: this.stage.clientWidth / 2, y: this.stage.clientHeight / 2 } });
   }
 
   step(by) {

@@ -3,7 +3,7 @@
 import { token } from "./theme.js";
 
 function palette() {
-  const names = ["surface", "sunken", "line", "line-strong", "ink", "ink-2", "ink-3", "accent", "accent-soft", "bad", "bad-soft", "warn", "warn-soft"];
+  const names = ["surface", "sunken", "line", "line-strong", "ink", "ink-2", "ink-3", "accent", "accent-ink", "accent-soft", "bad", "bad-soft", "warn", "warn-soft"];
   return Object.fromEntries(names.map((name) => [name, token(`--${name}`)]));
 }
 
@@ -19,7 +19,8 @@ function stripe(colour, fill, side) {
   };
 }
 
-export function graphStyle() {
+/** Of a large graph the whole is seen from afar: boxes are plain, and what is lit is filled. */
+export function graphStyle({ large = false } = {}) {
   const c = palette();
   const fonts = getComputedStyle(document.body).fontFamily;
   return [
@@ -35,6 +36,10 @@ export function graphStyle() {
     { selector: "node.shared", style: { "background-fill": "solid", "background-color": c.sunken, "border-color": c["ink-3"], "border-style": "double", "border-width": 4 } },
     { selector: "node.shared.source", style: stripe(c["ink-2"], c.sunken, "left") },
     { selector: "node.shared.sink", style: stripe(c["ink-2"], c.sunken, "right") },
+    ...(large ? [
+      { selector: "node", style: { "background-fill": "solid", "corner-radius": 4 } },
+      { selector: "node.shared", style: { "background-color": c.line, "border-style": "solid", "border-width": 2 } },
+    ] : []),
     { selector: "node.starts", style: { "background-fill": "solid", "background-color": c["accent-soft"], "border-color": c.accent, "border-width": 2 } },
     { selector: "node.stops", style: { "background-fill": "solid", "background-color": c["bad-soft"], "border-color": c.bad, "border-style": "dashed", "border-width": 2 } },
     { selector: "node.failed", style: { "background-fill": "solid", "background-color": c["bad-soft"], "border-color": c.bad, "border-width": 2.5 } },
@@ -42,7 +47,7 @@ export function graphStyle() {
     { selector: "node.two", style: { "background-fill": "solid", "background-color": c["warn-soft"], "border-color": c.warn, "border-width": 1.6 } },
     { selector: "node.behind", style: { "background-fill": "solid", "background-color": c["warn-soft"], "border-color": c.warn } },
     { selector: "node.branch", style: { "background-opacity": 0, "border-style": "dashed", color: c["ink-2"] } },
-    { selector: "node.lit", style: { "background-fill": "solid", "background-color": c["accent-soft"], "border-color": c.accent, "border-width": 3, "z-index": 2 } },
+    { selector: "node.lit", style: { "background-fill": "solid", "background-color": large ? c.accent : c["accent-soft"], color: large ? c["accent-ink"] : c.ink, "border-color": c.accent, "border-width": 3, "z-index": 2 } },
     { selector: "node.dim", style: { opacity: 0.3 } },
     { selector: "node.absent", style: { opacity: 0.28 } },
     { selector: "node:selected", style: { "underlay-color": c.accent, "underlay-opacity": 0.28, "underlay-padding": 6, "underlay-shape": "round-rectangle" } },
@@ -56,6 +61,7 @@ export function graphStyle() {
       "curve-style": "round-segments", "segment-radii": 9, "segment-weights": "data(weights)", "segment-distances": "data(distances)",
       "edge-distances": "endpoints", "source-endpoint": "data(from)", "target-endpoint": "data(to)",
     } },
+    { selector: "edge.taxi", style: { "curve-style": "taxi", "taxi-direction": "rightward", "taxi-turn": 24, "target-endpoint": "-50% 0%", "source-endpoint": "50% 0%" } },
     { selector: "edge.pinned", style: { "source-endpoint": "data(from)", "target-endpoint": "data(to)" } },
     { selector: "edge.flowing", style: { "line-color": c.accent, "target-arrow-color": c.accent, width: 1.8 } },
     { selector: "edge.starts", style: { "line-color": c.accent, "target-arrow-color": c.accent, width: 2 } },

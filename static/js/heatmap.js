@@ -104,7 +104,7 @@ class HeatMap {
     const whole = (names) => Math.min((width - names) / size, (height - names) / size, LARGEST_CELL_PX);
     this.scale = whole(0);
     if (this.scale >= NAMED_FROM_PX) this.scale = Math.max(NAMED_FROM_PX, whole(this.margin()));
-    this.least = Math.min(this.scale, NAMED_FROM_PX);
+    this.least = this.scale;
     const names = this.margin();
     this.left = names + Math.max(0, (width - names - size * this.scale) / 2);
     this.top = names + Math.max(0, (height - names - size * this.scale) / 2);
@@ -171,14 +171,15 @@ class HeatMap {
 
   names(context, room) {
     const [ink, muted] = [token("--ink"), token("--ink-2")];
+    const [beside, above] = [Math.max(room, this.left) - 8, Math.max(room, this.top) - 8];
     context.font = `${this.scale < 14 ? 10 : 12}px ${getComputedStyle(document.body).fontFamily}`;
     context.textBaseline = "middle";
     this.dataflows.forEach((dataflow, at) => {
       const along = (at + 0.5) * this.scale;
       const chosen = this.cell?.includes(at);
       context.fillStyle = chosen ? ink : muted;
-      if (this.top + along > room) this.name(context, dataflow.name, room, room - 8, this.top + along, 0, chosen && this.cell[0] === at);
-      if (this.left + along > room) this.name(context, dataflow.name, room, this.left + along, room - 8, Math.PI / 2, chosen && this.cell[1] === at);
+      if (this.top + along > room) this.name(context, dataflow.name, room, beside, this.top + along, 0, chosen && this.cell[0] === at);
+      if (this.left + along > room) this.name(context, dataflow.name, room, this.left + along, above, Math.PI / 2, chosen && this.cell[1] === at);
     });
   }
 

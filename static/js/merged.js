@@ -61,6 +61,9 @@ export class MergedPanel extends GraphPanel {
     const tasks = this.data.tasks.filter((task) => task.of.includes(position));
     const shared = tasks.filter((task) => task.marks.includes("shared")).length;
     this.shine(tasks, `${dataflow.name}: ${tasks.length} tasks, ${shared} shared`, position);
+    if (!this.data.large) return;
+    this.graph.fit(); // from afar, and from there to the part: what was chosen before may be elsewhere
+    this.graph.approach(new Set(tasks.map((task) => task.id)));
   }
 
   search() {
@@ -94,6 +97,7 @@ export class MergedPanel extends GraphPanel {
     } else if (event.key !== "Enter" || !this.lit?.length) return;
     else {
       this.at = ((this.at ?? -1) + 1) % this.lit.length;
+      this.graph.approach(new Set([this.lit[this.at].id]));
       this.graph.select(this.lit[this.at].id);
     }
     event.preventDefault();
