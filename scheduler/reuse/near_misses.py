@@ -33,6 +33,7 @@ from .siblings import Siblings, kin
 MOST_SUGGESTIONS = 5
 MOST_TASKS_CHANGED = 3  # that one suggestion combines
 MOST_TRIALS = 400  # combinations that are looked at
+MOST_PLANNED = 40  # combinations whose refinements are planned, where containment is on
 MOST_NEIGHBOURS = 12  # near siblings of one task, the nearest first
 
 Substitution = tuple[str, str]  # submitted task id, running task id whose config it takes over
@@ -108,18 +109,30 @@ def near_misses(
     """
     search = _Search(running, dataflow, siblings, task_types, scope)
 
-    def cores_of(changed: Dataflow) -> float:
-        contained = contain(running, changed, task_types=task_types, containment=containment, scope=scope).dataflow
-        merged = merge(running, contained, task_types=task_types, scope=scope)
-        names = {running_id: task_id for task_id, running_id in merged.running.items()}
-        expected = task_cores(contained, task_types=task_types, trigger_ms=prices.trigger_ms)
-        queries = len(cut_into_chains(merged.started, task_types=task_types))
-        return sum(expected[names[task.id]] for task in merged.started) + queries * query_cores(prices)
+    expected = task_cores(dataflow, task_types=task_types, trigger_ms=prices.trigger_ms)
 
-    before = cores_of(dataflow)
+    def cores_of(trial: _Trial) -> float:
+        changed = search.changed(trial)
+        if containment is not None:
+            changed = contain(running, changed, task_types=task_types, containment=containment, scope=scope).dataflow
+            merged = merge(running, changed, task_types=task_types, scope=scope)
+            started, ids = merged.started, merged.running
+        else:  # the trial knows what would start: nothing is fingerprinted once more
+            started, ids = search.started(trial), trial.ids
+        cores = expected
+        if containment is not None or changed.rates_per_s != dataflow.rates_per_s:
+            cores = task_cores(changed, task_types=task_types, trigger_ms=prices.trigger_ms)
+        names = {running_id: task_id for task_id, running_id in ids.items()}
+        queries = len(cut_into_chains(started, task_types=task_types))
+        return sum(cores[names[task.id]] for task in started) + queries * query_cores(prices)
+
+    before = cores_of(search.as_it_is)
     found = []
-    for trial in search.worthwhile():
-        saved = before - cores_of(search.changed(trial))
+    trials = search.worthwhile()
+    if containment is not None:  # each is planned anew: those that reuse most
+        trials = sorted(trials, key=lambda trial: -len(trial.reused))[:MOST_PLANNED]
+    for trial in trials:
+        saved = before - cores_of(trial)
         if saved > 1e-9:
             found.append(
                 NearMiss(
@@ -154,7 +167,7 @@ class _Search:
             task.id: identity_config(dataflow, task, task_types[task.type]) for task in dataflow.tasks}
         self.neighbours: dict[Substitution, tuple[Difference, ...]] = {}
         self.known: dict[tuple[str, str], list[str]] = {}  # (task, kin) -> near siblings, nearest first
-        self.as_it_is = self.trial(frozenset())
+        self.as_it_is = self.trial(frozenset(), None)
 
     def worthwhile(self) -> list[_Trial]:
         """Every combination within the bounds that keeps tasks apart and reuses more than its parts do."""
@@ -165,7 +178,7 @@ class _Search:
             for trial in latest:
                 for taken in self.extensions(trial):
                     if taken not in made and trials < MOST_TRIALS:
-                        made[taken] = self.trial(taken)
+                        made[taken] = self.trial(taken, trial)
                         trials += 1
             # A task that was set apart from its equals (fresh state) is found, and then not reused.
             latest = [trial for trial in made.values() if trial.reused.issuperset(task for task, _ in trial.taken)]
@@ -194,10 +207,16 @@ class _Search:
             self.known[task_id, shared] = [running_id for _, running_id in sorted(nearest)[:MOST_NEIGHBOURS]]
         return self.known[task_id, shared]
 
-    def trial(self, taken: frozenset[Substitution]) -> _Trial:
-        """Identities with the configs that are taken over: what is not downstream of a change keeps its own."""
+    def trial(self, taken: frozenset[Substitution], base: _Trial | None) -> _Trial:
+        """Identities with the configs that are taken over: what is not downstream of a change keeps that of before."""
         takes, ids, reused = dict(taken), {}, set()
+        kept = {} if base is None else base.ids
+        new = set(takes) if base is None else {task_id for task_id, _ in taken - base.taken}
         for task_id in self.order:
+            if kept and task_id not in new and all(ids[parent] == kept[parent] for parent in self.parents[task_id]):
+                ids[task_id] = kept[task_id]
+                reused.update({task_id} & base.reused)
+                continue
             task_type = self.task_types[self.tasks[task_id].type]
             config = self.running[takes[task_id]].config if task_id in takes else self.configs[task_id]
             ids[task_id] = fingerprint(
@@ -214,6 +233,15 @@ class _Search:
             for part in map(frozenset, combinations(trial.taken, size)):
                 by_parts |= found[part].reused if part in found else set()
         return by_parts >= trial.reused
+
+    def started(self, trial: _Trial) -> list[RunningTask]:
+        """What would start, as far as cutting it into queries needs to know."""
+        return [
+            RunningTask(
+                id=trial.ids[task_id], type=self.tasks[task_id].type, config={}, scope=self.scope,
+                parents=tuple(sorted(trial.ids[parent] for parent in self.parents[task_id])))
+            for task_id in self.order if task_id not in trial.reused
+        ]
 
     def more(self, trial: _Trial) -> tuple[str, ...]:
         return tuple(task_id for task_id in self.order if task_id in trial.reused - self.as_it_is.reused)
