@@ -25,12 +25,12 @@ def note_prices(*, at: datetime) -> None:
         PriceList.objects.create(since=at, prices=now)
 
 
-def lists_between(since: datetime, until: datetime) -> list[tuple[datetime, Prices]]:
-    """The prices that applied in a time, with when each began; the oldest first."""
+def lists_between(since: datetime, until: datetime) -> list[tuple[datetime | None, Prices]]:
+    """The prices that applied in a time, the oldest first, with when each began: None where nothing was charged yet."""
     inside = list(PriceList.objects.filter(since__gt=since, since__lt=until).order_by("since"))
     first = PriceList.objects.filter(since__lte=since).first()
     lists = [first, *inside] if first is not None else inside
-    return [(one.since, _from_json(one.prices)) for one in lists] or [(since, prices())]
+    return [(one.since, _from_json(one.prices)) for one in lists] or [(None, prices())]
 
 
 def _to_json(given: Prices) -> dict[str, Any]:

@@ -42,7 +42,7 @@ def shown(charges: Sequence[Charge]) -> tuple[list[Shown], Shown]:
 
 def digits_for(nanos: int) -> int:
     """How many digits behind the point an amount needs to say something: cents from 10 on, more below."""
-    if nanos >= 10 * NANO:
+    if not nanos or nanos >= 10 * NANO:
         return 2
     return 4 if nanos >= NANO // 100 else 6
 

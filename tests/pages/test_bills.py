@@ -168,7 +168,7 @@ def test_charged_pages_are_sound_and_plots_have_what_was_charged(client_of: Clie
 
 def test_money_is_as_fine_as_it_must_be() -> None:
     assert [money(nanos) for nanos in (0, 84_600, 12_345_678, 3_210_987_654, 12_345_678_901, 1_234_000_000_000)] == [
-        "0.000000", "0.000085", "0.0123", "3.2110", "12.35", "1\u202f234.00"]
+        "0.00", "0.000085", "0.0123", "3.2110", "12.35", "1\u202f234.00"]
     assert [exact(nanos) for nanos in (0, 1, 1_500_000_000, -20)] == [
         "0.000000000", "0.000000001", "1.500000000", "-0.000000020"]
 

@@ -1,0 +1,56 @@
+"""Charging through the Celery task, from reports and meters in a real broker; and where the broker is away."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import redis
+
+from dashboard import jobs
+from dashboard.bills.models import SlotReading, UsageHour
+from dashboard.operations.estate import load_estate
+from tests.dashboard.building import World, document, running
+from workers.app import app
+from workers.tasks import telemetry
+
+
+def report(broker: redis.Redis, *, cpu_ms: int, busy_ms: int) -> None:
+    slots = {
+        str(index): {"state": "running", "used": {"since_ms": 1, "cpu_ms": cpu_ms, "memory_mb_s": 10}, "fragments": {}}
+        for index in range(2)}
+    for fragment in load_estate().fragments.values():
+        found = slots[fragment.slot.rpartition("/")[2]]["fragments"]
+        found[fragment.id] = {"busy_ms": busy_ms, "batches": busy_ms // 10}
+        broker.hset(f"weir:meter:{fragment.id}", mapping={f"{n}:n": busy_ms for n in range(len(fragment.tasks))})
+        broker.hset(f"weir:ch:{fragment.id}.0:meta", "bytes", 3 * busy_ms)
+    broker.set("weir:observed:n1", json.dumps({"node": "n1", "slots": slots}))
+
+
+@pytest.mark.broker
+def test_what_reports_and_meters_say_is_charged(
+    world: World, broker: redis.Redis, broker_url: str, settings
+) -> None:
+    settings.REDIS_URL = broker_url
+    record = running(world.carla, world.city, document("traffic"), world.ana)
+    report(broker, cpu_ms=1_000, busy_ms=100)
+    assert telemetry.record_usage() == 0
+    report(broker, cpu_ms=1_600, busy_ms=150)
+    assert telemetry.record_usage() == 2
+    assert sum(UsageHour.objects.values_list("cpu_us", flat=True)) == 1_200_000
+    assert sum(record.usage.values_list("cpu_us", flat=True)) == 600_000  # the other slot worked for nobody
+    assert sum(record.usage.values_list("traffic_bytes", flat=True)) == 150
+    assert record.usage.values("fingerprint").distinct().count() == 4
+    broker.flushall()  # and nothing is reported any more
+    assert telemetry.record_usage() == 0
+    assert SlotReading.objects.count() == 2
+
+
+def test_a_broker_that_is_away_costs_nothing(world: World) -> None:
+    assert telemetry.record_usage() == 0
+    with pytest.raises(jobs.BrokerAway):
+        jobs.slot_counters(lambda ids: {})
+
+
+def test_the_clock_charges() -> None:
+    assert "weir.record_usage" in {entry["task"] for entry in app.conf.beat_schedule.values()}
