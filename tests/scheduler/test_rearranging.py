@@ -1,12 +1,8 @@
-"""Pausing, resuming, starting fresh and defragmenting, over random histories and case by case."""
+"""Pausing, resuming, starting fresh and defragmenting, case by case."""
 
 from __future__ import annotations
 
-from itertools import combinations
-
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from scheduler.model.errors import NothingToGain, NotPaused, NotSubmitted
 from scheduler.model.estate import Estate
@@ -14,176 +10,19 @@ from scheduler.model.plan import Plan, Step
 from scheduler.performance.pricing import query_cores
 from scheduler.planning import (
     apply_plan,
-    estate_from_json,
-    estate_to_json,
-    plan_from_json,
     plan_removal,
     plan_submission,
-    plan_to_json,
     reverse_plan,
 )
 from scheduler.rearranging import Evidence, Rule, plan_defragmentation, plan_pause, plan_resumption
 from scheduler.reuse.fragmentation import fragmentation
-from scheduler.reuse.fragments import cut_into_chains
-from scheduler.reuse.index import EstateIndex
 
 from .catalogue import EMPTY, PRICES, SLOTS, TYPES, flow, pause, remove, resume, submit
-from .invariants import check_estate, check_plan
-from .reference import Reference
-from .strategies import dataflows
+from .invariants import check_plan
 
-SHORT = settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-LONG = settings(SHORT, max_examples=5_000)
 ANYTHING = Rule(ratio=0.0)  # whatever can be fused is
 BY = {number: ("scale", {"by": number}) for number in range(1, 9)}
 ONE_NODE = Estate(slots=SLOTS[:2])
-EVENTS = ["submit", "submit", "remove", "turn", "turn", "defragment"]
-
-
-@st.composite
-def lives(draw: st.DrawFn, *, longest: int = 10) -> list[tuple]:
-    """Submissions (joining or fresh), removals, pauses and resumptions, in an order that can be."""
-    pool = draw(st.lists(dataflows(), min_size=1, max_size=3))
-    life: list[tuple] = []
-    present: dict[str, bool] = {}  # dataflow id -> whether it is paused
-    for number in range(draw(st.integers(1, longest))):
-        what = draw(st.sampled_from(EVENTS if present else ["submit"]))
-        if what == "submit":
-            dataflow_id = f"d{number}"
-            present[dataflow_id] = False
-            life.append((what, dataflow_id, draw(st.sampled_from(pool)), draw(st.sampled_from(["water", "roads"])),
-                         draw(st.booleans())))
-            continue
-        dataflow_id = draw(st.sampled_from(sorted(present)))
-        if what == "remove":
-            del present[dataflow_id]
-        elif what == "turn":
-            what = "resume" if present[dataflow_id] else "pause"
-            present[dataflow_id] = not present[dataflow_id]
-        life.append((what, dataflow_id))
-    return life
-
-
-def planned(estate, what: str, dataflow_id: str, *more) -> Plan | None:
-    """The plan of one event of a life; None where there is nothing to defragment."""
-    if what == "submit":
-        dataflow, team, fresh = more
-        return plan_submission(
-            estate, dataflow, dataflow_id=dataflow_id, team=team, task_types=TYPES, prices=PRICES, fresh=fresh)
-    if what == "defragment":
-        try:
-            return plan_defragmentation(estate, dataflow_id, task_types=TYPES, prices=PRICES, rule=ANYTHING)
-        except NothingToGain:
-            return None
-    plans = {"remove": plan_removal, "pause": plan_pause, "resume": plan_resumption}
-    return plans[what](estate, dataflow_id, task_types=TYPES, prices=PRICES)
-
-
-def live(life, start: Estate = EMPTY) -> tuple[Estate, Reference]:
-    """Go through a life, checking every plan, by value and by index, and every estate on the way."""
-    estate, reference, index = start, Reference(TYPES), EstateIndex(start)
-    for what, dataflow_id, *more in life:
-        plan = planned(estate, what, dataflow_id, *more)
-        assert planned(index, what, dataflow_id, *more) == plan
-        assert planned(estate_from_json(estate_to_json(estate)), what, dataflow_id, *more) == plan
-        if plan is None:
-            continue
-        assert plan_from_json(plan_to_json(plan)) == plan
-        check_plan(estate, plan)
-        if what == "submit":
-            reference.add(dataflow_id, more[0], more[1], fresh=more[2])
-        elif what == "remove":
-            reference.remove(dataflow_id)
-        estate = apply_plan(estate, plan)
-        index.apply(plan)
-        assert index.estate() == estate
-        check_estate(estate, reference)
-    return estate, reference
-
-
-def defragmented(estate: Estate, reference: Reference | None = None) -> tuple[Estate, int]:
-    """The estate when no dataflow has a step left, and how many steps that took; every one checked."""
-    steps, most = 0, sum(len(fragment.tasks) + 1 for fragment in estate.fragments.values())
-    progress = True
-    while progress:
-        progress = False
-        for dataflow_id in sorted(estate.submitted):
-            while plan := planned(estate, "defragment", dataflow_id):
-                check_plan(estate, plan)
-                estate, steps, progress = apply_plan(estate, plan), steps + 1, True
-                assert steps <= most, "it does not come to an end"
-                if reference is not None:
-                    check_estate(estate, reference)
-    return estate, steps
-
-
-def fewest_by_trying(estate: Estate) -> int:
-    """The fewest queries that the working tasks can be cut into: every choice of streams to fuse, tried."""
-    tasks = estate.tasks
-    def chains(task_id: str) -> bool:
-        return TYPES[tasks[task_id].type].chain == "always"
-
-    can = [
-        (task.parents[0], task.id) for task in tasks.values()
-        if len(task.parents) == 1 and chains(task.id) and chains(task.parents[0])
-    ]
-    for size in range(min(len(can), len(tasks)), -1, -1):
-        for chosen in combinations(can, size):
-            if len({parent for parent, _ in chosen}) == size:  # a chain goes on along one child
-                return len(tasks) - size
-    return len(tasks)
-
-
-# Over random lives ----------------------------------------------------------------------------------------------------
-
-
-@SHORT
-@given(lives())
-def test_pausing_resuming_fresh_starts_and_defragmentation_keep_the_invariants(life):
-    live(life)
-
-
-@settings(SHORT, max_examples=60)
-@given(lives())
-def test_repeated_defragmentation_ends_with_no_more_queries_than_a_cut_from_scratch(life):
-    """On one node, with everything at work: tasks that rest, or nodes apart, may stand in the way."""
-    estate, reference = live([event for event in life if event[0] in {"submit", "remove"}], ONE_NODE)
-    done, _ = defragmented(estate, reference)
-    scratch = cut_into_chains(tuple(done.tasks.values()), task_types=TYPES)
-    assert len(done.fragments) == len(scratch)
-    assert all(fragment.kept_tasks == fragment.tasks for fragment in done.fragments.values()), "dead tasks are left"
-
-
-@settings(SHORT, max_examples=40)
-@given(st.lists(dataflows(largest=6), min_size=1, max_size=2))
-def test_no_cut_has_fewer_queries(submissions):
-    estate = ONE_NODE
-    for number, dataflow in enumerate(submissions):
-        estate = submit(estate, dataflow, f"d{number}")
-    if len(estate.tasks) <= 9:
-        assert len(defragmented(estate)[0].fragments) == fewest_by_trying(estate)
-
-
-@settings(SHORT, max_examples=60)
-@given(lives())
-def test_what_is_paused_and_resumed_is_as_it_was(life):
-    estate, _ = live([event for event in life if event[0] != "defragment"])
-    for dataflow_id in sorted(estate.submitted):
-        if estate.submitted[dataflow_id].paused:
-            continue
-        back = resume(pause(estate, dataflow_id), dataflow_id)
-        assert (back.tasks, back.submitted) == (estate.tasks, estate.submitted)
-        assert {one: (part.active, part.resting) for one, part in back.fragments.items()} == {
-            one: (part.active, part.resting) for one, part in estate.fragments.items()}
-
-
-@pytest.mark.long
-@pytest.mark.timeout(3600)
-@LONG
-@given(lives(longest=14))
-def test_five_thousand_lives_keep_the_invariants(life):
-    estate, reference = live(life)
-    defragmented(estate, reference)
 
 
 # Pausing, case by case ------------------------------------------------------------------------------------------------
