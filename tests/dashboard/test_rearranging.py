@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 from django.core.management import CommandError, call_command
 from django.test import Client
+from django.utils import timezone
 
+from dashboard import jobs
 from dashboard.approvals.lifecycle import CANCELLED, DONE, EXECUTING, PENDING, STALE, UNPLANNABLE
 from dashboard.approvals.models import Proposal
 from dashboard.approvals.services import (
@@ -24,11 +28,13 @@ from dashboard.approvals.services import (
 from dashboard.audit.models import AuditEntry
 from dashboard.catalog.models import DataflowRecord
 from dashboard.operations.estate import load_estate
+from dashboard.operations.models import FragmentRow
 from dashboard.plans.joining import InvalidBeginning
 from dashboard.plans.selectors import plan_of
 from dashboard.teams.services import set_defragmentation
 from scheduler.model.errors import InvalidTransition, NotFound, PermissionDenied
 from tests.dashboard.building import World, approved, document, enacted, planned, removal_planned, running
+from workers.observed import Flows, StreamFlow, TaskFlow
 
 
 def prepared(proposal: Proposal) -> Proposal:
@@ -189,6 +195,24 @@ def test_a_fragmented_dataflow_is_fused(world: World, fragmented: DataflowRecord
     assert enacted(proposal).status == DONE
     again = prepared(defragment_dataflow(actor=world.carla, dataflow_id=fragmented.pk))
     assert again.status == UNPLANNABLE and again.plan.error["code"] == "nothing_to_gain"
+
+
+def test_a_step_is_weighed_by_what_is_measured_and_how_long_it_has_run(
+    world: World, fragmented: DataflowRecord, settings, monkeypatch
+):
+    settings.DEFRAGMENT_RATIO = 2.0
+    young = prepared(defragment_dataflow(actor=world.carla, dataflow_id=fragmented.pk))
+    assert young.status == UNPLANNABLE and "not enough" in young.plan.error["message"]
+    FragmentRow.objects.update(started_at=timezone.now() - timedelta(hours=2))
+    running = load_estate().submitted[str(fragmented.pk)].running
+    flows = Flows(
+        tasks={running["sense"]: TaskFlow(40.0, 1, None, None), running["parse"]: TaskFlow(40.0, 1, None, None)},
+        streams={(running["parse"], running["average"]): StreamFlow(40.0, channel_p50_ms=30.0, wait_p50_ms=304.0)})
+    monkeypatch.setattr(jobs, "read_live", lambda *_: jobs.LiveReading(flows=flows, measured=True))
+    proposal = Proposal.objects.open().get()
+    recompute_proposal(actor=world.carla, proposal_id=proposal.pk)
+    why = plan_of(prepared(proposal).plan).why
+    assert "334 ms sooner" in why and "120 events are late" in why and "Over the 2 hours" in why
 
 
 def test_it_waits_until_what_is_under_way_is_done(world: World, fragmented: DataflowRecord):
