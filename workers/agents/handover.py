@@ -140,7 +140,7 @@ def begin_with(fragment: WantedFragment, ends: Sequence[Ended]) -> Begun:
     ticks = [end.ticks for end in ends if end.ticks is not None]
     return Begun(
         ticks=ticks[0] if ticks and not fragment.inputs else None,
-        bases={channel: batch_of(lasts[channel]) for channel in fragment.channels.values() if channel in lasts},
+        bases={channel: batch_of(lasts[channel]) for channel in fragment.written if channel in lasts},
         states={task: states for end in ends for task, states in end.states.items() if task in own},
     )
 

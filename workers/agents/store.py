@@ -109,6 +109,10 @@ class SlotStore:
         for what in ("json", "begun", "ended", "paused", "folds"):
             self._beside(fragment_id, what).unlink(missing_ok=True)
 
+    def clear_checkpoint(self, fragment_id: str) -> None:
+        """Delete Spark's part of a checkpoint alone: the fragment goes on from what is recorded beside it."""
+        shutil.rmtree(self.checkpoint(fragment_id), ignore_errors=True)
+
     def forget(self, fragment_id: str) -> None:
         """The fragment is no longer this slot's."""
         (self.folder / f"{fragment_id}.json").unlink(missing_ok=True)

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from scheduler.model.dataflow import Task
+from workers.channels import keys
 from workers.spark.compile import due_ms
 from workers.spark.states import read_states
 
@@ -88,6 +89,10 @@ class Succession:
 
     def end(self, fragment: WantedFragment) -> None:
         """Record what a fragment leaves that is at rest: others can go on from there."""
+        self._around.store.record_ended(fragment.id, self._left_by(fragment))
+        self._log.info("fragment ended for others", fragment=fragment.id)
+
+    def _left_by(self, fragment: WantedFragment) -> Ended:
         store = self._around.store
         read = store.progress(fragment.id)
         begun = store.begun(fragment.id) or Begun()
@@ -97,16 +102,12 @@ class Succession:
         if was_paused and ticks is not None:
             ticks = self._due_now(whole.tasks[0], ticks)
         infos = {channel: self._around.channels.info(channel) for channel in fragment.written}
-        store.record_ended(
-            fragment.id,
-            Ended(
-                ticks=ticks,
-                places={} if was_paused else self._places(fragment, read.places),
-                lasts={channel: info.last for channel, info in infos.items() if info is not None},
-                states=self._states(fragment.id, read.batch, begun.states),
-            ),
+        return Ended(
+            ticks=ticks,
+            places={} if was_paused else self._places(fragment, read.places),
+            lasts={channel: info.last for channel, info in infos.items() if info is not None},
+            states=self._states(fragment.id, read.batch, begun.states),
         )
-        self._log.info("fragment ended for others", fragment=fragment.id, batch=read.batch)
 
     def _places(self, fragment: WantedFragment, read: dict[str, str]) -> dict[str, str]:
         places = {
@@ -158,14 +159,24 @@ class Succession:
     def go_on(self, wanted: WantedFragment) -> None:
         """Record where a fragment goes on after its pause: nothing of the time between is made up for."""
         store = self._around.store
-        begun = store.begun(wanted.id) or Begun()
-        ticks = store.progress(wanted.id).ticks or begun.ticks
-        places = {item.channel: self._registered_at(item.channel, wanted.id) for item in wanted.inputs}
-        store.record_begun(
-            wanted.id,
-            replace(begun, ticks=ticks and self._due_now(wanted.tasks[0], ticks), places={**begun.places, **places}),
-        )
+        known = store.known(wanted.id)
+        if known is not None and known.inputs != wanted.inputs:
+            self._succeed_itself(known, wanted)
+        else:
+            begun = store.begun(wanted.id) or Begun()
+            ticks = store.progress(wanted.id).ticks or begun.ticks
+            places = {item.channel: self._registered_at(item.channel, wanted.id) for item in wanted.inputs}
+            ticks = ticks and self._due_now(wanted.tasks[0], ticks)
+            store.record_begun(wanted.id, replace(begun, ticks=ticks, places={**begun.places, **places}))
         store.record_pause(wanted.id, paused=False)
+
+    def _succeed_itself(self, known: WantedFragment, wanted: WantedFragment) -> None:
+        """Go on from a fresh checkpoint: what it reads moved to another channel meanwhile, which the old one lacks."""
+        store = self._around.store
+        store.record_begun(wanted.id, begin_with(replace(wanted, tasks=known.tasks), [self._left_by(known)]))
+        store.clear_checkpoint(wanted.id)
+        self._around.broker.delete(keys.valve(wanted.id))  # its boundaries are batches of the old one
+        store.record(replace(wanted, tasks=known.tasks))
 
     def _due_now(self, source: Task, ticks: dict[str, int]) -> dict[str, int]:
         """The same next number, due now and not when it would have been without the pause."""
