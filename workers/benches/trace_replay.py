@@ -97,11 +97,9 @@ def all_submitted(dataflows: Sequence[Dataflow], *, strategy: Strategy, slots: i
     return side.estate
 
 
-def replayed(
-    trace: Trace, dataflows: Sequence[Dataflow], *, strategy: Strategy, slots: int = 2, prices: Prices | None = None
-) -> Iterator[Estate]:
-    """The estate after each step of a trace."""
-    side = Side(strategy, dataflows, slots=slots, prices=prices or Prices())
+def replayed(trace: Trace, dataflows: Sequence[Dataflow], *, strategy: Strategy) -> Iterator[Estate]:
+    """The estate after each step of a trace, in one slot as large as it takes: placement decides nothing here."""
+    side = Side(strategy, dataflows, slots=1, prices=Prices())
     for change in trace.changes:
         *_, estate = side.take(change)
         yield estate
