@@ -89,9 +89,7 @@ def step_text(plan: Plan, step: Step, names: dict[str, str]) -> str:
 
 def _own_graph(proposal: Proposal, plan: Plan) -> tuple[dict[str, dict], dict[tuple[str, str], dict]]:
     graph, running = graph_of(proposal.dataflow), plan.dataflow.running
-    status = dict.fromkeys(plan.reused, "reused")
-    status |= {task.id: "started" for task in plan.started} | {task.id: "stopped" for task in plan.stopped}
-    status |= dict.fromkeys(plan.resumed, "started") | dict.fromkeys(plan.rested, "stopped")
+    status = _status(plan)
     tasks = {
         running[task["id"]]: {
             "id": running[task["id"]], "name": task["id"], "type": task["type"], "kind": task["kind"],
@@ -105,6 +103,13 @@ def _own_graph(proposal: Proposal, plan: Plan) -> tuple[dict[str, dict], dict[tu
         # A stream begins and ends with the task that reads it.
         streams[ends] = {"source": ends[0], "target": ends[1], "status": status[ends[1]]}
     return tasks, streams
+
+
+def _status(plan: Plan) -> dict[str, str]:
+    """What the plan does to each task of its dataflow, by running task id."""
+    status = dict.fromkeys(plan.reused, "reused")
+    status |= {task.id: "started" for task in plan.started} | {task.id: "stopped" for task in plan.stopped}
+    return status | dict.fromkeys(plan.resumed, "started") | dict.fromkeys(plan.rested, "stopped")
 
 
 def _neighbours(touched: list[DataflowRecord], own: set[str]) -> list[RunningTaskRow]:
@@ -123,28 +128,36 @@ def _add_neighbours(tasks: dict, streams: dict, rows: list[RunningTaskRow]) -> N
 
 
 def _add_refinements(tasks: dict, streams: dict, plan: Plan) -> list[dict[str, Any]]:
-    """Show wider tasks between a refinement and what the submitted task would have read.
+    """Show the wider tasks that the plan's dataflow has besides those of its document, and who reads them.
 
-    Returns ``task`` (submitted id), ``wider`` (the running task's entry) and whether that is ``stateful``.
+    Returns, of those that the plan brings, ``task`` (submitted id), ``wider`` (the running task's entry) and whether
+    that is ``stateful``.
     """
-    types = jobs.task_types()
-    rows = RunningTaskRow.objects.in_bulk([one.running for one in plan.refined])
-    found = []
-    for one in plan.refined:
-        own, row = plan.dataflow.running[one.task], rows.get(one.running)
-        if row is None or own not in tasks:  # it has stopped since
-            continue
-        wider = tasks.setdefault(row.pk, {
-            "id": row.pk, "name": one.wider, "type": row.type, "kind": "", "config": row.config, "status": "reused",
-            "used_by": [], "fragment": None, "slot": None})
-        for parent, child in [ends for ends in streams if ends[1] == own and ends[0] in row.parents]:
-            del streams[parent, child]
+    brought = {plan.dataflow.running[one.task]: one for one in plan.refined}
+    own = {running: task for task, running in plan.dataflow.running.items()}
+    rows = RunningTaskRow.objects.in_bulk(list(own))
+    readers = {running: one.running for running, one in brought.items() if running in tasks and one.running in rows}
+    readers |= {  # of a dataflow that runs: what its tasks read, and the document does not know
+        running: parent for running in list(tasks) if running in rows
+        for parent in rows[running].parents if parent in own and parent not in tasks}
+    if not readers:
+        return []
+    status, types = _status(plan), jobs.task_types()
+    for running, wider_id in readers.items():
+        row = rows[wider_id]
+        tasks.setdefault(wider_id, {
+            "id": wider_id, "name": own[wider_id], "type": row.type, "kind": "", "config": row.config,
+            "status": status.get(wider_id, "neighbour"), "used_by": [], "fragment": None, "slot": None})
         for parent in row.parents:
-            streams.setdefault((parent, row.pk), {"source": parent, "target": row.pk, "status": "reused"})
-        streams[row.pk, own] = {"source": row.pk, "target": own, "status": tasks[own]["status"]}
-        stateful = row.type in types and types[row.type].stateful
-        found.append({"task": one.task, "wider": wider, "stateful": stateful})
-    return found
+            streams.pop((parent, running), None)
+            streams.setdefault((parent, wider_id), {
+                "source": parent, "target": wider_id, "status": tasks[wider_id]["status"]})
+        streams[wider_id, running] = {
+            "source": wider_id, "target": running, "status": tasks[running]["status"]}
+    return [
+        {"task": one.task, "wider": tasks[one.running],
+         "stateful": tasks[one.running]["type"] in types and types[tasks[one.running]["type"]].stateful}
+        for running, one in brought.items() if running in readers]
 
 
 def _add_users(tasks: dict, touched: list[DataflowRecord]) -> None:

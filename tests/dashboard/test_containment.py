@@ -68,6 +68,9 @@ def test_the_plan_shows_it_apart_and_the_wider_task_stays(world, wide):
     narrow = enacted(approved(proposal, world.ana)).dataflow
     client.get(f"/dataflows/{narrow.pk}/")
     enacted(approved(removal_planned(world.carla, wide), world.ana))
+    gone = difference(viewer_of(world.carla), removal_planned(world.carla, narrow))
+    assert {task["name"]: task["status"] for task in gone["tasks"]}["warm~wider"] == "stopped"
+    assert len(gone["streams"]) == len(gone["tasks"]) - 1
     assert RunningTaskRow.objects.filter(pk=refined["wider"]["id"]).exists()
     enacted(approved(removal_planned(world.carla, narrow), world.ana))
     assert not RunningTaskRow.objects.exists()
