@@ -125,3 +125,43 @@ def test_what_another_slot_runs_is_known():
     wanted = parse_desired(desired.desired_of(estate(), "n1", TYPES))
     assert wanted.elsewhere("0") == {"f2-0"} and wanted.elsewhere("1") == {"f1-0"}
     assert wanted.of_slot("9") == ()
+
+
+def test_a_reader_that_inherits_or_asks_to_begin_elsewhere_is_said_to_its_writer():
+    found = estate()
+    fragments = {
+        **found.fragments,
+        "f1-0": replace(found.fragments["f1-0"], channels={"p": "f0-0.4"}, inherits=("f0-0",)),
+        "f2-0": replace(found.fragments["f2-0"], inherits=("f0-1", "f0-2")),
+        "f3-0": replace(found.fragments["f3-0"], joins={"s": "oldest", "p": "1700000000000"}),
+    }
+    document = desired.desired_of(replace(found, fragments=fragments), "n1", TYPES)
+    [first] = document["slots"]["0"]["fragments"]
+    assert (first["inherits"], first["channels"]) == (["f0-0"], {"1": "f0-0.4"})
+    assert first["heirs"] == {"f2-0": ["f0-1", "f0-2"]}
+    assert first["joins"] == {"0": {"f3-0": "oldest"}, "1": {"f3-0": "1700000000000"}}
+    [second] = document["slots"]["1"]["fragments"]
+    assert second["inputs"] == [{"channel": "f0-0.4", "task": "p"}] and second["inherits"] == ["f0-1", "f0-2"]
+    wanted = parse_fragment(first)
+    assert parse_fragment(fragment_document(wanted)) == wanted and wanted.channel(1) == "f0-0.4"
+
+
+def node(version: int, handing_over: dict[str, list[str]] | None = None, **fragments: tuple[str, ...]) -> dict:
+    """A desired state of one slot, its fragments with what they inherit."""
+    document = {"version": version, "node": "n1", "slots": {"0": {"fragments": [
+        {"id": name, "inherits": list(inherits)} for name, inherits in fragments.items()]}}}
+    if handing_over:
+        document["handing_over"] = {
+            slot: [{"id": name, "inherits": []} for name in names] for slot, names in handing_over.items()}
+    return document
+
+
+def test_what_others_inherit_from_is_kept_until_nobody_names_it():
+    first, second = node(1, a=(), b=(), z=()), node(2, c=("a", "b"))
+    kept = desired.keep_handing_over(second, first)
+    assert kept == node(2, {"0": ["a", "b"]}, c=("a", "b"))
+    assert desired.keep_handing_over(second, kept) == kept, "the same state again changes nothing"
+    taken_back = desired.keep_handing_over(node(3, d=("c",)), kept)
+    assert [one["id"] for one in taken_back["handing_over"]["0"]] == ["a", "b", "c"], "c may not have begun"
+    assert desired.keep_handing_over(node(4, e=()), taken_back) == node(4, e=())
+    assert desired.keep_handing_over(node(4, e=("unknown",)), None) == node(4, e=("unknown",))

@@ -86,7 +86,7 @@ def report(*, state="running", **fragments):
 
 
 def plan(*steps: Step) -> Plan:
-    after = Fragment("f1-0", ("s", "p", "k"), "n1/0", 2, {"p": ("f2-0",)})
+    after = Fragment("f1-0", ("s", "p", "k"), "n1/0", 2, {"p": ("f2-0",)}, inherits=("f0-0",))
     return Plan(
         kind="submit", generation=1, dataflow=Submitted("d", "d", "t", {}, ()), reused=(), started=(), stopped=(),
         steps=steps, fragments_before={"f0-0": Fragment("f0-0", ("x",), "n1/0", 1)}, fragments_after={"f1-0": after},
@@ -103,6 +103,9 @@ CASES = [
     (Step("close_tail", "f1-0", active=2, active_before=3), {"f1-0": {**RUNNING, "active": 2}}, {"f1-0": RUNNING}),
     (Step("open_tail", "f1-0", active=3, active_before=2), {"f1-0": RUNNING}, {"f1-0": {**RUNNING, "active": 2}}),
     (Step("stop_fragment", "f0-0"), {}, {"f0-0": {**RUNNING, "state": "draining"}}),
+    (Step("pause_fragment", "f1-0"), {"f1-0": {**RUNNING, "state": "stopped"}}, {"f1-0": RUNNING}),
+    (Step("resume_fragment", "f1-0"), {"f1-0": RUNNING}, {"f1-0": {**RUNNING, "state": "stopped"}}),
+    (Step("hand_over", "f1-0"), {"f1-0": RUNNING}, {"f1-0": RUNNING, "f0-0": {**RUNNING, "state": "draining"}}),
 ]
 
 

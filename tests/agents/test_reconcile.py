@@ -8,12 +8,15 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from scheduler.model.dataflow import Task
 from scheduler.model.errors import InvalidTransition
 from workers.agents.backoff import HEALTHY_MS, delay_ms, failures_after
+from workers.agents.handover import Stage
 from workers.agents.reconcile import (
     Actual,
     CloseOutlet,
     CloseTail,
+    End,
     OpenOutlet,
     OpenTail,
+    Pause,
     RegisterReaders,
     Start,
     State,
@@ -217,6 +220,40 @@ def test_a_fragment_that_moves_to_another_slot_keeps_what_it_left():
     actual = {"f1-0": Actual("f1-0", State.RUNNING)}
     assert reconcile([], actual, 0, elsewhere=frozenset({"f1-0"})) == (Stop("f1-0", keep=True),)
     assert reconcile([], actual, 0) == (Stop("f1-0", keep=False),)
+
+
+def test_a_paused_fragment_comes_to_rest_once_and_starts_again():
+    wanted, paused = fragment("f1-0", active=2), fragment("f1-0", active=0)
+    running, rests = Actual("f1-0", State.RUNNING, active=2), Actual("f1-0", State.STOPPED)
+    assert reconcile([paused], {"f1-0": running}, 0) == (Pause(paused),)
+    assert reconcile([paused], {"f1-0": rests}, 0) == (Pause(paused),), "the slot died before it was at rest"
+    assert reconcile([paused], {"f1-0": rests}, 0, resting=frozenset({"f1-0"})) == ()
+    assert reconcile([paused], {}, 0) == (), "what never ran needs no pause"
+    assert reconcile([wanted], {"f1-0": rests}, 0, resting=frozenset({"f1-0"})) == (Start(wanted),)
+
+
+def test_a_fragment_that_hands_over_works_until_its_turn_and_is_cleared_away_last():
+    ceding, running = fragment("f1-0", active=2), {"f1-0": Actual("f1-0", State.RUNNING, active=2)}
+    waiting = {"f1-0": Actual("f1-0", State.WAITING)}
+
+    def actions(stage: Stage, actual: dict) -> tuple:
+        return reconcile([], actual, 0, ceding=[(ceding, stage)])
+
+    assert actions(Stage.WORK, running) == () and actions(Stage.WORK, {}) == (Start(ceding),)
+    assert actions(Stage.END, running) == actions(Stage.END, waiting) == actions(Stage.END, {}) == (End(ceding),)
+    assert actions(Stage.ENDED, {"f1-0": Actual("f1-0", State.STOPPED)}) == ()
+    assert actions(Stage.OVER, {}) == (Stop("f1-0", keep=False),)
+    assert actions(Stage.END, {"f1-0": Actual("f1-0", State.RUNNING, busy=True)}) == ()
+
+
+def test_a_reader_that_hands_over_keeps_its_place_for_its_successor():
+    wanted = fragment("f1-0", active=2, outlets={0: frozenset({"new"})}, heirs={"new": ("old",)})
+    running = {"f1-0": Actual("f1-0", State.RUNNING, outlets={0: frozenset({"old", "gone"})}, active=2)}
+    assert reconcile([wanted], running, 0) == (
+        RegisterReaders("f1-0", 0, frozenset({"new"})), UnregisterReaders("f1-0", 0, frozenset({"gone"})))
+    alone = fragment("f1-0", active=2)
+    assert reconcile([alone], running, 0, staying=frozenset({"old"})) == (
+        UnregisterReaders("f1-0", 0, frozenset({"gone"})),)
 
 
 def test_the_backoff_doubles_to_a_minute_and_begins_anew_after_health():
