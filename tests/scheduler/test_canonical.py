@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from fractions import Fraction
 
+import jsonschema
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from scheduler.model.canonical import canonical_config, canonical_json
 from scheduler.model.documents import read_document
 from scheduler.model.errors import InvalidDataflow
+from scheduler.model.schema import dataflow_schema
 from scheduler.model.secrets import secret_names, unknown_secrets, with_scoped_secrets
 from scheduler.model.task_types import Parameter, TaskType, TaskTypes
 from scheduler.model.units import FAMILIES, in_unit, units_like
@@ -184,6 +186,13 @@ def test_what_does_not_fit_its_declaration_is_refused(config, code, says):
 def test_a_secret_that_is_written_out_is_refused_and_not_repeated(config):
     [problem] = problems_of(**config)
     assert problem.code == "secret_inlined" and "hunter2" not in f"{problem.message}{problem.remedy}"
+
+
+def test_the_published_schema_takes_a_named_secret_and_no_other_spelling():
+    schema = jsonschema.Draft202012Validator(dataflow_schema())
+    assert schema.is_valid(json.loads(document(token={"secret": "hook"}, span="0.5 min", free={"a": {"b": 1}})))
+    for token in ({"secret": "Not A Name"}, {"secret": ""}):
+        assert not schema.is_valid(json.loads(document(token=token)))
 
 
 def test_two_secrets_are_two_and_two_teams_secrets_of_one_name_are_two():
