@@ -133,3 +133,23 @@ def test_a_slot_that_dies_in_a_handover_loses_nothing(rig: Rig):
 @pytest.mark.parametrize("after_ms", [0, 100, 200, 300, 400, 500, 700, 900])
 def test_whenever_a_slot_dies_in_a_handover_nothing_is_lost(rig: Rig, slot: str, after_ms: int):
     handover_with_a_kill(rig, f"l{slot}x{after_ms}x", slot=slot, after_s=after_ms / 1000)
+
+
+@pytest.mark.long
+def test_state_that_cannot_move_stops_the_handover_with_a_message(rig: Rig):
+    tasks = [*TASKS[:1], RunningTask("once", "distinct", {}, ("count",)), RunningTask("end", "kept", {}, ("once",))]
+
+    def wanted(*fragments: Fragment) -> None:
+        rig.publish(estate_of(list(fragments), tasks, slots=2))
+
+    wanted(fragment("u1-0", "count", "once", "end"))
+    rig.wait_running("u1-0")
+    grown(rig, "u1-0.2")
+    wanted(fragment("u2-0", "count", "once", "end", channels={"end": "u1-0.2"}, inherits=("u1-0",)))
+    rig.wait(lambda: "cannot be handed" in ((rig.fragment("u1-0") or {}).get("error") or ""), what="a refusal")
+    assert rig.fragment("u2-0")["state"] == "waiting"
+    wanted(fragment("u1-0", "count", "once", "end"))  # taken back: it goes on where it was
+    rig.wait_running("u1-0")
+    grown(rig, "u1-0.2")
+    found = [event["_seq"] for event in rig.events("u1-0.2")]
+    assert found == list(range(len(found)))
