@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+
+from django.db.models import F, Window
+from django.db.models.functions import RowNumber
 
 from dashboard.operations.models import RunningTaskRow
 from dashboard.operations.stored import task_of
@@ -11,14 +14,24 @@ from scheduler.reuse.siblings import MOST_SIBLINGS
 
 
 class StoredSiblings:
-    """The siblings that are in the database; each kin is read once."""
+    """The siblings that are in the database; each kin is read once, with all that are expected to be looked up next."""
 
     def __init__(self) -> None:
-        self._known: dict[str, Sequence[RunningTask]] = {}
+        self._known: dict[str, list[RunningTask]] = {}
+        self._expected: set[str] = set()
+
+    def expect(self, kins: Iterable[str]) -> None:
+        """Read these in the same statement as the first one that is looked up."""
+        self._expected.update(kin for kin in kins if kin not in self._known)
 
     def siblings(self, kin: str) -> Sequence[RunningTask]:
         """The running tasks of this kin in the order of their ids, `MOST_SIBLINGS` at most."""
         if kin not in self._known:
-            rows = RunningTaskRow.objects.filter(kin=kin).order_by("pk")[:MOST_SIBLINGS]
-            self._known[kin] = [task_of(row) for row in rows]
+            wanted = {kin, *self._expected}
+            self._expected.clear()
+            self._known.update({one: [] for one in wanted})
+            place = Window(RowNumber(), partition_by=F("kin"), order_by="fingerprint")
+            rows = RunningTaskRow.objects.filter(kin__in=wanted).annotate(place=place)
+            for row in rows.filter(place__lte=MOST_SIBLINGS).order_by("pk"):
+                self._known[row.kin].append(task_of(row))
         return self._known[kin]

@@ -12,7 +12,7 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from graphlib import TopologicalSorter
-from itertools import combinations
+from itertools import combinations, islice
 from typing import Any
 
 from scheduler.model.canonical import RATE_KEY, canonical_json, identity_config
@@ -28,7 +28,7 @@ from .fingerprint import fingerprint
 from .fragments import cut_into_chains
 from .merge import merge
 from .nearness import Difference, differences
-from .siblings import Siblings, kin
+from .siblings import Siblings, expect, kin
 
 MOST_SUGGESTIONS = 5
 MOST_TASKS_CHANGED = 3  # that one suggestion combines
@@ -166,66 +166,77 @@ class _Search:
         self.configs = {
             task.id: identity_config(dataflow, task, task_types[task.type]) for task in dataflow.tasks}
         self.neighbours: dict[Substitution, tuple[Difference, ...]] = {}
+        self.siblings: dict[str, RunningTask] = {}
         self.known: dict[tuple[str, str], list[str]] = {}  # (task, kin) -> near siblings, nearest first
-        self.as_it_is = self.trial(frozenset(), None)
+        [self.as_it_is] = self.trials({frozenset(): None})
 
     def worthwhile(self) -> list[_Trial]:
         """Every combination within the bounds that keeps tasks apart and reuses more than its parts do."""
         found = {self.as_it_is.taken: self.as_it_is}
-        latest, trials = [self.as_it_is], 0
+        latest, looked_at = [self.as_it_is], 0
         for _ in range(MOST_TASKS_CHANGED):
-            made: dict[frozenset[Substitution], _Trial] = {}
-            for trial in latest:
-                for taken in self.extensions(trial):
-                    if taken not in made and trials < MOST_TRIALS:
-                        made[taken] = self.trial(taken, trial)
-                        trials += 1
+            edges = [(trial, task_id) for trial in latest for task_id in self.edge(trial)]
+            expect(self.look_up, (self.kin_of(trial, task_id) for trial, task_id in edges))
+            wanted: dict[frozenset[Substitution], _Trial] = {}
+            for trial, task_id in edges:
+                for running_id in self.near(trial, task_id):
+                    wanted.setdefault(trial.taken | {(task_id, running_id)}, trial)
+            made = self.trials(dict(islice(wanted.items(), MOST_TRIALS - looked_at)))
+            looked_at += len(made)
             # A task that was set apart from its equals (fresh state) is found, and then not reused.
-            latest = [trial for trial in made.values() if trial.reused.issuperset(task for task, _ in trial.taken)]
+            latest = [trial for trial in made if trial.reused.issuperset(task for task, _ in trial.taken)]
             found |= {trial.taken: trial for trial in latest if len(set(trial.ids.values())) == len(trial.ids)}
         return [trial for trial in found.values() if trial.taken and not self.is_sum_of_parts(trial, found)]
 
-    def extensions(self, trial: _Trial) -> Iterator[frozenset[Substitution]]:
+    def edge(self, trial: _Trial) -> Iterator[str]:
+        """The tasks that do not run, though all their parents do."""
         changed = {task_id for task_id, _ in trial.taken}
         for task_id in self.order:
-            at_the_edge = task_id not in trial.reused and trial.reused.issuperset(self.parents[task_id])
-            if at_the_edge and task_id not in changed:
-                above = [trial.ids[parent] for parent in self.parents[task_id]]
-                for running_id in self.near(task_id, above):
-                    yield trial.taken | {(task_id, running_id)}
+            if task_id not in trial.reused | changed and trial.reused.issuperset(self.parents[task_id]):
+                yield task_id
 
-    def near(self, task_id: str, above: list[str]) -> list[str]:
+    def kin_of(self, trial: _Trial, task_id: str) -> str:
+        above = [trial.ids[parent] for parent in self.parents[task_id]]
+        return kin(self.tasks[task_id].type, parents=above, scope=self.scope)
+
+    def near(self, trial: _Trial, task_id: str) -> list[str]:
         task_type = self.task_types[self.tasks[task_id].type]
-        shared = kin(task_type.name, parents=above, scope=self.scope)
+        shared = self.kin_of(trial, task_id)
         if (task_id, shared) not in self.known:
             nearest = []
             for running in self.look_up.siblings(shared):
                 apart = differences(task_type, self.configs[task_id], running.config, task=task_id)
                 if apart:
                     nearest.append((sum(one.distance for one in apart), running.id))
-                    self.neighbours[task_id, running.id] = apart
+                    self.neighbours[task_id, running.id], self.siblings[running.id] = apart, running
             self.known[task_id, shared] = [running_id for _, running_id in sorted(nearest)[:MOST_NEIGHBOURS]]
         return self.known[task_id, shared]
 
-    def trial(self, taken: frozenset[Substitution], base: _Trial | None) -> _Trial:
-        """Identities with the configs that are taken over: what is not downstream of a change keeps that of before."""
-        takes, ids, reused = dict(taken), {}, set()
+    def trials(self, wanted: Mapping[frozenset[Substitution], _Trial | None]) -> list[_Trial]:
+        """What is reused with the configs that are taken over, each from a trial that takes over one less."""
+        ids = {taken: self.identities(taken, base) for taken, base in wanted.items()}
+        expect(self.running, {one for found in ids.values() for one in found.values()})
+        return [
+            _Trial(taken, found, frozenset(task_id for task_id, one in found.items() if one in self.running))
+            for taken, found in ids.items()
+        ]
+
+    def identities(self, taken: frozenset[Substitution], base: _Trial | None) -> dict[str, str]:
+        """Running task ids with the configs that are taken over: what is not downstream of a change keeps its own."""
+        takes, ids = dict(taken), {}
         kept = {} if base is None else base.ids
         new = set(takes) if base is None else {task_id for task_id, _ in taken - base.taken}
         for task_id in self.order:
             if kept and task_id not in new and all(ids[parent] == kept[parent] for parent in self.parents[task_id]):
                 ids[task_id] = kept[task_id]
-                reused.update({task_id} & base.reused)
                 continue
             task_type = self.task_types[self.tasks[task_id].type]
-            config = self.running[takes[task_id]].config if task_id in takes else self.configs[task_id]
+            config = self.siblings[takes[task_id]].config if task_id in takes else self.configs[task_id]
             ids[task_id] = fingerprint(
                 task_type.name, version=task_type.version, config=config,
                 parents=(ids[parent] for parent in self.parents[task_id]), scope=self.scope,
             )
-            if ids[task_id] in self.running:
-                reused.add(task_id)
-        return _Trial(taken, ids, frozenset(reused))
+        return ids
 
     def is_sum_of_parts(self, trial: _Trial, found: Mapping[frozenset[Substitution], _Trial]) -> bool:
         by_parts: set[str] = set()

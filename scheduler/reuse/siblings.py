@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from scheduler.model.canonical import canonical_json
 from scheduler.model.estate import RunningTask
@@ -21,6 +21,12 @@ class Siblings(Protocol):
 
     def siblings(self, kin: str) -> Sequence[RunningTask]:
         """The running tasks of this kin in the order of their ids, `MOST_SIBLINGS` at most."""
+
+
+def expect(look_ups: Any, keys: Iterable[str]) -> None:
+    """Tell look-ups that can read many at once (a database's) what is looked up next."""
+    if hasattr(look_ups, "expect"):
+        look_ups.expect(keys)
 
 
 def kin(type_name: str, *, parents: Iterable[str], scope: str = "") -> str:

@@ -82,6 +82,15 @@ def test_siblings_are_found_by_their_column(world):
     assert all(row.kin == kin_of(task_of(row)) for row in RunningTaskRow.objects.all())
 
 
+def test_statements_do_not_grow_with_what_is_looked_at(world, django_assert_max_num_queries):
+    for window in range(55, 65):
+        running(world.carla, world.city, document(f"old-{window}", window=window), world.ana)
+    proposal = planned(world.carla, world.city, document("new", window=65))
+    with django_assert_max_num_queries(12):
+        found = near_misses_of(proposal)
+    assert [miss.differences[0].running for miss in found] == [64, 63, 62, 61, 60]
+
+
 def test_the_api_offers_and_adopts(world, offered):
     client = Client()
     client.force_login(world.carla)
