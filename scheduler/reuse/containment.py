@@ -23,7 +23,7 @@ from scheduler.model.refinement import Refined, Refinement, Rule
 from scheduler.model.task_types import TaskType, TaskTypes
 
 from .fingerprint import fingerprint, fingerprints
-from .siblings import Siblings, kin
+from .siblings import Siblings, expect, kin
 
 MOST_WIDER = 16  # wider siblings among which the best is looked for
 _WIDER = "{}~wider"  # the id of the wider task in the submitted dataflow: none that a document can give
@@ -105,8 +105,17 @@ class _Rewriting:
         self.ids: dict[str, str] = {}  # submitted task id -> running task id
         # Running task id -> submitted task id: those of the dataflow as it came (whose ancestors run keep theirs), then
         # what is added.
-        self.holders = {one: task_id for task_id, one in fingerprints(
-            dataflow, task_types=task_types, scope=scope).items()}
+        as_it_came = fingerprints(dataflow, task_types=task_types, scope=scope)
+        self.holders = {one: task_id for task_id, one in as_it_came.items()}
+        self._expect(as_it_came)
+
+    def _expect(self, ids: Mapping[str, str]) -> None:
+        """What is looked up first is read in one go: the dataflow's tasks, and the kin of those next to what runs."""
+        expect(self.running, ids.values())
+        above = {task_id: [ids[parent] for parent in parents] for task_id, parents in self.dataflow.parents().items()}
+        expect(self.containment.siblings, (
+            kin(self.tasks[task_id].type, parents=parents, scope=self.scope) for task_id, parents in above.items()
+            if parents and ids[task_id] not in self.running and all(parent in self.running for parent in parents)))
 
     def task(self, task_id: str, parents: Sequence[str]) -> None:
         task = self.tasks[task_id]
