@@ -140,10 +140,21 @@ def in_words(fusion: Fusion, worth: Worth, *, prices: Prices, rule: Rule) -> str
     verdict = "enough" if worth.satisfies(rule) else "not enough"
     return (
         f"{what}{dead}: saves {worth.cores:.3g} cores{sooner}. For about {worth.gap_s:.3g} s nothing passes, so "
-        f"{worth.events_delayed:.0f} events are late; none is lost. Over the {worth.hours:.3g} hours ahead that counts "
-        f"it gains {worth.gain:.2g} {prices.currency} and disturbs by {worth.disruption:.2g}: {verdict}, for it should "
-        f"gain {rule.ratio:g} times as much."
+        f"{worth.events_delayed:.0f} events are late; none is lost. Over the {_span(worth.hours)} ahead that count it "
+        f"gains {_money(worth.gain)} {prices.currency} and disturbs by {_money(worth.disruption)}: {verdict}, for it "
+        f"should gain {rule.ratio:g} times as much."
     )
+
+
+def _span(hours: float) -> str:
+    if hours >= 1:
+        return f"{hours:.3g} hours"
+    return f"{hours * 60:.0f} minutes" if hours * 60 >= 1 else f"{hours * 3600:.0f} seconds"
+
+
+def _money(amount: float) -> str:
+    """Two figures that count, without an exponent."""
+    return f"{amount:.2f}" if amount >= 1 else f"{amount:.{2 - int(f'{amount:e}'.partition('e')[2]) - 1}f}"
 
 
 def _can_move(estate: EstateView, fragment: Fragment, task_types: TaskTypes) -> bool:
