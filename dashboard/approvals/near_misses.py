@@ -21,7 +21,7 @@ from dashboard.plans.containment import containment_of
 from dashboard.teams.models import Team
 from scheduler.model.dataflow import Dataflow
 from scheduler.model.editing import Edited, with_values
-from scheduler.model.errors import UnknownTaskType
+from scheduler.model.errors import InvalidDataflow
 from scheduler.model.secrets import with_scoped_secrets
 from scheduler.reuse.near_misses import NearMiss, adopted, near_misses
 
@@ -30,7 +30,11 @@ def near_misses_of(proposal: Proposal) -> tuple[NearMiss, ...]:
     """What would let a proposal's dataflow reuse more of what runs now."""
     if proposal.plan.kind != "submit" or proposal.status not in {PENDING, STALE}:
         return ()
-    return _near_misses(stored_dataflow(version_of(proposal).document), proposal.dataflow.team)
+    try:
+        dataflow = stored_dataflow(version_of(proposal).document)
+    except InvalidDataflow:  # a task type is no longer installed: its plan says so, there is nothing to offer
+        return ()
+    return _near_misses(dataflow, proposal.dataflow.team)
 
 
 def near_misses_in(team: Team, text: str, *, format: str | None = None) -> list[dict[str, Any]]:
@@ -78,8 +82,6 @@ def version_of(proposal: Proposal) -> DataflowVersion:
 
 def _near_misses(dataflow: Dataflow, team: Team) -> tuple[NearMiss, ...]:
     types = jobs.task_types()
-    if any(task.type not in types for task in dataflow.tasks):
-        raise UnknownTaskType("A task type is no longer installed.", remedy="Install the package that brings it.")
     return near_misses(
         stored_estate().tasks, with_scoped_secrets(dataflow, team=team.slug, task_types=types),
         siblings=StoredSiblings(), task_types=types, prices=prices(), containment=containment_of(team),

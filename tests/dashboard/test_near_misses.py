@@ -7,6 +7,7 @@ import json
 import pytest
 from django.test import Client
 
+from dashboard import jobs
 from dashboard.approvals.near_misses import near_misses_in, near_misses_of
 from dashboard.approvals.services import adopt_near_miss, prepare_proposal
 from dashboard.approvals.services.adopting import NoSuchNearMiss
@@ -16,6 +17,7 @@ from dashboard.operations.models import RunningTaskRow
 from dashboard.operations.siblings import StoredSiblings
 from dashboard.plans.selectors import plan_of
 from scheduler.model.errors import PermissionDenied
+from scheduler.model.task_types import TaskTypes
 from scheduler.reuse.siblings import kin_of
 
 from .building import document, planned, running
@@ -89,6 +91,16 @@ def test_statements_do_not_grow_with_what_is_looked_at(world, django_assert_max_
     with django_assert_max_num_queries(12):
         found = near_misses_of(proposal)
     assert [miss.differences[0].running for miss in found] == [64, 63, 62, 61, 60]
+
+
+def test_where_a_task_type_is_gone_nothing_is_offered_and_the_page_still_shows(world, offered, monkeypatch):
+    types = jobs.task_types()
+    left = TaskTypes([one for one in types.values() if one.name != "block_average"])
+    monkeypatch.setattr(jobs, "task_types", lambda: left)
+    assert near_misses_of(offered) == ()
+    client = Client()
+    client.force_login(world.carla)
+    assert client.get(f"/proposals/{offered.pk}/").status_code == 200
 
 
 def test_the_api_offers_and_adopts(world, offered):
