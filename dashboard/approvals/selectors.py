@@ -88,9 +88,7 @@ def review_of(viewer: Viewer, proposal: Proposal) -> dict[str, Any]:
         "may_cancel": status in OPEN and (
             viewer.user_id == proposal.author_id or viewer.has_role(team_id, Role.ADMIN)),
         "may_recompute": status in {STALE, UNPLANNABLE} and viewer.has_role(team_id, Role.ENGINEER),
-        "may_roll_back": (
-            status in {EXECUTING, FAILED} and proposal.plan.kind != "defragment"
-            and viewer.has_role(team_id, Role.APPROVER)),
+        "may_roll_back": status in {EXECUTING, FAILED} and viewer.has_role(team_id, Role.APPROVER),
         "why_not": _why_not(viewer, proposal, asked, speaks_for, unreviewed) if status == PENDING else "",
     }
 

@@ -10,7 +10,16 @@ from django.test import Client
 from django.utils import timezone
 
 from dashboard import jobs
-from dashboard.approvals.lifecycle import CANCELLED, DONE, EXECUTING, PENDING, STALE, UNPLANNABLE
+from dashboard.approvals.lifecycle import (
+    CANCELLED,
+    DONE,
+    EXECUTING,
+    PENDING,
+    ROLLED_BACK,
+    ROLLING_BACK,
+    STALE,
+    UNPLANNABLE,
+)
 from dashboard.approvals.models import Proposal
 from dashboard.approvals.services import (
     choose_joining,
@@ -190,11 +199,29 @@ def test_a_fragmented_dataflow_is_fused(world: World, fragmented: DataflowRecord
     assert "saves" in plan_of(proposal.plan).why
     proposal = approved(proposal, world.ana)
     assert status(fragmented) == "running" and len(load_estate().fragments) == 1
-    with pytest.raises(InvalidTransition):
-        roll_back_proposal(actor=world.ana, proposal_id=proposal.pk)
     assert enacted(proposal).status == DONE
     again = prepared(defragment_dataflow(actor=world.carla, dataflow_id=fragmented.pk))
     assert again.status == UNPLANNABLE and again.plan.error["code"] == "nothing_to_gain"
+
+
+def test_a_fusion_that_is_under_way_is_cut_again(world: World, fragmented: DataflowRecord):
+    before = load_estate()
+    proposal = approved(prepared(defragment_dataflow(actor=world.carla, dataflow_id=fragmented.pk)), world.ana)
+    undone = roll_back_proposal(actor=world.ana, proposal_id=proposal.pk)
+    assert undone.status == ROLLING_BACK
+    after = load_estate()
+    assert sorted(part.kept_tasks for part in after.fragments.values()) == sorted(
+        part.kept_tasks for part in before.fragments.values())
+    assert not set(after.fragments) & set(before.fragments)
+    assert enacted(undone).status == ROLLED_BACK and status(fragmented) == "running"
+
+
+def test_a_fusion_that_others_have_built_on_is_not_cut_again(world: World, fragmented: DataflowRecord):
+    proposal = approved(prepared(defragment_dataflow(actor=world.carla, dataflow_id=fragmented.pk)), world.ana)
+    enacted(approved(planned(world.mo, world.mobility, document("apart", rates={"sense": 5})), world.ben))
+    with pytest.raises(InvalidTransition) as raised:
+        roll_back_proposal(actor=world.ana, proposal_id=proposal.pk)
+    assert raised.value.remedy
 
 
 def test_a_step_is_weighed_by_what_is_measured_and_how_long_it_has_run(

@@ -20,11 +20,13 @@ from dashboard.operations.estate import lock_generation, store_plan
 from dashboard.operations.stored import StoredEstate
 from dashboard.plans import services as plans
 from dashboard.plans.computing import compute
+from dashboard.plans.models import PlanRecord
 from dashboard.plans.selectors import plan_of
 from dashboard.teams.models import User
 from dashboard.teams.permissions import viewer_of
 from scheduler.model.errors import InvalidTransition
 from scheduler.model.plan import Plan, PlanKind
+from scheduler.planning import reverse_plan
 
 PATIENCE_S = 60.0  # a query of the plan may fail and restart for this long before the proposal counts as failed
 
@@ -34,7 +36,7 @@ BECOMES: Mapping[PlanKind, str] = {
 COMES_TO_REST = {dataflows.REMOVING: dataflows.REMOVED, dataflows.PAUSING: dataflows.PAUSED}
 STARTS = frozenset({"start_fragment", "resume_fragment", "hand_over"})
 UNDONE_BY: Mapping[PlanKind, PlanKind] = {
-    "submit": "remove", "remove": "submit", "pause": "resume", "resume": "pause"}
+    "submit": "remove", "remove": "submit", "pause": "resume", "resume": "pause", "defragment": "defragment"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,30 +80,38 @@ def roll_back_proposal(*, actor: User, proposal_id: UUID | str) -> Proposal:
 
     For a submission that is the plan of its removal from the estate as it is now, so what others have meanwhile
     built on stays; for a removal it is the plan of the dataflow's submission; a pause and a resumption undo each other.
-    Queries that are being handed over cannot be taken back half-way.
+    Queries that were fused are cut again where they were, as long as no other plan has come since.
     """
     viewer = viewer_of(actor)
     with audited(actor=actor, verb="proposal.roll_back") as audit:
         generation = lock_generation()
         proposal = permissions.proposal_for(viewer, proposal_id, for_update=True)
         permissions.require_operator(viewer, proposal)
-        if proposal.plan.kind not in UNDONE_BY:
-            raise InvalidTransition(
-                "Queries that are being handed over cannot be taken back half-way.",
-                remedy="Wait until it is done; no event is lost.", kind=proposal.plan.kind)
         kind = UNDONE_BY[proposal.plan.kind]
         record = plans.request_plan(actor=actor, dataflow=proposal.dataflow, kind=kind)
         move_proposal(proposal, ROLLING_BACK)
-        plan = compute(record, StoredEstate(generation))
+        plan = _undoing(proposal, record, generation=generation)
         proposal.rollback_plan = plans.freeze(record=record, plan=plan)
         store_plan(plan)
         proposal.progress = {"done": [], "failing": {}}
         proposal.save()
-        dataflows.move(proposal.dataflow, BECOMES[kind])
+        if kind in BECOMES:
+            dataflows.move(proposal.dataflow, BECOMES[kind])
         audit.subject, audit.team = proposal, proposal.dataflow.team
         audit.details = {"generation": generation + 1}
         jobs.enact(str(proposal.pk))
         return proposal
+
+
+def _undoing(proposal: Proposal, record: PlanRecord, *, generation: int) -> Plan:
+    if record.kind != "defragment":
+        return compute(record, StoredEstate(generation))
+    forward = plan_of(proposal.plan)
+    if forward.generation + 1 != generation:
+        raise InvalidTransition(
+            "Another plan has come since these queries were fused.",
+            remedy="Wait until this one is done; no event is lost.", generation=generation)
+    return reverse_plan(forward)
 
 
 def record_progress(*, proposal_id: UUID | str, observed: Observed, at: datetime) -> Proposal:
