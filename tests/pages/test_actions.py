@@ -6,6 +6,7 @@ import pytest
 from django.test import Client
 
 from dashboard.approvals.models import Proposal
+from dashboard.approvals.services import prepare_proposal
 from dashboard.catalog.models import DataflowRecord
 from dashboard.teams.models import ApiToken, Membership, Role, Team
 from tests.dashboard.building import PASSWORD, World, approved, document, planned, running
@@ -76,6 +77,39 @@ def test_another_digest_than_the_plans_is_refused_with_what_to_do(world: World, 
     response = client_of("ana").post(f"/proposals/{proposal.pk}/approve", {"digest": "0" * 64}, follow=True)
     assert "recomputed after you opened it" in response.text
     assert Proposal.objects.get().status == "pending"
+
+
+def test_a_pause_and_a_step_of_defragmentation_are_proposed_from_the_page(world: World, client_of: ClientOf) -> None:
+    record = running(world.carla, world.city, document("traffic"), world.ana)
+    client = client_of("carla")
+    for way, title in (("defragment", "Defragment traffic"), ("pause", "Pause traffic")):
+        response = client.post(f"/dataflows/{record.pk}/rearrange/{way}", follow=True)
+        assert title in response.text and title in client.get("/proposals/").text
+    assert client.post(f"/dataflows/{record.pk}/rearrange/vanish").status_code == 404
+    assert "nothing to resume" in client.post(f"/dataflows/{record.pk}/rearrange/resume", follow=True).text
+    assert client_of("vera").get(f"/dataflows/{record.pk}/").text.count("rearrange") == 0
+
+
+def test_how_to_join_is_chosen_on_the_pages(world: World, client_of: ClientOf) -> None:
+    running(world.carla, world.city, document("traffic"), world.ana)
+    client = client_of("carla")
+    form = {"text": document("mine"), "format": "json", "team": "city", "fresh": "1", "begin": "soon"}
+    response = client.post("/dataflows/new", form)
+    assert response.status_code == 422 and "is no time" in response.text
+    client.post("/dataflows/new", form | {"begin": "oldest"})
+    proposal = Proposal.objects.latest("created")
+    prepare_proposal(proposal_id=proposal.pk)
+    assert "Starts fresh" in client.get(f"/proposals/{proposal.pk}/").text
+    client.post(f"/proposals/{proposal.pk}/joining", {"fresh": "0", "begin": "now"})
+    prepare_proposal(proposal_id=proposal.pk)
+    page = client.get(f"/proposals/{proposal.pk}/").text
+    assert "Joins what is under way" in page and "has run since" in page
+
+
+def test_an_admin_says_whether_weir_defragments(world: World, client_of: ClientOf) -> None:
+    client_of("dev").post("/teams/city/defragmentation", {"choice": "acts"})
+    client_of("ana").post("/teams/city/defragmentation", {"choice": "off"})
+    assert Team.objects.get(slug="city").defragmentation == "acts"
 
 
 def test_a_rejection_needs_a_comment_and_shows_it(world: World, client_of: ClientOf) -> None:

@@ -44,6 +44,9 @@ _DEEDS = {
 }
 
 
+_VERBS = {"submit": "Run", "remove": "Remove", "pause": "Pause", "resume": "Resume", "defragment": "Defragment"}
+
+
 def _short(value: float) -> str:
     if value >= 1e6:
         return f"{value / 1e6:.1f}M"
@@ -76,6 +79,12 @@ def latency(ms: float | None) -> str:
     if ms < 1000:
         return f"{round(ms)} ms"
     return f"{ms / 1000:.1f} s" if ms < 60000 else f"{round(ms / 60000)} min"
+
+
+@register.filter
+def verb(kind: str) -> str:
+    """What a plan of this kind does."""
+    return _VERBS[kind]
 
 
 @register.filter

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from dashboard.approvals.models import Proposal
 
 PER_PAGE = 25
-VERBS = {"submit": "Run", "remove": "Remove", "pause": "Pause", "resume": "Resume", "defragment": "Defragment"}
 _WAYS = {"approve", "reject", "cancel", "recompute", "roll_back"}
 
 
@@ -64,7 +63,7 @@ def proposal(request: HttpRequest, proposal_id: UUID) -> HttpResponse:
         "steps": _steps(record, live["steps"]), "is_open": record.status in OPEN,
         "is_under_way": record.status in UNDER_WAY,
         **_near_misses(request, record),
-        "verb": VERBS[record.plan.kind], "may_choose": _may_choose(request, record),
+        "may_choose": _may_choose(request, record),
         "currency": settings.CURRENCY, "entries": trail.entries_of(record, record.plan)[:20],
         "live_topic": f"proposal:{record.pk}",
     })
