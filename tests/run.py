@@ -1,7 +1,8 @@
 """`./weir test`: the pytest runs that make up the test suite, and one closing line over all of them.
 
 Browser tests are a run of their own: Playwright's synchronous interface leaves a running event loop behind, in which
-no asynchronous test can start. Where paths or a marker expression are given, one run does what was asked.
+no asynchronous test can start. They come last and one by one; the others take as many workers as there are cores (up
+to four), a file staying with one worker. Where paths or a marker expression are given, one run does what was asked.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 NO_TESTS = 5  # pytest's exit code where nothing was collected
 INTERRUPTED = 2
-RUNS = ("not browser", "browser")
+MOST_WORKERS = 4  # a worker may hold a Spark driver
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +56,19 @@ def names_tests(arguments: Sequence[str]) -> bool:
     return any(not argument.startswith("-") and Path(argument.partition("::")[0]).exists() for argument in arguments)
 
 
+def in_parallel() -> list[str]:
+    """Options that spread a run's files over the cores."""
+    workers = min(MOST_WORKERS, len(os.sched_getaffinity(0)))
+    return ["-n", str(workers), "--dist", "loadfile"] if workers > 1 else []
+
+
 def main(arguments: Sequence[str]) -> int:
     """Run pytest as often as it takes; the worst exit code."""
     paths = [] if names_tests(arguments) else [str(ROOT / "tests")]
     if names_tests(arguments) or any(argument.startswith("-m") for argument in arguments):
         runs = [[]]
     else:
-        runs = [["-m", expression] for expression in RUNS]
+        runs = [["-m", "not browser", *in_parallel()], ["-m", "browser"]]
     base = [sys.executable, "-P", "-m", "pytest", f"--rootdir={ROOT}", f"--config-file={ROOT / 'pyproject.toml'}"]
     codes, total = [], Counts()
     with tempfile.TemporaryDirectory(prefix="weir-tests-") as folder:
