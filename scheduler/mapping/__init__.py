@@ -1,4 +1,5 @@
-"""Mapping: which slot takes which fragment.
+"""Mapping: which slot takes which fragment, and which thread of a schedule (paper [2], 7).
 
-May import ``scheduler.model``. Read ``least_loaded.py`` first: for now it is the only one.
+May import ``scheduler.model``. Read ``least_loaded.py`` for fragments; for threads ``slots.py``, then the algorithms
+``dsm.py``, ``rsm.py``, ``sam.py`` and ``exact.py``, which one suite of tests holds to the same promises.
 """

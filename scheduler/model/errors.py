@@ -101,6 +101,41 @@ class AlteredPlan(WeirError):
     http_status = 409
 
 
+class MissingProfile(WeirError):
+    """A task is to be scheduled and nobody has measured what its type takes."""
+
+    code = "missing_profile"
+    http_status = 409
+
+
+class InvalidProfile(WeirError):
+    """A profile says what cannot be; ``facts["problems"]`` places each in a file, where it came from one."""
+
+    code = "invalid_profile"
+    http_status = 422
+
+
+class RateNotHeld(WeirError):
+    """A rate is more than a slot can hold, with any number of threads that was measured."""
+
+    code = "rate_not_held"
+    http_status = 409
+
+
+class InvalidResources(WeirError):
+    """A machine without slots, a price below zero, a rate that is no rate."""
+
+    code = "invalid_resources"
+    http_status = 422
+
+
+class InsufficientSlots(WeirError):
+    """A mapping needs more slots than there are or may be bought."""
+
+    code = "insufficient_slots"
+    http_status = 409
+
+
 @dataclass(frozen=True, slots=True)
 class Problem:
     """One thing wrong with a submitted document: where, what, and what would be right.

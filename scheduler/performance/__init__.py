@@ -1,4 +1,5 @@
-"""Performance: rates along a dataflow, the CPU that they take, and what that costs.
+"""Performance: rates along a dataflow, what they take and cost, profiles being measured, schedules predicted.
 
-May import ``scheduler.model``. Read ``rates.py`` first, then ``pricing.py``.
+May import ``scheduler.model``. Read ``rates.py`` first, then ``pricing.py``; for schedules (paper [2])
+``modelling.py``, ``routing.py`` and ``prediction.py``.
 """

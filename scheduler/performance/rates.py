@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from graphlib import TopologicalSorter
 
 from scheduler.model.canonical import source_rate_per_s
@@ -15,32 +16,50 @@ TASK_BATCH_S = 0.005
 STATE_BATCH_S = 0.020  # what a stateful task adds to that
 
 
-def input_rates_per_s(dataflow: Dataflow, *, task_types: TaskTypes) -> dict[str, float]:
-    """The rate at which each task works, in events per second.
+def input_rates_per_s(
+    dataflow: Dataflow,
+    *,
+    task_types: TaskTypes,
+    source_rate: float | None = None,
+    measured: Mapping[tuple[str, str], float] | None = None,
+) -> dict[str, float]:
+    """The rate at which each task works, in events per second; upstream tasks first.
 
-    A source works at its own rate; another task at the sum, over its parents, of the parent's rate times the stream's
-    selectivity: the one that the document states, else the one that the parent's type declares.
+    A source works at its own rate, or at ``source_rate`` (Ω) where that is given; another task at the sum, over its
+    parents, of the parent's rate times the stream's selectivity: the ``measured`` one by (source, target), else the one
+    that the document states, else the one that the parent's type declares.
 
     References
     ----------
-    .. [1] Shukla and Simmhan, "Model-driven Scheduling for Distributed Stream Processing Systems", 2017, Algorithm 1.
+    .. [1] Shukla and Simmhan, "Model-driven Scheduling for Distributed Stream Processing Systems", 2017, section 6.
     """
     tasks = {task.id: task for task in dataflow.tasks}
-    stated = {(stream.source, stream.target): stream.selectivity for stream in dataflow.streams}
+    of_stream = selectivities(dataflow, task_types=task_types, measured=measured)
     parents = dataflow.parents()
     rates: dict[str, float] = {}
     for task_id in TopologicalSorter(parents).static_order():
         task_type = task_types[tasks[task_id].type]
         if task_type.kind == "source":
-            rates[task_id] = source_rate_per_s(dataflow, tasks[task_id], task_type)
+            own = source_rate_per_s(dataflow, tasks[task_id], task_type) if source_rate is None else source_rate
+            rates[task_id] = own
             continue
         rates[task_id] = 0.0
         for parent in parents[task_id]:
-            selectivity = stated[parent, task_id]
-            if selectivity is None:
-                selectivity = task_types[tasks[parent].type].selectivity
-            rates[task_id] += rates[parent] * selectivity
+            rates[task_id] += rates[parent] * of_stream[parent, task_id]
     return rates
+
+
+def selectivities(
+    dataflow: Dataflow, *, task_types: TaskTypes, measured: Mapping[tuple[str, str], float] | None = None
+) -> dict[tuple[str, str], float]:
+    """Each stream's selectivity, by (source, target): measured, else stated, else declared by the source's type."""
+    types = {task.id: task.type for task in dataflow.tasks}
+    found: dict[tuple[str, str], float] = {}
+    for stream in dataflow.streams:
+        selectivity = (measured or {}).get((stream.source, stream.target), stream.selectivity)
+        declared = task_types[types[stream.source]].selectivity
+        found[stream.source, stream.target] = declared if selectivity is None else selectivity
+    return found
 
 
 def task_cores(dataflow: Dataflow, *, task_types: TaskTypes, trigger_ms: int) -> dict[str, float]:

@@ -1,0 +1,60 @@
+"""Resource acquisition (paper [2], 7.1): which machines have the slots that a schedule needs, and what they cost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from scheduler.model.resources import HOURS_PER_MONTH, Node, Supply
+
+
+@dataclass(frozen=True, slots=True)
+class Acquisition:
+    """The nodes of a schedule with the slots that it takes there: free ones first, then new machines, largest first."""
+
+    nodes: tuple[Node, ...]
+    per_hour: float  # new machines whole, slots of others by the slot
+
+    @property
+    def per_month(self) -> float:
+        """The price of 730 hours."""
+        return self.per_hour * HOURS_PER_MONTH
+
+    @property
+    def bought(self) -> tuple[Node, ...]:
+        """Machines that are not there yet."""
+        return tuple(node for node in self.nodes if node.new)
+
+
+def acquire(slots: int, *, supply: Supply) -> Acquisition:
+    """Find machines for a number of slots: what is free, the largest size while it fills up, the smallest for the rest.
+
+    The first n slots of the result are those of `Supply.slots`, whatever the number: one slot more makes the last
+    machine larger, or adds one.
+
+    Raises
+    ------
+    InsufficientSlots
+        More slots than there are, and nothing to buy.
+
+    References
+    ----------
+    .. [1] Shukla and Simmhan, "Model-driven Scheduling for Distributed Stream Processing Systems", 2017, 7.1.
+    """
+    taken: dict[str, list] = {}
+    for slot in supply.slots(slots):
+        taken.setdefault(slot.node, []).append(slot)
+    there = {node.name: node for node in supply.free}
+    catalogue = supply.catalogue
+    nodes, per_hour = [], 0.0
+    for name, its in taken.items():
+        if name in there:
+            node = replace(there[name], slots=tuple(its))
+            slot_hour = node.size.slot_hour if node.size else (catalogue.slot_hour if catalogue else 0.0)
+            per_hour += slot_hour * len(its)
+        else:
+            assert catalogue is not None  # or there were not enough slots
+            size = catalogue.smallest_with(len(its))
+            node = Node(name, tuple(its), size=size, new=True)
+            per_hour += size.hour
+        nodes.append(node)
+    return Acquisition(tuple(nodes), per_hour)

@@ -1,0 +1,65 @@
+"""What both allocations share: dividing a rate into whole peaks and a rest, and what needs no dividing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+
+from scheduler.model.allocation import Bundle, TaskAllocation
+from scheduler.model.errors import InvalidResources, MissingProfile, RateNotHeld
+from scheduler.model.profile import Profile
+from scheduler.model.resources import TOLERANCE
+
+
+def check(rates_per_s: Mapping[str, float], profiles: Mapping[str, Profile]) -> None:
+    """Raise unless every rate is one and every task has a profile."""
+    missing = sorted(set(rates_per_s) - set(profiles))
+    if missing:
+        raise MissingProfile(
+            f"{len(missing)} of {len(rates_per_s)} tasks have no profile: {', '.join(missing[:10])}",
+            remedy="Measure their types, or import profiles.", tasks=missing,
+        )
+    for task, rate in rates_per_s.items():
+        if not 0 <= rate < math.inf:
+            raise InvalidResources(
+                f"Task {task} is to work at {rate:g} events/s", remedy="Give rates from 0.", task=task, rate_per_s=rate)
+
+
+def divided(rate_per_s: float, peak_per_s: float) -> tuple[int, float]:
+    """How often a peak goes into a rate, and what is left; what only rounding leaves is nothing."""
+    times = math.floor(rate_per_s / peak_per_s * (1 + TOLERANCE))
+    rest = rate_per_s - times * peak_per_s
+    return times, rest if rest > rate_per_s * TOLERANCE else 0.0
+
+
+def scaled_thread(task: str, profile: Profile, rate_per_s: float) -> Bundle:
+    """One thread at no more than its peak, its CPU and memory in proportion to the rate."""
+    one = profile.one
+    part = rate_per_s / one.rate_per_s
+    return Bundle(task, 1, rate_per_s, one.cpu * part, one.memory * part)
+
+
+def undivided(
+    task: str, profile: Profile, rate_per_s: float, *, whole: Collection[str]
+) -> TaskAllocation | None:
+    """The allocation of a task that always has one thread; None of any other.
+
+    A static one has its fixed share. One without events waits for some. One that may not be divided has to hold its
+    whole rate.
+    """
+    if profile.static:
+        one = profile.one
+        return TaskAllocation(task, rate_per_s, (Bundle(task, 1, rate_per_s, one.cpu, one.memory),))
+    if rate_per_s == 0:
+        return TaskAllocation(task, 0.0, (Bundle(task, 1, 0.0, 0.0, 0.0),))
+    if task not in whole:
+        return None
+    one = profile.one
+    if rate_per_s > one.rate_per_s * (1 + TOLERANCE):
+        raise RateNotHeld(
+            f"No slot holds the {rate_per_s:g} events/s of task {task}: it cannot be divided, and one thread sustains "
+            f"{one.rate_per_s:g}",
+            remedy="Lower the rate, thin the stream before this task, or give the type a key to divide it by.",
+            task=task, rate_per_s=rate_per_s, peak_per_s=one.rate_per_s, threads=1,
+        )
+    return TaskAllocation(task, rate_per_s, (scaled_thread(task, profile, rate_per_s),))

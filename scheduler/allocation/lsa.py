@@ -1,0 +1,63 @@
+"""Linear Scaling Allocation (LSA): threads by what one of them sustains alone (paper [2], Algorithm 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from scheduler.model.allocation import Allocation, Bundle, TaskAllocation
+from scheduler.model.profile import Profile
+
+from .common import check, divided, scaled_thread, undivided
+
+
+def allocate_lsa(
+    rates_per_s: Mapping[str, float], profiles: Mapping[str, Profile], *, whole: Collection[str] = ()
+) -> Allocation:
+    """Linear Scaling Allocation (LSA): rate, CPU and memory are taken to grow in proportion to the threads.
+
+    Every thread is a bundle of its own, since in this view it makes no difference which slot it shares with which.
+
+    Parameters
+    ----------
+    rates_per_s : mapping of str to float
+        Each task's input rate, upstream tasks first, as `input_rates_per_s` has them.
+    profiles : mapping of str to Profile
+        Each task's profile; one thread is measured.
+    whole : collection of str
+        Tasks that may not be divided over threads (state without a key).
+
+    Returns
+    -------
+    Allocation
+        Threads, CPU and memory of each task; a last thread below its peak takes its part of both.
+
+    Raises
+    ------
+    MissingProfile
+        A task has no profile, or its one thread was not measured.
+    RateNotHeld
+        A task that may not be divided has more events than a thread sustains.
+    InvalidResources
+        A rate is no rate.
+
+    References
+    ----------
+    .. [1] Shukla and Simmhan, "Model-driven Scheduling for Distributed Stream Processing Systems", 2017, Algorithm 2.
+    """
+    check(rates_per_s, profiles)
+    tasks = {}
+    for task, rate_per_s in rates_per_s.items():
+        profile = profiles[task]
+        tasks[task] = undivided(task, profile, rate_per_s, whole=whole) or _linear(task, profile, rate_per_s)
+    return Allocation("LSA", tasks)
+
+
+def _linear(task: str, profile: Profile, rate_per_s: float) -> TaskAllocation:
+    one = profile.one
+    times, rest = divided(rate_per_s, one.rate_per_s)
+    bundles = []
+    if times:
+        bundles.append(Bundle(task, 1, one.rate_per_s, one.cpu, one.memory, count=times))
+    if rest:
+        bundles.append(scaled_thread(task, profile, rest))
+    return TaskAllocation(task, rate_per_s, tuple(bundles))

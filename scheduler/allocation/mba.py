@@ -1,0 +1,67 @@
+"""Model-Based Allocation (MBA): threads in the bundles that a slot does best with (paper [2], Algorithm 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from scheduler.model.allocation import Allocation, Bundle, TaskAllocation
+from scheduler.model.profile import Profile
+
+from .common import check, divided, scaled_thread, undivided
+
+
+def allocate_mba(
+    rates_per_s: Mapping[str, float], profiles: Mapping[str, Profile], *, whole: Collection[str] = ()
+) -> Allocation:
+    """Model-Based Allocation (MBA): threads and slots from measured profiles.
+
+    Parameters
+    ----------
+    rates_per_s : mapping of str to float
+        Each task's input rate, upstream tasks first, as `input_rates_per_s` has them.
+    profiles : mapping of str to Profile
+        Each task's profile.
+    whole : collection of str
+        Tasks that may not be divided over threads (state without a key).
+
+    Returns
+    -------
+    Allocation
+        For each task full bundles, each of the threads that reach the highest peak rate and each counted as a whole
+        slot; then, for what is left of the rate, the fewest measured threads that sustain it, with the CPU and memory
+        measured for them, or, where that is one thread, its part of them.
+
+    Raises
+    ------
+    MissingProfile
+        A task has no profile.
+    RateNotHeld
+        A task that may not be divided has more events than a thread sustains.
+    InvalidResources
+        A rate is no rate.
+
+    References
+    ----------
+    .. [1] Shukla and Simmhan, "Model-driven Scheduling for Distributed Stream Processing Systems", 2017, Algorithm 3.
+    """
+    check(rates_per_s, profiles)
+    tasks = {}
+    for task, rate_per_s in rates_per_s.items():
+        profile = profiles[task]
+        tasks[task] = undivided(task, profile, rate_per_s, whole=whole) or _in_bundles(task, profile, rate_per_s)
+    return Allocation("MBA", tasks)
+
+
+def _in_bundles(task: str, profile: Profile, rate_per_s: float) -> TaskAllocation:
+    peak = profile.peak
+    times, rest = divided(rate_per_s, peak.rate_per_s)
+    bundles = []
+    if times:
+        bundles.append(Bundle(task, peak.threads, peak.rate_per_s, 1.0, 1.0, full=True, count=times))
+    if rest:
+        point = profile.adequate(rest)
+        if point.threads == 1:
+            bundles.append(scaled_thread(task, profile, rest))
+        else:
+            bundles.append(Bundle(task, point.threads, rest, point.cpu, point.memory))
+    return TaskAllocation(task, rate_per_s, tuple(bundles))

@@ -1,0 +1,60 @@
+"""Default Storm Mapping (DSM): threads round robin over the slots (paper [2], Algorithm 4)."""
+
+from __future__ import annotations
+
+from scheduler.model.allocation import Allocation
+from scheduler.model.placement import Placement
+from scheduler.model.resources import Supply
+
+from .best_fit import BestFit
+from .slots import OpenSlots
+
+
+def map_dsm(allocation: Allocation, *, supply: Supply, within_memory: bool = True) -> Placement:
+    """Default Storm Mapping (DSM): each thread on the slot that is next in turn.
+
+    Storm fills a slot's memory past its end. A Spark driver that runs out of memory takes all its queries with it, so
+    here a slot that has no memory left for a thread's share of its task's is passed over in its turn, and where all
+    are full one more is requested. Where Storm's own mapping keeps within memory, this is that mapping. CPU is not
+    looked at.
+
+    Parameters
+    ----------
+    allocation : Allocation
+        Threads of each task and what they take.
+    supply : Supply
+        Where slots come from.
+    within_memory : bool
+        Pass over full slots; without it the mapping is Storm's own, and never asks for more slots.
+
+    Returns
+    -------
+    Placement
+        Every thread placed once, no slot over its memory if ``within_memory``.
+
+    Raises
+    ------
+    InsufficientSlots
+        More slots are needed than there are.
+
+    References
+    ----------
+    .. [1] Shukla and Simmhan, "Model-driven Scheduling for Distributed Stream Processing Systems", 2017, Algorithm 4.
+    """
+    state = OpenSlots(allocation, supply)
+    bins = BestFit()
+    for _ in state.slots:
+        bins.add(1.0, 1.0, 1.0)
+    turn = 0
+    for name, task in allocation.tasks.items():
+        need = task.memory / task.threads if within_memory else 0.0
+        for _ in range(task.threads):
+            position = bins.first_with_room(need, start=turn)
+            if position < 0:
+                position = state.another()
+                bins.add(1.0, 1.0, 1.0)
+            room = bins.free(position)[2] - need
+            bins.put(position, 1.0, room, room)
+            state.place(name, position)
+            turn = (position + 1) % bins.count
+    return state.placement("DSM")

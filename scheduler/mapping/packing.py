@@ -1,0 +1,102 @@
+"""Packing bundles into the fewest slots (vector packing): best fit by falling size, then CP-SAT for one slot less."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from math import ceil
+
+from ortools.sat.python import cp_model
+
+from scheduler.model.allocation import Bundle
+from scheduler.model.resources import TOLERANCE
+
+from .best_fit import BestFit
+
+Bins = list[list[Bundle]]  # bundles of count 1 that share a slot
+UNIT = 1_000_000  # of a slot: CP-SAT counts in whole numbers
+LARGEST = 20_000  # variables (kinds of bundle times slots); beyond it best fit alone packs
+
+
+def fewest_slots(kinds: Sequence[Bundle], *, effort: float) -> tuple[Bins, int]:
+    """Pack bundles of any counts, none of them full.
+
+    Returns
+    -------
+    tuple of bins and int
+        The packing, no worse than best fit in the given order; and a number of slots that none goes below.
+    """
+    packed = min((best_fit(kinds), best_fit(sorted(kinds, key=_falling))), key=len)
+    least = max(
+        ceil(sum(one.cpu * one.count for one in kinds) - TOLERANCE),
+        ceil(sum(one.memory * one.count for one in kinds) - TOLERANCE),
+        sum(one.count for one in kinds if one.cpu > 0.5), sum(one.count for one in kinds if one.memory > 0.5),
+        1 if kinds else 0,
+    )
+    while len(packed) > least and len(kinds) * len(packed) <= LARGEST:
+        fewer, bound = _pack(kinds, len(packed) - 1, effort)
+        least = max(least, bound)
+        if fewer is None:
+            break
+        packed = fewer
+    return packed, least
+
+
+def best_fit(kinds: Sequence[Bundle]) -> Bins:
+    """Each bundle, in order, into the slot with the least free CPU and memory of those that hold it: as SAM does."""
+    tree, bins = BestFit(), []
+    for bundle in kinds:
+        for _ in range(bundle.count):
+            _, number = tree.cheapest(bundle.cpu, bundle.memory, lambda cpu, memory: cpu + memory)
+            if number < 0:
+                number = tree.add(1.0, 1.0, 1.0)
+                bins.append([])
+            cpu, memory, _ = tree.free(number)
+            tree.put(number, cpu - bundle.cpu, memory - bundle.memory, memory - bundle.memory)
+            bins[number].append(bundle)
+    return bins
+
+
+def new_solver(effort: float) -> cp_model.CpSolver:
+    """A solver whose answer depends on the question alone: one worker, one seed, its own measure of time."""
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers = 1
+    solver.parameters.random_seed = 0
+    solver.parameters.max_deterministic_time = effort
+    return solver
+
+
+def units_of(share: float) -> int:
+    """A share of a slot, rounded up, but for what is rounding itself."""
+    return ceil(share * UNIT - TOLERANCE * UNIT)
+
+
+def _pack(kinds: Sequence[Bundle], slots: int, effort: float) -> tuple[Bins | None, int]:
+    """A packing into so many slots, or None; and, where it is proved that there is none, one more than that."""
+    model = cp_model.CpModel()
+    within = [
+        [model.new_int_var(0, kind.count, f"kind{k} on {slot}") for slot in range(slots)]
+        for k, kind in enumerate(kinds)
+    ]
+    for kind, its in zip(kinds, within, strict=True):
+        model.add(sum(its) == kind.count)
+    loads = []
+    for slot in range(slots):
+        cpu = sum(units_of(kind.cpu) * its[slot] for kind, its in zip(kinds, within, strict=True))
+        model.add(cpu <= UNIT)
+        model.add(sum(units_of(kind.memory) * its[slot] for kind, its in zip(kinds, within, strict=True)) <= UNIT)
+        loads.append(cpu)
+    for first, second in pairwise(loads):
+        model.add(first >= second)  # slots are alike: one order of them is enough
+    solver = new_solver(effort)
+    status = solver.solve(model)
+    if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+        return [
+            [kind for kind, its in zip(kinds, within, strict=True) for _ in range(solver.value(its[slot]))]
+            for slot in range(slots)
+        ], 0
+    return None, slots + 1 if status == cp_model.INFEASIBLE else 0
+
+
+def _falling(bundle: Bundle) -> float:
+    return -max(bundle.cpu, bundle.memory)

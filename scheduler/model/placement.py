@@ -1,0 +1,84 @@
+"""Placements: which slot runs which thread."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import MappingProxyType
+
+from .estate import Slot
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedBundle:
+    """The threads of one task on one slot: what one query there executes."""
+
+    task: str
+    slot: Slot
+    threads: tuple[int, ...]  # their numbers: partitions of the task's input
+
+
+@dataclass(frozen=True)
+class Bound:
+    """How far a placement may be from the best there is: a value reached, and one that none can go below."""
+
+    reached: float
+    least: float
+    proved: bool  # whether none is better
+
+    @property
+    def gap(self) -> float:
+        """The difference, relative to what was reached."""
+        return 0.0 if self.proved or not self.reached else (self.reached - self.least) / self.reached
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Every thread's slot.
+
+    ``slots`` are all that the mapping asked for, ``extra`` of them one by one beyond the ``asked`` ones of the
+    allocation, because the packing did not fit. ``threads`` has for each task a position in ``slots`` for each of its
+    threads, which are its input's partitions in order.
+    """
+
+    algorithm: str
+    asked: int
+    slots: tuple[Slot, ...]
+    threads: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    slots_bound: Bound | None = None
+    traffic_bound: Bound | None = None  # events/s between nodes
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "threads", MappingProxyType(dict(self.threads)))
+
+    @property
+    def extra(self) -> int:
+        """Slots beyond what the allocation asked for."""
+        return max(0, len(self.slots) - self.asked)
+
+    @cached_property
+    def counts(self) -> Mapping[str, Mapping[int, int]]:
+        """How many threads of a task are on each slot, by task and the slot's position."""
+        return {task: dict(Counter(positions)) for task, positions in self.threads.items()}
+
+    @property
+    def used(self) -> int:
+        """Slots with at least one thread."""
+        return len({position for counts in self.counts.values() for position in counts})
+
+    def slot_of(self, task: str, thread: int) -> Slot:
+        """Where a thread runs."""
+        return self.slots[self.threads[task][thread]]
+
+    def bundles(self) -> tuple[PlacedBundle, ...]:
+        """The threads of each task on each slot, by task, then slot."""
+        found: list[PlacedBundle] = []
+        for task, positions in self.threads.items():
+            by_slot: dict[int, list[int]] = {}
+            for thread, position in enumerate(positions):
+                by_slot.setdefault(position, []).append(thread)
+            for position, threads in sorted(by_slot.items()):
+                found.append(PlacedBundle(task, self.slots[position], tuple(threads)))
+        return tuple(found)

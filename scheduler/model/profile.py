@@ -1,0 +1,223 @@
+"""Profiles: what a task type was measured to sustain and take on one slot, by number of threads (paper [2], 5)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from .canonical import canonical_config, canonical_json
+from .dataflow import Task
+from .errors import InvalidProfile, MissingProfile, RateNotHeld
+from .resources import TOLERANCE
+from .task_types import TaskTypes
+
+Basis = Literal["measured", "interpolated", "beyond"]
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """What so many threads of a task sustain on one slot, and what they take there at that rate, above base load.
+
+    CPU and memory are shares of a slot (1.0 is all of it). ``idle_cpu`` and ``idle_memory`` are what they take while
+    no event comes: a Spark query runs its batches all the same.
+    """
+
+    threads: int
+    rate_per_s: float
+    cpu: float
+    memory: float
+    idle_cpu: float = 0.0
+    idle_memory: float = 0.0
+
+    def problem(self) -> str:
+        """What cannot be in it; empty where nothing is wrong."""
+        if self.threads < 1:
+            return f"{self.threads} threads; there is at least one"
+        if not 0 < self.rate_per_s < math.inf:
+            return f"a peak rate of {self.rate_per_s:g} events/s; it is above 0"
+        for name, share in (("CPU", self.cpu), ("memory", self.memory)):
+            if not 0 <= share <= 1 + TOLERANCE:
+                return f"{share:.4g} of a slot's {name}; it is between 0 and 1 (100%)"
+        if not (0 <= self.idle_cpu <= self.cpu + TOLERANCE and 0 <= self.idle_memory <= self.memory + TOLERANCE):
+            return "more load without events than at the peak rate"
+        return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What a number of threads is taken to sustain and to need on one slot, and what that rests on.
+
+    ``beyond`` is more threads than were measured: they are taken to do no better than the most that were.
+    """
+
+    point: Point
+    basis: Basis
+
+    def cpu_at(self, rate_per_s: float) -> float:
+        """Share of a slot's CPU at a rate: in proportion, above what is taken without events."""
+        return _scaled(self.point.idle_cpu, self.point.cpu, rate_per_s / self.point.rate_per_s)
+
+    def memory_at(self, rate_per_s: float) -> float:
+        """Share of a slot's memory at a rate, likewise."""
+        return _scaled(self.point.idle_memory, self.point.memory, rate_per_s / self.point.rate_per_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """The measured points of a task type, fewest threads first.
+
+    Parameters
+    ----------
+    task_type : str
+        Name of the type.
+    points : tuple of Point
+        At least one, each thread count once.
+    config : str
+        Canonical JSON of the config that was measured; empty where the profile stands for any.
+    version : int
+        The type's version that was measured.
+    machine : str
+        Class of the machine that it was measured on; empty where nobody noted it.
+    static : bool
+        So light that one thread with a fixed share does at any rate: paper [2] (8.3) treats sources and sinks so.
+        Its one point's rate says nothing.
+    origin : str
+        Where the figures are from.
+    """
+
+    task_type: str
+    points: tuple[Point, ...]
+    config: str = ""
+    version: int = 1
+    machine: str = ""
+    static: bool = False
+    origin: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "points", tuple(sorted(self.points, key=lambda point: point.threads)))
+        counts = [point.threads for point in self.points]
+        wrong = "no measured point" if not counts else ""
+        wrong = wrong or next((problem for point in self.points if (problem := point.problem())), "")
+        if not wrong and len(set(counts)) < len(counts):
+            wrong = f"two points for {next(count for count in counts if counts.count(count) > 1)} threads"
+        if not wrong and self.static and counts != [1]:
+            wrong = "no single point for one thread, and is said to be static"
+        if wrong:
+            raise InvalidProfile(
+                f"The profile of {self.task_type} has {wrong}", remedy="Correct that point, or measure it again.",
+                task_type=self.task_type, problem=wrong,
+            )
+
+    @property
+    def peak(self) -> Point:
+        """The highest peak rate that was measured (ω̂), at the fewest threads that reach it (τ̂)."""
+        return max(self.points, key=lambda point: (point.rate_per_s, -point.threads))
+
+    @property
+    def one(self) -> Point:
+        """The point of one thread; ``MissingProfile`` where it was not measured."""
+        if self.points[0].threads != 1:
+            raise MissingProfile(
+                f"One thread of {self.task_type} was not measured, {self.points[0].threads} are the fewest",
+                remedy="Measure one thread, too.", task_type=self.task_type, fewest=self.points[0].threads,
+            )
+        return self.points[0]
+
+    def adequate(self, rate_per_s: float) -> Point:
+        """The point with the fewest threads that sustains a rate on one slot (𝒯): measured ones only.
+
+        Raises
+        ------
+        RateNotHeld
+            No number of threads that was measured does.
+        """
+        for point in self.points:
+            if point.rate_per_s >= rate_per_s * (1 - TOLERANCE):
+                return point
+        peak = self.peak
+        raise RateNotHeld(
+            f"No slot holds {rate_per_s:g} events/s of {self.task_type}: the peak measured is {peak.rate_per_s:g} "
+            f"events/s, with {peak.threads} threads",
+            remedy="Divide the task over several slots, lower the rate, or measure on a larger machine.",
+            task_type=self.task_type, rate_per_s=rate_per_s, peak_per_s=peak.rate_per_s, threads=peak.threads,
+        )
+
+    def estimate(self, threads: int) -> Estimate:
+        """What any number of threads is taken to do: measured, or linear between the two nearest, and marked so."""
+        if self.static or threads >= self.points[-1].threads:
+            last = self.points[-1]
+            known = self.static or threads == last.threads
+            return Estimate(replace(last, threads=threads), "measured" if known else "beyond")
+        above = next(index for index, point in enumerate(self.points) if point.threads >= threads)
+        high = self.points[above]
+        if high.threads == threads:
+            return Estimate(high, "measured")
+        if above == 0:  # fewer than the fewest that were measured: in proportion
+            return Estimate(_between(Point(0, 0.0, 0.0, 0.0), high, threads), "interpolated")
+        return Estimate(_between(self.points[above - 1], high, threads), "interpolated")
+
+    def stale(self, *, version: int, machine: str) -> str:
+        """Why it says nothing sure about this version of the type on this class of machine; empty where it does."""
+        if version != self.version:
+            return f"measured with version {self.version} of {self.task_type}, which is now version {version}"
+        if self.machine and machine != self.machine:
+            return f"measured on {self.machine}, which {machine or 'an unnamed machine'} is not"
+        return ""
+
+
+class Profiles:
+    """Profiles to look up by task: the one of its very config, else the one of its type for any config.
+
+    Where a type has several, one of ``machine`` comes first, then the later given one.
+    """
+
+    def __init__(
+        self, profiles: Iterable[Profile], *, machine: str = "", task_types: TaskTypes | None = None
+    ) -> None:
+        self._task_types = task_types or {}
+        self._by_key: dict[tuple[str, str], Profile] = {}
+        for profile in profiles:
+            key = (profile.task_type, profile.config)
+            known = self._by_key.get(key)
+            if known is None or profile.machine == machine or known.machine != machine:
+                self._by_key[key] = profile
+
+    def find(self, task: Task) -> Profile | None:
+        """The profile of a task; None where there is none."""
+        task_type = self._task_types.get(task.type)
+        config = task.config if task_type is None else canonical_config(task_type, task.config)
+        return self._by_key.get((task.type, canonical_json(config))) or self._by_key.get((task.type, ""))
+
+    def of(self, tasks: Iterable[Task]) -> Mapping[str, Profile]:
+        """The profile of each task, by task id.
+
+        Raises
+        ------
+        MissingProfile
+            A task has none; all such tasks are named.
+        """
+        found = {task.id: (task.type, self.find(task)) for task in tasks}
+        missing = {task_id: name for task_id, (name, profile) in found.items() if profile is None}
+        if missing:
+            types = sorted(set(missing.values()))
+            raise MissingProfile(
+                f"{len(missing)} of {len(found)} tasks have no profile; nobody has measured {', '.join(types)}",
+                remedy="Measure these task types, or import their profiles.", tasks=sorted(missing), task_types=types,
+            )
+        return {task_id: profile for task_id, (_, profile) in found.items() if profile is not None}
+
+
+def _scaled(idle: float, peak: float, part: float) -> float:
+    return idle + (peak - idle) * part
+
+
+def _between(low: Point, high: Point, threads: int) -> Point:
+    part = (threads - low.threads) / (high.threads - low.threads)
+
+    def mixed(name: str) -> float:
+        return getattr(low, name) + part * (getattr(high, name) - getattr(low, name))
+
+    return Point(
+        threads, mixed("rate_per_s"), mixed("cpu"), mixed("memory"), mixed("idle_cpu"), mixed("idle_memory"))

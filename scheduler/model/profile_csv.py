@@ -1,0 +1,147 @@
+"""Profiles as CSV: one row a measured point, read with the place of every mistake, written so that it reads back."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+
+from .errors import InvalidProfile, Problem
+from .profile import Point, Profile
+
+REQUIRED = ("task", "threads", "peak_rate_tuples_s", "cpu_pct", "mem_pct")
+# Beside them, where they are known; a file may leave any of these columns out.
+OPTIONAL = ("origin", "idle_cpu_pct", "idle_mem_pct", "version", "machine", "config", "static")
+NUMBERS = {
+    "threads": int, "peak_rate_tuples_s": float, "cpu_pct": float, "mem_pct": float, "idle_cpu_pct": float,
+    "idle_mem_pct": float, "version": int,
+}
+TRUTHS = {"": False, "0": False, "false": False, "1": True, "true": True}
+
+
+def read_profiles(text: str) -> tuple[Profile, ...]:
+    """Read profiles; rows of one task, config, version and machine make one.
+
+    Parameters
+    ----------
+    text : str
+        CSV with a header. CPU and memory are percent of one slot.
+
+    Raises
+    ------
+    InvalidProfile
+        Something cannot be read or cannot be; every such place is in ``facts["problems"]``, with line and column.
+    """
+    reader = csv.DictReader(io.StringIO(text), strict=True)
+    problems: list[Problem] = []
+    rows: dict[tuple[object, ...], list[tuple[int, Point, str, bool]]] = {}
+    try:
+        header = tuple(name.strip() for name in reader.fieldnames or ())
+        reader.fieldnames = header
+        problems.extend(_of_header(header))
+        for row in reader if not problems else ():
+            _take(row, reader.line_num, rows, problems)
+    except csv.Error as error:
+        problems.append(_problem(reader.line_num + 1, f"The line is no CSV: {error}", "Correct the quotes."))
+    found = [] if problems else [profile for key, points in rows.items() if (profile := _made(key, points, problems))]
+    if not found and not problems:
+        problems.append(_problem(1, "The file holds no measured point", "Give one line for each."))
+    if problems:
+        problems.sort(key=lambda problem: (problem.line or 0, problem.column or 0))
+        raise InvalidProfile(
+            f"{len(problems)} problem{'s' if len(problems) > 1 else ''} in the profiles; the first, on line "
+            f"{problems[0].line}: {problems[0].message}",
+            remedy="Correct the places listed and import again; nothing was stored.",
+            problems=[asdict(problem) for problem in problems],
+        )
+    return tuple(found)
+
+
+def write_profiles(profiles: Iterable[Profile]) -> str:
+    """The profiles as CSV that `read_profiles` reads back."""
+    out = io.StringIO()
+    writer = csv.DictWriter(out, (*REQUIRED, *OPTIONAL), lineterminator="\n")
+    writer.writeheader()
+    for profile in profiles:
+        for point in profile.points:
+            writer.writerow({
+                "task": profile.task_type, "threads": point.threads, "peak_rate_tuples_s": repr(point.rate_per_s),
+                "cpu_pct": _percent(point.cpu), "mem_pct": _percent(point.memory),
+                "idle_cpu_pct": _percent(point.idle_cpu), "idle_mem_pct": _percent(point.idle_memory),
+                "origin": profile.origin, "version": profile.version, "machine": profile.machine,
+                "config": profile.config, "static": int(profile.static),
+            })
+    return out.getvalue()
+
+
+def _of_header(header: tuple[str, ...]) -> list[Problem]:
+    missing = [name for name in REQUIRED if name not in header]
+    unknown = [name for name in header if name not in (*REQUIRED, *OPTIONAL)]
+    found = [_problem(1, f"There is no column {name}", f"The columns are {', '.join(REQUIRED)}.") for name in missing]
+    return found + [
+        _problem(1, f"Nobody knows a column {name!r}", f"Leave it out; known are {', '.join((*REQUIRED, *OPTIONAL))}.",
+                 header.index(name) + 1)
+        for name in unknown
+    ]
+
+
+def _take(
+    row: Mapping[str | None, str | None], line: int,
+    rows: dict[tuple[object, ...], list[tuple[int, Point, str, bool]]], problems: list[Problem],
+) -> None:
+    """Read one row into ``rows``, or say in ``problems`` what is wrong with it."""
+    before = len(problems)
+    if None in row or None in row.values():
+        problems.append(_problem(line, "The line has another number of values than the header", "Give one for each."))
+        return
+    values: dict[str, float] = {}
+    for column, (name, text) in enumerate(row.items(), 1):
+        if name in NUMBERS and (text or name in REQUIRED):
+            try:
+                values[name] = NUMBERS[name](text)
+            except ValueError:
+                kind = "whole number" if NUMBERS[name] is int else "number"
+                problems.append(_problem(line, f"{name} is {text!r}", f"Give a {kind}.", column))
+        if name == "static" and text not in TRUTHS:
+            problems.append(_problem(line, f"static is {text!r}", "Give 0 or 1.", column))
+    task = (row["task"] or "").strip()
+    if not task:
+        problems.append(_problem(line, "The point belongs to no task", "Name the task type.", 1))
+    if len(problems) > before:
+        return
+    point = Point(
+        int(values["threads"]), values["peak_rate_tuples_s"], values["cpu_pct"] / 100, values["mem_pct"] / 100,
+        values.get("idle_cpu_pct", 0.0) / 100, values.get("idle_mem_pct", 0.0) / 100)
+    if wrong := point.problem():
+        problems.append(_problem(line, f"{task} has {wrong}", "Correct the point, or measure it again."))
+        return
+    key = (task, row.get("config") or "", int(values.get("version", 1)), row.get("machine") or "")
+    rows.setdefault(key, []).append((line, point, row.get("origin") or "", TRUTHS[row.get("static") or ""]))
+
+
+def _made(
+    key: tuple[object, ...], rows: list[tuple[int, Point, str, bool]], problems: list[Problem]
+) -> Profile | None:
+    task, config, version, machine = key
+    try:
+        return Profile(
+            str(task), tuple(point for _, point, _, _ in rows), config=str(config), version=int(str(version)),
+            machine=str(machine), static=any(static for *_, static in rows), origin=rows[0][2],
+        )
+    except InvalidProfile as error:
+        # Lines are right one by one: it is the last of two for the same number of threads.
+        seen: dict[int, int] = {}
+        line = next((line for line, point, *_ in rows if seen.setdefault(point.threads, line) != line), rows[-1][0])
+        problems.append(_problem(line, error.message, error.remedy))
+        return None
+
+
+def _percent(share: float) -> str:
+    """In percent, so that it reads back to the very same share."""
+    text = f"{share * 100:.12g}"
+    return text if float(text) / 100 == share else repr(share * 100)
+
+
+def _problem(line: int, message: str, remedy: str, column: int | None = None) -> Problem:
+    return Problem("invalid_profile", message, remedy, line=line, column=column)

@@ -1,0 +1,126 @@
+"""Resources: machines with slots, the catalogue of sizes that can be bought, and the slots that a schedule may use."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from .errors import InsufficientSlots, InvalidResources
+from .estate import Slot
+from .prices import VmSize
+
+HOURS_PER_MONTH = 730.0
+TOLERANCE = 1e-9  # of a slot: less than this is rounding, not load
+
+
+@dataclass(frozen=True, slots=True)
+class Catalogue:
+    """The sizes of machine that can be bought, smallest first; a slot is one core with its share of the memory.
+
+    ``slot_hour`` is what a slot costs for an hour on a node that is there already and has no size.
+    """
+
+    sizes: tuple[VmSize, ...]
+    currency: str = "USD"
+    slot_hour: float = 0.0
+
+    def __post_init__(self) -> None:
+        names = [size.name for size in self.sizes]
+        if not names:
+            raise InvalidResources("The catalogue has no size", remedy="Give one: name, slots, price per hour.")
+        for size in self.sizes:
+            if size.slots < 1:
+                raise InvalidResources(
+                    f"Size {size.name} has {size.slots} slots", remedy="Give it at least one slot, or leave it out.",
+                    size=size.name, slots=size.slots,
+                )
+            _require_price(size.hour, f"Size {size.name} costs {size.hour:g} for an hour", size=size.name)
+        if len(set(names)) < len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise InvalidResources(f"Size {twice} is there twice", remedy="Name each size once.", size=twice)
+        _require_price(self.slot_hour, f"A slot costs {self.slot_hour:g} for an hour")
+        in_order = sorted(self.sizes, key=lambda size: (size.slots, size.hour, size.name))
+        object.__setattr__(self, "sizes", tuple(in_order))
+
+    @property
+    def largest(self) -> VmSize:
+        """The size with the most slots; the cheapest of them."""
+        most = self.sizes[-1].slots
+        return next(size for size in self.sizes if size.slots == most)
+
+    def smallest_with(self, slots: int) -> VmSize:
+        """The smallest size with so many slots, at most the largest's."""
+        return next(size for size in self.sizes if size.slots >= slots)
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A machine and those of its slots that a schedule may use.
+
+    ``size`` is None where it is in no catalogue. ``new`` says that it would have to be bought: its name is the plan's.
+    """
+
+    name: str
+    slots: tuple[Slot, ...]
+    size: VmSize | None = None
+    rack: str = ""
+    new: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Supply:
+    """Where slots come from: those that are free, in order, then machines bought from the catalogue.
+
+    A schedule of n slots takes the first n; with one slot more it keeps those. Without a catalogue there are no more
+    than the free ones.
+    """
+
+    free: tuple[Node, ...] = ()
+    catalogue: Catalogue | None = None
+    new_names: str = "new"
+
+    def __post_init__(self) -> None:
+        if self.catalogue is None and not any(node.slots for node in self.free):
+            raise InvalidResources(
+                "There are 0 slots to schedule on", remedy="Give free slots, or machines to buy.", slots=0)
+
+    @property
+    def most(self) -> float:
+        """How many slots there can be."""
+        return math.inf if self.catalogue else sum(len(node.slots) for node in self.free)
+
+    def slots(self, count: int) -> tuple[Slot, ...]:
+        """The first so many; ``InsufficientSlots`` where there are fewer."""
+        self.require(count)
+        found = [slot for node in self.free for slot in node.slots][:count]
+        if len(found) < count:
+            found.extend(slot for _, slot in zip(range(count - len(found)), self._bought(), strict=False))
+        return tuple(found)
+
+    def require(self, count: int) -> None:
+        """Raise ``InsufficientSlots`` where there cannot be so many."""
+        if count > self.most:
+            raise InsufficientSlots(
+                f"{count} slots are needed and {self.most:g} are there",
+                remedy="Free some slots, give a catalogue of machines to buy, or plan for a lower rate.",
+                needed=count, available=self.most,
+            )
+
+    def _bought(self) -> Iterator[Slot]:
+        assert self.catalogue is not None
+        number = 1
+        while True:
+            for index in range(self.catalogue.largest.slots):
+                yield Slot(f"{self.new_names}-{number}", index)
+            number += 1
+
+
+def _require_price(price: float, what: str, **facts: object) -> None:
+    if not 0 <= price < math.inf:
+        raise InvalidResources(what, remedy="Give a price from 0.", price=price, **facts)
+
+
+# Microsoft Azure, Southeast Asia, as paper [2] (7.1) has it: an example of a catalogue.
+AZURE_D = Catalogue(
+    (VmSize("D1", 1, 0.098), VmSize("D2", 2, 0.196), VmSize("D3", 4, 0.392), VmSize("D4", 8, 0.784)))

@@ -1,0 +1,94 @@
+"""Drift: whether running bundles still do what their profile says, or it has to be measured again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from statistics import median
+from typing import Literal
+
+from scheduler.model.profile import Profile
+
+BOUND = 0.25  # relative difference from which a profile is to be measured again
+LEAST_LOAD = 0.05  # of a slot: below it a difference says nothing
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What a running bundle was seen to do, over some time: it is shown beside the measured curve.
+
+    ``stable`` is whether it kept up with its rate.
+    """
+
+    threads: int
+    rate_per_s: float
+    cpu: float
+    memory: float
+    stable: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """How far what was seen is from what the profile says, for one number of threads."""
+
+    what: Literal["rate", "cpu", "memory"]
+    threads: int
+    expected: float
+    observed: float
+    beyond: bool  # more than the bound: measure again
+
+    @property
+    def relative(self) -> float:
+        """The difference over what was expected."""
+        return (self.observed - self.expected) / self.expected
+
+
+def drifts(
+    profile: Profile, observations: Iterable[Observation], *, bound: float = BOUND, at_least: int = 5
+) -> tuple[Drift, ...]:
+    """Compare what running bundles do with their profile.
+
+    Parameters
+    ----------
+    profile : Profile
+        As measured.
+    observations : iterable of Observation
+        Of bundles of that task type and config, on that class of machine.
+    bound : float
+        Relative difference beyond which the profile has to be measured again.
+    at_least : int
+        Fewer observations of a number of threads say nothing.
+
+    Returns
+    -------
+    tuple of Drift
+        CPU and memory by the median of their ratios to what is expected at the observed rates. The rate only where it
+        was contradicted: bundles that did not keep up below their peak rate, or did above it.
+    """
+    by_threads: dict[int, list[Observation]] = {}
+    for one in observations:
+        by_threads.setdefault(one.threads, []).append(one)
+    found: list[Drift] = []
+    for threads, seen in sorted(by_threads.items()):
+        if len(seen) < at_least:
+            continue
+        estimate = profile.estimate(threads)
+        for what, expect in (("cpu", estimate.cpu_at), ("memory", estimate.memory_at)):
+            pairs = [(expected, getattr(one, what)) for one in seen
+                     if one.stable and (expected := expect(one.rate_per_s)) >= LEAST_LOAD]
+            if len(pairs) >= at_least:
+                ratio = median(observed / expected for expected, observed in pairs)
+                typical = median(expected for expected, _ in pairs)
+                found.append(_drift(what, threads, typical, typical * ratio, bound))
+        peak = estimate.point.rate_per_s
+        failed = [one.rate_per_s for one in seen if not one.stable and one.rate_per_s < peak]
+        did = [one.rate_per_s for one in seen if one.stable and one.rate_per_s > peak]
+        if len(failed) >= at_least:
+            found.append(_drift("rate", threads, peak, median(failed), bound))
+        elif len(did) >= at_least:
+            found.append(_drift("rate", threads, peak, median(did), bound))
+    return tuple(found)
+
+
+def _drift(what: str, threads: int, expected: float, observed: float, bound: float) -> Drift:
+    return Drift(what, threads, expected, observed, abs(observed - expected) > bound * expected)

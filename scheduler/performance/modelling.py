@@ -1,0 +1,247 @@
+"""Performance modelling of a task: which trial to run next, until its profile is measured (paper [2], Algorithm 1).
+
+A value in, the next step out: the trials so far say everything, so that a sweep can pause, resume and be repeated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import inf, log2
+
+import numpy as np
+
+from scheduler.model.errors import InvalidResources, RateNotHeld
+from scheduler.model.profile import Point, Profile
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """So many threads on one pinned slot at a rate: what they took, and whether latency grew.
+
+    ``latency_slope`` (λ_L) is in seconds of latency for each second that passed, as the function of that name fits it.
+    ``achieved_per_s`` is the rate that came out, where it was measured; ``took_s`` what the trial took, with starting
+    and warming up.
+    """
+
+    threads: int
+    rate_per_s: float
+    cpu: float
+    memory: float
+    latency_slope: float
+    took_s: float
+    achieved_per_s: float | None = None
+    idle_cpu: float = 0.0
+    idle_memory: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """How far and how finely to measure.
+
+    ``latency_slope`` (λ_L max) parts stable from unstable. The sweep stops when the peak rate grows by no more than
+    ``rate_slope`` (λ_ω) of the best with every doubling of the threads, over the last ``window`` thread counts. Rates
+    are found to within ``rate_precision``, the best thread count to within ``thread_precision``, both relative.
+    ``trial_s`` is what the next trial is expected to take of ``budget_s``.
+    """
+
+    smallest_rate_per_s: float = 1.0
+    largest_rate_per_s: float = 100_000.0
+    largest_threads: int = 64
+    latency_slope: float = 0.001
+    rate_slope: float = 0.05
+    window: int = 3
+    rate_precision: float = 0.05
+    thread_precision: float = 0.25
+    keeps_up: float = 0.95  # of the offered rate has to come out
+    trial_s: float = 20.0
+    budget_s: float = 900.0
+
+    def __post_init__(self) -> None:
+        fits = 0 < self.smallest_rate_per_s <= self.largest_rate_per_s < inf and self.largest_threads >= 1
+        if not (fits and self.window >= 2 and self.rate_precision > 0 and self.thread_precision > 0):
+            raise InvalidResources(
+                f"A sweep over {self.smallest_rate_per_s:g} to {self.largest_rate_per_s:g} events/s and up to "
+                f"{self.largest_threads} threads measures nothing",
+                remedy="Give rates above 0, at least one thread, a window from 2 and precisions above 0.",
+            )
+
+    def stable(self, trial: Trial) -> bool:
+        """Whether the threads kept up with the rate."""
+        came_out = trial.rate_per_s if trial.achieved_per_s is None else trial.achieved_per_s
+        return trial.latency_slope <= self.latency_slope and came_out >= self.keeps_up * trial.rate_per_s
+
+
+@dataclass(frozen=True, slots=True)
+class Try:
+    """Run this trial next."""
+
+    threads: int
+    rate_per_s: float
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """Nothing more to run. ``rough`` are thread counts whose peak is not as precise as was asked for."""
+
+    points: tuple[Point, ...]
+    why: str
+    rough: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Peak:
+    """The highest stable rate of a thread count: its trial (None: not even the smallest rate), and how sure it is."""
+
+    trial: Trial | None
+    precise: bool = True
+
+    @property
+    def rate_per_s(self) -> float:
+        return self.trial.rate_per_s if self.trial else 0.0
+
+
+def next_step(trials: Iterable[Trial], *, sweep: Sweep) -> Try | Done:
+    """Decide what to measure next, from what was measured so far.
+
+    Thread counts double until the peak rate is flat or falls, then the ranges beside the best one are halved. For each
+    thread count the rate doubles, beginning with the last peak, until a trial is unstable (or halves until one is
+    stable), and then the range between is halved.
+
+    Parameters
+    ----------
+    trials : iterable of Trial
+        In any order. Where one was repeated the later counts.
+    sweep : Sweep
+        Bounds, precision and budget.
+
+    Returns
+    -------
+    Try or Done
+        The next trial; or the measured points and why there is no next.
+
+    References
+    ----------
+    .. [1] Shukla and Simmhan, "Model-driven Scheduling for Distributed Stream Processing Systems", 2017, Algorithm 1.
+    """
+    by_threads: dict[int, dict[float, Trial]] = {}
+    for trial in trials:
+        by_threads.setdefault(trial.threads, {})[trial.rate_per_s] = trial
+    spent_s = sum(trial.took_s for of_count in by_threads.values() for trial in of_count.values())
+    peaks: dict[int, _Peak] = {}
+    while (threads := _next_threads(peaks, sweep)) is not None:
+        step = _next_rate(by_threads.get(threads, {}), threads, _guess(peaks, threads, sweep), sweep)
+        if isinstance(step, Try):
+            if spent_s + sweep.trial_s > sweep.budget_s:
+                return _out_of_time(by_threads, peaks, spent_s, sweep)
+            return step
+        peaks[threads] = step
+    return _done(peaks, "The peak rate is flat or falls with more threads." if max(peaks) < sweep.largest_threads else
+                 f"{sweep.largest_threads} threads are the most that were asked for.")
+
+
+def measured_profile(
+    done: Done, *, task_type: str, version: int, machine: str, config: str = "", origin: str = "measured"
+) -> Profile:
+    """The profile that a finished sweep found.
+
+    Raises
+    ------
+    RateNotHeld
+        No trial was stable.
+    """
+    if not done.points:
+        raise RateNotHeld(
+            f"No rate that was tried is stable for {task_type}: {done.why}",
+            remedy="Begin with a lower rate, or give the sweep more time.", task_type=task_type,
+        )
+    return Profile(task_type, done.points, config=config, version=version, machine=machine, origin=origin)
+
+
+def latency_slope(at_s: Sequence[float], latencies_s: Sequence[float], *, warm_up_s: float) -> float:
+    """λ_L: by how many seconds latency grows in a second, fitted by least squares to what came after the warm-up.
+
+    Infinite where fewer than two different times are left: what says nothing is not stable.
+    """
+    at, latency = np.asarray(at_s, dtype=float), np.asarray(latencies_s, dtype=float)
+    warm = at >= warm_up_s
+    at, latency = at[warm], latency[warm]
+    spread = at - at.mean() if at.size else at
+    square = float(spread @ spread)
+    return float(spread @ (latency - latency.mean())) / square if square > 0 else inf
+
+
+def _next_threads(peaks: Mapping[int, _Peak], sweep: Sweep) -> int | None:
+    """The next thread count to find the peak of: double, then halve beside the best; None where all is known."""
+    if not peaks:
+        return 1
+    counts = sorted(peaks)
+    doubled = [count for count in counts if count == sweep.largest_threads or count & (count - 1) == 0]
+    if not _flat(peaks, doubled, sweep) and counts[-1] < sweep.largest_threads:
+        return min(2 * counts[-1], sweep.largest_threads)
+    best = max(counts, key=lambda count: (peaks[count].rate_per_s, -count))
+    at = counts.index(best)
+    for low, high in zip(counts[max(0, at - 1):at + 1], counts[max(1, at):at + 2], strict=False):
+        middle = (low + high) // 2
+        if middle > low and high - low > sweep.thread_precision * high:
+            return middle
+    return None
+
+
+def _flat(peaks: Mapping[int, _Peak], counts: Sequence[int], sweep: Sweep) -> bool:
+    """λ_ω: whether the peak grew by next to nothing, or fell, over the last few thread counts."""
+    last = counts[-sweep.window:]
+    best = max(peak.rate_per_s for peak in peaks.values())
+    if len(last) < sweep.window or not best:
+        return not best
+    doublings = np.array([log2(count) for count in last])
+    rates = np.array([peaks[count].rate_per_s / best for count in last])
+    spread = doublings - doublings.mean()
+    return float(spread @ rates) / float(spread @ spread) <= sweep.rate_slope
+
+
+def _guess(peaks: Mapping[int, _Peak], threads: int, sweep: Sweep) -> float:
+    """Where to begin: at the peak of the nearest fewer threads."""
+    fewer = [count for count in peaks if count < threads and peaks[count].rate_per_s]
+    return peaks[max(fewer)].rate_per_s if fewer else sweep.smallest_rate_per_s
+
+
+def _next_rate(tried: Mapping[float, Trial], threads: int, guess: float, sweep: Sweep) -> Try | _Peak:
+    """The next rate to try with a number of threads, or their peak where it is found."""
+    if not tried:
+        return Try(threads, guess, "the rate that fewer threads sustain" if threads > 1 else "the smallest rate")
+    unstable = min((rate for rate, trial in tried.items() if not sweep.stable(trial)), default=inf)
+    stable = max((rate for rate, trial in tried.items() if rate < unstable and sweep.stable(trial)), default=0.0)
+    if unstable == inf:
+        if stable >= sweep.largest_rate_per_s:
+            return _Peak(tried[stable])
+        return Try(threads, min(2 * stable, sweep.largest_rate_per_s), "twice what was stable")
+    if not stable:
+        if unstable <= sweep.smallest_rate_per_s:
+            return _Peak(None)
+        return Try(threads, max(unstable / 2, sweep.smallest_rate_per_s), "half of what was not stable")
+    if unstable > stable * (1 + sweep.rate_precision):
+        return Try(threads, (stable + unstable) / 2, "between stable and unstable")
+    return _Peak(tried[stable])
+
+
+def _out_of_time(
+    by_threads: Mapping[int, Mapping[float, Trial]], peaks: Mapping[int, _Peak], spent_s: float, sweep: Sweep
+) -> Done:
+    """What is known when the budget is spent: of a thread count under way its best stable trial."""
+    known = dict(peaks)
+    for threads, tried in by_threads.items():
+        stable = [trial for trial in tried.values() if sweep.stable(trial)]
+        if threads not in known and stable:
+            known[threads] = _Peak(max(stable, key=lambda trial: trial.rate_per_s), precise=False)
+    return _done(known, f"The next trial would exceed the budget of {sweep.budget_s:g} s; {spent_s:g} s are spent.")
+
+
+def _done(peaks: Mapping[int, _Peak], why: str) -> Done:
+    points = tuple(
+        Point(threads, peak.trial.rate_per_s, min(1.0, peak.trial.cpu), min(1.0, peak.trial.memory),
+              min(peak.trial.idle_cpu, peak.trial.cpu, 1.0), min(peak.trial.idle_memory, peak.trial.memory, 1.0))
+        for threads, peak in sorted(peaks.items()) if peak.trial is not None
+    )
+    return Done(points, why, tuple(sorted(threads for threads, peak in peaks.items() if not peak.precise)))

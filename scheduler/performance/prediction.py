@@ -1,0 +1,155 @@
+"""Prediction: the rate that a placed dataflow will sustain, and each slot's CPU and memory (paper [2], 8.5)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from graphlib import TopologicalSorter
+from math import inf
+
+from scheduler.model.allocation import Allocation
+from scheduler.model.dataflow import Dataflow
+from scheduler.model.estate import Slot
+from scheduler.model.placement import Placement
+from scheduler.model.profile import Basis, Profile
+from scheduler.model.resources import TOLERANCE
+
+from .routing import Routed, Routing, route
+
+
+@dataclass(frozen=True, slots=True)
+class BundleLoad:
+    """What the threads of a task on a slot will have to do, and what they could.
+
+    ``share`` is their part of the task's events. ``basis`` says whether this number of threads was measured.
+    """
+
+    task: str
+    slot: Slot
+    threads: int
+    share: float
+    rate_per_s: float
+    sustains_per_s: float
+    cpu: float
+    memory: float
+    basis: Basis
+
+
+@dataclass(frozen=True, slots=True)
+class SlotLoad:
+    """Shares of a slot's CPU and memory that its bundles take; more than 1 is more than there is."""
+
+    slot: Slot
+    cpu: float
+    memory: float
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What a placement will do.
+
+    Loads are those at the planned rate where that is sustained, else at the rate that is.
+    """
+
+    routed: Routed
+    bundles: tuple[BundleLoad, ...]
+    slots: tuple[SlotLoad, ...]
+
+    @property
+    def factor(self) -> float:
+        """The rate that it sustains over the planned one: 1.2 has room for a fifth more, 0.8 keeps four fifths."""
+        return self.routed.factor
+
+    @property
+    def keeps(self) -> bool:
+        """Whether the planned rate is sustained."""
+        return self.factor >= 1 - TOLERANCE
+
+    @property
+    def over_memory(self) -> tuple[SlotLoad, ...]:
+        """Slots whose memory is too small."""
+        return tuple(slot for slot in self.slots if slot.memory > 1 + TOLERANCE)
+
+    @property
+    def unmeasured(self) -> int:
+        """Bundles of a number of threads that was interpolated, or that is beyond what was measured."""
+        return sum(bundle.basis != "measured" for bundle in self.bundles)
+
+
+def predict(
+    placement: Placement,
+    profiles: Mapping[str, Profile],
+    *,
+    rates_per_s: Mapping[str, float],
+    routing: Routing = "shuffle",
+    allocation: Allocation | None = None,
+) -> Prediction:
+    """Predict what a placed dataflow sustains, and what its slots have to bear.
+
+    A bundle sustains what its profile says for its number of threads, linear between measured numbers; it gets its
+    part of the task's events as they are routed; and it takes CPU and memory in proportion to its rate. The dataflow
+    sustains the rate at which the first bundle has as much as it can, or the first slot no CPU left.
+
+    Parameters
+    ----------
+    placement : Placement
+        Every thread's slot.
+    profiles : mapping of str to Profile
+        Each task's profile.
+    rates_per_s : mapping of str to float
+        Each task's planned input rate.
+    routing : {"shuffle", "slot_aware"}
+        How a task's events are divided over its threads, see `route`.
+    allocation : Allocation, optional
+        What was planned for each bundle: slot-aware routing can keep to it.
+
+    Returns
+    -------
+    Prediction
+        With the bundle or slot that limits it.
+
+    References
+    ----------
+    .. [1] Shukla and Simmhan, "Model-driven Scheduling for Distributed Stream Processing Systems", 2017, 8.5.
+    """
+    routed = route(placement, profiles, rates_per_s=rates_per_s, routing=routing, allocation=allocation)
+    at = min(1.0, routed.factor)
+    cpu, memory = [0.0] * len(placement.slots), [0.0] * len(placement.slots)
+    bundles = []
+    for task, counts in placement.counts.items():
+        for position, threads in sorted(counts.items()):
+            estimate, share = routed.estimates[task][position], routed.shares[task][position]
+            rate_per_s = rates_per_s[task] * share * at
+            static = profiles[task].static
+            load = BundleLoad(
+                task, placement.slots[position], threads, share, rate_per_s,
+                sustains_per_s=inf if static else estimate.point.rate_per_s,
+                cpu=estimate.point.cpu if static else estimate.cpu_at(rate_per_s),
+                memory=estimate.point.memory if static else estimate.memory_at(rate_per_s),
+                basis=estimate.basis,
+            )
+            cpu[position] += load.cpu
+            memory[position] += load.memory
+            bundles.append(load)
+    slots = tuple(map(SlotLoad, placement.slots, cpu, memory))
+    return Prediction(routed, tuple(bundles), slots)
+
+
+def latency_s(
+    dataflow: Dataflow, prediction: Prediction, *, trigger_s: float, hop_s: float
+) -> float:
+    """An estimate of the time from an event's birth to the end of its longest way through the dataflow.
+
+    Of each task on the way: half the time between two batches for which the event waits, a hop over the broker, and
+    the time that a thread takes for one event where that is longest. Queues are none of it: they are short while the
+    load is well below what is sustained, and without end above.
+    """
+    service: dict[str, float] = {}
+    for bundle in prediction.bundles:
+        service[bundle.task] = max(service.get(bundle.task, 0.0), bundle.threads / bundle.sustains_per_s)
+    ready: dict[str, float] = {}
+    parents = dataflow.parents()
+    for task in TopologicalSorter(parents).static_order():
+        before = max((ready[parent] + hop_s for parent in parents[task]), default=0.0)
+        ready[task] = before + trigger_s / 2 + service.get(task, 0.0)
+    return max(ready.values(), default=0.0)

@@ -1,0 +1,147 @@
+"""Routing: how a task's events are divided over its threads, evenly or by what their slots sustain (paper [2], 8.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import inf
+from typing import Literal
+
+from scheduler.model.allocation import Allocation
+from scheduler.model.estate import Slot
+from scheduler.model.placement import Placement
+from scheduler.model.profile import Estimate, Profile
+
+Routing = Literal["shuffle", "slot_aware"]
+Shares = Mapping[str, Mapping[int, float]]  # of a task's events, by the position of the slot
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """What keeps a dataflow from more: a bundle that sustains no more, or a slot whose CPU is taken."""
+
+    slot: Slot
+    task: str = ""  # empty: the slot's CPU
+
+    @property
+    def reason(self) -> str:
+        """In words."""
+        if self.task:
+            return f"the threads of {self.task} on {self.slot.name} sustain no more"
+        return f"the CPU of {self.slot.name} is taken"
+
+
+@dataclass(frozen=True)
+class Routed:
+    """The events' way over a placement, and what that way sustains.
+
+    ``factor`` is the sustained rate over the planned one; ``estimates`` what each bundle's profile says of it.
+    """
+
+    routing: Routing
+    shares: Shares
+    factor: float
+    limit: Limit | None
+    estimates: Mapping[str, Mapping[int, Estimate]]
+
+    def weights(self, placement: Placement, task: str) -> tuple[float, ...]:
+        """The part of a task's events that each of its partitions gets; they add up to 1."""
+        counts = placement.counts[task]
+        return tuple(self.shares[task][position] / counts[position] for position in placement.threads[task])
+
+
+def route(
+    placement: Placement,
+    profiles: Mapping[str, Profile],
+    *,
+    rates_per_s: Mapping[str, float],
+    routing: Routing,
+    allocation: Allocation | None = None,
+) -> Routed:
+    """Divide each task's events over its threads.
+
+    ``shuffle`` gives every thread the same, as Storm does, however many others it shares its slot with.
+    ``slot_aware`` gives each bundle what it sustains: by its profile, or, where that sustains more, what
+    ``allocation`` planned for it, which leaves room to the others on its slot; and evenly where neither helps. With
+    what was planned a schedule of MBA and SAM sustains its rate whenever its profiles are right.
+    """
+    estimates = {
+        task: {position: profiles[task].estimate(threads) for position, threads in counts.items()}
+        for task, counts in placement.counts.items()
+    }
+    if routing == "shuffle":
+        candidates = [_even(placement)]
+    else:
+        candidates = [_by_capacity(estimates), _even(placement)]
+        if allocation is not None:
+            candidates.append(_by_plan(placement, allocation))
+    found: Routed | None = None
+    for shares in candidates:
+        factor, limit = _sustained(placement, profiles, estimates, shares, rates_per_s)
+        if found is None or factor > found.factor:
+            found = Routed(routing, shares, factor, limit, estimates)
+    assert found is not None
+    return found
+
+
+def _even(placement: Placement) -> Shares:
+    return {
+        task: {position: threads / len(placement.threads[task]) for position, threads in counts.items()}
+        for task, counts in placement.counts.items()
+    }
+
+
+def _by_capacity(estimates: Mapping[str, Mapping[int, Estimate]]) -> Shares:
+    return {
+        task: _normal({position: estimate.point.rate_per_s for position, estimate in by_slot.items()})
+        for task, by_slot in estimates.items()
+    }
+
+
+def _by_plan(placement: Placement, allocation: Allocation) -> Shares:
+    """Each thread's part of what was planned for its bundle; threads are numbered in the order of the bundles."""
+    shares = {}
+    for task, positions in placement.threads.items():
+        planned = (
+            bundle.rate_per_s / bundle.threads
+            for bundle in allocation.tasks[task].bundles for _ in range(bundle.count * bundle.threads)
+        )
+        by_slot = dict.fromkeys(positions, 0.0)
+        for position, rate in zip(positions, planned, strict=True):
+            by_slot[position] += rate
+        shares[task] = _normal(by_slot)
+    return shares
+
+
+def _normal(rates: Mapping[int, float]) -> dict[int, float]:
+    total = sum(rates.values())
+    return {position: rate / total if total else 1 / len(rates) for position, rate in rates.items()}
+
+
+def _sustained(
+    placement: Placement,
+    profiles: Mapping[str, Profile],
+    estimates: Mapping[str, Mapping[int, Estimate]],
+    shares: Shares,
+    rates_per_s: Mapping[str, float],
+) -> tuple[float, Limit | None]:
+    """How many times the planned rate the placement sustains, and what keeps it from more; 1 where nothing does."""
+    factor, limit = inf, None
+    fixed, moving = [0.0] * len(placement.slots), [0.0] * len(placement.slots)  # CPU without events, and for them
+    for task, by_slot in shares.items():
+        static = profiles[task].static
+        for position, share in by_slot.items():
+            point = estimates[task][position].point
+            rate = rates_per_s[task] * share
+            if static:
+                fixed[position] += point.cpu
+                continue
+            fixed[position] += point.idle_cpu
+            moving[position] += (point.cpu - point.idle_cpu) * rate / point.rate_per_s
+            if rate and point.rate_per_s < factor * rate:
+                factor, limit = point.rate_per_s / rate, Limit(placement.slots[position], task)
+    for position, (still, of_events) in enumerate(zip(fixed, moving, strict=True)):
+        left = max(0.0, 1.0 - still)
+        if of_events and left < factor * of_events:
+            factor, limit = left / of_events, Limit(placement.slots[position])
+    return (1.0, None) if limit is None else (factor, limit)
