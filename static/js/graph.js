@@ -167,7 +167,7 @@ export class Graph {
     if (this.cy.zoom() > 1.15) {
       this.cy.zoom(1.15);
       this.cy.center();
-    } else if (this.shape().direction === "DOWN" && this.cy.zoom() < READABLE) this.fromTheTop();
+    } else if (!this.graph.large && this.shape().direction === "DOWN" && this.cy.zoom() < READABLE) this.fromTheTop();
   }
 
   /** A narrow stage begins with the sources at a size that can be read; the rest is a swipe away. */

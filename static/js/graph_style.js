@@ -38,7 +38,7 @@ export function graphStyle({ large = false } = {}) {
     { selector: "node.shared.sink", style: stripe(c["ink-2"], c.sunken, "right") },
     ...(large ? [
       { selector: "node", style: { "background-fill": "solid", "corner-radius": 4 } },
-      { selector: "node.shared", style: { "background-color": c.line, "border-style": "solid", "border-width": 2 } },
+      { selector: "node.shared", style: { "background-color": c["line-strong"], "background-opacity": 0.45, "border-style": "solid", "border-width": 2 } },
     ] : []),
     { selector: "node.starts", style: { "background-fill": "solid", "background-color": c["accent-soft"], "border-color": c.accent, "border-width": 2 } },
     { selector: "node.stops", style: { "background-fill": "solid", "background-color": c["bad-soft"], "border-color": c.bad, "border-style": "dashed", "border-width": 2 } },
@@ -47,7 +47,7 @@ export function graphStyle({ large = false } = {}) {
     { selector: "node.two", style: { "background-fill": "solid", "background-color": c["warn-soft"], "border-color": c.warn, "border-width": 1.6 } },
     { selector: "node.behind", style: { "background-fill": "solid", "background-color": c["warn-soft"], "border-color": c.warn } },
     { selector: "node.branch", style: { "background-opacity": 0, "border-style": "dashed", color: c["ink-2"] } },
-    { selector: "node.lit", style: { "background-fill": "solid", "background-color": large ? c.accent : c["accent-soft"], color: large ? c["accent-ink"] : c.ink, "border-color": c.accent, "border-width": 3, "z-index": 2 } },
+    { selector: "node.lit", style: { "background-fill": "solid", "background-opacity": 1, "background-color": large ? c.accent : c["accent-soft"], color: large ? c["accent-ink"] : c.ink, "border-color": c.accent, "border-width": 3, "z-index": 2 } },
     { selector: "node.dim", style: { opacity: large ? 0.5 : 0.3 } },
     { selector: "node.absent", style: { opacity: 0.28 } },
     { selector: "node:selected", style: { "underlay-color": c.accent, "underlay-opacity": 0.28, "underlay-padding": 6, "underlay-shape": "round-rectangle" } },
