@@ -21,6 +21,7 @@ from typing import Any
 
 import redis
 
+from scheduler.model.dataflow import Task
 from scheduler.model.estate import Estate, Fragment, RunningTask, Slot
 from workers import desired
 from workers.channels import codec, keys
@@ -29,11 +30,11 @@ from workers.observed import read_reports
 from workers.settings import ROOT
 from workers.supervisor.process import spawn, stop
 
-from .bench import Bench, _chain, _until, bench
+from .bench import Bench, _chain, _defaults, _until, bench
 
 NODE = "bench"
 OUT = "f1-1.1"  # where the output stays, whoever writes it
-SETTLE_S = 6.0
+SETTLE_S = 5.0
 
 
 class Chains:
@@ -41,7 +42,7 @@ class Chains:
 
     def __init__(self, at: Bench, *, rate_per_s: float, apart: bool) -> None:
         self._broker = redis.Redis.from_url(at.url)
-        chain = _chain("state", rate_per_s)
+        chain = _every_event(_chain("state", rate_per_s))
         self._tasks = {
             task.id: RunningTask(task.id, task.type, task.config, (chain[n - 1].id,) if n else ())
             for n, task in enumerate(chain)
@@ -90,6 +91,12 @@ class Chains:
         return {
             name for slot in slots for name, found in slot["fragments"].items() if found["state"] == "running"
         }
+
+
+def _every_event(chain: Sequence[Task]) -> list[Task]:
+    """The chain with a filter in the average's place, which gives an event for each; all of them are kept."""
+    average = Task("average", "kalman_filter", _defaults("kalman_filter"))
+    return [*chain[:2], average, Task("out", "output", {**chain[-1].config, "keep_events": 200_000})]
 
 
 def measure(at: Bench, *, repeats: int, rate_per_s: float, apart: bool) -> dict[str, Any]:
