@@ -9,6 +9,8 @@ from scheduler.model.resources import Supply
 from .best_fit import BestFit
 from .slots import OpenSlots
 
+CLOSED = (-1.0, -1.0, -1.0)  # free in a slot that takes nothing more, not even what needs nothing
+
 
 def map_sam(allocation: Allocation, *, supply: Supply) -> Placement:
     """Slot-Aware Mapping (SAM): a slot's threads are of one task wherever a bundle fills it.
@@ -51,7 +53,7 @@ def map_sam(allocation: Allocation, *, supply: Supply) -> Placement:
             if full[name]:
                 bundle = next(one for one in allocation.tasks[name].bundles if one.full)
                 position = untouched if untouched < bins.count else _another(state, bins)
-                bins.put(position, 0.0, 0.0, 0.0)
+                bins.put(position, *CLOSED)
                 state.place(name, position, threads=bundle.threads)
                 untouched = max(untouched, position + 1)
                 full[name] -= 1

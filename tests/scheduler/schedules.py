@@ -1,0 +1,97 @@
+"""Random profiles and allocations, and one checker of what every mapping promises; for the tests of scheduling."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+
+from hypothesis import strategies as st
+
+from scheduler.allocation.lsa import allocate_lsa
+from scheduler.allocation.mba import allocate_mba
+from scheduler.model.allocation import Allocation
+from scheduler.model.estate import Slot
+from scheduler.model.placement import Placement
+from scheduler.model.prices import VmSize
+from scheduler.model.profile import Point, Profile
+from scheduler.model.resources import Catalogue, Node, Supply
+
+SIZES = Catalogue((VmSize("D1", 1, 0.1), VmSize("D2", 2, 0.2), VmSize("D3", 4, 0.4)), slot_hour=0.05)
+BUY = Supply(catalogue=SIZES)
+EPSILON = 1e-6
+
+
+@st.composite
+def profiles(draw: st.DrawFn, *, name: str = "task") -> Profile:
+    """A profile of one to four points, one thread among them; peaks go up and down."""
+    counts = [1, *draw(st.lists(st.integers(2, 60), max_size=3, unique=True))]
+    share = st.floats(0, 1, allow_nan=False).map(lambda value: round(value, 3))
+    return Profile(name, tuple(
+        Point(threads, draw(st.integers(1, 400)), draw(share), draw(share)) for threads in counts))
+
+
+@st.composite
+def allocations(draw: st.DrawFn, *, tasks: int = 6, most: int = 4) -> Allocation:
+    """An allocation of either kind of up to so many tasks, whose rates are up to ``most`` times their peaks."""
+    names = [f"t{number}" for number in range(draw(st.integers(1, tasks)))]
+    of = {name: draw(profiles(name=name)) for name in names}
+    rates = {name: of[name].one.rate_per_s * draw(st.integers(0, 4 * most)) / 4 for name in names}
+    return draw(st.sampled_from([allocate_lsa, allocate_mba]))(rates, of)
+
+
+@st.composite
+def supplies(draw: st.DrawFn) -> Supply:
+    """Some free slots, and machines to buy."""
+    free = tuple(
+        Node(f"n{number}", tuple(Slot(f"n{number}", index) for index in range(draw(st.integers(1, 3)))),
+             rack=draw(st.sampled_from(["", "left"])))
+        for number in range(draw(st.integers(0, 2)))
+    )
+    return Supply(free, SIZES)
+
+
+def check_placed(placement: Placement, allocation: Allocation, supply: Supply) -> None:
+    """Every thread placed once, on one of the slots asked for; more slots only as reported, in the supply's order."""
+    assert {task: len(its) for task, its in placement.threads.items()} == {
+        name: task.threads for name, task in allocation.tasks.items()}
+    assert all(0 <= position < len(placement.slots) for its in placement.threads.values() for position in its)
+    assert len(set(placement.slots)) == len(placement.slots)
+    assert placement.slots == supply.slots(len(placement.slots))
+    assert placement.asked == allocation.slots and len(placement.slots) == allocation.slots + placement.extra
+    threads = [(bundle.task, thread) for bundle in placement.bundles() for thread in bundle.threads]
+    assert sorted(threads) == sorted((name, n) for name, its in placement.threads.items() for n in range(len(its)))
+    for bundle in placement.bundles():
+        assert all(placement.slot_of(bundle.task, thread) == bundle.slot for thread in bundle.threads)
+
+
+def check_thread_shares(placement: Placement, allocation: Allocation, *, cpu: bool) -> None:
+    """By each thread's share of its task: no slot over its memory and, with ``cpu``, no node over its CPU."""
+    memory: Counter[int] = Counter()
+    of_node: Counter[str] = Counter()
+    for name, positions in placement.threads.items():
+        task = allocation.tasks[name]
+        for position in positions:
+            memory[position] += task.memory / task.threads
+            of_node[placement.slots[position].node] += task.cpu / task.threads
+    assert all(taken <= 1 + EPSILON for taken in memory.values())
+    slots = Counter(slot.node for slot in placement.slots)
+    assert not cpu or all(taken <= slots[node] + EPSILON for node, taken in of_node.items())
+
+
+def check_bundles(placement: Placement, allocation: Allocation) -> None:
+    """Bundles whole, full ones alone, and by the bundles' needs no slot over its CPU or memory."""
+    cpu, memory = defaultdict(float), defaultdict(float)
+    tenants: Counter[int] = Counter()
+    alone = set()
+    for name, task in allocation.tasks.items():
+        positions = list(placement.threads[name])
+        for bundle in task.bundles:
+            for _ in range(bundle.count):
+                its, positions = positions[: bundle.threads], positions[bundle.threads:]
+                assert len(set(its)) == 1, f"a bundle of {name} is torn apart"
+                cpu[its[0]] += bundle.cpu
+                memory[its[0]] += bundle.memory
+                tenants[its[0]] += 1
+                alone |= {its[0]} if bundle.full else set()
+        assert not positions
+    assert all(taken <= 1 + EPSILON for taken in (*cpu.values(), *memory.values()))
+    assert all(tenants[position] == 1 for position in alone)
