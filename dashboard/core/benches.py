@@ -27,6 +27,10 @@ _ALL = (
         "reuse-planning", "Planning 50 tasks into up to 100,000, against matching by ancestors and by isomorphism.",
         "workers.benches.reuse_planning:main",
     ),
+    Bench(
+        "schedules", "Published dataflows by each pair of allocation and mapping: slots; planning thousands of tasks.",
+        "workers.benches.schedules:main",
+    ),
     Bench("channels", "A hop's latency, throughput, idle CPU, restart, many queries.", "workers.channels.bench:main"),
     Bench("engine", "An idle estate, a query's restart from its checkpoint, 40 queries in a slot.",
           "workers.agents.bench:main"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from scheduler.model.placement import Placement
+from scheduler.model.resources import TOLERANCE
 
 Streams = Mapping[tuple[str, str], float]  # events/s on each stream, by (source, target)
 
@@ -18,7 +19,8 @@ def between_nodes_per_s(placement: Placement, streams: Streams) -> float:
             node = placement.slots[position].node
             by_node[node] = by_node.get(node, 0.0) + 1 / len(positions)
         parts[task] = by_node
-    return sum(
-        rate * max(0.0, 1 - sum(part * parts[target].get(node, 0.0) for node, part in parts[source].items()))
-        for (source, target), rate in streams.items()
-    )
+    total = 0.0
+    for (source, target), rate in streams.items():
+        stays = sum(part * parts[target].get(node, 0.0) for node, part in parts[source].items())
+        total += rate * (1 - stays) if stays < 1 - TOLERANCE else 0.0
+    return total

@@ -6,6 +6,7 @@ import csv
 import io
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
+from decimal import Decimal
 
 from .errors import InvalidProfile, Problem
 from .profile import Point, Profile
@@ -13,9 +14,15 @@ from .profile import Point, Profile
 REQUIRED = ("task", "threads", "peak_rate_tuples_s", "cpu_pct", "mem_pct")
 # Beside them, where they are known; a file may leave any of these columns out.
 OPTIONAL = ("origin", "idle_cpu_pct", "idle_mem_pct", "version", "machine", "config", "static")
+
+
+def _share(percent: str) -> float:
+    return float(Decimal(percent) / 100)
+
+
 NUMBERS = {
-    "threads": int, "peak_rate_tuples_s": float, "cpu_pct": float, "mem_pct": float, "idle_cpu_pct": float,
-    "idle_mem_pct": float, "version": int,
+    "threads": int, "peak_rate_tuples_s": float, "cpu_pct": _share, "mem_pct": _share, "idle_cpu_pct": _share,
+    "idle_mem_pct": _share, "version": int,
 }
 TRUTHS = {"": False, "0": False, "false": False, "1": True, "true": True}
 
@@ -100,7 +107,7 @@ def _take(
         if name in NUMBERS and (text or name in REQUIRED):
             try:
                 values[name] = NUMBERS[name](text)
-            except ValueError:
+            except (ValueError, ArithmeticError):
                 kind = "whole number" if NUMBERS[name] is int else "number"
                 problems.append(_problem(line, f"{name} is {text!r}", f"Give a {kind}.", column))
         if name == "static" and text not in TRUTHS:
@@ -111,8 +118,8 @@ def _take(
     if len(problems) > before:
         return
     point = Point(
-        int(values["threads"]), values["peak_rate_tuples_s"], values["cpu_pct"] / 100, values["mem_pct"] / 100,
-        values.get("idle_cpu_pct", 0.0) / 100, values.get("idle_mem_pct", 0.0) / 100)
+        int(values["threads"]), values["peak_rate_tuples_s"], values["cpu_pct"], values["mem_pct"],
+        values.get("idle_cpu_pct", 0.0), values.get("idle_mem_pct", 0.0))
     if wrong := point.problem():
         problems.append(_problem(line, f"{task} has {wrong}", "Correct the point, or measure it again."))
         return
@@ -138,9 +145,7 @@ def _made(
 
 
 def _percent(share: float) -> str:
-    """In percent, so that it reads back to the very same share."""
-    text = f"{share * 100:.12g}"
-    return text if float(text) / 100 == share else repr(share * 100)
+    return str(Decimal(repr(share)) * 100)
 
 
 def _problem(line: int, message: str, remedy: str, column: int | None = None) -> Problem:

@@ -1,0 +1,141 @@
+"""LSA and MBA against the published loops, in exact fractions; machines for the slots that come of them."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import ceil
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler.allocation.acquisition import acquire
+from scheduler.allocation.lsa import allocate_lsa
+from scheduler.allocation.mba import allocate_mba
+from scheduler.model.errors import InsufficientSlots, InvalidResources, MissingProfile, RateNotHeld
+from scheduler.model.estate import Slot
+from scheduler.model.prices import VmSize
+from scheduler.model.profile import Point, Profile
+from scheduler.model.resources import AZURE_D, Catalogue, Node, Supply
+
+from .schedules import BUY, SIZES, profiles
+
+Sums = tuple[int, Fraction, Fraction]
+
+
+def published_lsa(rate: Fraction, profile: Profile) -> Sums:
+    """Algorithm 2, line by line."""
+    one = profile.points[0]
+    peak, cpu_of, memory_of = Fraction(one.rate_per_s), Fraction(one.cpu), Fraction(one.memory)
+    threads, cpu, memory = 0, Fraction(0), Fraction(0)
+    while rate >= peak:
+        threads, rate, cpu, memory = threads + 1, rate - peak, cpu + cpu_of, memory + memory_of
+    if rate > 0:
+        threads, cpu, memory = threads + 1, cpu + cpu_of * rate / peak, memory + memory_of * rate / peak
+    return threads, cpu, memory
+
+
+def published_mba(rate: Fraction, profile: Profile) -> Sums:
+    """Algorithm 3, line by line."""
+    peak = max(Fraction(point.rate_per_s) for point in profile.points)
+    full = min(point.threads for point in profile.points if point.rate_per_s == peak)
+    threads, cpu, memory = 0, Fraction(0), Fraction(0)
+    while rate >= peak:
+        threads, rate, cpu, memory = threads + full, rate - peak, cpu + 1, memory + 1
+    if rate > 0:
+        its = min((point for point in profile.points if point.rate_per_s >= rate), key=lambda point: point.threads)
+        part = rate / Fraction(its.rate_per_s) if its.threads == 1 else 1
+        threads, cpu = threads + its.threads, cpu + Fraction(its.cpu) * part
+        memory += Fraction(its.memory) * part
+    return threads, cpu, memory
+
+
+@pytest.mark.parametrize(("allocate", "published"), [(allocate_lsa, published_lsa), (allocate_mba, published_mba)])
+@given(many=st.lists(st.tuples(profiles(), st.fractions(0, 2000, max_denominator=8)), min_size=1, max_size=5))
+def test_allocations_are_the_published_ones(allocate, published, many: list[tuple[Profile, Fraction]]):
+    names = [f"t{number}" for number in range(len(many))]
+    found = allocate(
+        {name: float(rate) for name, (_, rate) in zip(names, many, strict=True)},
+        {name: profile for name, (profile, _) in zip(names, many, strict=True)})
+    total_cpu, total_memory = Fraction(0), Fraction(0)
+    for name, (profile, rate) in zip(names, many, strict=True):
+        threads, cpu, memory = published(rate, profile) if rate else (1, Fraction(0), Fraction(0))
+        task = found.tasks[name]
+        assert task.threads == threads
+        assert (task.cpu, task.memory) == pytest.approx((float(cpu), float(memory)))
+        assert sum(one.rate_per_s * one.count for one in task.bundles) == pytest.approx(float(rate))
+        total_cpu, total_memory = total_cpu + cpu, total_memory + memory
+    slack = Fraction(1, 10**9)
+    assert found.slots == max(1, ceil(total_cpu - slack), ceil(total_memory - slack))
+
+
+@given(peak=st.floats(0.1, 1000), times=st.integers(1, 1000))
+def test_rounding_adds_no_thread(peak: float, times: int):
+    """A rate that is so many peaks, but for the last digit, is so many threads."""
+    profile = Profile("t", (Point(1, peak, 0.5, 0.1),))
+    for allocate in (allocate_lsa, allocate_mba):
+        assert allocate({"t": sum([peak] * times)}, {"t": profile}).threads == times
+
+
+def test_what_may_not_be_divided_has_one_thread_or_an_error_with_the_numbers():
+    profile = Profile("t", (Point(1, 100, 0.5, 0.1), Point(4, 300, 0.9, 0.1)))
+    for allocate in (allocate_lsa, allocate_mba):
+        assert allocate({"t": 100.0}, {"t": profile}, whole={"t"}).threads == 1
+        with pytest.raises(RateNotHeld) as caught:
+            allocate({"t": 101.0}, {"t": profile}, whole={"t"})
+        assert caught.value.facts == {"task": "t", "rate_per_s": 101.0, "peak_per_s": 100, "threads": 1}
+
+
+def test_bad_input_is_told():
+    profile = Profile("t", (Point(2, 100, 0.5, 0.1),))
+    with pytest.raises(MissingProfile, match="One thread of t was not measured"):
+        allocate_lsa({"t": 5.0}, {"t": profile})
+    with pytest.raises(MissingProfile, match="1 of 2 tasks"):
+        allocate_mba({"t": 5.0, "u": 5.0}, {"t": profile})
+    for rate in (-1.0, float("nan"), float("inf")):
+        with pytest.raises(InvalidResources, match="events/s"):
+            allocate_mba({"t": rate}, {"t": profile})
+
+
+def test_a_static_task_has_one_thread_with_its_share_at_any_rate():
+    source = Profile("source", (Point(1, 1, 0.10, 0.15),), static=True)
+    for rate in (0.0, 1e6):
+        task = allocate_mba({"s": rate}, {"s": source}).tasks["s"]
+        assert (task.threads, task.cpu, task.memory) == (1, 0.10, 0.15)
+
+
+@given(slots=st.integers(1, 60), free=st.integers(0, 5))
+def test_machines_are_as_few_as_published_and_slots_grow_one_by_one(slots: int, free: int):
+    there = (Node("n1", tuple(Slot("n1", index) for index in range(free)), size=VmSize("big", 8, 0.8)),)
+    supply = Supply(there, SIZES)
+    got = acquire(slots, supply=supply)
+    rest = max(0, slots - free)
+    sizes = [node.size.slots for node in got.bought]
+    assert sizes == [4] * (rest // 4) + ([{1: 1, 2: 2, 3: 4}[rest % 4]] if rest % 4 else [])
+    assert got.per_hour == pytest.approx(0.1 * sum(sizes) + 0.1 * min(free, slots))
+    assert sum(len(node.slots) for node in got.nodes) == slots
+    assert tuple(slot for node in got.nodes for slot in node.slots) == supply.slots(slots + 1)[:slots]
+
+
+def test_the_published_catalogue():
+    got = acquire(15, supply=Supply(catalogue=AZURE_D))
+    assert [node.size.name for node in got.nodes] == ["D4", "D4"]
+    assert got.per_hour == pytest.approx(1.568) and got.per_month == pytest.approx(1.568 * 730)
+
+
+def test_bad_resources_are_refused_with_the_numbers():
+    with pytest.raises(InvalidResources, match="-1") as caught:
+        Catalogue((VmSize("D1", 1, -1.0),))
+    assert caught.value.facts["price"] == -1.0
+    with pytest.raises(InvalidResources, match="0 slots"):
+        Catalogue((VmSize("D1", 0, 1.0),))
+    with pytest.raises(InvalidResources, match="twice"):
+        Catalogue((VmSize("D1", 1, 1.0), VmSize("D1", 2, 1.0)))
+    with pytest.raises(InvalidResources, match="no size"):
+        Catalogue(())
+    with pytest.raises(InvalidResources, match="0 slots"):
+        Supply()
+    with pytest.raises(InsufficientSlots) as lacking:
+        acquire(3, supply=Supply((Node("n1", (Slot("n1", 0),)),)))
+    assert lacking.value.facts == {"needed": 3, "available": 1}
+    assert acquire(1, supply=BUY).bought[0].size.name == "D1"

@@ -1,0 +1,122 @@
+"""Algorithm 1 against tasks whose true peaks are known: it ends, resumes, keeps its budget, asks nothing twice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scheduler.model.errors import InvalidResources, RateNotHeld
+from scheduler.performance.modelling import Done, Sweep, Trial, Try, latency_slope, measured_profile, next_step
+
+SWEEP = Sweep(largest_threads=32, largest_rate_per_s=5000, budget_s=1e9)
+
+
+def run(step: Try, peak: Callable[[int], float], *, took_s: float = 10.0) -> Trial:
+    """A trial of a task of which so many threads sustain so much."""
+    true = peak(step.threads)
+    load = min(1.0, step.rate_per_s / true)
+    return Trial(step.threads, step.rate_per_s, 0.8 * load, 0.3, latency_slope=0.0 if load < 1 else 0.2, took_s=took_s)
+
+
+def measure(peak: Callable[[int], float], sweep: Sweep = SWEEP) -> tuple[list[Trial], Done]:
+    trials: list[Trial] = []
+    while isinstance(step := next_step(trials, sweep=sweep), Try):
+        assert (step.threads, step.rate_per_s) not in {(one.threads, one.rate_per_s) for one in trials}
+        trials.append(run(step, peak))
+        assert len(trials) < 500, "it does not end"
+    return trials, step
+
+
+curves = st.lists(st.floats(1.5, 4000), min_size=6, max_size=6).map(
+    lambda peaks: lambda threads: peaks[min(5, threads.bit_length() - 1)])
+
+
+@settings(max_examples=60, deadline=None)
+@given(peak=curves)
+def test_peaks_are_found_to_within_the_precision(peak: Callable[[int], float]):
+    _, done = measure(peak)
+    for point in done.points:
+        true = min(peak(point.threads), SWEEP.largest_rate_per_s)
+        assert true / (1 + SWEEP.rate_precision) - 1e-9 <= point.rate_per_s <= true
+        assert point.cpu == pytest.approx(0.8 * point.rate_per_s / peak(point.threads)), "the trial's, at that rate"
+    assert not done.rough
+
+
+@settings(max_examples=30, deadline=None)
+@given(peak=curves, seed=st.randoms(use_true_random=False), cut=st.integers(0, 200))
+def test_it_goes_on_where_it_stopped_in_whatever_order_its_trials_come(peak, seed, cut: int):
+    trials, done = measure(peak)
+    so_far = trials[: min(cut, len(trials))]
+    expected = next_step(so_far, sweep=SWEEP)
+    seed.shuffle(so_far)
+    assert next_step(so_far, sweep=SWEEP) == expected
+    if len(so_far) == len(trials):
+        assert expected == done
+
+
+def test_it_stops_where_the_peak_is_flat_or_falls():
+    """XML parsing does best with one thread (paper [2], figure 3a); three counts show that."""
+    trials, done = measure(lambda threads: 310 - 8 * (threads - 1))
+    assert [point.threads for point in done.points] == [1, 2, 4] and "flat or falls" in done.why
+    assert len(trials) < 50
+
+
+def test_it_goes_on_while_more_threads_help_and_looks_closer_beside_the_best():
+    """Peaks grow up to 20 threads and fall then: 20 lies between powers of two and is narrowed down."""
+    _, done = measure(lambda threads: 30.0 * min(threads, 20) - 10.0 * max(0, threads - 20), Sweep(
+        largest_threads=128, budget_s=1e9, rate_precision=0.01, thread_precision=0.1))
+    best = max(done.points, key=lambda point: point.rate_per_s).threads
+    assert 18 <= best <= 22
+    assert {1, 2, 4, 8, 16, 32} <= {point.threads for point in done.points}
+
+
+def test_the_most_threads_are_the_end():
+    _, done = measure(lambda threads: 10.0 * threads, replace(SWEEP, largest_threads=6))
+    assert [point.threads for point in done.points] == [1, 2, 4, 5, 6] and "most that were asked for" in done.why
+
+
+def test_the_budget_is_kept_and_what_is_rough_is_said():
+    sweep = replace(SWEEP, budget_s=100, trial_s=10)
+    trials, done = measure(lambda threads: 1000.0 * threads, sweep)
+    assert sum(one.took_s for one in trials) <= 100 and "budget" in done.why
+    assert done.rough and set(done.rough) <= {point.threads for point in done.points}
+    more = next_step(trials, sweep=replace(sweep, budget_s=1000))
+    assert isinstance(more, Try), "with more time it goes on from there"
+
+
+def test_a_source_that_cannot_keep_up_is_no_stable_trial():
+    trial = Trial(1, 100.0, 0.1, 0.1, latency_slope=0.0, took_s=1.0, achieved_per_s=80.0)
+    assert not SWEEP.stable(trial) and SWEEP.stable(replace(trial, achieved_per_s=99.0))
+    assert not SWEEP.stable(replace(trial, achieved_per_s=99.0, latency_slope=float("nan")))
+
+
+def test_nothing_stable_is_an_error_and_not_a_profile():
+    _, done = measure(lambda threads: 0.5)
+    assert done.points == ()
+    with pytest.raises(RateNotHeld, match="No rate that was tried"):
+        measured_profile(done, task_type="t", version=1, machine="m")
+    _, done = measure(lambda threads: 20.0)
+    assert measured_profile(done, task_type="t", version=3, machine="m").stale(version=3, machine="m") == ""
+
+
+def test_a_sweep_over_nothing_is_refused():
+    with pytest.raises(InvalidResources, match="measures nothing"):
+        Sweep(smallest_rate_per_s=0)
+    with pytest.raises(InvalidResources, match="0 threads"):
+        Sweep(largest_threads=0)
+
+
+@given(slope=st.floats(-1, 1), start=st.floats(0, 5), warm=st.integers(0, 10))
+def test_the_slope_of_latency_is_that_of_the_line_after_the_warm_up(slope: float, start: float, warm: int):
+    at = list(range(30))
+    latencies = [99.0 if t < warm else start + slope * t for t in at]
+    assert latency_slope(at, latencies, warm_up_s=warm) == pytest.approx(slope, abs=1e-9)
+
+
+def test_no_latency_to_speak_of_is_not_stable():
+    assert latency_slope([], [], warm_up_s=0) == float("inf")
+    assert latency_slope([1, 1], [1, 2], warm_up_s=0) == float("inf")

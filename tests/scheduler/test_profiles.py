@@ -1,0 +1,137 @@
+"""Profiles: what was measured, what is only between, files with every mistake placed, staleness and drift."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler.model.dataflow import Task
+from scheduler.model.errors import InvalidProfile, MissingProfile, RateNotHeld
+from scheduler.model.profile import Point, Profile, Profiles
+from scheduler.model.profile_csv import read_profiles, write_profiles
+from scheduler.performance.drift import Observation, drifts
+
+from .schedules import profiles
+
+HEADER = "task,threads,peak_rate_tuples_s,cpu_pct,mem_pct"
+QUERY = Profile("query", (Point(1, 3, 0.01, 0.0115), Point(10, 10, 0.11, 0.03), Point(60, 40, 0.54, 0.16)), version=2)
+
+
+@given(profile=profiles())
+def test_only_measured_points_are_adequate_and_the_fewest_threads_of_them(profile: Profile):
+    for point in profile.points:
+        chosen = profile.adequate(point.rate_per_s)
+        assert chosen in profile.points and chosen.rate_per_s >= point.rate_per_s
+        assert all(one.rate_per_s < point.rate_per_s for one in profile.points if one.threads < chosen.threads)
+    assert profile.peak.rate_per_s == max(point.rate_per_s for point in profile.points)
+
+
+@given(profile=profiles(), threads=st.integers(1, 80))
+def test_between_points_estimates_are_between_and_say_so(profile: Profile, threads: int):
+    estimate = profile.estimate(threads)
+    counts = [point.threads for point in profile.points]
+    assert estimate.basis == (
+        "measured" if threads in counts else "beyond" if threads > max(counts) else "interpolated")
+    below = max((one for one in profile.points if one.threads <= threads), key=lambda one: one.threads)
+    above = min((one for one in profile.points if one.threads >= threads), key=lambda one: one.threads, default=below)
+    for name in ("rate_per_s", "cpu", "memory"):
+        low, high = sorted((getattr(below, name), getattr(above, name)))
+        assert low - 1e-9 <= getattr(estimate.point, name) <= high + 1e-9
+    assert estimate.point.threads == threads
+
+
+def test_load_is_in_proportion_above_what_is_taken_without_events():
+    estimate = Profile("t", (Point(1, 100, 0.5, 0.4, idle_cpu=0.1, idle_memory=0.2),)).estimate(1)
+    assert (estimate.cpu_at(0), estimate.cpu_at(50), estimate.cpu_at(100)) == pytest.approx((0.1, 0.3, 0.5))
+    assert (estimate.memory_at(0), estimate.memory_at(50)) == pytest.approx((0.2, 0.3))
+
+
+def test_a_rate_above_the_peak_is_refused_with_the_numbers():
+    with pytest.raises(RateNotHeld) as caught:
+        QUERY.adequate(41)
+    assert caught.value.facts == {"task_type": "query", "rate_per_s": 41, "peak_per_s": 40, "threads": 60}
+
+
+@given(many=st.lists(profiles(), max_size=3))
+def test_a_file_reads_back(many: list[Profile]):
+    named = tuple(
+        Profile(f"type, \"{number}\"", profile.points, config='{"a":1}' if number else "", version=number + 1,
+                machine="m5", origin="here")
+        for number, profile in enumerate(many))
+    if named:
+        assert read_profiles(write_profiles(named)) == named
+
+
+@pytest.mark.parametrize(("rows", "line", "column", "words"), [
+    ("a,1,x,10,10", 2, 3, "peak_rate_tuples_s is 'x'"),
+    ("a,1.5,1,10,10", 2, 2, "threads is '1.5'"),
+    ("a,1,5,10,10\na,0,5,10,10", 3, None, "0 threads"),
+    ("a,1,5,10,10\na,2,-5,10,10", 3, None, "-5 events/s"),
+    ("a,1,5,110,10", 2, None, "CPU"),
+    ("a,1,5,10,nan", 2, None, "memory"),
+    ("a,1,5,10,10\nb,1,5,10,10\na,1,6,10,10", 4, None, "two points for 1 threads"),
+    ("a,1,5,10", 2, None, "another number of values"),
+    (",1,5,10,10", 2, 1, "no task"),
+    ("", 1, None, "no measured point"),
+    ('"a,1,5,10,10', 2, None, "no CSV"),
+])
+def test_mistakes_in_a_file_are_placed(rows: str, line: int, column: int | None, words: str):
+    with pytest.raises(InvalidProfile) as caught:
+        read_profiles(f"{HEADER}\n{rows}\n")
+    problem = caught.value.facts["problems"][0]
+    assert (problem["line"], problem["column"]) == (line, column) and words in problem["message"]
+
+
+def test_all_mistakes_are_told_and_unknown_columns_are_one():
+    with pytest.raises(InvalidProfile) as caught:
+        read_profiles(f"{HEADER}\na,x,1,10,10\na,1,1,900,10\n")
+    assert [problem["line"] for problem in caught.value.facts["problems"]] == [2, 3]
+    with pytest.raises(InvalidProfile, match="no column threads"):
+        read_profiles("task,peak_rate_tuples_s,cpu_pct,mem_pct\n")
+    with pytest.raises(InvalidProfile, match="'colour'"):
+        read_profiles(f"{HEADER},colour\na,1,1,1,1,red\n")
+
+
+def test_a_profile_of_nothing_or_of_two_minds_is_none():
+    with pytest.raises(InvalidProfile, match="no measured point"):
+        Profile("t", ())
+    with pytest.raises(InvalidProfile, match="static"):
+        Profile("t", (Point(2, 1, 0, 0),), static=True)
+
+
+def test_the_profile_of_the_very_config_comes_first_and_missing_ones_are_all_named():
+    general, special = Profile("t", (Point(1, 1, 0, 0),)), Profile("t", (Point(1, 9, 0, 0),), config='{"a":1}')
+    known = Profiles([general, special])
+    assert known.find(Task("x", "t", {"a": 1})) is special and known.find(Task("x", "t", {"a": 2})) is general
+    with pytest.raises(MissingProfile) as caught:
+        known.of([Task("x", "t"), Task("y", "u"), Task("z", "v")])
+    assert caught.value.facts == {"tasks": ["y", "z"], "task_types": ["u", "v"]}
+
+
+def test_a_profile_is_stale_with_another_version_or_another_machine():
+    profile = Profile("t", (Point(1, 1, 0, 0),), version=2, machine="m5")
+    assert profile.stale(version=2, machine="m5") == ""
+    assert "version 3" in profile.stale(version=3, machine="m5")
+    assert "m6" in profile.stale(version=2, machine="m6")
+    assert QUERY.stale(version=2, machine="anything") == "", "nobody noted where it was measured"
+
+
+def test_drift_beyond_the_bound_asks_for_a_new_measurement():
+    seen = [Observation(10, 5.0, cpu, 0.0) for cpu in (0.055, 0.08, 0.081, 0.082, 0.3)]
+    (cpu,) = drifts(QUERY, seen, bound=0.25)
+    assert (cpu.what, cpu.threads, cpu.beyond) == ("cpu", 10, True)
+    assert (cpu.expected, cpu.observed) == pytest.approx((0.055, 0.081))
+    assert cpu.relative == pytest.approx(0.081 / 0.055 - 1)
+    assert not drifts(QUERY, seen, bound=0.5)[0].beyond
+    assert drifts(QUERY, seen[:4]) == (), "four observations say nothing"
+
+
+def test_a_rate_drifts_only_where_it_was_contradicted():
+    failed = [Observation(60, 20.0, 0.5, 0.1, stable=False)] * 5
+    assert [(one.what, one.observed, one.beyond) for one in drifts(QUERY, failed)] == [("rate", 20.0, True)]
+    kept = [Observation(60, 20.0, 0.27, 0.08)] * 5
+    assert "rate" not in [one.what for one in drifts(QUERY, kept)]
+    above = [Observation(60, 44.0, 0.594, 0.176)] * 5
+    assert [(one.what, one.beyond) for one in drifts(QUERY, above)] == [
+        ("cpu", False), ("memory", False), ("rate", False)]

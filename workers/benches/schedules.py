@@ -1,0 +1,142 @@
+"""`./weir bench schedules`: the dataflows of paper [2] by each pair of allocation and mapping, and what planning costs.
+
+Linear and Diamond are as published; of Star, Traffic and Smart Grid the structure is, and the labels are ours. The
+profiles are the published ones, and nothing runs: rates are predicted. The second table plans random dataflows of up
+to thousands of tasks with profiles of our own, about ten threads a task, and compares the growth of its CPU time with
+n log n.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import os
+import random
+import time
+from collections.abc import Sequence
+from math import log2
+from pathlib import Path
+from typing import Any
+
+from scheduler.model.dataflow import Dataflow, Stream, Task
+from scheduler.model.profile import Point, Profile, Profiles
+from scheduler.model.resources import Supply
+from scheduler.model.task_types import TaskType, TaskTypes
+from scheduler.performance.prediction import predict
+from scheduler.scheduling import PAIRS, Job, Pair, Schedule, prepare, schedule
+
+from . import results
+from .published_dataflows import MACHINES, TYPES, published_dataflows, published_profiles
+
+# Five characters of task, in our own figures: CPU alone, CPU and memory, disk, a slow service, a quick one.
+KINDS = (
+    Profile("compute", (Point(1, 100, 0.9, 0.02), Point(2, 110, 0.95, 0.03))),
+    Profile("parse", (Point(1, 300, 0.85, 0.35),)),
+    Profile("write", (Point(1, 50_000, 0.6, 0.1), Point(2, 45_000, 0.5, 0.05))),
+    Profile("download", (Point(1, 2, 0.07, 0.2), Point(8, 12, 0.4, 0.25), Point(16, 20, 0.7, 0.3))),
+    Profile("query", (Point(1, 4, 0.02, 0.01), Point(10, 30, 0.2, 0.05), Point(30, 60, 0.5, 0.1))),
+)
+ENDS = Profile("source", (Point(1, 1, 0.1, 0.15),), static=True)
+RANDOM_TYPES = TaskTypes([
+    TaskType("source", "source", "Makes events.", "none:none"),
+    *(TaskType(kind.task_type, "transform", "A kind of task.", "none:none") for kind in KINDS),
+])
+RANDOM_PROFILES = Profiles([ENDS, *KINDS])
+THREADS_PER_TASK = 10
+SUPPLY = Supply(catalogue=MACHINES)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Plan, print the tables, write JSON."""
+    parser = argparse.ArgumentParser(prog="weir bench schedules", description=__doc__)
+    parser.add_argument("--published", type=Path, default=Path("../shared/data/performance_models"),
+                        help="folder of the published profiles and dataflows, which are no part of Weir")
+    parser.add_argument("--rates", type=float, nargs="+", default=[50, 100, 200], help="events/s of the source")
+    parser.add_argument("--sizes", type=int, nargs="+", default=[125, 250, 500, 1000, 2000, 4000], help="tasks")
+    parser.add_argument("--repeat", type=int, default=5, help="times that each size is planned")
+    parser.add_argument("--seed", type=int, default=2017)
+    parser.add_argument("--out", type=Path, default=Path("bench-results/schedules.json"))
+    options = parser.parse_args(argv)
+    published: list[dict[str, Any]] = []
+    if (options.published / "dags.json").exists():
+        published = _published(options.published, options.rates)
+        print(results.table(published))
+    else:
+        print(f"The published dataflows are not at {options.published} (--published names another folder).")
+    grown = _growth(options.sizes, repeat=options.repeat, seed=options.seed)
+    print("", results.table(grown), sep="\n")
+    load = os.getloadavg()[0]
+    print(f"\nLoad of the machine over the last minute: {load:.1f}")
+    results.write(options.out, {
+        "machine": results.machine(), "load": load, "seed": options.seed, "published": published, "growth": grown})
+    print(f"Written to {options.out}.")
+    return 0
+
+
+def _published(folder: Path, rates: Sequence[float]) -> list[dict[str, Any]]:
+    """Each dataflow at each rate by each pair."""
+    profiles, rows = published_profiles(folder), []
+    for name, dataflow in published_dataflows(folder).items():
+        for rate_per_s in rates:
+            job = prepare(dataflow, task_types=TYPES, profiles=profiles, rate_per_s=rate_per_s)
+            for pair in PAIRS:
+                began = time.process_time()
+                found = schedule(job, pair, supply=SUPPLY)
+                took_s = time.process_time() - began
+                rows.append({
+                    "dataflow": name, "events/s": rate_per_s, **_row(job, found), "plan CPU ms": took_s * 1000})
+    return rows
+
+
+def _row(job: Job, found: Schedule) -> dict[str, Any]:
+    shuffled = predict(found.placement, job.profiles, rates_per_s=job.rates_per_s, routing="shuffle")
+    bound = found.placement.slots_bound
+    return {
+        "allocation": found.pair[0], "mapping": found.pair[1], "threads": found.allocation.threads,
+        "asked": found.placement.asked, "extra": found.placement.extra, "slots": found.slots,
+        "bound": None if bound is None else bound.least,
+        "machines": len(found.acquisition.nodes), "per hour": round(found.acquisition.per_hour, 3),
+        "shuffle": shuffled.factor * found.rate_per_s, "slot-aware": found.sustained_per_s,
+        "between nodes": found.between_nodes_per_s,
+    }
+
+
+def random_job(tasks: int, *, seed: int) -> Job:
+    """A random dataflow whose tasks read one of the twenty before, at a rate that gives ten threads a task by LSA."""
+    rng = random.Random(seed)
+    names = [f"t{number}" for number in range(tasks)]
+    dataflow = Dataflow(
+        "random", (Task("s", "source"), *(Task(name, rng.choice(KINDS).task_type) for name in names)),
+        tuple(Stream("s" if at < 10 else names[rng.randrange(max(0, at - 20), at)], name)
+              for at, name in enumerate(names)))
+    at_one = prepare(dataflow, task_types=RANDOM_TYPES, profiles=RANDOM_PROFILES, rate_per_s=1.0)
+    rates = {task: rate for task, rate in at_one.rates_per_s.items() if task != "s"}
+    threads = sum(rate / at_one.profiles[task].one.rate_per_s for task, rate in rates.items())
+    return prepare(
+        dataflow, task_types=RANDOM_TYPES, profiles=RANDOM_PROFILES,
+        rate_per_s=max(1.0, THREADS_PER_TASK * tasks / threads))
+
+
+def _growth(sizes: Sequence[int], *, repeat: int, seed: int) -> list[dict[str, Any]]:
+    """The median of what planning takes, and that by n log n against the smallest size."""
+    rows: list[dict[str, Any]] = []
+    first: dict[Pair, float] = {}
+    jobs = {size: random_job(size, seed=seed) for size in sorted(sizes)}
+    for size, job in jobs.items():
+        for pair in (pair for pair in PAIRS if pair[1] != "exact"):
+            passed, spent = [], []
+            for _ in range(repeat):
+                gc.collect()
+                began, cpu = time.perf_counter(), time.process_time()
+                found = schedule(job, pair, supply=SUPPLY)
+                passed.append(time.perf_counter() - began)
+                spent.append(time.process_time() - cpu)
+            threads = found.allocation.threads
+            cpu_s = results.median(spent) or 0.0
+            unit = cpu_s / (threads * log2(threads))
+            rows.append({
+                "tasks": size, "threads": threads, "allocation": pair[0], "mapping": pair[1], "slots": found.slots,
+                "extra": found.placement.extra, "s": results.median(passed), "CPU s": cpu_s,
+                "of n log n": unit / first.setdefault(pair, unit),
+            })
+    return rows
