@@ -189,7 +189,7 @@ def test_room_in_a_full_channel_is_announced(broker, channels) -> None:
 STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("write"), st.integers(1, 3)),
-        st.tuples(st.just("commit"), st.sampled_from("rst"), st.integers(0, 40)),
+        st.tuples(st.just("commit"), st.sampled_from("rst"), st.integers(1, 40)),
         st.tuples(st.just("join"), st.sampled_from("rst")),
         st.tuples(st.just("leave"), st.sampled_from("rst")),
     ),
@@ -219,7 +219,7 @@ def test_only_what_every_reader_has_done_with_is_freed(broker, steps, retain) ->
             positions.pop(details[0], None)
         elif details[0] in positions:
             reader, upto = details[0], min(details[1], len(written))
-            if upto:
+            if written:
                 commit(broker, reader, written[upto - 1])
                 positions[reader] = max(positions[reader], upto)
         slowest = min(positions.values(), default=len(written))

@@ -24,18 +24,18 @@ def batch_of(entry: str) -> int:
 
 
 def test_a_successor_goes_on_with_numbers_schedule_and_channel(rig: Rig) -> None:
-    first = rig.start(rig.publish(rig.ticks("a", rate_per_s=300, limit=1_200), "a", readers=("r",)), "a")
-    reader = rig.start(rig.publish(rig.read("r", "a.0"), "r"), "r")
-    wait_until(lambda: len(rig.events("r.0")) > 100, what="first ticks", alive=(first, reader))
+    first = rig.start(rig.publish(rig.ticks("a", rate_per_s=300, limit=1_800), "a", readers=("r",)), "a")
+    wait_until(lambda: len(rig.events("a.0")) > 100, what="first ticks", alive=(first,))
     rig.channels.pause("a")
     wait_until(lambda: not first.status["isTriggerActive"] or not first.status["isDataAvailable"], what="rest")
     first.stop()
+    reader = rig.start(rig.publish(rig.read("r", "a.0"), "r"), "r")
     base = batch_of(rig.channels.info("a.0").last)
     begin = last_offset(rig.folder / "checkpoint-a")
-    assert 0 < begin["next"] < 1_200
+    assert 0 < begin["next"] < 1_800
 
     def successor():
-        ticks = rig.ticks("b", rate_per_s=300, limit=1_200, begin=begin)
+        ticks = rig.ticks("b", rate_per_s=300, limit=1_800, begin=begin)
         return rig.start(rig.valve(ticks, "b", channel="a.0", base=base), "b")
 
     rig.channels.open_outlet("b", 0, from_batch=0)
@@ -43,10 +43,10 @@ def test_a_successor_goes_on_with_numbers_schedule_and_channel(rig: Rig) -> None
     wait_until(lambda: batch_of(rig.channels.info("a.0").last) > base, what="blocks above", alive=(second, reader))
     second.stop()  # wherever it is
     third = successor()
-    wait_until(lambda: len(rig.events("r.0")) >= 1_200, what="the last tick", alive=(third, reader))
+    wait_until(lambda: len(rig.events("r.0")) >= 1_800, what="the last tick", alive=(third, reader))
     events = rig.events("r.0")
-    assert [row["_seq"] for row in events] == list(range(1_200))
-    assert [row["_born"] - events[0]["_born"] for row in events] == [int(seq * 1000.0 / 300) for seq in range(1_200)]
+    assert [row["_seq"] for row in events] == list(range(1_800))
+    assert [row["_born"] - events[0]["_born"] for row in events] == [int(seq * 1000.0 / 300) for seq in range(1_800)]
 
 
 def test_after_a_pause_a_source_goes_on_from_now_without_a_burst(rig: Rig) -> None:
