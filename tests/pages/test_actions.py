@@ -22,6 +22,17 @@ def test_a_document_is_submitted_and_its_proposal_shown(world: World, client_of:
     assert "Submitted." in response.text
 
 
+def test_a_page_without_a_plan_knows_that_it_shows_none(
+    world: World, client_of: ClientOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The plan may be frozen while the page is made: the page must not pass for one that shows it."""
+    proposal = planned(world.carla, world.city, document("traffic"))
+    shown = client_of("carla").get(f"/proposals/{proposal.pk}/").text
+    assert f'data-plan="{proposal.plan.digest}"' in shown
+    monkeypatch.setattr("dashboard.pages.views.proposals.difference", lambda *_: None)
+    assert 'data-plan=""' in client_of("carla").get(f"/proposals/{proposal.pk}/").text
+
+
 def test_a_document_with_problems_comes_back_with_all_of_them(world: World, client_of: ClientOf) -> None:
     text = "name: x\ntasks:\n  - {id: a, type: urban_sensig}\n  - {id: a, type: output}\nstreams: []\n"
     response = client_of("carla").post("/dataflows/new", {"text": text, "format": "yaml", "team": "city"})
