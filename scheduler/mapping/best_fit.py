@@ -1,4 +1,4 @@
-"""A search tree over bins with free CPU and memory: the nearest fit without looking at every bin."""
+"""A search tree over bins in order, with free CPU and memory: the nearest or the next fit without looking at all."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from ortools.sat.python import cp_model
 from scheduler.model.allocation import Bundle
 from scheduler.model.resources import TOLERANCE
 
-from .best_fit import BestFit
+from .shelves import Shelves
 
 Bins = list[list[Bundle]]  # bundles of count 1 that share a slot
 UNIT = 1_000_000  # of a slot: CP-SAT counts in whole numbers
@@ -44,15 +44,14 @@ def fewest_slots(kinds: Sequence[Bundle], *, effort: float) -> tuple[Bins, int]:
 
 def best_fit(kinds: Sequence[Bundle]) -> Bins:
     """Each bundle, in order, into the slot with the least free CPU and memory of those that hold it: as SAM does."""
-    tree, bins = BestFit(), []
+    partly, bins = Shelves(), []
     for bundle in kinds:
         for _ in range(bundle.count):
-            _, number = tree.cheapest(bundle.cpu, bundle.memory, lambda cpu, memory: cpu + memory)
+            number = partly.fullest(bundle.cpu, bundle.memory)
             if number < 0:
-                number = tree.add(1.0, 1.0, 1.0)
+                number = len(bins)
                 bins.append([])
-            cpu, memory, _ = tree.free(number)
-            tree.put(number, cpu - bundle.cpu, memory - bundle.memory, memory - bundle.memory)
+            partly.add_to(number, bundle.cpu, bundle.memory)
             bins[number].append(bundle)
     return bins
 

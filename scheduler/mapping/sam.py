@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from scheduler.model.allocation import Allocation, Bundle
+from scheduler.model.allocation import Allocation
 from scheduler.model.placement import Placement
 from scheduler.model.resources import Supply
 
-from .best_fit import BestFit
+from .shelves import Shelves
 from .slots import OpenSlots
-
-CLOSED = (-1.0, -1.0, -1.0)  # free in a slot that takes nothing more, not even what needs nothing
 
 
 def map_sam(allocation: Allocation, *, supply: Supply) -> Placement:
@@ -41,49 +39,36 @@ def map_sam(allocation: Allocation, *, supply: Supply) -> Placement:
     ----------
     .. [1] Shukla and Simmhan, "Model-driven Scheduling for Distributed Stream Processing Systems", 2017, Algorithm 6.
     """
-    state = OpenSlots(allocation, supply)
-    bins = BestFit()
-    for _ in state.slots:
-        bins.add(1.0, 1.0, 1.0)
+    state, partly = OpenSlots(allocation, supply), Shelves()
     full = {name: sum(one.count for one in task.bundles if one.full) for name, task in allocation.tasks.items()}
-    untouched = 0  # slots before it have something; those from it on are empty
+    empty = 0  # slots before it are in use, from it on none is
     waiting = list(allocation.tasks)
     while waiting:
         for name in waiting:
+            bundles = allocation.tasks[name].bundles
             if full[name]:
-                bundle = next(one for one in allocation.tasks[name].bundles if one.full)
-                position = untouched if untouched < bins.count else _another(state, bins)
-                bins.put(position, *CLOSED)
-                state.place(name, position, threads=bundle.threads)
-                untouched = max(untouched, position + 1)
+                empty = _in_empty(state, empty)
+                state.place(name, empty - 1, threads=next(one for one in bundles if one.full).threads)
                 full[name] -= 1
                 continue
-            for bundle in allocation.tasks[name].bundles:
+            for bundle in bundles:
                 position = -1
                 for _ in range(0 if bundle.full else bundle.count):
-                    position = _best_fit(bundle, state, bins, last=position)
+                    # The slot that took its like before is the fullest again, as long as it has enough.
+                    if not partly.holds(position, bundle.cpu, bundle.memory):
+                        position = partly.fullest(bundle.cpu, bundle.memory)
+                    if position < 0:
+                        empty = _in_empty(state, empty)
+                        position = empty - 1
+                    partly.add_to(position, bundle.cpu, bundle.memory)
                     state.place(name, position, threads=bundle.threads)
-                    untouched = max(untouched, position + 1)
             full[name] = -1
         waiting = [name for name in waiting if full[name] >= 0]
     return state.placement("SAM")
 
 
-def _best_fit(bundle: Bundle, state: OpenSlots, bins: BestFit, *, last: int) -> int:
-    """Take up a bundle in the slot with the least free CPU and memory, together, of those that have enough of both.
-
-    The slot that took its like the ``last`` time is that slot again while it has enough: it has still less free.
-    """
-    position = last if last >= 0 and bins.holds(last, bundle.cpu, bundle.memory) else -1
-    if position < 0:
-        _, position = bins.cheapest(bundle.cpu, bundle.memory, lambda cpu, memory: cpu + memory)
-    if position < 0:
-        position = _another(state, bins)
-    cpu, memory, _ = bins.free(position)
-    bins.put(position, cpu - bundle.cpu, memory - bundle.memory, memory - bundle.memory)
-    return position
-
-
-def _another(state: OpenSlots, bins: BestFit) -> int:
-    state.another()
-    return bins.add(1.0, 1.0, 1.0)
+def _in_empty(state: OpenSlots, empty: int) -> int:
+    """Begin an empty slot, one more where there is none; which is then the next."""
+    if empty == len(state.slots):
+        state.another()
+    return empty + 1

@@ -37,7 +37,7 @@ class BundleLoad:
 
 @dataclass(frozen=True, slots=True)
 class SlotLoad:
-    """Shares of a slot's CPU and memory that its bundles take; more than 1 is more than there is."""
+    """Shares of a slot's CPU and memory that its bundles take."""
 
     slot: Slot
     cpu: float
@@ -66,11 +66,6 @@ class Prediction:
         return self.factor >= 1 - TOLERANCE
 
     @property
-    def over_memory(self) -> tuple[SlotLoad, ...]:
-        """Slots whose memory is too small."""
-        return tuple(slot for slot in self.slots if slot.memory > 1 + TOLERANCE)
-
-    @property
     def unmeasured(self) -> int:
         """Bundles of a number of threads that was interpolated, or that is beyond what was measured."""
         return sum(bundle.basis != "measured" for bundle in self.bundles)
@@ -88,7 +83,7 @@ def predict(
 
     A bundle sustains what its profile says for its number of threads, linear between measured numbers; it gets its
     part of the task's events as they are routed; and it takes CPU and memory in proportion to its rate. The dataflow
-    sustains the rate at which the first bundle has as much as it can, or the first slot no CPU left.
+    sustains the rate at which the first bundle has as much as it can, or the first slot no CPU or memory left.
 
     Parameters
     ----------

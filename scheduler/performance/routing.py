@@ -18,17 +18,18 @@ Shares = Mapping[str, Mapping[int, float]]  # of a task's events, by the positio
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """What keeps a dataflow from more: a bundle that sustains no more, or a slot whose CPU is taken."""
+    """What keeps a dataflow from more: a bundle that sustains no more, or a slot whose CPU or memory is taken."""
 
+    what: Literal["bundle", "CPU", "memory"]
     slot: Slot
-    task: str = ""  # empty: the slot's CPU
+    task: str = ""  # of a bundle
 
     @property
     def reason(self) -> str:
         """In words."""
-        if self.task:
+        if self.what == "bundle":
             return f"the threads of {self.task} on {self.slot.name} sustain no more"
-        return f"the CPU of {self.slot.name} is taken"
+        return f"the {self.what} of {self.slot.name} is taken"
 
 
 @dataclass(frozen=True)
@@ -127,21 +128,23 @@ def _sustained(
 ) -> tuple[float, Limit | None]:
     """How many times the planned rate the placement sustains, and what keeps it from more; 1 where nothing does."""
     factor, limit = inf, None
-    fixed, moving = [0.0] * len(placement.slots), [0.0] * len(placement.slots)  # CPU without events, and for them
+    # Shares of each slot's CPU and memory that are taken without events, and those that grow with them.
+    fixed = {"CPU": [0.0] * len(placement.slots), "memory": [0.0] * len(placement.slots)}
+    moving = {what: list(nothing) for what, nothing in fixed.items()}
     for task, by_slot in shares.items():
         static = profiles[task].static
         for position, share in by_slot.items():
             point = estimates[task][position].point
-            rate = rates_per_s[task] * share
-            if static:
-                fixed[position] += point.cpu
-                continue
-            fixed[position] += point.idle_cpu
-            moving[position] += (point.cpu - point.idle_cpu) * rate / point.rate_per_s
-            if rate and point.rate_per_s < factor * rate:
-                factor, limit = point.rate_per_s / rate, Limit(placement.slots[position], task)
-    for position, (still, of_events) in enumerate(zip(fixed, moving, strict=True)):
-        left = max(0.0, 1.0 - still)
-        if of_events and left < factor * of_events:
-            factor, limit = left / of_events, Limit(placement.slots[position])
+            load = 0.0 if static else rates_per_s[task] * share / point.rate_per_s
+            fixed["CPU"][position] += point.cpu if static else point.idle_cpu
+            fixed["memory"][position] += point.memory if static else point.idle_memory
+            moving["CPU"][position] += (point.cpu - point.idle_cpu) * load
+            moving["memory"][position] += (point.memory - point.idle_memory) * load
+            if factor * load > 1:
+                factor, limit = 1 / load, Limit("bundle", placement.slots[position], task)
+    for what, by_slot in moving.items():
+        for position, of_events in enumerate(by_slot):
+            left = max(0.0, 1.0 - fixed[what][position])
+            if of_events and left < factor * of_events:
+                factor, limit = left / of_events, Limit(what, placement.slots[position])
     return (1.0, None) if limit is None else (factor, limit)

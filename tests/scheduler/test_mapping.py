@@ -14,6 +14,7 @@ from scheduler.mapping.dsm import map_dsm
 from scheduler.mapping.exact import map_exact
 from scheduler.mapping.rsm import Weights, map_rsm
 from scheduler.mapping.sam import map_sam
+from scheduler.mapping.shelves import Shelves
 from scheduler.mapping.traffic import between_nodes_per_s
 from scheduler.model.allocation import Allocation, Bundle, TaskAllocation
 from scheduler.model.errors import InsufficientSlots
@@ -135,6 +136,24 @@ def _nearest_of_all(allocation: Allocation, supply: Supply, weights: Weights) ->
             left[name] -= 1
             reference = slots[position].node
     return {name: tuple(its) for name, its in found.items()}
+
+
+@quickly
+@given(data=st.data())
+def test_shelves_find_what_looking_at_all_slots_finds(data: st.DataObject):
+    shelves, free = Shelves(), {}
+    share = st.integers(0, 128).map(lambda parts: parts / 128)
+    for number in range(data.draw(st.integers(1, 30))):
+        if free and data.draw(st.integers(0, 3)) == 0:
+            gone = data.draw(st.sampled_from(sorted(free)))
+            shelves.take_out(gone)
+            del free[gone]
+        free[number] = (data.draw(share), data.draw(share))
+        shelves.put(number, *free[number])
+        cpu, memory = data.draw(share), data.draw(share)
+        fitting = [(sum(its), n) for n, its in free.items() if its[0] >= cpu and its[1] >= memory]
+        assert shelves.fullest(cpu, memory) == min(fitting, default=(0, -1))[1]
+        assert [n for n in free if shelves.holds(n, cpu, memory)] == sorted(n for _, n in fitting)
 
 
 @quickly

@@ -1,0 +1,125 @@
+"""Schedules of all pairs side by side, and what is told where there is none."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from scheduler.model.errors import InsufficientSlots, InvalidResources, MissingProfile, RateNotHeld
+from scheduler.model.estate import Slot
+from scheduler.model.profile import Point, Profile, Profiles
+from scheduler.model.resources import Node, Supply
+from scheduler.model.task_types import TaskTypes
+from scheduler.performance.rates import input_rates_per_s
+from scheduler.scheduling import PAIRS, Job, Settings, compare, highest_rate, prepare, schedule
+
+from .catalogue import TYPES, flow
+from .schedules import BUY, SIZES, check_placed
+
+FLOW = flow(
+    "air", {"in": "sensors", "by": ("scale", {"by": 2}), "some": "thin", "out": "archive"}, "in > by > some > out",
+    rates={"in": 200})
+PROFILES = Profiles([
+    Profile("sensors", (Point(1, 1, 0.1, 0.15),), static=True),
+    Profile("scale", (Point(1, 50, 0.6, 0.2), Point(4, 120, 0.9, 0.3))),
+    Profile("thin", (Point(1, 500, 0.9, 0.05),)),
+    Profile("archive", (Point(1, 100, 0.5, 0.1),)),
+])
+
+
+def job(rate_per_s: float | None = None, **more) -> Job:
+    return prepare(FLOW, task_types=TYPES, profiles=PROFILES, rate_per_s=rate_per_s, **more)
+
+
+def test_rates_go_along_the_streams_as_declared_or_as_measured():
+    assert job().rates_per_s == {"in": 200, "by": 200, "some": 200, "out": pytest.approx(20)}
+    assert job().rate_per_s == 200 and job(50).rates_per_s["by"] == 50
+    measured = job(measured={("some", "out"): 0.5})
+    assert measured.rates_per_s["out"] == 100 and measured.streams["some", "out"] == 100
+    assert input_rates_per_s(FLOW, task_types=TYPES) == job().rates_per_s
+
+
+def test_all_pairs_are_compared_and_each_keeps_its_word():
+    found = compare(job(), supply=BUY)
+    assert [one.pair for one in found.schedules] == list(PAIRS) and not found.errors
+    for one in found.schedules:
+        check_placed(one.placement, one.allocation, BUY)
+        assert sum(len(node.slots) for node in one.acquisition.nodes) == one.slots
+        assert one.acquisition.per_hour == pytest.approx(sum(node.size.hour for node in one.acquisition.nodes))
+        assert one.sustained_per_s == pytest.approx(200 * one.prediction.factor) and one.latency_s > 0
+    by_sam, ours = found.schedules[-2:]
+    assert by_sam.prediction.keeps and ours.prediction.keeps and ours.slots <= by_sam.slots
+    assert compare(job(), supply=BUY) == found, "the same question, the same answer"
+
+
+def test_mba_by_hand():
+    """200 events/s of scale: one bundle of four threads for 120, and four threads again for 80."""
+    found = schedule(job(), ("MBA", "SAM"), supply=BUY)
+    scale = found.allocation.tasks["by"]
+    assert [(one.threads, one.rate_per_s, one.full) for one in scale.bundles] == [(4, 120, True), (4, 80, False)]
+    assert found.allocation.cpu == pytest.approx(0.1 + 1.0 + 0.9 + 0.36 + 0.1) and found.allocation.slots == 3
+
+
+def test_free_slots_come_first_and_cost_their_share():
+    free = (Node("n1", (Slot("n1", 0), Slot("n1", 1))),)
+    one = schedule(job(), ("MBA", "SAM"), supply=Supply(free, SIZES))
+    assert one.placement.slots[:2] == free[0].slots and one.acquisition.nodes[0].name == "n1"
+    assert one.acquisition.per_hour == pytest.approx(2 * 0.05 + 0.1 * (one.slots - 2))
+
+
+def test_a_pair_without_a_schedule_says_why_and_the_others_have_theirs():
+    narrow = Profiles([
+        *(profile for task in FLOW.tasks if (profile := PROFILES.find(task)) and profile.task_type != "scale"),
+        Profile("scale", (Point(4, 120, 0.9, 0.3),)),
+    ])
+    found = compare(prepare(FLOW, task_types=TYPES, profiles=narrow), supply=BUY)
+    assert {pair[0] for pair in found.errors} == {"LSA"} and {one.pair[0] for one in found.schedules} == {"MBA"}
+    assert all(isinstance(error, MissingProfile) and error.facts["fewest"] == 4 for error in found.errors.values())
+
+
+def test_too_few_slots_are_told_with_the_numbers():
+    free = Supply((Node("n1", (Slot("n1", 0), Slot("n1", 1))),))
+    found = compare(job(), supply=free)
+    assert not found.schedules
+    for error in found.errors.values():
+        assert isinstance(error, InsufficientSlots) and error.facts["available"] == 2 < error.facts["needed"]
+
+
+@pytest.mark.parametrize("rate_per_s", [0.0, -5.0, float("nan"), float("inf")])
+def test_a_rate_that_is_none_is_refused(rate_per_s: float):
+    with pytest.raises(InvalidResources, match="events/s"):
+        job(rate_per_s)
+
+
+def test_tasks_without_a_profile_are_named():
+    with pytest.raises(MissingProfile, match="nobody has measured archive, thin"):
+        prepare(FLOW, task_types=TYPES, profiles=Profiles([
+            Profile("sensors", (Point(1, 1, 0.1, 0.15),), static=True), Profile("scale", (Point(1, 50, 0.6, 0.2),))]))
+
+
+def test_state_without_a_key_is_not_divided():
+    counting = flow("c", {"in": "sensors", "n": "count", "out": "archive"}, "in > n > out")
+    known = Profiles([
+        Profile("sensors", (Point(1, 1, 0.1, 0.15),), static=True), Profile("archive", (Point(1, 100, 0.5, 0.1),)),
+        Profile("count", (Point(1, 80, 0.5, 0.1), Point(2, 150, 0.9, 0.1))),
+    ])
+    at_100 = prepare(counting, task_types=TYPES, profiles=known, rate_per_s=100)
+    with pytest.raises(RateNotHeld) as caught:
+        schedule(at_100, ("MBA", "SAM"), supply=BUY)
+    assert caught.value.facts == {"task": "n", "rate_per_s": 100, "peak_per_s": 80, "threads": 1}
+    keyed = TaskTypes([replace(one, key="city") if one.name == "count" else one for one in TYPES.values()])
+    assert schedule(prepare(counting, task_types=keyed, profiles=known, rate_per_s=100), ("MBA", "SAM"), supply=BUY)
+
+
+def test_the_highest_rate_that_slots_hold():
+    def best(slots: int):
+        return highest_rate(
+            FLOW, ("MBA", "SAM"), slots=slots, step_per_s=10, supply=BUY, task_types=TYPES, profiles=PROFILES,
+            settings=Settings(routing="shuffle"))
+
+    found = best(3)
+    assert found.slots <= 3 and schedule(job(found.rate_per_s + 10), ("MBA", "SAM"), supply=BUY).slots > 3
+    assert best(1).rate_per_s < found.rate_per_s
+    with pytest.raises(InvalidResources, match="0 slots"):
+        best(0)
