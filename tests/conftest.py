@@ -20,7 +20,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--long", action="store_true", help="also run the tests that take minutes")
 
 
+SHARED_SESSIONS = (ROOT / "tests/channels/contract", ROOT / "tests/library")  # a Spark driver serves the whole folder
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:  # where tests are spread over workers, what stays with one
+        whole = next((folder for folder in SHARED_SESSIONS if item.path.is_relative_to(folder)), item.path)
+        item.add_marker(pytest.mark.xdist_group(whole.name))
     if config.getoption("--long"):
         return
     for item in items:

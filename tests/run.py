@@ -60,7 +60,7 @@ def in_parallel() -> list[str]:
     """Options that spread a run's files over the cores."""
     workers = min(MOST_WORKERS, len(os.sched_getaffinity(0)))
     # As collected: xdist would begin with the files of most tests, and end with single long ones.
-    return ["-n", str(workers), "--dist", "loadfile", "--no-loadscope-reorder"] if workers > 1 else []
+    return ["-n", str(workers), "--dist", "loadgroup", "--no-loadscope-reorder"] if workers > 1 else []
 
 
 def main(arguments: Sequence[str]) -> int:

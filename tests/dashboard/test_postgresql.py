@@ -16,6 +16,10 @@ import pytest
 from dashboard.config.environment import ROOT
 
 WITHOUT_DATABASE = ("test_settings.py", "test_live_protocol.py")
+# What locks rows, races for them and rolls back; the long run takes the whole site.
+TRANSACTIONS = (
+    "audit", "charging", "concurrency", "enacting", "estate", "review", "submission", "teams", "transitions",
+)
 
 
 def binary(name: str) -> str | None:
@@ -51,13 +55,29 @@ def _run(*command: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+HERE = Path(__file__).parent
+ON_ITS_OWN = pytest.mark.skipif("DATABASE_URL" in os.environ, reason="this run is already on DATABASE_URL's database")
+
+
 @pytest.mark.broker
-@pytest.mark.timeout(600)
-@pytest.mark.skipif("DATABASE_URL" in os.environ, reason="this run is already on DATABASE_URL's database")
+@ON_ITS_OWN
+def test_transactions_hold_on_postgresql(database_url: str):
+    assert passed_on(database_url, *(str(HERE / f"test_{name}.py") for name in TRANSACTIONS)) > 100
+
+
+@pytest.mark.broker
+@pytest.mark.long
+@pytest.mark.timeout(900)
+@ON_ITS_OWN
 def test_the_sites_tests_pass_on_postgresql(database_url: str):
+    left_out = (f"--ignore={HERE / name}" for name in (Path(__file__).name, *WITHOUT_DATABASE))
+    assert passed_on(database_url, str(HERE), *left_out) > 200
+
+
+def passed_on(database_url: str, *arguments: str) -> int:
+    """How many tests pass in a process of their own; none may fail."""
     done = subprocess.run(
-        (sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", str(Path(__file__).parent),
-         *(f"--ignore={Path(__file__).with_name(name)}" for name in (Path(__file__).name, *WITHOUT_DATABASE))),
-        cwd=ROOT, env=os.environ | {"DATABASE_URL": database_url}, capture_output=True, text=True, timeout=580)
+        (sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *arguments),
+        cwd=ROOT, env=os.environ | {"DATABASE_URL": database_url}, capture_output=True, text=True, timeout=880)
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
-    assert int(re.search(r"(\d+) passed", done.stdout)[1]) > 200
+    return int(re.search(r"(\d+) passed", done.stdout)[1])

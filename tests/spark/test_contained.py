@@ -22,7 +22,7 @@ from workers.library.registry import task_types
 from .rig import NODE, running_agent
 from .test_outputs_sacred import recorded
 
-pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.long, pytest.mark.timeout(300)]
 
 ROOT = Path(__file__).parents[2]
 KEY = "a key for this test"
