@@ -125,6 +125,7 @@ export class Graph {
     const view = this.cy && { zoom: this.cy.zoom(), pan: this.cy.pan() };
     this.cy?.destroy();
     const many = this.graph.tasks.length > MANY;
+    this.stage.closest(".graph")?.toggleAttribute("data-many", many); // the legend shows what is drawn
     this.cy = cytoscape({
       container: this.canvas, elements: elements(this.graph, layout), layout: { name: "preset" }, style: graphStyle({ large: many }),
       minZoom: 0.015, maxZoom: 2.5, boxSelectionEnabled: false, autoungrabify: true,

@@ -3,7 +3,7 @@
 import { token } from "./theme.js";
 
 function palette() {
-  const names = ["surface", "sunken", "line", "line-strong", "ink", "ink-2", "ink-3", "accent", "accent-ink", "accent-soft", "bad", "bad-soft", "warn", "warn-soft"];
+  const names = ["surface", "sunken", "line", "line-strong", "ink", "ink-2", "ink-3", "accent", "accent-ink", "accent-line", "accent-soft", "bad", "bad-soft", "warn", "warn-soft"];
   return Object.fromEntries(names.map((name) => [name, token(`--${name}`)]));
 }
 
@@ -19,7 +19,7 @@ function stripe(colour, fill, side) {
   };
 }
 
-/** Of a large graph the whole is seen from afar: boxes are plain, and what is lit is filled. */
+/** Of a large graph the whole is seen from afar: boxes are plain, what is shared is tinted, and what is lit is filled. */
 export function graphStyle({ large = false } = {}) {
   const c = palette();
   const fonts = getComputedStyle(document.body).fontFamily;
@@ -37,8 +37,8 @@ export function graphStyle({ large = false } = {}) {
     { selector: "node.shared.source", style: stripe(c["ink-2"], c.sunken, "left") },
     { selector: "node.shared.sink", style: stripe(c["ink-2"], c.sunken, "right") },
     ...(large ? [
-      { selector: "node", style: { "background-fill": "solid", "corner-radius": 4 } },
-      { selector: "node.shared", style: { "background-color": c["line-strong"], "background-opacity": 0.45, "border-style": "solid", "border-width": 2 } },
+      { selector: "node", style: { "background-fill": "solid", "background-color": c["line-strong"], "background-opacity": 0.3, "corner-radius": 4 } },
+      { selector: "node.shared", style: { "background-color": c["accent-line"], "background-opacity": 1, "border-style": "solid", "border-color": c.accent, "border-width": 2 } },
     ] : []),
     { selector: "node.starts", style: { "background-fill": "solid", "background-color": c["accent-soft"], "border-color": c.accent, "border-width": 2 } },
     { selector: "node.stops", style: { "background-fill": "solid", "background-color": c["bad-soft"], "border-color": c.bad, "border-style": "dashed", "border-width": 2 } },
@@ -48,7 +48,7 @@ export function graphStyle({ large = false } = {}) {
     { selector: "node.behind", style: { "background-fill": "solid", "background-color": c["warn-soft"], "border-color": c.warn } },
     { selector: "node.branch", style: { "background-opacity": 0, "border-style": "dashed", color: c["ink-2"] } },
     { selector: "node.lit", style: { "background-fill": "solid", "background-opacity": 1, "background-color": large ? c.accent : c["accent-soft"], color: large ? c["accent-ink"] : c.ink, "border-color": c.accent, "border-width": 3, "z-index": 2 } },
-    { selector: "node.dim", style: { opacity: large ? 0.5 : 0.3 } },
+    { selector: "node.dim", style: { opacity: large ? 0.4 : 0.3 } },
     { selector: "node.absent", style: { opacity: 0.28 } },
     { selector: "node:selected", style: { "underlay-color": c.accent, "underlay-opacity": 0.28, "underlay-padding": 6, "underlay-shape": "round-rectangle" } },
     { selector: "edge", style: {
