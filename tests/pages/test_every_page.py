@@ -65,6 +65,14 @@ def test_pages_of_an_empty_installation_say_what_to_do_next(client_of: ClientOf)
         assert_sound(response, address)
 
 
+def test_nothing_is_called_well_that_nothing_is_heard_of(world: World, client_of: ClientOf) -> None:
+    running(world.carla, world.city, document("traffic"), world.ana)
+    page = client_of("vera").get("/").text  # the tests' pages have no broker
+    assert "Live figures are not available." in page
+    assert "Nothing is heard of the queries." in page
+    assert "all well" not in page
+
+
 def test_the_document_that_help_shows_is_valid(client_of: ClientOf) -> None:
     shown = Markup(client_of("vera").get("/help/documents").text).every("pre")[0]
     checked = check_document("".join(shown.text), format="yaml")
