@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 import redis
 
@@ -14,6 +15,10 @@ from workers.supervisor import broker as embedded
 from workers.supervisor.process import spawn, stop
 
 ROOT = Path(__file__).resolve().parent.parent
+
+# How fast a busy machine draws cases says nothing of what is tested.
+hypothesis.settings.register_profile("weir", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.load_profile("weir")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
