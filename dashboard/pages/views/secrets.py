@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_POST
 
+from dashboard.pages.telling import told
 from dashboard.teams import selectors
 from dashboard.teams.services import delete_secret, set_containment, set_secret
-from scheduler.model.errors import WeirError
 
 
 @sensitive_post_parameters("value")
@@ -20,12 +19,10 @@ from scheduler.model.errors import WeirError
 def secret_set(request: HttpRequest, slug: str) -> HttpResponse:
     """Keep a value under a name, or another value."""
     team, name = selectors.team(request.viewer, slug), request.POST.get("name", "").strip()
-    try:
-        set_secret(actor=request.user, team=team, name=name, value=request.POST.get("value", ""))
-    except WeirError as error:
-        messages.error(request, f"{error.message} {error.remedy}".strip())
-    else:
-        messages.success(request, f"{name} is kept for {team.name}. Queries that start from now on use it.")
+    told(
+        request, lambda: set_secret(actor=request.user, team=team, name=name, value=request.POST.get("value", "")),
+        said=f"{name} is kept for {team.name}. Queries that start from now on use it.",
+    )
     return redirect("teams")
 
 
@@ -34,12 +31,10 @@ def secret_set(request: HttpRequest, slug: str) -> HttpResponse:
 def secret_delete(request: HttpRequest, slug: str) -> HttpResponse:
     """Delete a secret that nothing uses."""
     team, name = selectors.team(request.viewer, slug), request.POST.get("name", "")
-    try:
-        delete_secret(actor=request.user, team=team, name=name)
-    except WeirError as error:
-        messages.error(request, f"{error.message} {error.remedy}".strip())
-    else:
-        messages.success(request, f"{name} of {team.name} is deleted.")
+    told(
+        request, lambda: delete_secret(actor=request.user, team=team, name=name),
+        said=f"{name} of {team.name} is deleted.",
+    )
     return redirect("teams")
 
 
@@ -48,10 +43,8 @@ def secret_delete(request: HttpRequest, slug: str) -> HttpResponse:
 def containment_set(request: HttpRequest, slug: str) -> HttpResponse:
     """Turn containment on or off for a team's plans."""
     team, on = selectors.team(request.viewer, slug), request.POST.get("on") == "1"
-    try:
-        set_containment(actor=request.user, team=team, on=on)
-    except WeirError as error:
-        messages.error(request, f"{error.message} {error.remedy}".strip())
-    else:
-        messages.success(request, f"Plans of {team.name} {'may' if on else 'no longer'} refine wider tasks that run.")
+    told(
+        request, lambda: set_containment(actor=request.user, team=team, on=on),
+        said=f"Plans of {team.name} {'may' if on else 'no longer'} refine wider tasks that run.",
+    )
     return redirect("teams")

@@ -9,6 +9,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST, require_safe
 
+from dashboard.pages.telling import told
 from dashboard.teams import selectors, services
 from dashboard.teams.models import Controller, Role
 from scheduler.model.errors import NotFound, WeirError
@@ -53,12 +54,10 @@ def member_remove(request: HttpRequest, slug: str) -> HttpResponse:
     """Take a member out of a team."""
     team = selectors.team(request.viewer, slug)
     name = request.POST.get("username", "").strip()
-    try:
-        services.remove_member(user=_user(name), team=team, actor=request.user)
-    except WeirError as error:
-        messages.error(request, f"{error.message} {error.remedy}".strip())
-    else:
-        messages.success(request, f"{name} is no longer in {team.name}. Adding the name again undoes this.")
+    told(
+        request, lambda: services.remove_member(user=_user(name), team=team, actor=request.user),
+        said=f"{name} is no longer in {team.name}. Adding the name again undoes this.",
+    )
     return redirect("teams")
 
 
@@ -66,13 +65,11 @@ def member_remove(request: HttpRequest, slug: str) -> HttpResponse:
 @login_required
 def team_create(request: HttpRequest) -> HttpResponse:
     """A new team; for administrators of the installation."""
-    try:
-        team = services.create_team(
-            slug=request.POST.get("slug", "").strip(), name=request.POST.get("name", ""), actor=request.user)
-    except WeirError as error:
-        messages.error(request, f"{error.message} {error.remedy}".strip())
-    else:
-        messages.success(request, f"{team.name} is there. Add its first member.")
+    slug, name = request.POST.get("slug", "").strip(), request.POST.get("name", "")
+    told(
+        request, lambda: services.create_team(slug=slug, name=name, actor=request.user),
+        said=lambda team: f"{team.name} is there. Add its first member.",
+    )
     return redirect("teams")
 
 
@@ -81,12 +78,11 @@ def team_create(request: HttpRequest) -> HttpResponse:
 def defragmentation_set(request: HttpRequest, slug: str) -> HttpResponse:
     """Say whether Weir defragments the team's dataflows."""
     team = selectors.team(request.viewer, slug)
-    try:
-        services.set_defragmentation(actor=request.user, team=team, choice=request.POST.get("choice", ""))
-    except WeirError as error:
-        messages.error(request, f"{error.message} {error.remedy}".strip())
-    else:
-        messages.success(request, f"Defragmentation for {team.name}: {team.defragmentation}.")
+    choice = request.POST.get("choice", "")
+    told(
+        request, lambda: services.set_defragmentation(actor=request.user, team=team, choice=choice),
+        said=lambda _: f"Defragmentation for {team.name}: {team.defragmentation}.",
+    )
     return redirect("teams")
 
 
@@ -107,12 +103,10 @@ def token_create(request: HttpRequest) -> HttpResponse:
 @login_required
 def token_revoke(request: HttpRequest, token_id: int) -> HttpResponse:
     """Revoke one of the viewer's API tokens."""
-    try:
-        services.revoke_token(actor=request.user, token_id=token_id)
-    except WeirError as error:
-        messages.error(request, f"{error.message} {error.remedy}".strip())
-    else:
-        messages.success(request, "The token no longer opens anything.")
+    told(
+        request, lambda: services.revoke_token(actor=request.user, token_id=token_id),
+        said="The token no longer opens anything.",
+    )
     return redirect("teams")
 
 

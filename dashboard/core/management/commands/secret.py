@@ -8,7 +8,8 @@ from getpass import getpass
 
 from django.core.management.base import BaseCommand, CommandError
 
-from dashboard.teams.models import Team, User
+from dashboard.core.management.actors import actor_of
+from dashboard.teams.models import Team
 from dashboard.teams.selectors import secrets
 from dashboard.teams.services import delete_secret, set_secret
 from scheduler.model.errors import WeirError
@@ -35,9 +36,9 @@ class Command(BaseCommand):
             raise CommandError("Which secret? Give its name.")
         try:
             if what == "set":
-                set_secret(actor=_user(username), team=found, name=name, value=_value())
+                set_secret(actor=actor_of(username), team=found, name=name, value=_value())
             else:
-                delete_secret(actor=_user(username), team=found, name=name)
+                delete_secret(actor=actor_of(username), team=found, name=name)
         except WeirError as error:
             raise CommandError(f"{error.message} {error.remedy}".strip()) from error
         self.stdout.write(f"{name} of {found.name} is {'set' if what == 'set' else 'deleted'}.")
@@ -46,12 +47,3 @@ class Command(BaseCommand):
 def _value() -> str:
     """Typed without echo, or all of standard input but its last line break."""
     return getpass("Value (not shown): ") if sys.stdin.isatty() else sys.stdin.read().removesuffix("\n")
-
-
-def _user(username: str | None) -> User:
-    users = User.objects.filter(is_active=True)
-    found = users.filter(username=username) if username else users.filter(is_superuser=True).order_by("pk")
-    user = found.first()
-    if user is None:
-        raise CommandError(f"There is no user {username}." if username else "There is no administrator yet.")
-    return user
