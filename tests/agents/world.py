@@ -16,7 +16,7 @@ from scheduler.model.task_types import TaskType
 from workers import desired as wishes
 from workers.agents import succession
 from workers.agents.checkpoint import Progress
-from workers.agents.handover import Begun, Ended, Stage, order_of, stage_of
+from workers.agents.handover import Begun, Ended, Stage, line, order_of, stage_of
 from workers.agents.reconcile import (
     Actual,
     CloseOutlet,
@@ -196,7 +196,8 @@ class World:
 
     def register(self, fragment: WantedFragment, position: int, readers) -> None:
         for reader in sorted(readers):
-            self.broker.join(fragment.channel(position), reader, predecessors=fragment.heirs.get(reader, ()))
+            before = line(self.desired, fragment.heirs.get(reader, ()))
+            self.broker.join(fragment.channel(position), reader, predecessors=before)
 
     def start(self, slot: str, fragment: WantedFragment) -> None:
         self.actual[slot][fragment.id] = Actual(fragment.id, State.WAITING)

@@ -10,6 +10,7 @@ from workers.channels import keys
 from workers.channels.config import CAPACITY_BLOCKS, KEEP_EVENTS
 from workers.spark.compile import output_positions
 
+from .handover import line
 from .live import Live
 from .reconcile import (
     Change,
@@ -77,9 +78,9 @@ class Doors:
         for reader in readers:
             where = fragment.joins.get(position, {}).get(reader, "now")
             channel = fragment.channel(position)
-            joined = self._around.channels.join(
-                channel, reader, where=where, predecessors=fragment.heirs.get(reader, ())
-            )
+            # One before its predecessors may still read here, where plans came faster than they were enacted.
+            before = line(self._around.desired(), fragment.heirs.get(reader, ()))
+            joined = self._around.channels.join(channel, reader, where=where, predecessors=sorted(before))
             if joined.kept_since is not None:
                 self._on_event(
                     "joined_late", at_ms=self._clock_ms(), fragment=reader, channel=channel, asked=where,

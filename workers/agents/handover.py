@@ -8,7 +8,7 @@ left is cleared away. Every step can be repeated: whatever dies meanwhile, what 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -116,21 +116,21 @@ def upstream(
     return tuple(
         name for name, other in desired.ceding.items()
         if inputs.intersection(other.written)
-        and fragment_id not in _line(desired, name)
+        and fragment_id not in line(desired, [name])
         and (name in ended or not is_over(desired, name, begun=begun))
     )
 
 
-def _line(desired: Desired, fragment_id: str) -> frozenset[str]:
-    """A fragment, and all those before it whose work it goes on with."""
-    line: set[str] = set()
-    left = [fragment_id]
+def line(desired: Desired, fragment_ids: Iterable[str]) -> frozenset[str]:
+    """Fragments, and all those before them whose work they go on with: any of them may be the one that still works."""
+    found: set[str] = set()
+    left = list(fragment_ids)
     while left:
         name = left.pop()
-        if name not in line:
-            line.add(name)
+        if name not in found:
+            found.add(name)
             left += desired.ceding[name].inherits if name in desired.ceding else ()
-    return frozenset(line)
+    return frozenset(found)
 
 
 def begin_with(fragment: WantedFragment, ends: Sequence[Ended]) -> Begun:
