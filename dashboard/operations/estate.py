@@ -7,20 +7,29 @@ anew (who uses a task, what a slot has to do) are kept with them.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 from django.db import connection
 from django.db.models import F
 from django.dispatch import Signal
 
 from dashboard.audit.trail import inside_command
-from dashboard.operations.models import EstateState, FragmentRow, NodeRow, RunningTaskRow, SlotRow, TeamUse, Use
+from dashboard.operations.models import (
+    BundleSlot,
+    EstateState,
+    FragmentRow,
+    NodeRow,
+    RunningTaskRow,
+    SlotRow,
+    TeamUse,
+    Use,
+)
 from dashboard.operations.stored import StoredEstate, fragment_of, generation_now, submitted_of, task_of
 from dashboard.teams.models import Team
 from scheduler.model.errors import StalePlan, WeirError
 from scheduler.model.estate import Estate, Fragment, RunningTask, Slot, Submitted
 from scheduler.model.plan import Plan
-from scheduler.model.usage import SlotLoad, load_of
+from scheduler.model.usage import SlotLoad, loads_of
 from scheduler.reuse.siblings import kin_of
 
 # Sent inside the transaction that makes a new generation, so that what was planned for the last one is overtaken in it.
@@ -123,10 +132,7 @@ def store_slots(node: NodeRow, *, generation: int) -> int:
             "The estate moved on.", remedy="Register the node again.",
             planned=generation, generation=state.generation)
     lost = node.slot_rows.filter(index__gte=node.slots)
-    before = {
-        row.pk: fragment_of(row)
-        for row in FragmentRow.objects.filter(slot__in=lost.values_list("name", flat=True)).order_by("pk")
-    }
+    before = fragments_on(list(lost.values_list("name", flat=True)))
     after = {fragment_id: _moved(fragment, node) for fragment_id, fragment in before.items()}
     SlotRow.objects.bulk_create(
         (SlotRow(node=node, index=index, name=Slot(node.name, index).name) for index in range(node.slots)),
@@ -150,7 +156,7 @@ def _read(generation: int) -> Estate:
 
 def _read_part(node: str, generation: int) -> Estate:
     slots = tuple(Slot(row.node_id, row.index) for row in SlotRow.objects.filter(node=node))
-    own = _fragments(slot__in=[slot.name for slot in slots])
+    own = fragments_on([slot.name for slot in slots])
     tasks = {
         row.pk: task_of(row)
         for row in RunningTaskRow.objects.filter(pk__in={one for fragment in own.values() for one in fragment.tasks})
@@ -161,6 +167,12 @@ def _read_part(node: str, generation: int) -> Estate:
         reader for fragment in own.values() for readers in fragment.outlets.values() for reader in readers}
     others = {*places.values(), *readers}.difference(own)
     return Estate(generation=generation, tasks=tasks, fragments=own | _fragments(pk__in=others), slots=slots)
+
+
+def fragments_on(slots: Collection[str]) -> dict[str, Fragment]:
+    """The fragments that have a query on any of these slots."""
+    divided = BundleSlot.objects.filter(slot__in=slots).values_list("fragment", flat=True)
+    return _fragments(slot__in=slots) | _fragments(pk__in=set(divided))
 
 
 def _fragments(**where: object) -> dict[str, Fragment]:
@@ -251,6 +263,20 @@ def _store_fragments(before: Mapping[str, Fragment], after: Mapping[str, Fragmen
                for fragment_id in after if before.get(fragment_id, after[fragment_id]) != after[fragment_id]]
     if changed:
         FragmentRow.objects.bulk_update(changed, list(fragment_fields(after[changed[0].id])))
+    _store_bundle_slots(before, after)
+
+
+def _store_bundle_slots(before: Mapping[str, Fragment], after: Mapping[str, Fragment]) -> None:
+    """Where divided fragments have bundles; those of a fragment that is no more go with it."""
+    old, new = ({one: _bundle_slots(fragment) for one, fragment in those.items()} for those in (before, after))
+    changed = [one for one in after if old.get(one, []) != new[one]]
+    if any(old.get(one) for one in changed):
+        BundleSlot.objects.filter(fragment__in=changed).delete()
+    BundleSlot.objects.bulk_create(BundleSlot(fragment_id=one, slot=slot) for one in changed for slot in new[one])
+
+
+def _bundle_slots(fragment: Fragment) -> list[str]:
+    return sorted({bundle.slot for bundle in fragment.bundles})
 
 
 def fragment_fields(fragment: Fragment) -> dict[str, object]:
@@ -258,6 +284,7 @@ def fragment_fields(fragment: Fragment) -> dict[str, object]:
         "tasks": list(fragment.tasks), "slot": fragment.slot, "active": fragment.active, "resting": fragment.resting,
         "outlets": {task: list(readers) for task, readers in fragment.outlets.items()},
         "channels": dict(fragment.channels), "inherits": list(fragment.inherits), "joins": dict(fragment.joins),
+        "bundles": [asdict(bundle) for bundle in fragment.bundles],
     }
 
 
@@ -271,9 +298,11 @@ def _loads(
     tasks |= {row.pk: task_of(row) for row in RunningTaskRow.objects.filter(pk__in=there)}
     loads: dict[str, SlotLoad] = {}
     for fragment in after.values():
-        loads[fragment.slot] = loads.get(fragment.slot, SlotLoad()) + load_of(fragment, tasks)
+        for slot, load in loads_of(fragment, tasks).items():
+            loads[slot] = loads.get(slot, SlotLoad()) + load
     for fragment in before.values():
-        loads[fragment.slot] = loads.get(fragment.slot, SlotLoad()) - load_of(fragment, tasks)
+        for slot, load in loads_of(fragment, tasks).items():
+            loads[slot] = loads.get(slot, SlotLoad()) - load
     return {slot: load for slot, load in loads.items() if load != SlotLoad()}
 
 
@@ -286,7 +315,13 @@ def _store_loads(loads: Mapping[str, SlotLoad]) -> None:
 
 
 def _moved(fragment: Fragment, node: NodeRow) -> Fragment:
+    """The fragment with all that it has on slots beyond the node's moved to those that are there."""
     if node.slots == 0:
         raise NodeInUse(f"{node.name} still runs {fragment.id}.", remedy="Remove its dataflows first.", node=node.name)
-    index = int(fragment.slot.rpartition("/")[2])
-    return replace(fragment, slot=Slot(node=node.name, index=index % node.slots).name)
+
+    def kept(slot: str) -> str:
+        of, _, index = slot.rpartition("/")
+        return Slot(node=of, index=int(index) % node.slots).name if of == node.name else slot
+
+    bundles = tuple(replace(bundle, slot=kept(bundle.slot)) for bundle in fragment.bundles)
+    return replace(fragment, slot=kept(fragment.slot), bundles=bundles)

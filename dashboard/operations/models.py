@@ -69,8 +69,16 @@ class FragmentRow(models.Model):
     channels = models.JSONField(default=dict)
     inherits = models.JSONField(default=list)
     joins = models.JSONField(default=dict)
+    bundles = models.JSONField(default=list)
     started_generation = models.PositiveIntegerField()
     started_at = models.DateTimeField(auto_now_add=True)
+
+
+class BundleSlot(models.Model):
+    """A slot on which a divided fragment has a bundle: looked up with `FragmentRow.slot` for what runs where."""
+
+    fragment = models.ForeignKey(FragmentRow, on_delete=models.CASCADE, related_name="bundle_slots")
+    slot = models.CharField(max_length=80, db_index=True)
 
 
 class NodeRow(models.Model):
@@ -85,13 +93,17 @@ class NodeRow(models.Model):
 
 
 class SlotRow(models.Model):
-    """A slot that a node offers, and what it has to do; kept from plan to plan."""
+    """A slot that a node offers, and what it has to do; kept from plan to plan.
+
+    ``reserved_for`` says what has the slot to itself for a while (a measurement): nothing is placed there.
+    """
 
     node = models.ForeignKey(NodeRow, on_delete=models.CASCADE, related_name="slot_rows")
     index = models.PositiveSmallIntegerField()
     name = models.CharField(max_length=80, unique=True)
     queries = models.PositiveIntegerField(default=0)
     task_nanocores = models.BigIntegerField(default=0)
+    reserved_for = models.CharField(max_length=100, blank=True, default="")
 
     class Meta:
         ordering = ["node_id", "index"]

@@ -11,6 +11,7 @@ from django.db.models import F
 
 from dashboard.catalog.models import DataflowRecord
 from dashboard.operations.models import EstateState, FragmentRow, RunningTaskRow, SlotRow, TeamUse, Use
+from scheduler.model.encoding import bundles_from_data
 from scheduler.model.estate import Fragment, RunningTask, Slot, Submitted
 from scheduler.model.usage import NAMED, NANO, Users, nanocores
 
@@ -76,8 +77,12 @@ class StoredEstate:
         return self._users[task_id]
 
     def least_loaded(self, count: int, *, query_cores: float) -> tuple[tuple[Slot, float], ...]:
-        """The slots that have least to do, at most so many, in the order of all slots, with the cores they spend."""
-        slots = SlotRow.objects.annotate(spent=F("queries") * nanocores(query_cores) + F("task_nanocores"))
+        """The slots that have least to do, at most so many, in the order of all slots, with the cores they spend.
+
+        Those that are reserved count as none.
+        """
+        spent = F("queries") * nanocores(query_cores) + F("task_nanocores")
+        slots = SlotRow.objects.filter(reserved_for="").annotate(spent=spent)
         least = slots.order_by("spent", "node_id", "index").values("pk")[:count]
         rows = slots.filter(pk__in=least).order_by("node_id", "index")
         return tuple((Slot(node=row.node_id, index=row.index), row.spent / NANO) for row in rows)
@@ -123,7 +128,7 @@ def fragment_of(row: FragmentRow) -> Fragment:
     return Fragment(
         id=row.id, tasks=tuple(row.tasks), slot=row.slot, active=row.active, resting=row.resting,
         outlets={task: tuple(readers) for task, readers in row.outlets.items()}, channels=row.channels,
-        inherits=tuple(row.inherits), joins=row.joins)
+        inherits=tuple(row.inherits), joins=row.joins, bundles=bundles_from_data(row.bundles))
 
 
 def submitted_of(dataflow_ids: Collection[str] | None = None) -> dict[str, Submitted]:

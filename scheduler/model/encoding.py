@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 from .canonical import canonical_encoder
 from .errors import AlteredPlan
-from .estate import Estate, Fragment, RunningTask, Slot, Submitted
+from .estate import Estate, Fragment, RunningBundle, RunningTask, Slot, Submitted
 from .plan import Plan, Price, Step
 from .refinement import Refinement
 
 # Left out where empty, so that what was stored and signed before they came to be stays as it is.
 _LEFT_OUT_WHERE_EMPTY = {
-    Fragment: ("channels", "inherits", "joins", "resting"),
+    Fragment: ("channels", "inherits", "joins", "resting", "bundles"),
     Plan: ("touched_teams", "touched_count", "rested", "resumed", "fresh", "refined", "otherwise", "why"),
+    Step: ("bundle",),
     Submitted: ("paused",),
 }
 
@@ -107,8 +108,15 @@ def submitted_from_data(data: Mapping[str, Any]) -> Submitted:
 def fragment_from_data(data: Mapping[str, Any]) -> Fragment:
     """A fragment from its JSON object."""
     outlets = {task: tuple(readers) for task, readers in data["outlets"].items()}
-    inherits = tuple(data.get("inherits", ()))
-    return Fragment(**{**data, "tasks": tuple(data["tasks"]), "outlets": outlets, "inherits": inherits})
+    return Fragment(**{
+        **data, "tasks": tuple(data["tasks"]), "outlets": outlets, "inherits": tuple(data.get("inherits", ())),
+        "bundles": bundles_from_data(data.get("bundles", ())),
+    })
+
+
+def bundles_from_data(data: Iterable[Mapping[str, Any]]) -> tuple[RunningBundle, ...]:
+    """A fragment's bundles from their JSON objects."""
+    return tuple(RunningBundle(**bundle) for bundle in data)
 
 
 def _fragments_from_data(data: Mapping[str, Any]) -> dict[str, Fragment]:

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from .dataflow import _frozen
-from .usage import NAMED, NANO, SlotLoad, Users, load_of
+from .usage import NAMED, NANO, SlotLoad, Users, loads_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +41,26 @@ class Slot:
 
 
 @dataclass(frozen=True, slots=True)
+class RunningBundle:
+    """The threads of a fragment on one slot: what one Spark query executes there.
+
+    ``weight`` is its part of the fragment's events. Where that is 0 it is leaving: it gets nothing any more, reads what
+    it has to its end, and a later plan drops it.
+    """
+
+    id: str  # of the same shape as a fragment's, and never reused either
+    slot: str  # Slot.name
+    threads: int = 1
+    weight: float = 1.0
+
+    @property
+    def leaving(self) -> bool:
+        return self.weight == 0
+
+
+@dataclass(frozen=True, slots=True)
 class Fragment:
-    """A chain of running tasks that one Spark query executes on one slot.
+    """A chain of running tasks that one Spark query executes on one slot, or several where it is divided.
 
     ``tasks`` go upstream first; only the first may have several parents. ``outlets`` are the tasks whose stream is
     public: a task id to its readers, fragment ids. ``active`` is how many tasks, from the first, work; the valve holds
@@ -53,17 +71,22 @@ class Fragment:
     where they ended, and ``channels`` says which of its streams stay in a channel of theirs (a task id to a channel
     id). ``joins`` says where it begins in a stream that it has not read before, by parent task: ``now`` (if not said),
     ``oldest`` (the oldest event that the channel still holds), or a time in ms since the epoch.
+
+    ``bundles`` are the parts that a schedule divides it into, one at least, each a query of its own with its part of
+    the events; their weights add up to 1. The first one of a new fragment has the fragment's id. Without them the
+    fragment is one query under its own id.
     """
 
     id: str  # "f<generation>-<n>", never reused
     tasks: tuple[str, ...]
-    slot: str  # Slot.name
+    slot: str  # Slot.name; of a divided one that of its first bundle
     active: int
     outlets: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     channels: Mapping[str, str] = field(default_factory=dict)
     inherits: tuple[str, ...] = ()
     joins: Mapping[str, str] = field(default_factory=dict)
     resting: int = 0
+    bundles: tuple[RunningBundle, ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("outlets", "channels", "joins"):
@@ -83,9 +106,29 @@ class Fragment:
         """Whether none of it works: it keeps its state, and its places in the channels that it reads are given up."""
         return self.active == 0
 
+    @property
+    def divided(self) -> bool:
+        """Whether a schedule says how many threads it has where: it reads its part of a stream, not the whole."""
+        return bool(self.bundles)
+
+    @property
+    def parts(self) -> tuple[RunningBundle, ...]:
+        """Its bundles; one that is not divided is one itself."""
+        return self.bundles or (RunningBundle(self.id, self.slot),)
+
+    def channels_of(self, task_id: str) -> tuple[str, ...]:
+        """The channels that together carry the stream of one of its tasks, one for each bundle."""
+        if not self.bundles and task_id in self.channels:
+            return (self.channels[task_id],)
+        position = self.tasks.index(task_id)
+        return tuple(channel_id(bundle.id, position) for bundle in self.parts)
+
     def channel_of(self, task_id: str) -> str:
-        """The channel that carries the stream of one of its tasks: its own, or one taken over."""
-        return self.channels.get(task_id) or channel_id(self.id, self.tasks.index(task_id))
+        """The channel that carries the stream of one of its tasks: its own, or one taken over.
+
+        Of a divided one its first bundle's: `channels_of` has them all.
+        """
+        return self.channels_of(task_id)[0]
 
 
 def channel_id(fragment_id: str, position: int) -> str:
@@ -144,7 +187,8 @@ class Estate:
         """What each slot that has something to do is expected to do, by slot name."""
         loads: dict[str, SlotLoad] = {}
         for fragment in self.fragments.values():
-            loads[fragment.slot] = loads.get(fragment.slot, SlotLoad()) + load_of(fragment, self.tasks)
+            for slot, load in loads_of(fragment, self.tasks).items():
+                loads[slot] = loads.get(slot, SlotLoad()) + load
         return loads
 
     def users_of(self, task_id: str) -> Users:
@@ -164,4 +208,8 @@ class Estate:
 
     def channel_of(self, task_id: str) -> str:
         """The channel that carries a running task's stream, wherever the task runs."""
-        return self.fragments[self.places[task_id][0]].channel_of(task_id)
+        return self.channels_of(task_id)[0]
+
+    def channels_of(self, task_id: str) -> tuple[str, ...]:
+        """The channels that together carry a running task's stream: several where its fragment is divided."""
+        return self.fragments[self.places[task_id][0]].channels_of(task_id)

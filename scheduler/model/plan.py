@@ -13,9 +13,9 @@ from .refinement import Refinement
 # A fragment that begins with what others leave is handed over to, not started: those others end with it.
 StepKind = Literal[
     "start_fragment", "open_outlet", "close_outlet", "close_tail", "open_tail", "stop_fragment", "hand_over",
-    "pause_fragment", "resume_fragment",
+    "pause_fragment", "resume_fragment", "start_bundle", "move_bundle", "leave_bundle", "route",
 ]
-PlanKind = Literal["submit", "remove", "pause", "resume", "defragment"]
+PlanKind = Literal["submit", "remove", "pause", "resume", "defragment", "schedule"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,9 @@ class Step:
     """One reversible change of one fragment.
 
     ``task`` is the running task concerned (outlets and tails), ``reader`` the fragment that begins or ceases
-    to read an outlet, ``active`` a tail's new number of working tasks and ``active_before`` the old one.
+    to read an outlet, ``active`` a tail's new number of working tasks and ``active_before`` the old one. ``bundle`` is
+    the part of a divided fragment that starts, gets another slot or number of threads, or gets nothing more and leaves;
+    ``route`` divides the fragment's events anew.
     """
 
     kind: StepKind
@@ -32,11 +34,12 @@ class Step:
     reader: str | None = None
     active: int | None = None
     active_before: int | None = None
+    bundle: str | None = None
 
     @property
     def key(self) -> str:
         """A name that is unique within a plan."""
-        return ":".join(part for part in (self.kind, self.fragment, self.task, self.reader) if part)
+        return ":".join(part for part in (self.kind, self.fragment, self.task, self.reader, self.bundle) if part)
 
 
 @dataclass(frozen=True, slots=True)

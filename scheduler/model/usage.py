@@ -53,8 +53,16 @@ def nanocores(cores: float) -> int:
     return round(cores * NANO)
 
 
-def load_of(fragment: Fragment, tasks: Mapping[str, RunningTask]) -> SlotLoad:
-    """What a fragment adds to its slot's load: a query, and its tasks that work; a paused one nothing."""
+def loads_of(fragment: Fragment, tasks: Mapping[str, RunningTask]) -> dict[str, SlotLoad]:
+    """What a fragment adds to the loads of its slots, by slot name; a paused one nothing.
+
+    Each bundle is a query with its part of the work of the tasks that work: one that is leaving only the query.
+    """
     if fragment.paused:
-        return SlotLoad()
-    return SlotLoad(1, sum(nanocores(tasks[task_id].cores) for task_id in fragment.active_tasks))
+        return {}
+    work = sum(nanocores(tasks[task_id].cores) for task_id in fragment.active_tasks)
+    loads: dict[str, SlotLoad] = {}
+    for bundle in fragment.parts:
+        load = SlotLoad(1, work if bundle.weight == 1 else round(bundle.weight * work))
+        loads[bundle.slot] = loads.get(bundle.slot, SlotLoad()) + load
+    return loads

@@ -5,11 +5,10 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import replace
 
 from scheduler.model.estate import Estate, Fragment, RunningTask, Slot, Submitted
 from scheduler.model.plan import Plan
-from scheduler.model.usage import NAMED, NANO, SlotLoad, Users, load_of, nanocores
+from scheduler.model.usage import NAMED, NANO, SlotLoad, Users, loads_of, nanocores
 
 
 class EstateIndex:
@@ -111,15 +110,16 @@ class EstateIndex:
             self.fragments[fragment.id] = fragment
             self.places.update(
                 (task_id, (fragment.id, position)) for position, task_id in enumerate(fragment.kept_tasks))
-            self._slots.add(fragment.slot, load_of(fragment, self.tasks))
+            for slot, load in loads_of(fragment, self.tasks).items():
+                self._slots.add(slot, load)
 
     def _end(self, fragments: Iterable[Fragment]) -> None:
         for fragment in fragments:
             del self.fragments[fragment.id]
             for task_id in fragment.kept_tasks:
                 del self.places[task_id]
-            load = load_of(fragment, self.tasks)
-            self._slots.add(fragment.slot, replace(load, queries=-load.queries, task_nanocores=-load.task_nanocores))
+            for slot, load in loads_of(fragment, self.tasks).items():
+                self._slots.add(slot, SlotLoad() - load)
 
 
 class _Slots:
