@@ -1,0 +1,215 @@
+"""Trials: a task measured for some seconds with so many threads at a rate, as they stand in the broker.
+
+The site orders one, the node's agent takes it, runs it in a slot and tells how far it is and what came of it. Imports
+nothing of Spark. Everything expires: an order that nobody took in ten minutes, a result that nobody fetched in a day.
+
+    weir:trials:<node>            list of trial ids that the node's agent has not taken yet
+    weir:trial:<id>:order         what is to be measured
+    weir:trial:<id>:progress      how far it is, while it runs
+    weir:trial:<id>:cancelled     it is to end now, without a result
+    weir:trial:<id>:result        what came of it
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import redis
+
+from scheduler.model.errors import WeirError
+from workers.channels.keys import PREFIX
+
+ORDER_LIVES_S = 600
+PROGRESS_LIVES_S = 30  # a trial that says nothing for so long has died with its agent
+RESULT_LIVES_S = 24 * 3600
+# What hindered the trial, and not the task: it may go well the next time.
+PASSING = frozenset({"slot_died", "slot_not_ready", "agent_stopped"})
+
+
+class InvalidTrial(WeirError):
+    """An order that measures nothing."""
+
+    code = "invalid_trial"
+
+
+@dataclass(frozen=True, slots=True)
+class TrialOrder:
+    """What is to be measured, and where.
+
+    ``slot`` is the slot's index on the node, as the desired state names it. ``feed`` is the chain of tasks, source
+    first, each ``{"type": …, "config": …}``, whose output the task gets, replayed at the rate; it is empty where the
+    task is a source itself. What is measured are the last ``seconds``, after ``warm_up_s`` of events at the same rate.
+    """
+
+    id: str
+    node: str
+    slot: str
+    task_type: str
+    config: Mapping[str, Any]
+    threads: int
+    rate_per_s: float
+    warm_up_s: float = 2.0
+    seconds: float = 4.0
+    feed: tuple[Mapping[str, Any], ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "feed", tuple(self.feed))
+        if self.threads < 1 or not 0 < self.rate_per_s < float("inf") or self.seconds <= 0 or self.warm_up_s < 0:
+            raise InvalidTrial(
+                f"A trial of {self.task_type} with {self.threads} threads at {self.rate_per_s:g} events/s over "
+                f"{self.seconds:g} s after {self.warm_up_s:g} s measures nothing",
+                remedy="Give at least one thread, a rate above 0 and a time above 0.",
+                threads=self.threads, rate_per_s=self.rate_per_s, seconds=self.seconds,
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a trial is.
+
+    ``state`` is one of ``ordered``, ``base`` (measuring the slot without it), ``feed`` (making the events),
+    ``starting``, ``idle`` (measuring the query without events), ``warming``, ``measuring``.
+    """
+
+    state: str
+    at_ms: int = 0
+    of_s: float = 0.0  # how long what is under way takes, where that is known
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Some half second of a trial: when it ended, counted from the first event; the mean latency of the events that
+    came out (None: none did), how many a second those were; CPU and memory above base load, as shares of the slot."""
+
+    at_s: float
+    latency_s: float | None
+    events_per_s: float
+    cpu: float
+    memory: float
+
+
+@dataclass(frozen=True, slots=True)
+class TrialResult:
+    """What came of a trial.
+
+    CPU and memory are shares of the slot above base load: of one core, and of what memory it has beyond what its driver
+    takes without any query. ``idle_cpu`` and ``idle_memory`` are what the query takes while no event comes.
+    ``base_cpu`` and ``base_memory`` are the driver's own, of one core and of all memory of the slot.
+    ``latency_slope`` is by how many seconds the latency of events grows in a second; ``latency_s`` has quantiles by
+    their names (``p05``, ``p25``, ``p50``, ``p75``, ``p95``, ``p99``). ``series`` begins with the first event.
+    ``machine`` has ``class``, ``cores``, ``memory_mb``, ``slots``, ``cpu``, ``core`` and ``load``; ``versions`` has
+    ``python``, ``pyspark``, ``java`` and ``type``. Where it is not ``ok``, ``code``, ``message`` and ``remedy`` say
+    why; the code is one of ``slot_died``, ``slot_not_ready`` and ``agent_stopped``, which may pass, ``no_such_slot``,
+    ``slot_busy``, ``unknown_task_type``, ``not_measurable``, ``no_feed`` and ``task_failed``.
+    """
+
+    id: str
+    ok: bool
+    code: str = ""
+    message: str = ""
+    remedy: str = ""
+    threads: int = 0
+    rate_per_s: float = 0.0
+    offered_per_s: float = 0.0  # what the feeder did write a second
+    achieved_per_s: float = 0.0
+    latency_slope: float = 0.0
+    cpu: float = 0.0
+    memory: float = 0.0
+    idle_cpu: float = 0.0
+    idle_memory: float = 0.0
+    base_cpu: float = 0.0
+    base_memory: float = 0.0
+    took_s: float = 0.0
+    measured_s: float = 0.0
+    ended_early: bool = False  # latency grew so clearly that nothing more was to be learnt
+    at_ms: int = 0
+    latency_s: Mapping[str, float] = field(default_factory=dict)
+    series: tuple[Sample, ...] = ()
+    machine: Mapping[str, Any] = field(default_factory=dict)
+    versions: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def passing(self) -> bool:
+        """Whether what went wrong may go well the next time."""
+        return self.code in PASSING
+
+
+# -- the site's side -------------------------------------------------------------------------------------------------
+
+
+def order(broker: redis.Redis, trial: TrialOrder) -> None:
+    """Let the node's agent run a trial, after those ordered before it."""
+    pipeline = broker.pipeline()
+    pipeline.set(_key(trial.id, "order"), json.dumps(asdict(trial)), ex=ORDER_LIVES_S)
+    pipeline.rpush(queue(trial.node), trial.id).expire(queue(trial.node), ORDER_LIVES_S)
+    pipeline.execute()
+
+
+def cancel(broker: redis.Redis, trial_id: str) -> None:
+    """Let a trial end without a result, or never begin."""
+    pipeline = broker.pipeline()
+    pipeline.set(_key(trial_id, "cancelled"), 1, ex=ORDER_LIVES_S).delete(_key(trial_id, "order"))
+    pipeline.execute()
+
+
+def result(broker: redis.Redis, trial_id: str) -> TrialResult | None:
+    """What came of a trial; None where nothing has, yet."""
+    text = broker.get(_key(trial_id, "result"))
+    return None if text is None else result_of(json.loads(text))
+
+
+def progress(broker: redis.Redis, trial_id: str) -> Progress | None:
+    """How far a trial is; None where it is over, was never ordered, or died with its agent."""
+    told, ordered = broker.mget(_key(trial_id, "progress"), _key(trial_id, "order"))
+    if told is not None:
+        return Progress(**json.loads(told))
+    return None if ordered is None else Progress("ordered")
+
+
+def result_of(document: Mapping[str, Any]) -> TrialResult:
+    """The result in its JSON, as ``dataclasses.asdict`` gives it."""
+    series = tuple(Sample(**sample) for sample in document.get("series", ()))
+    return TrialResult(**{**document, "series": series})
+
+
+# -- the agent's side ------------------------------------------------------------------------------------------------
+
+
+def queue(node: str) -> str:
+    """The list of what a node is to run."""
+    return f"{PREFIX}trials:{node}"
+
+
+def take(broker: redis.Redis, node: str, *, wait_s: float = 1.0) -> TrialOrder | None:
+    """The next order of a node, waiting for one; an order is taken once. None where none came or it was cancelled."""
+    found = broker.blpop([queue(node)], timeout=wait_s)
+    if found is None:
+        return None
+    text = broker.getdel(_key(found[1].decode(), "order"))
+    return None if text is None else TrialOrder(**json.loads(text))
+
+
+def is_cancelled(broker: redis.Redis, trial_id: str) -> bool:
+    """Whether it is to end now."""
+    return bool(broker.exists(_key(trial_id, "cancelled")))
+
+
+def tell(broker: redis.Redis, trial_id: str, said: Progress) -> None:
+    """Say how far a trial is."""
+    broker.set(_key(trial_id, "progress"), json.dumps(asdict(said)), ex=PROGRESS_LIVES_S)
+
+
+def finish(broker: redis.Redis, found: TrialResult) -> None:
+    """Say what came of a trial; of one that was cancelled nothing does."""
+    pipeline = broker.pipeline()
+    pipeline.delete(_key(found.id, "progress"))
+    if not is_cancelled(broker, found.id):
+        pipeline.set(_key(found.id, "result"), json.dumps(asdict(found)), ex=RESULT_LIVES_S)
+    pipeline.execute()
+
+
+def _key(trial_id: str, what: str) -> str:
+    return f"{PREFIX}trial:{trial_id}:{what}"
