@@ -102,6 +102,7 @@ INSTALLED_APPS = [
     "dashboard.plans",
     "dashboard.approvals",
     "dashboard.bills",
+    "dashboard.profiles",
     "dashboard.api",
     "dashboard.live",
     "dashboard.pages",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from decimal import Decimal
@@ -24,6 +25,8 @@ NUMBERS = {
     "threads": int, "peak_rate_tuples_s": float, "cpu_pct": _share, "mem_pct": _share, "idle_cpu_pct": _share,
     "idle_mem_pct": _share, "version": int,
 }
+# Where a point is wrong, by the words that `Point.problem` has for it.
+OF_A_POINT = {"threads": "threads", "peak rate of": "peak_rate_tuples_s", "CPU": "cpu_pct", "memory": "mem_pct"}
 TRUTHS = {"": False, "0": False, "false": False, "1": True, "true": True}
 
 
@@ -112,6 +115,8 @@ def _take(
                 problems.append(_problem(line, f"{name} is {text!r}", f"Give a {kind}.", column))
         if name == "static" and text not in TRUTHS:
             problems.append(_problem(line, f"static is {text!r}", "Give 0 or 1.", column))
+        if name == "config" and text and not _is_object(text):
+            problems.append(_problem(line, f"config is {text[:60]!r}", "Give a JSON object, or nothing.", column))
     task = (row["task"] or "").strip()
     if not task:
         problems.append(_problem(line, "The point belongs to no task", "Name the task type.", 1))
@@ -121,7 +126,9 @@ def _take(
         int(values["threads"]), values["peak_rate_tuples_s"], values["cpu_pct"], values["mem_pct"],
         values.get("idle_cpu_pct", 0.0), values.get("idle_mem_pct", 0.0))
     if wrong := point.problem():
-        problems.append(_problem(line, f"{task} has {wrong}", "Correct the point, or measure it again."))
+        named = next((name for words, name in OF_A_POINT.items() if words in wrong), None)
+        column = list(row).index(named) + 1 if named else None
+        problems.append(_problem(line, f"{task} has {wrong}", "Correct the point, or measure it again.", column))
         return
     key = (task, row.get("config") or "", int(values.get("version", 1)), row.get("machine") or "")
     rows.setdefault(key, []).append((line, point, row.get("origin") or "", TRUTHS[row.get("static") or ""]))
@@ -142,6 +149,13 @@ def _made(
         line = next((line for line, point, *_ in rows if seen.setdefault(point.threads, line) != line), rows[-1][0])
         problems.append(_problem(line, error.message, error.remedy))
         return None
+
+
+def _is_object(text: str) -> bool:
+    try:
+        return isinstance(json.loads(text), dict)
+    except ValueError:
+        return False
 
 
 def _percent(share: float) -> str:

@@ -1,0 +1,169 @@
+"""Rows of profiles: points, sweeps that measure them trial by trial, and what running bundles were seen to do.
+
+A row with a team came from a private dataflow: its config may say what that team alone may know.
+"""
+
+from __future__ import annotations
+
+import uuid
+
+from django.conf import settings
+from django.db import models
+
+from dashboard.profiles import lifecycle
+
+
+class ProfileRecord(models.Model):
+    """A profile as it was measured or imported; it never changes, but another may supersede it.
+
+    ``config`` is canonical JSON, empty where the profile stands for any. ``key`` is a digest of what it is of: type,
+    config, machine and team; one profile of a key is active.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    key = models.CharField(max_length=64)
+    task_type = models.CharField(max_length=100, db_index=True)
+    config = models.TextField(blank=True)
+    version = models.PositiveIntegerField(default=1)
+    machine = models.CharField(max_length=120, blank=True)
+    static = models.BooleanField(default=False)
+    origin = models.CharField(max_length=200, blank=True)
+    team = models.ForeignKey("teams.Team", null=True, on_delete=models.PROTECT, related_name="+")
+    active = models.BooleanField(default=True)
+    author = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.PROTECT, related_name="+")
+    created = models.DateTimeField(auto_now_add=True)
+    rough = models.JSONField(default=list)  # thread counts whose peak is less precise than was asked for
+    drifts = models.JSONField(default=list)  # how far running bundles are from it, as far as that is known
+
+    class Meta:
+        ordering = ["task_type", "-created"]
+        constraints = [models.UniqueConstraint(
+            fields=["key"], condition=models.Q(active=True), name="one_active_profile_of_a_kind")]
+
+    def __str__(self) -> str:
+        return self.task_type
+
+    @property
+    def name(self) -> str:
+        """What the audit trail calls it."""
+        return self.task_type
+
+    @property
+    def drifted(self) -> bool:
+        """Whether it has to be measured again by what runs."""
+        return any(drift["beyond"] for drift in self.drifts)
+
+
+class ProfilePoint(models.Model):
+    """One measured number of threads of a profile; CPU and memory are shares of a slot above base load."""
+
+    profile = models.ForeignKey(ProfileRecord, on_delete=models.CASCADE, related_name="points")
+    threads = models.PositiveIntegerField()
+    rate_per_s = models.FloatField()
+    cpu = models.FloatField()
+    memory = models.FloatField()
+    idle_cpu = models.FloatField(default=0.0)
+    idle_memory = models.FloatField(default=0.0)
+
+    class Meta:
+        ordering = ["threads"]
+        constraints = [models.UniqueConstraint(fields=["profile", "threads"], name="one_point_a_thread_count")]
+
+
+class SweepRecord(models.Model):
+    """A task type and config being measured on a slot, trial by trial, until its profile is found.
+
+    ``feed`` is the chain of tasks whose output it is measured with, the source first; ``fed_by`` says in words where it
+    is from. ``bounds`` are the fields of `scheduler.performance.modelling.Sweep`. With ``any_config`` the profile will
+    stand for every config of the type.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    task_type = models.CharField(max_length=100)
+    config = models.TextField()
+    version = models.PositiveIntegerField()
+    any_config = models.BooleanField(default=False)
+    feed = models.JSONField()
+    fed_by = models.CharField(max_length=200, blank=True)
+    team = models.ForeignKey("teams.Team", null=True, on_delete=models.PROTECT, related_name="+")
+    slot = models.CharField(max_length=80)
+    machine = models.CharField(max_length=120, blank=True)  # its class, known from the first trial on
+    bounds = models.JSONField()
+    warm_up_s = models.FloatField()
+    seconds = models.FloatField()
+    status = models.CharField(max_length=10, default=lifecycle.QUEUED, db_index=True)
+    reason = models.TextField(blank=True)  # why it waits, ended or failed
+    author = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
+    created = models.DateTimeField(auto_now_add=True)
+    started = models.DateTimeField(null=True)
+    ended = models.DateTimeField(null=True)
+    profile = models.OneToOneField(ProfileRecord, null=True, on_delete=models.PROTECT, related_name="sweep")
+
+    class Meta:
+        ordering = ["-created"]
+
+    def __str__(self) -> str:
+        return self.task_type
+
+    @property
+    def name(self) -> str:
+        """What the audit trail calls it."""
+        return self.task_type
+
+
+class TrialRecord(models.Model):
+    """One trial of a sweep: what was asked for, and what came of it.
+
+    Without ``ended`` it is under way: an order is out, ``attempts`` times so far, the last one ``sent``. Shares are of
+    the slot, above base load, which was measured on the same slot before. Series hold a row for each moment: seconds
+    since its start, latency, events/s, CPU and memory.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    sweep = models.ForeignKey(SweepRecord, on_delete=models.CASCADE, related_name="trials")
+    number = models.PositiveIntegerField()
+    threads = models.PositiveIntegerField()
+    rate_per_s = models.FloatField()
+    why = models.CharField(max_length=200)
+    sent = models.DateTimeField(null=True)
+    attempts = models.PositiveSmallIntegerField(default=0)
+    ended = models.DateTimeField(null=True)
+    error = models.TextField(blank=True)
+    remedy = models.TextField(blank=True)
+    stable = models.BooleanField(null=True)
+    achieved_per_s = models.FloatField(null=True)
+    latency_slope = models.FloatField(null=True)  # none where it could not be fitted: not stable
+    cpu = models.FloatField(default=0.0)
+    memory = models.FloatField(default=0.0)
+    idle_cpu = models.FloatField(default=0.0)
+    idle_memory = models.FloatField(default=0.0)
+    base_cpu = models.FloatField(default=0.0)
+    base_memory = models.FloatField(default=0.0)
+    took_s = models.FloatField(default=0.0)
+    quantiles = models.JSONField(default=dict)
+    series = models.JSONField(default=list)
+    machine = models.JSONField(default=dict)
+    versions = models.JSONField(default=dict)
+
+    class Meta:
+        ordering = ["number"]
+        constraints = [
+            models.UniqueConstraint(fields=["sweep", "number"], name="one_trial_a_number"),
+            models.UniqueConstraint(
+                fields=["sweep"], condition=models.Q(ended=None), name="one_trial_under_way_a_sweep")]
+
+
+class ObservationRow(models.Model):
+    """What a running bundle was seen to do over some time, beside the profile that it was compared with."""
+
+    profile = models.ForeignKey(ProfileRecord, on_delete=models.CASCADE, related_name="observations")
+    at = models.DateTimeField(db_index=True)
+    bundle = models.CharField(max_length=40)
+    threads = models.PositiveIntegerField()
+    rate_per_s = models.FloatField()
+    cpu = models.FloatField()
+    memory = models.FloatField()
+    stable = models.BooleanField(default=True)
+
+    class Meta:
+        ordering = ["at"]

@@ -1,0 +1,65 @@
+"""Who may read profiles and sweeps, measure and import.
+
+What was measured of a shared dataflow, or imported, is everybody's: all teams plan with it. What was measured of a
+private dataflow is its team's.
+"""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from django.db.models import Q
+
+from dashboard.catalog.permissions import is_uuid
+from dashboard.profiles.models import ProfileRecord, SweepRecord, TrialRecord
+from dashboard.teams.models import Role
+from dashboard.teams.permissions import NOBODY, Viewer
+from scheduler.model.errors import NotFound, PermissionDenied
+
+
+def known_to(viewer: Viewer, *, through: str = "") -> Q:
+    """A filter for the profiles and sweeps that a viewer may know of."""
+    if viewer.superuser:
+        return Q()
+    if viewer.user_id == NOBODY.user_id:
+        return Q(pk__in=[])
+    return Q(**{f"{through}team": None}) | Q(**{f"{through}team_id__in": viewer.team_ids})
+
+
+def may_measure(viewer: Viewer, *, team_id: int | None = None) -> bool:
+    """Whether a viewer may measure and import: an engineer of the team whose it is, or of any team."""
+    if team_id is not None:
+        return viewer.has_role(team_id, Role.ENGINEER)
+    return viewer.superuser or any(role >= Role.ENGINEER for role in viewer.roles.values())
+
+
+def require_measuring(viewer: Viewer, *, team_id: int | None = None) -> None:
+    """Raise ``PermissionDenied`` unless the viewer may measure and import."""
+    if not may_measure(viewer, team_id=team_id):
+        raise PermissionDenied(
+            "Measuring and importing profiles needs the role engineer.",
+            remedy="Ask an admin of your team for that role.", role=Role.ENGINEER.label)
+
+
+def profile_for(viewer: Viewer, profile_id: UUID | str) -> ProfileRecord:
+    """The profile, or ``NotFound`` where it is absent or another team's."""
+    return _one(ProfileRecord.objects.select_related("team", "author").filter(known_to(viewer)), profile_id, "profile")
+
+
+def sweep_for(viewer: Viewer, sweep_id: UUID | str) -> SweepRecord:
+    """The sweep, or ``NotFound`` where it is absent or another team's."""
+    found = SweepRecord.objects.select_related("team", "author", "profile").filter(known_to(viewer))
+    return _one(found, sweep_id, "sweep")
+
+
+def trial_for(viewer: Viewer, trial_id: UUID | str) -> TrialRecord:
+    """The trial, or ``NotFound`` where it is absent or of another team's sweep."""
+    found = TrialRecord.objects.select_related("sweep").filter(known_to(viewer, through="sweep__"))
+    return _one(found, trial_id, "trial")
+
+
+def _one(found, wanted: UUID | str, what: str):
+    record = found.filter(pk=wanted).first() if is_uuid(wanted) else None
+    if record is None:
+        raise NotFound(f"There is no such {what}.", remedy="See the list of profiles.")
+    return record

@@ -1,0 +1,103 @@
+"""Reading profiles, sweeps and trials.
+
+For planning:
+
+- ``profiles_for(tasks, team)``: the profiles to look tasks up in; ``staleness(profile)``: why one says nothing sure
+- ``current_machine()``: the class of the machines that measure and run
+
+For pages, API and live connections:
+
+- ``profiles(viewer, …)``: active profiles by type, points fetched; ``profile``, ``history_of(record)``
+- ``sweeps(viewer)``, ``sweep``, ``trial``, ``live_sweep(viewer, sweep_id)``
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from uuid import UUID
+
+from django.db.models import Q, QuerySet
+
+from dashboard import jobs
+from dashboard.profiles import permissions
+from dashboard.profiles.models import ProfileRecord, SweepRecord, TrialRecord
+from dashboard.profiles.stored import profile_of
+from dashboard.teams.permissions import Viewer
+from scheduler.model.dataflow import Task
+from scheduler.model.profile import Profile, Profiles
+
+
+def profiles_for(tasks: Iterable[Task] | None = None, *, team: str = "", machine: str | None = None) -> Profiles:
+    """The profiles in which a dataflow's tasks are looked up, by their very config first, then by their type.
+
+    Parameters
+    ----------
+    tasks : iterable of Task, optional
+        Only profiles of their types are read; all where none are given.
+    team : str
+        Short name of the dataflow's team: what was measured of its own private dataflows comes before what is shared.
+    machine : str, optional
+        Class of machine whose profiles come first; otherwise the one that measures and runs now.
+
+    Returns
+    -------
+    Profiles
+        Stale ones are among them, where there is no other: `staleness` says of each whether it is.
+    """
+    whose = Q(team=None) | Q(team__slug=team) if team else Q(team=None)
+    found = ProfileRecord.objects.filter(whose, active=True)
+    if tasks is not None:
+        found = found.filter(task_type__in={task.type for task in tasks})
+    # Of two for one config a later one counts: a team's own after what is shared, the newest last.
+    records = sorted(found.prefetch_related("points"), key=lambda record: (record.team_id is not None, record.created))
+    return Profiles(
+        [profile_of(record) for record in records], task_types=jobs.task_types(),
+        machine=current_machine() if machine is None else machine)
+
+
+def staleness(profile: Profile, *, machine: str | None = None) -> str:
+    """Why a profile says nothing sure about its type as it is now on the machines that are; empty where it does."""
+    declared = jobs.task_types().get(profile.task_type)
+    if declared is None:
+        return f"the task type {profile.task_type} is not installed"
+    here = current_machine() if machine is None else machine
+    # Before anything was measured here nobody knows what the machines are.
+    return profile.stale(version=declared.version, machine=here or profile.machine)
+
+
+def current_machine() -> str:
+    """The class of the machine that a sweep measured on last; empty where nothing was measured yet."""
+    return SweepRecord.objects.exclude(machine="").order_by("-started").values_list("machine", flat=True).first() or ""
+
+
+def profiles(viewer: Viewer, *, search: str = "") -> QuerySet[ProfileRecord]:
+    """Active profiles that the viewer may know of, by type; ``search`` looks in type, config and origin."""
+    found = ProfileRecord.objects.filter(permissions.known_to(viewer), active=True)
+    for word in search.replace("\0", "").split()[:8]:
+        found = found.filter(Q(task_type__icontains=word) | Q(config__icontains=word) | Q(origin__icontains=word))
+    return found.select_related("team", "author", "sweep").prefetch_related("points")
+
+
+def profile(viewer: Viewer, profile_id: UUID | str) -> ProfileRecord:
+    """One profile; ``NotFound`` where it is absent or another team's."""
+    return permissions.profile_for(viewer, profile_id)
+
+
+def history_of(record: ProfileRecord) -> QuerySet[ProfileRecord]:
+    """All profiles of the same type, config, machine and team, the newest first."""
+    return ProfileRecord.objects.filter(key=record.key).order_by("-created").select_related("author")
+
+
+def sweeps(viewer: Viewer) -> QuerySet[SweepRecord]:
+    """Sweeps that the viewer may know of, the newest first."""
+    return SweepRecord.objects.filter(permissions.known_to(viewer)).select_related("team", "author", "profile")
+
+
+def sweep(viewer: Viewer, sweep_id: UUID | str) -> SweepRecord:
+    """One sweep; ``NotFound`` where it is absent or another team's."""
+    return permissions.sweep_for(viewer, sweep_id)
+
+
+def trial(viewer: Viewer, trial_id: UUID | str) -> TrialRecord:
+    """One trial with its series; ``NotFound`` where it is absent or of another team's sweep."""
+    return permissions.trial_for(viewer, trial_id)

@@ -1,0 +1,11 @@
+"""The same surroundings as the site's other tests."""
+
+from __future__ import annotations
+
+from tests.dashboard.conftest import (  # noqa: F401
+    _surroundings,
+    committed_world,
+    django_db_modify_db_settings,
+    sent,
+    world,
+)

@@ -1,0 +1,89 @@
+"""Importing profiles, and what planning looks them up in."""
+
+from __future__ import annotations
+
+import pytest
+
+from dashboard.audit.models import AuditEntry
+from dashboard.profiles import selectors
+from dashboard.profiles.models import ProfileRecord
+from dashboard.profiles.services.importing import import_profiles
+from dashboard.profiles.stored import profile_of
+from dashboard.teams.permissions import viewer_of
+from scheduler.model.dataflow import Task
+from scheduler.model.errors import InvalidProfile, MissingProfile, PermissionDenied
+from scheduler.model.profile_csv import read_profiles, write_profiles
+from tests.dashboard.building import World
+from tests.scheduler.shared_data import shared_data
+
+HEADER = "task,threads,peak_rate_tuples_s,cpu_pct,mem_pct"
+
+
+def test_what_is_imported_is_what_planning_finds(world: World):
+    text = shared_data("performance_models/performance_model.csv").read_text()
+    records = import_profiles(actor=world.carla, text=text)
+    assert {record.task_type: profile_of(record) for record in records} == {
+        profile.task_type: profile for profile in read_profiles(text)}
+    blob = Task("b", "blob", {})
+    assert selectors.profiles_for([blob]).of([blob])["b"].peak.rate_per_s == 30
+    with pytest.raises(MissingProfile):
+        selectors.profiles_for([blob]).of([Task("x", "xmlparse", {})])  # only types that were asked for are read
+    assert read_profiles(write_profiles(map(profile_of, selectors.profiles(viewer_of(world.vera))))) == tuple(
+        sorted(read_profiles(text), key=lambda profile: profile.task_type))
+
+
+def test_another_import_supersedes_what_is_of_the_same_kind_and_nothing_else(world: World):
+    import_profiles(actor=world.carla, text=f"{HEADER},machine\na,1,10,10,10,m1\na,1,20,10,10,m2\nb,1,5,1,1,m1\n")
+    import_profiles(actor=world.carla, text=f"{HEADER},machine\na,1,11,10,10,m1\n")
+    active = ProfileRecord.objects.filter(active=True)
+    assert sorted((one.task_type, one.machine, one.points.get().rate_per_s) for one in active) == [
+        ("a", "m1", 11), ("a", "m2", 20), ("b", "m1", 5)]
+    assert selectors.profiles_for(machine="m2").find(Task("t", "a", {})).peak.rate_per_s == 20
+    assert selectors.profiles_for(machine="m1").find(Task("t", "a", {})).peak.rate_per_s == 11
+    verbs = AuditEntry.objects.filter(subject_type="profilerecord").values_list("verb", flat=True)
+    assert sorted(verbs) == ["profile.import"] * 4 + ["profile.supersede"]
+
+
+def test_the_very_config_comes_first_however_it_is_written(world: World):
+    rows = 'block_average,1,10,10,10,\nblock_average,1,20,10,10,"{""window"":30.0}"\n'
+    import_profiles(actor=world.carla, text=f"{HEADER},config\n{rows}")
+    found = selectors.profiles_for()
+    assert found.find(Task("t", "block_average", {"window": 30})).peak.rate_per_s == 20
+    assert found.find(Task("t", "block_average", {"window": 10})).peak.rate_per_s == 10
+
+
+@pytest.mark.parametrize(("rows", "places"), [
+    ("a,x,1,10,10", [(2, 2)]), ("a,1,1,10,10\na,1,2,10,10", [(3, None)]), ("a\0,1,1,1,1", [(2, 2)]),
+    ("a,1,0,10,10\n,1,1,1,1", [(2, 3), (3, 1)]), ("a,1,1,900,10\nb,0,1,1,1\nc,1,1,1,-1", [(2, 4), (3, 2), (4, 5)]),
+])
+def test_every_mistake_has_its_place_and_nothing_is_imported(world: World, rows, places):
+    with pytest.raises(InvalidProfile) as caught:
+        import_profiles(actor=world.carla, text=f"{HEADER}\n{rows}\n")
+    assert [(one["line"], one["column"]) for one in caught.value.facts["problems"]] == places
+    assert not ProfileRecord.objects.exists()
+
+
+@pytest.mark.parametrize("rows", [
+    "a,1,1,1,1,{1},1", "a,1,1,1,1,[],1", 'a,1,1,1,1,"{""b"":1}",1\na,1,1,1,1,"{ ""b"": 1 }",1',
+    "a,1,1,1,1,,1\na,1,2,1,1,,2", f"{'a' * 101},1,1,1,1,,1",
+])
+def test_what_cannot_be_stored_is_refused(world: World, rows):
+    with pytest.raises(InvalidProfile):
+        import_profiles(actor=world.carla, text=f"{HEADER},config,version\n{rows}\n")
+    assert not ProfileRecord.objects.exists()
+
+
+def test_only_engineers_import(world: World):
+    for nobody in (world.vera, world.outsider):
+        with pytest.raises(PermissionDenied):
+            import_profiles(actor=nobody, text=f"{HEADER}\na,1,1,1,1\n")
+
+
+def test_a_profile_is_stale_when_its_type_or_the_machine_is_another(world: World):
+    rows = "parse,1,1,1,1,1,\nsenml_parse,1,1,1,1,99,\nblock_average,1,1,1,1,1,old\n"
+    import_profiles(actor=world.carla, text=f"{HEADER},version,machine\n{rows}")
+    found = {one.task_type: profile_of(one) for one in ProfileRecord.objects.all()}
+    assert "not installed" in selectors.staleness(found["parse"])
+    assert "version 99" in selectors.staleness(found["senml_parse"])
+    assert selectors.staleness(found["block_average"]) == ""  # nothing was measured here: no machine is known
+    assert "measured on old" in selectors.staleness(found["block_average"], machine="new")
