@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 
 from .model.encoding import freeze_plan
-from .model.errors import NothingToGain, NotPaused
+from .model.errors import InvalidTransition, NothingToGain, NotPaused
 from .model.estate import Submitted
 from .model.plan import Plan, Price
 from .model.ports import EstateView
 from .model.prices import Prices
 from .model.task_types import TaskTypes
 from .performance.pricing import price_of, query_cores
-from .planning import submitted_in, touched_by
+from .planning import reverse_plan, submitted_in, touched_by
 from .reuse.defragment import Evidence, Fusion, Rule, Worth, fusions, in_words, worth_of
 from .reuse.fragments import cut_into_chains
 from .reuse.handover import Piece, recut
 from .reuse.standing import adjust, is_working, queries_begun, queries_ceased
 from .reuse.unmerge import unmerge
 
-__all__ = ["Evidence", "Rule", "plan_defragmentation", "plan_pause", "plan_resumption"]
+__all__ = ["Evidence", "Rule", "plan_cutting_back", "plan_defragmentation", "plan_pause", "plan_resumption"]
 
 
 def plan_pause(estate: EstateView, dataflow_id: str, *, task_types: TaskTypes, prices: Prices) -> Plan:
@@ -155,6 +156,47 @@ def plan_defragmentation(
             dataflow=dataflow_id,
         )
     return _fused(estate, submitted, fusion, worth, why, task_types=task_types, prices=prices)
+
+
+def plan_cutting_back(estate: EstateView, plan: Plan) -> Plan:
+    """Plan to undo a defragmentation, at once or long after: what it fused is cut again where it was.
+
+    Parameters
+    ----------
+    plan : Plan
+        The defragmentation, as it was enacted. Other plans may have come since, and new readers with them.
+
+    Raises
+    ------
+    NotSubmitted
+        The dataflow that it was for has left the estate.
+    InvalidTransition
+        What it fused was changed since: fused further, cut, paused, or rid of tasks.
+    """
+    submitted = submitted_in(estate, plan.dataflow.id)
+    fused = [plan.fragments_after[step.fragment] for step in plan.steps]
+    path = [estate.fragments[one.id] for one in fused if one.id in estate.fragments]
+    if [(one.tasks, one.active) for one in path] != [(one.tasks, one.active) for one in fused]:
+        raise InvalidTransition(
+            f"The queries of {submitted.name} were changed again since they were fused.",
+            remedy="There is nothing left to undo; remove and submit the dataflow to run it in other pieces.",
+            dataflow=submitted.id,
+        )
+    pieces = [plan.fragments_before[one] for one in dict.fromkeys(one for part in fused for one in part.inherits)]
+    above = dict.fromkeys(estate.places[parent][0] for parent in estate.tasks[path[0].tasks[0]].parents)
+    change = recut(
+        path, [Piece(part.active, part.slot) for part in pieces], upstream=[estate.fragments[one] for one in above],
+        outputs={task_id for part in path for task_id in part.channels if task_id not in part.outlets},
+        generation=estate.generation,
+    )
+    back = reverse_plan(plan)
+    return freeze_plan(
+        replace(
+            back, generation=estate.generation, dataflow=submitted, steps=change.steps, fragments_before=change.before,
+            fragments_after=change.after,
+            **touched_by(estate, (part.tasks[0] for part in path), besides=submitted),
+        )
+    )
 
 
 def _fused(

@@ -24,7 +24,7 @@ LIFECYCLE = Transitions("proposal", {
     EXECUTING: {DONE, FAILED, ROLLING_BACK},
     FAILED: {EXECUTING, DONE, ROLLING_BACK},
     ROLLING_BACK: {ROLLED_BACK},
-    DONE: set(),
+    DONE: {ROLLING_BACK},  # a fusion, which is cut again
     REJECTED: set(),
     CANCELLED: set(),
     ROLLED_BACK: set(),

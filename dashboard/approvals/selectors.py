@@ -20,7 +20,7 @@ from django.conf import settings
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from dashboard.approvals import permissions
-from dashboard.approvals.lifecycle import COMPUTING, EXECUTING, FAILED, OPEN, PENDING, STALE, UNPLANNABLE
+from dashboard.approvals.lifecycle import COMPUTING, DONE, EXECUTING, FAILED, OPEN, PENDING, STALE, UNPLANNABLE
 from dashboard.approvals.models import Proposal, Review
 from dashboard.catalog.permissions import visible_to
 from dashboard.operations.models import EstateState
@@ -88,9 +88,15 @@ def review_of(viewer: Viewer, proposal: Proposal) -> dict[str, Any]:
         "may_cancel": status in OPEN and (
             viewer.user_id == proposal.author_id or viewer.has_role(team_id, Role.ADMIN)),
         "may_recompute": status in {STALE, UNPLANNABLE} and viewer.has_role(team_id, Role.ENGINEER),
-        "may_roll_back": status in {EXECUTING, FAILED} and viewer.has_role(team_id, Role.APPROVER),
+        "may_roll_back": _is_reversible(proposal) and viewer.has_role(team_id, Role.APPROVER),
         "why_not": _why_not(viewer, proposal, asked, speaks_for, unreviewed) if status == PENDING else "",
     }
+
+
+def _is_reversible(proposal: Proposal) -> bool:
+    """Whether it can be taken back: while it is under way, and a fusion also when it is done."""
+    fused = proposal.status == DONE and proposal.plan is not None and proposal.plan.kind == "defragment"
+    return proposal.status in {EXECUTING, FAILED} or fused
 
 
 def live_proposal(viewer: Viewer, proposal_id: UUID | str) -> dict[str, Any]:

@@ -216,12 +216,36 @@ def test_a_fusion_that_is_under_way_is_cut_again(world: World, fragmented: Dataf
     assert enacted(undone).status == ROLLED_BACK and status(fragmented) == "running"
 
 
-def test_a_fusion_that_others_have_built_on_is_not_cut_again(world: World, fragmented: DataflowRecord):
-    proposal = approved(prepared(defragment_dataflow(actor=world.carla, dataflow_id=fragmented.pk)), world.ana)
-    enacted(approved(planned(world.mo, world.mobility, document("apart", rates={"sense": 5})), world.ben))
+def test_a_fusion_that_is_done_is_cut_again_whatever_came_since(world: World, fragmented: DataflowRecord):
+    before = load_estate()
+    proposal = enacted(approved(prepared(defragment_dataflow(actor=world.carla, dataflow_id=fragmented.pk)), world.ana))
+    assert proposal.status == DONE
+    new = planned(world.mo, world.mobility, document("more", window=30))
+    new = approved(approved(new, world.ben), world.ana)
+    with pytest.raises(InvalidTransition, match="being enacted"):
+        roll_back_proposal(actor=world.ana, proposal_id=proposal.pk)
+    assert enacted(new).status == DONE
+    undone = roll_back_proposal(actor=world.ana, proposal_id=proposal.pk)
+    after = load_estate()
+    cut = {part.kept_tasks for part in after.fragments.values()}
+    assert {part.kept_tasks for part in before.fragments.values()} <= cut and len(cut) == 3
+    assert enacted(undone).status == ROLLED_BACK and status(fragmented) == "running"
+
+
+def test_a_fusion_that_was_changed_since_is_not_cut_again(world: World, fragmented: DataflowRecord):
+    proposal = enacted(approved(prepared(defragment_dataflow(actor=world.carla, dataflow_id=fragmented.pk)), world.ana))
+    paused(world, fragmented)
+    estate = load_estate()
     with pytest.raises(InvalidTransition) as raised:
         roll_back_proposal(actor=world.ana, proposal_id=proposal.pk)
-    assert raised.value.remedy
+    assert raised.value.remedy and load_estate() == estate
+
+
+def test_what_is_done_and_no_fusion_is_undone_by_its_opposite_alone(world: World):
+    record = running(world.carla, world.city, document("traffic"), world.ana)
+    with pytest.raises(InvalidTransition) as raised:
+        roll_back_proposal(actor=world.ana, proposal_id=Proposal.objects.get(dataflow=record).pk)
+    assert "Remove" in raised.value.remedy
 
 
 def test_a_step_is_weighed_by_what_is_measured_and_how_long_it_has_run(

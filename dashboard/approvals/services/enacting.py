@@ -26,7 +26,7 @@ from dashboard.teams.models import User
 from dashboard.teams.permissions import viewer_of
 from scheduler.model.errors import InvalidTransition
 from scheduler.model.plan import Plan, PlanKind
-from scheduler.planning import reverse_plan
+from scheduler.rearranging import plan_cutting_back
 
 PATIENCE_S = 60.0  # a query of the plan may fail and restart for this long before the proposal counts as failed
 
@@ -76,17 +76,20 @@ def require_calm() -> None:
 
 
 def roll_back_proposal(*, actor: User, proposal_id: UUID | str) -> Proposal:
-    """Take back a plan that is being executed or that fails: the reverse plan goes into the estate at once.
+    """Take back a plan that is being executed or that fails, or a fusion that is done: the reverse goes into the estate
+    at once.
 
     For a submission that is the plan of its removal from the estate as it is now, so what others have meanwhile
     built on stays; for a removal it is the plan of the dataflow's submission; a pause and a resumption undo each other.
-    Queries that were fused are cut again where they were, as long as no other plan has come since.
+    Queries that were fused are cut again where they were, as long as no other plan has changed them since.
     """
     viewer = viewer_of(actor)
     with audited(actor=actor, verb="proposal.roll_back") as audit:
         generation = lock_generation()
         proposal = permissions.proposal_for(viewer, proposal_id, for_update=True)
         permissions.require_operator(viewer, proposal)
+        if proposal.status == DONE:
+            require_undoable(proposal)
         kind = UNDONE_BY[proposal.plan.kind]
         record = plans.request_plan(actor=actor, dataflow=proposal.dataflow, kind=kind)
         move_proposal(proposal, ROLLING_BACK)
@@ -103,15 +106,18 @@ def roll_back_proposal(*, actor: User, proposal_id: UUID | str) -> Proposal:
         return proposal
 
 
+def require_undoable(proposal: Proposal) -> None:
+    """Raise unless a plan that is done can be taken back as it is; others are undone by asking for the opposite."""
+    if proposal.plan.kind != "defragment":
+        raise InvalidTransition(
+            "This plan is done.", remedy="Remove, submit, pause or resume the dataflow instead.")
+    require_calm()
+
+
 def _undoing(proposal: Proposal, record: PlanRecord, *, generation: int) -> Plan:
     if record.kind != "defragment":
         return compute(record, StoredEstate(generation))
-    forward = plan_of(proposal.plan)
-    if forward.generation + 1 != generation:
-        raise InvalidTransition(
-            "Another plan has come since these queries were fused.",
-            remedy="Wait until this one is done; no event is lost.", generation=generation)
-    return reverse_plan(forward)
+    return plan_cutting_back(StoredEstate(generation), plan_of(proposal.plan))
 
 
 def record_progress(*, proposal_id: UUID | str, observed: Observed, at: datetime) -> Proposal:
