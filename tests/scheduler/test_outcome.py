@@ -1,0 +1,153 @@
+"""Planned against actual: which promise was missed and why, for every cause that is told apart."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler.performance.outcome import BundlePromise, BundleSeen, Load, Promise, Seen, misses
+
+# make → parse → fetch, which is divided over two slots; the source's one thread does at any rate.
+PROMISE = Promise(
+    rate_per_s=100, sustained_per_s=120, latency_s=1.0,
+    rates_per_s={"make": 100, "parse": 100, "fetch": 200},  # parse gives two events for each
+    bundles=(
+        BundlePromise("f1-0", "make", "n1/0", 1, 1.0, 100, None, 0.1, 0.1),
+        BundlePromise("f1-1", "parse", "n1/0", 1, 1.0, 100, 150, 0.4, 0.2),
+        BundlePromise("f1-2", "fetch", "n1/1", 40, 0.75, 150, 150, 0.6, 0.3),
+        BundlePromise("f1-3", "fetch", "n1/0", 10, 0.25, 50, 60, 0.2, 0.1),
+    ),
+)
+READ, OFFERED = {"make": 100.0, "parse": 100.0, "fetch": 200.0}, {"parse": 100.0, "fetch": 200.0}
+
+
+def kept(factor: float = 1.0) -> Seen:
+    """All as it was promised, at so many times the planned rate."""
+    bundles = {
+        one.id: BundleSeen(one.rate_per_s * factor, Load(one.cpu * factor, one.memory * factor))
+        for one in PROMISE.bundles}
+    slots = {slot: Load(load.cpu * factor, load.memory * factor)
+             for slot in ("n1/0", "n1/1") if (load := PROMISE.load_of(slot))}
+    return Seen(
+        100 * factor, 1.0, {task: rate * factor for task, rate in READ.items()},
+        {task: rate * factor for task, rate in OFFERED.items()}, bundles, slots)
+
+
+def seen(bundle: str, **changes: object) -> Seen:
+    """All as promised but for one bundle."""
+    before = kept()
+    return replace(before, bundles=before.bundles | {bundle: replace(before.bundles[bundle], **changes)})
+
+
+def test_what_keeps_its_promises_is_not_blamed() -> None:
+    assert misses(PROMISE, kept()) == ()
+    assert misses(PROMISE, Seen()) == ()  # nothing was measured, so nothing is judged
+
+
+@given(st.floats(0.01, 0.9))
+def test_a_source_that_gives_less_is_told_from_a_task_that_is_behind(factor: float) -> None:
+    (miss,) = misses(PROMISE, kept(factor))
+    assert (miss.what, miss.where, miss.reason.cause, miss.reason.remedy) == ("rate", "", "source", "source")
+    assert miss.measured == pytest.approx(100 * factor)
+
+
+def behind(rate: float, **slot: float) -> Seen:
+    """The larger bundle of fetch does so much instead of 150, and parse is held back by its full channel."""
+    before = kept()
+    fetched = rate + 50
+    return replace(
+        before, rate_per_s=100, read_per_s=READ | {"fetch": fetched},
+        bundles=before.bundles | {
+            "f1-1": replace(before.bundles["f1-1"], waits_for=("f1-2",)),
+            "f1-2": BundleSeen(rate, Load(slot.get("own", 0.6 * rate / 150), 0.3))},
+        slots=before.slots | {"n1/1": Load(slot.get("cpu", 0.6), slot.get("memory", 0.3))})
+
+
+def test_a_bundle_at_its_peak_limits() -> None:
+    promise = replace(PROMISE, bundles=tuple(
+        replace(one, sustains_per_s=120) if one.id == "f1-2" else one for one in PROMISE.bundles))
+    (miss,) = misses(promise, behind(118))
+    assert (miss.what, miss.reason.cause, miss.reason.task, miss.reason.remedy) == ("rate", "peak", "fetch", "compare")
+    assert miss.measured == pytest.approx(100 * 168 / 200)
+    assert "40 threads of fetch on n1/1 do 118 events/s" in miss.reason.why
+
+
+def test_a_bundle_that_does_less_than_its_profile_asks_for_a_measurement() -> None:
+    (miss,) = misses(PROMISE, behind(90))
+    assert (miss.reason.cause, miss.reason.task, miss.reason.remedy) == ("drift", "fetch", "measure")
+    assert "profile allows 150" in miss.reason.why
+
+
+@pytest.mark.parametrize(("what", "slot", "cause"), [
+    ("CPU", {"cpu": 0.99}, "CPU"), ("memory", {"memory": 0.97}, "memory"),
+])
+def test_a_full_slot_limits(what: str, slot: dict[str, float], cause: str) -> None:
+    found = misses(PROMISE, behind(90, **slot))
+    assert [miss.what for miss in found] == ["rate", what]
+    assert (found[0].reason.cause, found[0].reason.remedy) == (cause, "slots")  # others take what is left
+    assert found[1].reason.cause == "others"
+    assert (found[1].where, found[1].promised) == ("n1/1", {"CPU": 0.6, "memory": 0.3}[what])
+
+
+def test_a_slot_that_its_own_bundle_fills_asks_for_a_measurement() -> None:
+    found = misses(PROMISE, behind(90, cpu=0.99, own=0.97))
+    assert (found[0].reason.cause, found[0].reason.task, found[0].reason.remedy) == ("CPU", "fetch", "measure")
+    assert (found[1].reason.cause, found[1].reason.task) == ("drift", "fetch")
+
+
+def test_a_failing_query_comes_before_all_else() -> None:
+    before = behind(0)
+    failing = replace(before, bundles=before.bundles | {"f1-3": BundleSeen(failing="no such host")})
+    assert misses(PROMISE, failing)[0].reason.cause == "failing"
+    assert "no such host" in misses(PROMISE, failing)[0].reason.why
+
+
+def test_events_that_pile_up_are_seen_before_any_channel_is_full() -> None:
+    found = behind(90)
+    found = replace(found, bundles=found.bundles | {"f1-1": kept().bundles["f1-1"]})
+    assert not any(one.waits_for for one in found.bundles.values())
+    assert misses(PROMISE, found)[0].reason.task == "fetch"
+
+
+def test_who_is_held_back_is_not_who_holds_back() -> None:
+    before = behind(90)
+    before = replace(
+        before, rate_per_s=70, read_per_s={"make": 70, "parse": 70, "fetch": 140},
+        offered_per_s={"parse": 70, "fetch": 140},
+        bundles=before.bundles | {"f1-0": BundleSeen(70, Load(0.1, 0.1), waits_for=("f1-1",))})
+    assert misses(PROMISE, before)[0].reason.task == "fetch"
+
+
+def test_the_rate_that_was_promised_is_the_one_that_was_predicted() -> None:
+    assert misses(replace(PROMISE, sustained_per_s=70), kept(0.7)) == ()
+
+
+@pytest.mark.parametrize("what", ["CPU", "memory"])
+def test_more_events_than_planned_are_told_from_drift(what: str) -> None:
+    (more,) = {miss.reason.cause for miss in misses(PROMISE, kept(1.6)) if miss.what == what}
+    assert more == "more"
+    field = {"CPU": Load(0.9, 0.2), "memory": Load(0.4, 0.7)}[what]
+    before = seen("f1-1", load=field)
+    before = replace(before, slots=before.slots | {"n1/0": Load(0.7 + field.cpu - 0.4, 0.4 + field.memory - 0.2)})
+    (miss,) = misses(PROMISE, before)
+    assert (miss.what, miss.where) == (what, "n1/0")
+    assert (miss.reason.cause, miss.reason.task, miss.reason.remedy) == ("drift", "parse", "measure")
+
+
+def test_what_was_not_measured_is_said() -> None:
+    before = kept()
+    unknown = replace(before, bundles={}, slots=before.slots | {"n1/0": Load(0.95, 0.4)})
+    (miss,) = misses(PROMISE, unknown)
+    assert (miss.what, miss.reason.cause) == ("CPU", "others")
+    assert "not measured" in miss.reason.why
+
+
+def test_latency_is_an_estimate() -> None:
+    assert misses(PROMISE, replace(kept(), latency_s=1.4)) == ()
+    (miss,) = misses(PROMISE, replace(kept(), latency_s=3.0))
+    assert (miss.what, miss.promised, miss.measured, miss.reason.cause) == ("latency", 1.0, 3.0, "estimate")
+    both = misses(PROMISE, replace(behind(90), latency_s=30.0))
+    assert [(miss.what, miss.reason.cause) for miss in both] == [("rate", "drift"), ("latency", "drift")]
