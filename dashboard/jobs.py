@@ -5,6 +5,7 @@ A broker that is away costs no user an error: a job that could not be sent is fo
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -23,6 +24,8 @@ from scheduler.model.estate import Fragment
 from scheduler.model.refinement import Refined
 from scheduler.model.task_types import TaskType, TaskTypes
 from workers import counters, names, observed, secrets
+from workers.channels import keys
+from workers.channels.config import EVENTS_KEPT
 from workers.channels.registry import Channels
 from workers.library import registry
 from workers.readings import RateWindow
@@ -145,6 +148,15 @@ def output_tail(channel: str, count: int) -> list[dict[str, Any]]:
         raise BrokerAway(
             "The broker does not answer, so events cannot be shown.", remedy="Running dataflows go on. Try again soon.",
         ) from error
+
+
+def notable_events() -> list[dict[str, Any]]:
+    """What nodes told of their slots and queries, newest first; nothing where the broker does not answer."""
+    try:
+        entries = broker(settings.REDIS_URL).xrevrange(keys.EVENTS, count=EVENTS_KEPT)
+    except redis.RedisError:
+        return []
+    return [{name.decode(): json.loads(value) for name, value in fields.items()} for _, fields in entries]
 
 
 @lru_cache(maxsize=4)

@@ -21,7 +21,7 @@ from dashboard.config.environment import ROOT
 from dashboard.operations.estate import load_estate
 from dashboard.operations.live import live_dataflow, live_estate
 from dashboard.operations.models import HistoryPoint, NodeRow
-from dashboard.operations.selectors import dataflow_history, output_tail
+from dashboard.operations.selectors import dataflow_history, notable_events, output_tail
 from dashboard.plans.models import PlanRecord
 from dashboard.teams.permissions import viewer_of
 from tests.dashboard.building import World, approved, document, planned, removal_planned, running
@@ -197,6 +197,24 @@ def test_the_newest_events_of_an_output(world: World, broker: redis.Redis):
     broker.xadd(f"weir:ch:{channel}", {"b": sink.getvalue().to_pybytes(), "n": 3, "t": 0}, id="1-0")
     assert output_tail(viewer_of(world.vera), record.pk, "out", count=2) == [
         {"_seq": 3, "value": 3.5}, {"_seq": 2, "value": 2.5}]
+
+
+def test_what_nodes_tell_of_a_dataflows_queries_is_on_its_page(world: World, broker: redis.Redis, client):
+    record = running(world.carla, world.city, document("traffic"), world.ana)
+    [own] = load_estate().fragments
+    for event in (
+        {"kind": "fragment_failed", "at_ms": 1_000, "fragment": own, "error": "task count: no such field", "slot": "0"},
+        {"kind": "fragment_failed", "at_ms": 1_500, "fragment": "f9-9", "error": "of another one", "slot": "0"},
+        {"kind": "joined_late", "at_ms": 2_000, "fragment": own, "asked": "oldest", "kept_since_ms": 61_000},
+        {"kind": "joined_late", "at_ms": 3_000, "fragment": own, "asked": "oldest", "kept_since_ms": None},
+        {"kind": "of a newer node", "at_ms": 4_000, "fragment": own, "slot": "0"},
+    ):
+        broker.xadd("weir:events", {name: json.dumps(value) for name, value in event.items()})
+    told = [event.what for event in notable_events(viewer_of(world.vera), record.pk)]
+    assert ["holds none" in told[0], "00:01:01" in told[1], "no such field" in told[2], len(told)] == [True] * 3 + [3]
+    client.force_login(world.vera)
+    page = client.get(f"/dataflows/{record.pk}/").content.decode()
+    assert "no such field" in page and "of another one" not in page
 
 
 def test_celery_gives_a_task_out_again_only_long_after_it_could_have_finished():

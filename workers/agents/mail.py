@@ -12,6 +12,7 @@ import redis
 
 from workers import desired
 from workers.channels import keys
+from workers.channels.config import EVENTS_KEPT
 
 from .lease import Lease, Standing
 from .logs import logger
@@ -20,7 +21,6 @@ from .store import NodeStore
 POLL_S = 2.0
 RENEW_S = 3.0
 REPORT_LIVES_S = 15
-EVENTS_KEPT = 1_000
 TIMEOUT_S = 2.0
 
 

@@ -12,6 +12,7 @@ Implementation = Literal["jvm", "python"]
 
 BLOCK_ROWS = 2_000
 CAPACITY_BLOCKS = 256
+EVENTS_KEPT = 1_000  # of what nodes tell of their slots and queries
 KEEP_EVENTS = 1_000  # of an output whose task type says nothing else
 
 

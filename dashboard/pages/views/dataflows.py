@@ -130,7 +130,7 @@ def dataflow(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
         "record": record, "live": live, "tasks": tasks, "streams": streams, "outputs": _outputs(request, record),
         "document": catalog.current_version(record), "versions": catalog.versions(record), "proposals": proposals[:10],
         "entries": trail.entries_of(record, *proposals[:10])[:30],
-        "failing": _failing(tasks),
+        "failing": _failing(tasks), "notable": operations.notable_events(request.viewer, dataflow_id),
         "shared": _sharing(tasks), "may_remove": may and record.status in {RUNNING, PAUSED},
         "may_pause": may and record.status == RUNNING, "may_resume": may and record.status == PAUSED,
         "fragmentation": fragmentation_of(request.viewer, dataflow_id), "currency": settings.CURRENCY,

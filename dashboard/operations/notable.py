@@ -1,0 +1,55 @@
+"""What nodes had to say of a dataflow's queries: failures, and readers that came too late for what they asked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+from dashboard import jobs
+from dashboard.catalog.permissions import dataflow_for
+from dashboard.operations.estate import current_estate
+from dashboard.teams.permissions import Viewer
+
+
+@dataclass(frozen=True, slots=True)
+class Notable:
+    """One thing that happened to a query, in words."""
+
+    fragment: str
+    at: datetime
+    what: str
+
+
+def notable_events(viewer: Viewer, dataflow_id: UUID | str, *, count: int = 20) -> list[Notable]:
+    """The newest events of the queries that a dataflow runs in, newest first; none where the broker is away.
+
+    The broker keeps the last thousand of the whole estate. ``NotFound`` where the viewer may not know of the dataflow.
+    """
+    record = dataflow_for(viewer, dataflow_id)
+    estate = current_estate()
+    submitted = estate.submitted.get(str(record.pk))
+    if submitted is None:
+        return []
+    own = {estate.places[task_id][0] for task_id in submitted.running.values()}
+    found = (_told(event) for event in jobs.notable_events() if event.get("fragment") in own)
+    return [event for event in found if event is not None][:count]
+
+
+def _told(event: dict[str, Any]) -> Notable | None:
+    match event["kind"]:
+        case "fragment_failed":
+            what = f"failed and is started again from its checkpoint: {event['error']}"
+        case "joined_late" if event["kept_since_ms"] is None:
+            what = "asked for older events than its stream still holds; it holds none, so this begins with the next one"
+        case "joined_late":
+            since = _at(event["kept_since_ms"])
+            what = f"asked for older events than its stream still holds; it begins with those of {since:%H:%M:%S} UTC"
+        case _:
+            return None
+    return Notable(event["fragment"], _at(event["at_ms"]), what)
+
+
+def _at(ms: int) -> datetime:
+    return datetime.fromtimestamp(ms / 1000, UTC)
