@@ -174,7 +174,9 @@ class DraftReader:
                 task_id=task_id,
             )
         elif task_type is not None:
-            check_config(task_type, config or Node({}, node.place), self.problems, task_id=task_id or "without an id")
+            stated = task["id"].value if "id" in task and isinstance(task["id"].value, str) else ""
+            named = task_id or shown(stated) or "without an id"  # what it calls itself, though another has that id
+            check_config(task_type, config or Node({}, node.place), self.problems, task_id=named)
         if task_id is None:
             return
         plain = config.plain() if config is not None and config.is_mapping else {}

@@ -117,6 +117,7 @@ LINE_CASES = [
     (5, "  - {id: metres, type: scale, config: {by: ‸'1'}}", "ill_typed", "a number"),
     (5, "  - {id: metres, type: scale, config: {by: 0.01}, rate: ‸5}", "rate_of_no_source", "transform"),
     (6, "  - {id: ‸metres, type: archive}", "duplicate_id", "line 5"),
+    (6, "  - ‸{id: metres, type: scale}", "missing_parameter", "metres"),
     (6, "  - {id: keep, type: archive, config: &c {name: ‸*c}}", "recursive_alias", "inside"),
     (8, "  - {from: ‸level, to: metres}", "unknown_task", "levels"),
     (8, "  - {from: ‸nowhere, to: metres}", "unknown_task", "Add the task"),
