@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -19,7 +19,8 @@ from .model.errors import InvalidResources, WeirError
 from .model.placement import Placement
 from .model.profile import Profile, Profiles
 from .model.resources import Supply
-from .model.task_types import TaskTypes
+from .model.task_types import TaskType, TaskTypes
+from .performance.declared import declared_profile
 from .performance.prediction import Prediction, latency_s, predict
 from .performance.rates import input_rates_per_s, selectivities
 from .performance.routing import Routing
@@ -30,18 +31,25 @@ Pair = tuple[AllocationName, MappingName]
 # Those of the paper, and ours. LSA knows nothing of bundles, so SAM has nothing to do for it that RSM has not.
 PAIRS: tuple[Pair, ...] = (
     ("LSA", "DSM"), ("LSA", "RSM"), ("MBA", "DSM"), ("MBA", "RSM"), ("MBA", "SAM"), ("MBA", "exact"))
+# Pairs of one allocation: it is computed once.
+_ALIKE: Mapping[Pair, Pair] = {
+    ("LSA", "RSM"): ("LSA", "DSM"), ("MBA", "RSM"): ("MBA", "DSM"), ("MBA", "exact"): ("MBA", "SAM")}
 
 
 @dataclass(frozen=True)
 class Job:
-    """What is to be scheduled: a dataflow's tasks with their rates, streams and profiles."""
+    """What is to be scheduled: a dataflow's tasks with their rates, streams and profiles.
+
+    Of the ``whole`` tasks all threads are on one slot, and the ``serial`` ones among them have one thread.
+    """
 
     dataflow: Dataflow
     rate_per_s: float  # of all sources together (Ω at each, where it was given)
-    rates_per_s: Mapping[str, float]  # each task's input rate, upstream first
-    streams: Streams
+    rates_per_s: Mapping[str, float]  # input rate of each task that is to be scheduled, upstream first
+    streams: Streams  # between them
     profiles: Mapping[str, Profile]
-    whole: frozenset[str] = frozenset()  # tasks that may not be divided
+    whole: frozenset[str] = frozenset()
+    serial: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -96,28 +104,43 @@ def prepare(
     profiles: Profiles,
     rate_per_s: float | None = None,
     measured: Mapping[tuple[str, str], float] | None = None,
+    among: Collection[str] | None = None,
+    serial: Collection[str] = (),
+    trigger_s: float = 0.5,
 ) -> Job:
     """Rates, streams and profiles of a dataflow that is to be scheduled.
+
+    Events keep their order within a bundle, not between bundles. So only tasks without state that no task with state is
+    downstream of are divided over slots, and neither sources nor named outputs and files. Tasks with state have one
+    thread: their state is one query's.
 
     Parameters
     ----------
     dataflow : Dataflow
         Valid.
     task_types : TaskTypes
-        Declarations of all its types: selectivities, and which have state without a key and so run undivided.
+        Declarations of all its types.
     profiles : Profiles
-        What was measured.
+        What was measured. A source or sink that was not gets one thread with the share that its type declares.
     rate_per_s : float, optional
         Ω, the rate of every source; without it each has its own.
     measured : mapping, optional
         Selectivities as measured, by (source, target), in place of declared ones.
+    among : collection of str, optional
+        Only these tasks are to be scheduled: the others run already, or are another's.
+    serial : collection of str
+        Tasks that have one thread besides those that always have.
+    trigger_s : float
+        Time between two batches, for declared shares.
 
     Raises
     ------
     MissingProfile
-        A task has none; all such tasks are named.
+        A task has none and is neither source nor sink; all such tasks are named.
     InvalidResources
         The rate is none.
+    RateNotHeld
+        A source or sink has more events than a slot holds by what its type declares.
     """
     if rate_per_s is not None and not 0 < rate_per_s < float("inf"):
         raise InvalidResources(
@@ -126,12 +149,44 @@ def prepare(
     of_stream = selectivities(dataflow, task_types=task_types, measured=measured)
     types = {task.id: task_types[task.type] for task in dataflow.tasks}
     sources = [rates[task_id] for task_id, task_type in types.items() if task_type.kind == "source"]
+    ours = frozenset(types if among is None else among)
+    whole, alone = _undivided(dataflow, types)
     return Job(
-        dataflow, sum(sources) if rate_per_s is None else rate_per_s, rates,
-        {(source, target): rates[source] * part for (source, target), part in of_stream.items()},
-        profiles.of(dataflow.tasks),
-        frozenset(task_id for task_id, task_type in types.items() if task_type.stateful and task_type.key is None),
+        dataflow, sum(sources) if rate_per_s is None else rate_per_s,
+        {task_id: rate for task_id, rate in rates.items() if task_id in ours},
+        {(source, target): rates[source] * part for (source, target), part in of_stream.items()
+         if source in ours and target in ours},
+        _profiles(dataflow, profiles, types, rates, ours, trigger_s=trigger_s),
+        whole=(whole | frozenset(serial)) & ours, serial=(alone | frozenset(serial)) & ours,
     )
+
+
+def _undivided(dataflow: Dataflow, types: Mapping[str, TaskType]) -> tuple[frozenset[str], frozenset[str]]:
+    """The tasks whose threads are on one slot, and those of them that have one thread."""
+    serial = frozenset(
+        task_id for task_id, its in types.items() if its.stateful or its.kind == "source" or its.terminal is not None)
+    parents = dataflow.parents()
+    whole, waiting = set(serial), [task_id for task_id, its in types.items() if its.stateful]
+    seen = set(waiting)
+    while waiting:
+        for parent in parents[waiting.pop()]:
+            whole.add(parent)
+            if parent not in seen:
+                seen.add(parent)
+                waiting.append(parent)
+    return frozenset(whole), serial
+
+
+def _profiles(
+    dataflow: Dataflow, profiles: Profiles, types: Mapping[str, TaskType], rates: Mapping[str, float],
+    ours: Collection[str], *, trigger_s: float,
+) -> Mapping[str, Profile]:
+    """The profile of each task: measured, or of sources and sinks what their types declare."""
+    tasks = [task for task in dataflow.tasks if task.id in ours]
+    ends = [task for task in tasks if types[task.id].kind in ("source", "sink") and profiles.find(task) is None]
+    declared = {
+        task.id: declared_profile(types[task.id], rate_per_s=rates[task.id], trigger_s=trigger_s) for task in ends}
+    return profiles.of(task for task in tasks if task.id not in declared) | declared
 
 
 def schedule(job: Job, pair: Pair, *, supply: Supply, settings: Settings = DEFAULTS) -> Schedule:
@@ -142,21 +197,21 @@ def schedule(job: Job, pair: Pair, *, supply: Supply, settings: Settings = DEFAU
     RateNotHeld, MissingProfile, InsufficientSlots
         As the parts do: nothing comes of the pair then.
     """
-    allocation = _allocate(job, pair[0])
-    return _complete(job, pair, allocation, supply=supply, settings=settings)
+    return _complete(job, pair, _allocate(job, pair), supply=supply, settings=settings)
 
 
 def compare(
     job: Job, *, supply: Supply, pairs: Iterable[Pair] = PAIRS, settings: Settings = DEFAULTS
 ) -> Comparison:
     """A schedule for each pair of allocation and mapping; what has none says why."""
-    allocations: dict[str, Allocation | WeirError] = {}
+    allocations: dict[Pair, Allocation | WeirError] = {}
     schedules, errors = [], {}
     for pair in pairs:
+        alike = _ALIKE.get(pair, pair)
         try:
-            if pair[0] not in allocations:
-                allocations[pair[0]] = _or_error(job, pair[0])
-            allocation = allocations[pair[0]]
+            if alike not in allocations:
+                allocations[alike] = _or_error(job, alike)
+            allocation = allocations[alike]
             if isinstance(allocation, WeirError):
                 raise allocation
             schedules.append(_complete(job, pair, allocation, supply=supply, settings=settings))
@@ -181,7 +236,7 @@ def highest_rate(
     best, number = None, 1
     while True:
         job = prepare(dataflow, task_types=task_types, profiles=profiles, rate_per_s=number * step_per_s)
-        allocation = _allocate(job, pair[0])
+        allocation = _allocate(job, pair)
         if allocation.slots > slots:
             return best
         found = _complete(job, pair, allocation, supply=supply, settings=settings)
@@ -190,14 +245,18 @@ def highest_rate(
         best, number = found, number + 1
 
 
-def _allocate(job: Job, name: AllocationName) -> Allocation:
-    allocate = {"LSA": allocate_lsa, "MBA": allocate_mba}[name]
-    return allocate(job.rates_per_s, job.profiles, whole=job.whole)
+def _allocate(job: Job, pair: Pair) -> Allocation:
+    """Only MBA's bundles are kept together, and only by SAM and our own: elsewhere what is whole has one thread."""
+    if pair[0] == "LSA":
+        return allocate_lsa(job.rates_per_s, job.profiles, whole=job.whole)
+    if pair[1] in ("DSM", "RSM"):
+        return allocate_mba(job.rates_per_s, job.profiles, whole=job.whole)
+    return allocate_mba(job.rates_per_s, job.profiles, whole=job.serial, together=job.whole)
 
 
-def _or_error(job: Job, name: AllocationName) -> Allocation | WeirError:
+def _or_error(job: Job, pair: Pair) -> Allocation | WeirError:
     try:
-        return _allocate(job, name)
+        return _allocate(job, pair)
     except WeirError as error:
         return error
 

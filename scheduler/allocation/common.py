@@ -59,7 +59,7 @@ def undivided(
         raise RateNotHeld(
             f"No slot holds the {rate_per_s:g} events/s of task {task}: it cannot be divided, and one thread sustains "
             f"{one.rate_per_s:g}",
-            remedy="Lower the rate, thin the stream before this task, or give the type a key to divide it by.",
+            remedy="Lower the rate, or thin the stream before this task.",
             task=task, rate_per_s=rate_per_s, peak_per_s=one.rate_per_s, threads=1,
         )
     return TaskAllocation(task, rate_per_s, (scaled_thread(task, profile, rate_per_s),))

@@ -24,7 +24,7 @@ def allocate_lsa(
     profiles : mapping of str to Profile
         Each task's profile; one thread is measured.
     whole : collection of str
-        Tasks that may not be divided over threads (state without a key).
+        Tasks that may not be divided over threads (they have state, or the order of their events counts).
 
     Returns
     -------

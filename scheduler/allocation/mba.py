@@ -11,7 +11,8 @@ from .common import check, divided, scaled_thread, undivided
 
 
 def allocate_mba(
-    rates_per_s: Mapping[str, float], profiles: Mapping[str, Profile], *, whole: Collection[str] = ()
+    rates_per_s: Mapping[str, float], profiles: Mapping[str, Profile], *, whole: Collection[str] = (),
+    together: Collection[str] = (),
 ) -> Allocation:
     """Model-Based Allocation (MBA): threads and slots from measured profiles.
 
@@ -22,7 +23,9 @@ def allocate_mba(
     profiles : mapping of str to Profile
         Each task's profile.
     whole : collection of str
-        Tasks that may not be divided over threads (state without a key).
+        Tasks that may not be divided over threads (they have state).
+    together : collection of str
+        Tasks whose threads share one slot (the order of their events counts).
 
     Returns
     -------
@@ -36,7 +39,7 @@ def allocate_mba(
     MissingProfile
         A task has no profile.
     RateNotHeld
-        A task that may not be divided has more events than a thread sustains.
+        A task that may not be divided has more events than a thread sustains, or than one slot does.
     InvalidResources
         A rate is no rate.
 
@@ -48,7 +51,10 @@ def allocate_mba(
     tasks = {}
     for task, rate_per_s in rates_per_s.items():
         profile = profiles[task]
-        tasks[task] = undivided(task, profile, rate_per_s, whole=whole) or _in_bundles(task, profile, rate_per_s)
+        of_one = undivided(task, profile, rate_per_s, whole=whole)
+        if of_one is None and task in together:
+            profile.adequate(rate_per_s)  # or it is not held
+        tasks[task] = of_one or _in_bundles(task, profile, rate_per_s)
     return Allocation("MBA", tasks)
 
 

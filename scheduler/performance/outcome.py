@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from scheduler.model.profile import Basis
+from scheduler.model.promise import BundlePromise, Load, Promise
 
 from .drift import BOUND, LEAST_LOAD
 
@@ -20,55 +20,7 @@ Cause = Literal["failing", "source", "peak", "CPU", "memory", "drift", "others",
 Remedy = Literal["compare", "measure", "wait", "source", "slots"]
 
 
-@dataclass(frozen=True, slots=True)
-class Load:
-    """Shares of a slot's CPU and memory; None where nothing was measured."""
-
-    cpu: float | None = None
-    memory: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class BundlePromise:
-    """What was predicted of one bundle: at the planned rate where that is sustained, else at the rate that is.
-
-    ``sustains_per_s`` is None where its profile is static: one thread does at any rate.
-    """
-
-    id: str
-    task: str
-    slot: str
-    threads: int
-    share: float
-    rate_per_s: float
-    sustains_per_s: float | None
-    cpu: float
-    memory: float
-    basis: Basis = "measured"
-
-
-@dataclass(frozen=True)
-class Promise:
-    """What a schedule promised.
-
-    ``rates_per_s`` are the planned input rates of its tasks, upstream first, a source's being what it makes.
-    """
-
-    rate_per_s: float  # planned, of all sources together
-    sustained_per_s: float  # predicted
-    latency_s: float  # an estimate
-    rates_per_s: Mapping[str, float]
-    bundles: tuple[BundlePromise, ...]
-
-    @property
-    def kept_per_s(self) -> float:
-        """The rate that was promised: the planned one, or the one that is sustained where that is less."""
-        return min(self.rate_per_s, self.sustained_per_s)
-
-    def load_of(self, slot: str) -> Load:
-        """What its bundles take of a slot."""
-        own = [bundle for bundle in self.bundles if bundle.slot == slot]
-        return Load(sum(bundle.cpu for bundle in own), sum(bundle.memory for bundle in own))
+_NOT_MEASURED = Load()
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +28,7 @@ class BundleSeen:
     """What was measured of one bundle. ``waits_for`` are the readers of the full channel that holds it back."""
 
     rate_per_s: float | None = None
-    load: Load = Load()
+    load: Load = _NOT_MEASURED
     waits_for: tuple[str, ...] = ()
     failing: str = ""
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from scheduler.model.errors import InsufficientSlots, InvalidResources, MissingProfile, RateNotHeld
 from scheduler.model.estate import Slot
 from scheduler.model.profile import Point, Profile, Profiles
 from scheduler.model.resources import Node, Supply
-from scheduler.model.task_types import TaskTypes
 from scheduler.performance.rates import input_rates_per_s
 from scheduler.scheduling import PAIRS, Job, Settings, compare, highest_rate, prepare, schedule
 
@@ -93,12 +90,56 @@ def test_a_rate_that_is_none_is_refused(rate_per_s: float):
 
 
 def test_tasks_without_a_profile_are_named():
-    with pytest.raises(MissingProfile, match="nobody has measured archive, thin"):
-        prepare(FLOW, task_types=TYPES, profiles=Profiles([
-            Profile("sensors", (Point(1, 1, 0.1, 0.15),), static=True), Profile("scale", (Point(1, 50, 0.6, 0.2),))]))
+    with pytest.raises(MissingProfile, match="nobody has measured scale, thin") as caught:
+        prepare(FLOW, task_types=TYPES, profiles=Profiles([]))
+    assert caught.value.facts["tasks"] == ["by", "some"], "sources and sinks have what their types declare"
 
 
-def test_state_without_a_key_is_not_divided():
+def test_a_source_nobody_measured_has_what_its_type_declares():
+    """8 µs for each of 200 events/s, and twice a second a batch of 26 ms for the query and 5 ms for the task."""
+    known = Profiles([Profile("scale", (Point(1, 50, 0.6, 0.2),)), Profile("thin", (Point(1, 500, 0.9, 0.05),))])
+    found = prepare(FLOW, task_types=TYPES, profiles=known).profiles
+    assert (found["in"].origin, found["in"].static) == ("declared", True)
+    assert found["in"].one.cpu == pytest.approx(200 * 8e-6 + 2 * 0.031)
+    assert found["out"].origin == "declared" and found["by"].origin == ""
+    with pytest.raises(RateNotHeld, match="it declares") as caught:
+        prepare(FLOW, task_types=TYPES, profiles=known, rate_per_s=200_000)
+    assert caught.value.facts["peak_per_s"] == pytest.approx((1 - 0.062) / 8e-6)
+
+
+def test_only_some_tasks_are_scheduled_where_the_others_run_already():
+    found = prepare(FLOW, task_types=TYPES, profiles=PROFILES, among={"some", "out"})
+    assert found.rates_per_s == {"some": 200, "out": pytest.approx(20)} and set(found.profiles) == {"some", "out"}
+    assert set(found.streams) == {("some", "out")} and found.serial == {"out"}
+    assert set(schedule(found, ("MBA", "SAM"), supply=BUY).placement.threads) == {"some", "out"}
+
+
+COUNTED = flow("c", {"in": "sensors", "by": ("scale", {"by": 2}), "n": "count", "off": "thin", "out": "archive"},
+               "in > by > n > off > out")
+OF_COUNTED = [
+    Profile("sensors", (Point(1, 1, 0.1, 0.15),), static=True), Profile("archive", (Point(1, 300, 0.5, 0.1),)),
+    Profile("scale", (Point(1, 50, 0.3, 0.2), Point(4, 120, 0.9, 0.3))), Profile("thin", (Point(1, 50, 0.6, 0.05),)),
+    Profile("count", (Point(1, 180, 0.5, 0.1), Point(2, 150, 0.9, 0.1))),
+]
+
+
+def test_what_a_stateful_task_reads_keeps_its_order():
+    """Threads of one bundle keep the order of events, bundles do not: before state there is one bundle."""
+    found = prepare(COUNTED, task_types=TYPES, profiles=Profiles(OF_COUNTED), rate_per_s=120)
+    assert found.whole == {"in", "by", "n", "out"} and found.serial == {"in", "n", "out"}
+    for pair in (("MBA", "SAM"), ("MBA", "exact")):
+        placed = schedule(found, pair, supply=BUY).placement
+        assert len(placed.threads["by"]) == 4 and len(set(placed.threads["by"])) == 1
+        assert len(set(placed.threads["off"])) == 3, "behind the state it is divided"
+    for pair in (("LSA", "DSM"), ("MBA", "DSM"), ("MBA", "RSM")):
+        with pytest.raises(RateNotHeld, match="task by: it cannot be divided, and one thread sustains 50"):
+            schedule(found, pair, supply=BUY)
+    more = prepare(COUNTED, task_types=TYPES, profiles=Profiles(OF_COUNTED), rate_per_s=130)
+    with pytest.raises(RateNotHeld, match="No slot holds 130 events/s of scale: the peak measured is 120"):
+        schedule(more, ("MBA", "SAM"), supply=BUY)
+
+
+def test_state_is_not_divided():
     counting = flow("c", {"in": "sensors", "n": "count", "out": "archive"}, "in > n > out")
     known = Profiles([
         Profile("sensors", (Point(1, 1, 0.1, 0.15),), static=True), Profile("archive", (Point(1, 100, 0.5, 0.1),)),
@@ -108,8 +149,6 @@ def test_state_without_a_key_is_not_divided():
     with pytest.raises(RateNotHeld) as caught:
         schedule(at_100, ("MBA", "SAM"), supply=BUY)
     assert caught.value.facts == {"task": "n", "rate_per_s": 100, "peak_per_s": 80, "threads": 1}
-    keyed = TaskTypes([replace(one, key="city") if one.name == "count" else one for one in TYPES.values()])
-    assert schedule(prepare(counting, task_types=keyed, profiles=known, rate_per_s=100), ("MBA", "SAM"), supply=BUY)
 
 
 def test_the_highest_rate_that_slots_hold():
