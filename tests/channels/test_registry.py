@@ -7,8 +7,8 @@ import pytest
 import redis
 
 from workers.channels import codec, keys, scripts
+from workers.channels.control import Control
 from workers.channels.registry import Channels
-from workers.channels.sink import Control
 
 pytestmark = pytest.mark.broker
 
@@ -65,9 +65,9 @@ def test_a_deleted_channel_leaves_nothing(broker, channels: Channels) -> None:
     assert broker.keys("*a.0*") == []
 
 
-def test_a_partition_is_a_channel_of_its_own() -> None:
-    assert keys.partition("a.0", 0) == "a.0"
-    assert keys.partition("a.0", 1, partitions=3) == "a.0:p1"
+def test_a_part_is_a_channel_of_its_own() -> None:
+    assert keys.part("a.0", "f4-0") == "a.0@f4-0"
+    assert keys.reader_of("a.0@f4-0") == "f4-0"
 
 
 class TestControl:

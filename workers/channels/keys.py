@@ -28,9 +28,14 @@ def room(channel_id: str) -> str:
     return f"{channel(channel_id)}:room"
 
 
-def partition(channel_id: str, index: int, *, partitions: int = 1) -> str:
-    """The channel id of one partition: each is a channel of its own; a channel of one partition has no suffix."""
-    return channel_id if partitions == 1 else f"{channel_id}:p{index}"
+def part(channel_id: str, reader: str) -> str:
+    """The channel id of one reader's part of a stream that is divided: a channel of its own, with that one reader."""
+    return f"{channel_id}@{reader}"
+
+
+def reader_of(part_id: str) -> str:
+    """Whose part of a stream a channel is."""
+    return part_id.rpartition("@")[2]
 
 
 def valve(fragment_id: str) -> str:

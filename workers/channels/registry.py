@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +12,7 @@ import redis
 
 from . import codec, keys, scripts
 from .config import CAPACITY_BLOCKS
+from .control import Control, Route, route_prefix, routes_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +180,77 @@ class Channels:
         A change is in force once its ``from`` is set: the valve does so at its next batch that carries events.
         """
         return _text(self._redis.hgetall(keys.valve(fragment)))
+
+    def route(
+        self, fragment: str, position: int, reader: str, weights: Mapping[str, float], *,
+        channel: str | None = None, from_batch: int | None = None,
+    ) -> bool:
+        """Divide a task's stream among the bundles of one reader, from the next batch boundary on.
+
+        Each event goes to exactly one bundle's part of the stream's channel (``keys.part``): channels to be opened,
+        with their reader registered, before. Until the boundary, what was asked for before stays in force.
+
+        Parameters
+        ----------
+        fragment, position : str, int
+            Whose stream.
+        reader : str
+            The divided reader; a name for the route, whatever its bundles are called.
+        weights : mapping of str to float
+            By bundle: in proportion to them, events are dealt out. A bundle of weight 0 gets none.
+        channel : str, optional
+            The stream's channel, where it is not ``<fragment>.<position>`` (one that was taken over).
+        from_batch : int, optional
+            The first batch to be divided so; 0 for a fragment that has not started yet. No other change counts then.
+
+        Returns
+        -------
+        bool
+            False where that was asked for already.
+
+        Raises
+        ------
+        ValueError
+            A weight is negative or not finite, or none is positive.
+        """
+        if not any(weight > 0 for weight in weights.values()) or not all(
+            weight >= 0 and math.isfinite(weight) for weight in weights.values()
+        ):
+            raise ValueError(
+                f"the stream at position {position} of {fragment} cannot be divided by the weights {dict(weights)}: "
+                "each must be 0 or more, and one of them more than 0"
+            )
+        stream = channel or f"{fragment}.{position}"
+        parts = {keys.part(stream, bundle): float(weights[bundle]) for bundle in sorted(weights)}
+        return self._change_route(fragment, position, reader, parts, from_batch)
+
+    def unroute(self, fragment: str, position: int, reader: str) -> bool:
+        """Divide a task's stream for that reader no longer, from the next batch boundary on."""
+        return self._change_route(fragment, position, reader, {}, None)
+
+    def _change_route(
+        self, fragment: str, position: int, reader: str, parts: Mapping[str, float], from_batch: int | None
+    ) -> bool:
+        first = "" if from_batch is None else from_batch
+        arguments = [route_prefix(position, reader), json.dumps(parts), first]
+        return bool(scripts.run(self._redis, "route", [keys.valve(fragment)], arguments))
+
+    def routed(self, fragment: str, position: int, reader: str) -> Route | None:
+        """How a task's stream is divided for one reader, or None where it is not."""
+        return self.routes(fragment).get((position, reader))
+
+    def routes(self, fragment: str) -> dict[tuple[int, str], Route]:
+        """How a fragment's streams are divided, by position and reader."""
+        return routes_of(self.control(fragment))
+
+    def settle(self, fragment: str, *, done_batch: int) -> None:
+        """Let every change begin with the batch after ``done_batch``, where no event comes that would set its boundary.
+
+        Only for a fragment at rest: stopped, or paused with no batch under way, and ``done_batch`` the last one that
+        was planned (-1 for none) and done.
+        """
+        Control.read(self._redis, fragment, done_batch)
+        Control.read(self._redis, fragment, done_batch + 1)
 
     def pause(self, fragment: str) -> None:
         """Let a fragment's sources plan no new batch: the batch under way ends, and the query can stop cleanly."""

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
-import redis
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
 
 from . import codec, histogram, keys, scripts
 from .config import ChannelConfig
 from .connections import client
+from .control import Control
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,41 +82,6 @@ def _sample_latency(meter: histogram.Meter, spec: ValveSpec, batch: pa.RecordBat
     for row in {0, batch.num_rows - 1}:
         if born[row].is_valid:
             meter.sample(f"{spec.position}:lat", now_ms - born[row].as_py())
-
-
-class Control:
-    """A fragment's control hash as one batch sees it; see ``Control.java``."""
-
-    def __init__(self, state: dict[str, str], batch_id: int) -> None:
-        self._state = state
-        self._batch_id = batch_id
-
-    @classmethod
-    def read(cls, connection: redis.Redis, fragment: str, batch_id: int) -> Control:
-        """Read it, and set the boundary of every change that has none: the next batch."""
-        state = cls._fetch(connection, fragment)
-        opened = [name.replace(":outlet", ":from") for name, value in state.items()
-                  if name.endswith(":outlet") and value == "open"]
-        unset = [name for name in [*opened, *(["tail:from"] if "tail" in state else [])] if name not in state]
-        for name in unset:
-            connection.hsetnx(keys.valve(fragment), name, batch_id + 1)
-        return cls(cls._fetch(connection, fragment) if unset else state, batch_id)
-
-    @staticmethod
-    def _fetch(connection: redis.Redis, fragment: str) -> dict[str, str]:
-        return {name.decode(): value.decode() for name, value in connection.hgetall(keys.valve(fragment)).items()}
-
-    def publishes(self, position: int) -> bool:
-        """Whether a task's stream is published in this batch."""
-        return self._state.get(f"{position}:outlet") == "open" and self._has_begun(f"{position}:from")
-
-    def passes(self, position: int) -> bool:
-        """Whether a task's events go on in this batch; until a new tail begins, the one before it stays closed."""
-        tail = self._state.get("tail" if self._has_begun("tail:from") else "tail:was")
-        return tail is None or position < int(tail)
-
-    def _has_begun(self, name: str) -> bool:
-        return name in self._state and self._batch_id >= int(self._state[name])
 
 
 class BlockWriter:

@@ -47,10 +47,10 @@ def jar_path(config: ChannelConfig) -> Path:
 
 
 def read_channels(
-    spark: SparkSession, config: ChannelConfig, *, inputs: Sequence[str], reader: str, gates: Sequence[str] = (),
-    begin: Mapping[str, str] = MappingProxyType({}),
+    spark: SparkSession, config: ChannelConfig, *, inputs: Sequence[str | Sequence[str]], reader: str,
+    gates: Sequence[str] = (), begin: Mapping[str, str] = MappingProxyType({}), threads: int = 1,
 ) -> DataFrame:
-    """The interleaved events of some channels, as one streaming DataFrame of one partition.
+    """The interleaved events of some streams, as one streaming DataFrame.
 
     Parameters
     ----------
@@ -58,8 +58,9 @@ def read_channels(
         A session with :func:`spark_conf`.
     config : ChannelConfig
         Broker and implementation.
-    inputs : sequence of str
-        Channel ids; columns that only some of them have are null in events of the others.
+    inputs : sequence of str, or of sequences of str
+        Streams, each by the channels that carry it (one channel may stand for itself): one source each, whose channels
+        may be others when the query starts again. Columns that only some streams have are null in events of the others.
     reader : str
         The fragment that reads: registered with every one of the channels before the query starts.
     gates : sequence of str
@@ -67,12 +68,15 @@ def read_channels(
     begin : mapping of str to str
         By channel, the entry up to which everything is left out, though the checkpoint is not as far: where a reader
         that was paused goes on.
+    threads : int
+        Into how many partitions each batch is cut, in order; :func:`gather` puts them together again.
 
     Raises
     ------
     ChannelNotOpen
         A channel is not open, so that its schema is unknown.
     """
+    inputs = [channel for group in inputs for channel in ([group] if isinstance(group, str) else group)]
     with redis.Redis.from_url(config.redis_url) as client:
         schemas = [_schema(client, channel) for channel in inputs]
     streams = []

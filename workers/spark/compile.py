@@ -43,14 +43,15 @@ class Beginning:
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """What is to be compiled: a fragment's id, its tasks upstream first, the channels that the first one reads, and
-    those that they write."""
+    """What is to be compiled: a fragment's id, its tasks upstream first, the streams that the first one reads (each by
+    the channels that carry it), the channels that they write, and on how many threads the first one works."""
 
     fragment: str
     tasks: Sequence[Task]
-    inputs: Sequence[str]
+    inputs: Sequence[Sequence[str]]
     written: Sequence[str]
     beginning: Beginning = field(default_factory=Beginning)
+    threads: int = 1
 
 
 @dataclass(frozen=True, slots=True)

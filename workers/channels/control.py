@@ -1,0 +1,143 @@
+"""A fragment's control hash as one batch sees it: outlets, the tail, and routes. ``Control.java`` is its twin.
+
+Whoever sees a change first sets its boundary, the next batch, unless it is set already: so that every valve of the
+fragment changes between two batches, and decides the same way where a batch is repeated.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import redis
+
+from . import keys
+from .rotation import Rotation
+
+_ROUTE = re.compile(r"(?P<position>\d+):route:(?P<reader>[^:]+):(?P<number>\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """How a stream is divided among the bundles of one reader, as it was asked for last.
+
+    ``weights`` are by bundle; none where the stream is no longer to be divided for the reader. ``from_batch`` is the
+    first batch that is divided so, None until the writer's valve has set it. ``settled``: that batch has begun, all
+    before it are done, so that a bundle which is not in ``weights`` gets nothing any more.
+    """
+
+    weights: Mapping[str, float]
+    from_batch: int | None
+    settled: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One change of a route: its field in the control hash, weights by part channel, and its first batch."""
+
+    field: str
+    weights: Mapping[str, float]
+    from_batch: int | None
+
+
+def route_prefix(position: int, reader: str) -> str:
+    """What the fields of a route's changes begin with; their numbers follow."""
+    return f"{position}:route:{reader}:"
+
+
+def changes_of(state: Mapping[str, str]) -> dict[tuple[int, str], list[Change]]:
+    """The changes of each route in a control hash, oldest first, by position and reader."""
+    numbered: dict[tuple[int, str], list[tuple[int, Change]]] = {}
+    for field, value in state.items():
+        found = _ROUTE.fullmatch(field)
+        if found:
+            first = state.get(f"{field}:from")
+            change = Change(field, json.loads(value), None if first is None else int(first))
+            route = numbered.setdefault((int(found["position"]), found["reader"]), [])
+            route.append((int(found["number"]), change))
+    return {
+        key: [change for _, change in sorted(route, key=lambda one: one[0])]
+        for key, route in sorted(numbered.items())
+    }
+
+
+def routes_of(state: Mapping[str, str]) -> dict[tuple[int, str], Route]:
+    """The routes that a control hash asks for, by position and reader."""
+    routes = {}
+    for key, changes in changes_of(state).items():
+        newest = changes[-1]
+        weights = {keys.reader_of(part): weight for part, weight in newest.weights.items()}
+        routes[key] = Route(weights, newest.from_batch, settled=newest.from_batch is not None and len(changes) == 1)
+    return routes
+
+
+class Control:
+    """A fragment's control hash as one batch sees it."""
+
+    def __init__(self, state: Mapping[str, str], batch_id: int) -> None:
+        self._state = state
+        self._batch_id = batch_id
+
+    @classmethod
+    def read(cls, connection: redis.Redis, fragment: str, batch_id: int) -> Control:
+        """Read it, set the boundary of every change that has none, and forget what no batch can need any more."""
+        state = _fetch(connection, fragment)
+        unset = _without_boundary(state)
+        for name in unset:
+            connection.hsetnx(keys.valve(fragment), name, batch_id + 1)
+        over = _overtaken(state, batch_id)
+        if over:
+            connection.hdel(keys.valve(fragment), *over)
+        return cls(_fetch(connection, fragment) if unset else state, batch_id)
+
+    def publishes(self, position: int) -> bool:
+        """Whether a task's stream is published whole in this batch."""
+        return self._state.get(f"{position}:outlet") == "open" and self._has_begun(f"{position}:from")
+
+    def passes(self, position: int) -> bool:
+        """Whether a task's events go on in this batch; until a new tail begins, the one before it stays closed."""
+        tail = self._state.get("tail" if self._has_begun("tail:from") else "tail:was")
+        return tail is None or position < int(tail)
+
+    def routes(self, position: int) -> list[Rotation]:
+        """How a task's stream is divided in this batch, for each divided reader."""
+        rotations = []
+        for (at, _), changes in changes_of(self._state).items():
+            begun = [change for change in changes if _begun(change, self._batch_id)]
+            if at == position and begun and begun[-1].weights:
+                rotations.append(Rotation.of(begun[-1].weights))
+        return rotations
+
+    def _has_begun(self, name: str) -> bool:
+        return name in self._state and self._batch_id >= int(self._state[name])
+
+
+def _fetch(connection: redis.Redis, fragment: str) -> dict[str, str]:
+    return {name.decode(): value.decode() for name, value in connection.hgetall(keys.valve(fragment)).items()}
+
+
+def _without_boundary(state: Mapping[str, str]) -> list[str]:
+    names = [
+        name.replace(":outlet", ":from") for name, value in state.items()
+        if name.endswith(":outlet") and value == "open"
+    ]
+    names += ["tail:from"] if "tail" in state else []
+    names += [f"{name}:from" for name in state if _ROUTE.fullmatch(name)]
+    return [name for name in names if name not in state]
+
+
+def _overtaken(state: Mapping[str, str], batch_id: int) -> list[str]:
+    """Fields of changes that a later one has followed: a batch that begins is the oldest that can be repeated."""
+    fields: list[str] = []
+    for changes in changes_of(state).values():
+        begun = [change for change in changes if _begun(change, batch_id)]
+        ends = bool(begun) and not begun[-1].weights
+        fields += [change.field for change in (begun if ends else begun[:-1])]
+    return [name for field in fields for name in (field, f"{field}:from")]
+
+
+def _begun(change: Change, batch_id: int) -> bool:
+    return change.from_batch is not None and change.from_batch <= batch_id
+
