@@ -12,12 +12,15 @@ from .canonical import canonical_encoder
 from .errors import AlteredPlan
 from .estate import Estate, Fragment, RunningBundle, RunningTask, Slot, Submitted
 from .plan import Plan, Price, Step
+from .promise import BundlePromise, ProfileUsed, Promise
 from .refinement import Refinement
 
 # Left out where empty, so that what was stored and signed before they came to be stays as it is.
 _LEFT_OUT_WHERE_EMPTY = {
     Fragment: ("channels", "inherits", "joins", "resting", "bundles"),
-    Plan: ("touched_teams", "touched_count", "rested", "resumed", "fresh", "refined", "otherwise", "why"),
+    Plan: (
+        "touched_teams", "touched_count", "rested", "resumed", "fresh", "refined", "otherwise", "promise", "notes",
+        "why"),
     Step: ("bundle",),
     Submitted: ("paused",),
 }
@@ -69,7 +72,8 @@ def plan_from_json(text: str | Mapping[str, Any]) -> Plan:
             "refined": tuple(Refinement(**one) for one in data.get("refined", ())),
             "otherwise": Price(**data["otherwise"]) if "otherwise" in data else None,
         }
-        | {name: tuple(data[name]) for name in ("touched_teams", "rested", "resumed", "fresh") if name in data}
+        | {name: tuple(data[name]) for name in ("touched_teams", "rested", "resumed", "fresh", "notes") if name in data}
+        | ({"promise": promise_from_data(data["promise"])} if "promise" in data else {})
     )
     if plan.digest != plan_digest(plan):
         raise AlteredPlan(
@@ -117,6 +121,14 @@ def fragment_from_data(data: Mapping[str, Any]) -> Fragment:
 def bundles_from_data(data: Iterable[Mapping[str, Any]]) -> tuple[RunningBundle, ...]:
     """A fragment's bundles from their JSON objects."""
     return tuple(RunningBundle(**bundle) for bundle in data)
+
+
+def promise_from_data(data: Mapping[str, Any]) -> Promise:
+    """What a schedule promises, from its JSON object."""
+    return Promise(**{
+        **data, "pair": tuple(data["pair"]), "bundles": tuple(BundlePromise(**one) for one in data["bundles"]),
+        "profiles": tuple(ProfileUsed(**one) for one in data["profiles"]),
+    })
 
 
 def _fragments_from_data(data: Mapping[str, Any]) -> dict[str, Fragment]:

@@ -8,6 +8,7 @@ from typing import Literal
 
 from .errors import StalePlan
 from .estate import Fragment, RunningTask, Submitted
+from .promise import Promise
 from .refinement import Refinement
 
 # A fragment that begins with what others leave is handed over to, not started: those others end with it.
@@ -89,6 +90,8 @@ class Plan:
     fresh: tuple[str, ...] = ()  # running task ids
     refined: tuple[Refinement, ...] = ()  # submitted tasks that are made from wider ones that run
     otherwise: Price | None = None  # the price of the other choice: to join where this starts fresh, or the reverse
+    promise: Promise | None = None  # of a schedule: what it keeps if its profiles are right
+    notes: tuple[str, ...] = ()  # what reviewers should know besides, in sentences
     why: str = ""  # what a defragmentation gains, against what it disturbs, in a sentence or two
     digest: str = ""  # SHA-256 over everything above, canonical JSON
 

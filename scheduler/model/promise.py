@@ -1,0 +1,88 @@
+"""What a schedule promises: rate, slots, loads, latency and price, known before anything starts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from .dataflow import _frozen
+from .profile import Basis
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Shares of a slot's CPU and memory; None where nothing was measured."""
+
+    cpu: float | None = None
+    memory: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BundlePromise:
+    """What was predicted of one bundle: at the planned rate where that is sustained, else at the rate that is.
+
+    ``sustains_per_s`` is None where its profile is static: one thread does at any rate.
+    """
+
+    id: str
+    task: str  # of the submitted dataflow
+    slot: str
+    threads: int
+    share: float
+    rate_per_s: float
+    sustains_per_s: float | None
+    cpu: float
+    memory: float
+    basis: Basis = "measured"
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileUsed:
+    """The profile that a task was planned with; ``origin`` ``declared`` where nobody has measured its type."""
+
+    task: str
+    task_type: str
+    version: int
+    machine: str
+    origin: str
+
+
+@dataclass(frozen=True)
+class Promise:
+    """What a schedule promised.
+
+    ``rates_per_s`` are the planned input rates of its tasks, upstream first, a source's being what it makes. Tasks that
+    ran already, for others, are not in it.
+    """
+
+    rate_per_s: float  # planned, of all sources together
+    sustained_per_s: float  # predicted
+    latency_s: float  # an estimate
+    rates_per_s: Mapping[str, float]
+    bundles: tuple[BundlePromise, ...]
+    pair: tuple[str, ...] = ()  # names of the allocation and of the mapping
+    routing: str = "slot_aware"
+    limit: str = ""  # what keeps it from more than it sustains, in words
+    extra: int = 0  # slots that the mapping asked for beyond the allocation's
+    per_hour: float = 0.0  # price of its slots
+    currency: str = ""
+    between_nodes_per_s: float = 0.0
+    profiles: tuple[ProfileUsed, ...] = field(default=())
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rates_per_s", _frozen(self.rates_per_s))
+
+    @property
+    def kept_per_s(self) -> float:
+        """The rate that was promised: the planned one, or the one that is sustained where that is less."""
+        return min(self.rate_per_s, self.sustained_per_s)
+
+    @property
+    def slots(self) -> tuple[str, ...]:
+        """The slots that it takes, in order of their names."""
+        return tuple(sorted({bundle.slot for bundle in self.bundles}))
+
+    def load_of(self, slot: str) -> Load:
+        """What its bundles take of a slot."""
+        own = [bundle for bundle in self.bundles if bundle.slot == slot]
+        return Load(sum(bundle.cpu for bundle in own), sum(bundle.memory for bundle in own))
