@@ -1,8 +1,8 @@
 """`./weir test`: the pytest runs that make up the test suite, and one closing line over all of them.
 
 Browser tests are a run of their own: Playwright's synchronous interface leaves a running event loop behind, in which
-no asynchronous test can start. They come last and one by one; the others take as many workers as there are cores (up
-to four), a file staying with one worker. Where paths or a marker expression are given, one run does what was asked.
+no asynchronous test can start. Both runs take as many workers as there are cores (up to four). Where paths or a marker
+expression are given, one run does what was asked.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def main(arguments: Sequence[str]) -> int:
     if names_tests(arguments) or any(argument.startswith("-m") for argument in arguments):
         runs = [[]]
     else:
-        runs = [["-m", "not browser", *in_parallel()], ["-m", "browser"]]
+        runs = [["-m", kind, *in_parallel()] for kind in ("not browser", "browser")]
     base = [sys.executable, "-P", "-m", "pytest", f"--rootdir={ROOT}", f"--config-file={ROOT / 'pyproject.toml'}"]
     codes, total = [], Counts()
     with tempfile.TemporaryDirectory(prefix="weir-tests-") as folder:
