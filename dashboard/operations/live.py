@@ -84,7 +84,8 @@ def live_estate(viewer: Viewer) -> dict[str, Any]:
       ``events_in_per_s``, ``events_out_per_s`` (null until measured)
     - ``nodes`` by name: ``reporting``, ``cores``, ``memory_mb``
     - ``slots`` by name: ``state`` (``silent`` where the node does not report), ``cpu`` (cores), ``memory_mb``,
-      ``restarts``, ``fragments`` (how many of those that the viewer may see)
+      ``memory_share`` (of its even share of the node's), ``restarts``, ``fragments`` (how many of those that the
+      viewer may see: bundles, where they are divided)
     - ``health``: failing fragments by id: ``cause``, ``state``, ``slot``, ``retry_at_ms``, ``dataflows`` (id, name,
       team)
     - ``dataflows`` by id: ``name``, ``team``, ``status``, ``state``, ``events_in_per_s``, ``events_out_per_s``,
@@ -195,9 +196,17 @@ def _slot(view: View, name: str) -> dict[str, Any]:
     return {
         "state": found.get("state", SILENT if view.reading.available else "unknown"),
         "cpu": _rounded(found.get("cpu"), 2), "memory_mb": _rounded(found.get("memory_mb"), 0),
+        "memory_share": _rounded(share_of_memory(view, node, found.get("memory_mb")), 2),
         "restarts": found.get("restarts", 0),
-        "fragments": sum(1 for fragment in view.fragments() if fragment.slot == name),
+        "fragments": sum(1 for fragment in view.fragments() for part in fragment.parts if part.slot == name),
     }
+
+
+def share_of_memory(view: View, node: str, memory_mb: float | None) -> float | None:
+    """A part of a slot's memory, which is its even share of its node's; None where the node does not tell."""
+    total = view.reading.reports.get(node, {}).get("memory_mb")
+    slots = sum(1 for slot in view.estate.slots if slot.node == node)
+    return memory_mb * slots / total if total and slots and memory_mb is not None else None
 
 
 def _health(view: View) -> dict[str, Any]:

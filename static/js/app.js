@@ -37,4 +37,8 @@ if (document.querySelector("[data-heatmap]")) {
   const { startHeatMap } = await import("./heatmap.js");
   startHeatMap();
 }
+if (document.querySelector("[data-slots]")) {
+  const { startSlots } = await import("./slots.js");
+  startSlots();
+}
 document.documentElement.dataset.ready = "";

@@ -17,7 +17,7 @@ from tests.pages.conftest import ClientOf
 from tests.pages.markup import Markup
 
 PLAIN = ["estate", "dataflows", "dataflow_new", "proposals", "task_types", "bills", "audit", "teams", "password_change",
-         "estate_graph", "overlap", "fragmentation"]
+         "estate_graph", "overlap", "fragmentation", "slots"]
 FILTERED = ["/dataflows/?q=none&team=city&status=running", "/proposals/?for=me", "/proposals/?status=open",
             "/estate/overlap?q=none&by=share", "/estate/overlap?team=city", "/estate/graph?q=traffic&page=7",
             "/bills/?period=month", "/bills/?period=custom&from=2026-01-01&to=2026-01-31",

@@ -1,0 +1,242 @@
+"""Slots with their bundles, as far as one viewer may know of them: planned and measured, before and after a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from django.conf import settings
+
+from dashboard.operations.live import SILENT, View, share_of_memory, view_for
+from dashboard.operations.models import NodeRow, SlotRow
+from dashboard.teams.permissions import Viewer
+from scheduler.model.estate import Fragment, RunningBundle, RunningTask
+from scheduler.model.plan import Plan
+from scheduler.performance.outcome import Load
+from scheduler.performance.pricing import query_cores
+from scheduler.planning import Prices
+
+Change = Literal["stays", "starts", "leaves", "changes"]
+
+
+@dataclass(frozen=True, slots=True)
+class BundleCell:
+    """A bundle on a slot.
+
+    ``was`` and ``now`` are what it is before and after the plan that is looked at, None where it is not there then;
+    ``tasks`` are the names that a dataflow of ``users`` gives them.
+    """
+
+    id: str
+    fragment: str
+    tasks: tuple[str, ...]
+    users: tuple[Mapping[str, str], ...]
+    was: RunningBundle | None
+    now: RunningBundle | None
+    planned: Load
+    measured: Load
+    state: str = ""
+
+    @property
+    def change(self) -> Change:
+        """What the plan does to it here."""
+        if self.was is None or self.now is None:
+            return "starts" if self.was is None else "leaves"
+        return "stays" if self.was == self.now else "changes"
+
+    @property
+    def threads(self) -> int:
+        """Its threads, after the plan where it is there then."""
+        shown = self.now or self.was
+        assert shown is not None
+        return shown.threads
+
+    @property
+    def weight(self) -> float:
+        """Its part of its task's events, after the plan where it is there then."""
+        shown = self.now or self.was
+        assert shown is not None
+        return shown.weight
+
+
+@dataclass(frozen=True, slots=True)
+class SlotCell:
+    """A slot: what it was planned to bear before and after the plan, and what it was measured to."""
+
+    name: str
+    index: int
+    state: str
+    restarts: int
+    reserved_for: str
+    before: Load
+    after: Load
+    measured: Load
+    bundles: tuple[BundleCell, ...]
+
+    @property
+    def changes(self) -> bool:
+        """Whether the plan touches it."""
+        return any(bundle.change != "stays" for bundle in self.bundles)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeCells:
+    """A node with its slots."""
+
+    name: str
+    reporting: bool
+    memory_mb: float | None
+    slots: tuple[SlotCell, ...]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """All slots by node; ``changes`` is whether a plan is looked at."""
+
+    nodes: tuple[NodeCells, ...]
+    reading: Any
+    plan: Plan | None = None
+
+    @property
+    def slots(self) -> tuple[SlotCell, ...]:
+        """Those of all nodes."""
+        return tuple(slot for node in self.nodes for slot in node.slots)
+
+
+@dataclass
+class _Maker:
+    """What the cells of one grid are made from."""
+
+    view: View
+    plan: Plan | None
+    promised: Mapping[str, Load]
+    names: dict[str, tuple[str, ...]] = field(default_factory=dict)  # of running tasks, one a dataflow
+
+    def __post_init__(self) -> None:
+        for dataflow_id in sorted(self.view.records, key=lambda key: self.view.records[key].name):
+            for task, running in self.view.estate.submitted[dataflow_id].running.items():
+                self.names.setdefault(running, (task,))
+        if self.plan is not None:  # the plan's own dataflow, whose names the reviewer reads everywhere
+            for task, running in self.plan.dataflow.running.items():
+                self.names[running] = (task,)
+
+    @property
+    def tasks(self) -> dict[str, RunningTask]:
+        started = self.plan.started if self.plan else ()
+        stopped = self.plan.stopped if self.plan else ()
+        return {**self.view.estate.tasks, **{task.id: task for task in (*stopped, *started)}}
+
+
+def slots_grid(viewer: Viewer, *, plan: Plan | None = None, promised: Mapping[str, Load] | None = None) -> Grid:
+    """Every slot with the bundles that the viewer may know of.
+
+    Parameters
+    ----------
+    plan : Plan, optional
+        Shown as before and after it, whether it is enacted by now or not; the viewer may know of its dataflow.
+    promised : mapping, optional
+        Loads that schedules promised, by bundle id. Others are estimated, as for placing them: their tasks' cores, and
+        nothing is known of their memory.
+    """
+    view = view_for(viewer)
+    maker = _Maker(view, plan, promised or {})
+    before, after = _before_and_after(view.estate.fragments, plan)
+    by_slot = _by_slot(maker, before, after)
+    reserved = dict(SlotRow.objects.exclude(reserved_for="").values_list("name", "reserved_for"))
+    counts = dict(NodeRow.objects.values_list("name", "slots"))
+    nodes: dict[str, list[SlotCell]] = {name: [] for name in counts}
+    for slot in view.estate.slots:
+        nodes.setdefault(slot.node, []).append(
+            _slot(maker, slot.name, by_slot.get(slot.name, ()), reserved.get(slot.name, "")))
+    return Grid(tuple(
+        NodeCells(name, name in view.reading.reports, view.reading.reports.get(name, {}).get("memory_mb"), tuple(cells))
+        for name, cells in sorted(nodes.items())), view.reading, plan)
+
+
+def _before_and_after(
+    fragments: Mapping[str, Fragment], plan: Plan | None
+) -> tuple[Mapping[str, Fragment], Mapping[str, Fragment]]:
+    """The estate's fragments on both sides of a plan, on whichever of them the estate stands."""
+    if plan is None:
+        return fragments, fragments
+    others = {
+        key: fragment for key, fragment in fragments.items()
+        if key not in plan.fragments_before and key not in plan.fragments_after}
+    return {**others, **plan.fragments_before}, {**others, **plan.fragments_after}
+
+
+def _by_slot(
+    maker: _Maker, before: Mapping[str, Fragment], after: Mapping[str, Fragment]
+) -> dict[str, list[BundleCell]]:
+    """Cells of all bundles that may be shown, by the name of their slot; one that moves stands on both."""
+    seen = maker.view.tasks | set(maker.plan.dataflow.running.values() if maker.plan else ())
+    found: dict[str, list[BundleCell]] = {}
+    for key in sorted({*before, *after}):
+        sides = before.get(key), after.get(key)
+        fragment = sides[1] or sides[0]
+        assert fragment is not None
+        if not any(side and not seen.isdisjoint(side.active_tasks) for side in sides):
+            continue
+        was, now = (_parts(side) for side in sides)
+        for bundle_id in dict.fromkeys([*was, *now]):
+            places = dict.fromkeys(
+                side[bundle_id].slot for side in (was, now) if bundle_id in side)
+            for slot in places:
+                found.setdefault(slot, []).append(_bundle(
+                    maker, fragment, _at(was.get(bundle_id), slot), _at(now.get(bundle_id), slot)))
+    return found
+
+
+def _parts(fragment: Fragment | None) -> dict[str, RunningBundle]:
+    if fragment is None or fragment.paused:
+        return {}
+    return {bundle.id: bundle for bundle in fragment.parts}
+
+
+def _at(bundle: RunningBundle | None, slot: str) -> RunningBundle | None:
+    return bundle if bundle is not None and bundle.slot == slot else None
+
+
+def _bundle(
+    maker: _Maker, fragment: Fragment, was: RunningBundle | None, now: RunningBundle | None
+) -> BundleCell:
+    bundle = now or was
+    assert bundle is not None
+    node, _, index = bundle.slot.rpartition("/")
+    report = maker.view.reading.reports.get(node, {}).get("slots", {}).get(index, {})
+    found = report.get("fragments", {}).get(bundle.id, {})
+    users = maker.view.users(fragment.active_tasks)
+    return BundleCell(
+        bundle.id, fragment.id,
+        tuple(maker.names.get(task, (maker.tasks[task].type if task in maker.tasks else "a task",))[0]
+              for task in fragment.active_tasks),
+        tuple(users), was, now, _planned(maker, fragment, bundle),
+        Load(found.get("cpu"), share_of_memory(maker.view, node, found.get("memory_mb"))), found.get("state", ""))
+
+
+def _planned(maker: _Maker, fragment: Fragment, bundle: RunningBundle) -> Load:
+    """What was promised of it; else what its tasks are expected to take, and its batches."""
+    if bundle.id in maker.promised:
+        return maker.promised[bundle.id]
+    tasks = maker.tasks
+    cores = sum(tasks[task].cores for task in fragment.active_tasks if task in tasks)
+    return Load(bundle.weight * cores + query_cores(Prices(trigger_ms=settings.TRIGGER_MS)))
+
+
+def _slot(maker: _Maker, name: str, bundles: Iterable[BundleCell], reserved_for: str) -> SlotCell:
+    node, _, index = name.rpartition("/")
+    found = maker.view.reading.reports.get(node, {}).get("slots", {}).get(index, {})
+    bundles = tuple(bundles)
+    return SlotCell(
+        name, int(index), found.get("state", SILENT if maker.view.reading.available else "unknown"),
+        found.get("restarts", 0), reserved_for,
+        before=_sum([bundle.planned for bundle in bundles if bundle.was is not None]),
+        after=_sum([bundle.planned for bundle in bundles if bundle.now is not None]),
+        measured=Load(found.get("cpu"), share_of_memory(maker.view, node, found.get("memory_mb"))), bundles=bundles)
+
+
+def _sum(loads: Sequence[Load]) -> Load:
+    """Loads together; memory only where it is known of one of them."""
+    memory = [load.memory for load in loads if load.memory is not None]
+    return Load(sum(load.cpu or 0.0 for load in loads), sum(memory) if memory or not loads else None)

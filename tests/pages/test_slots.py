@@ -1,0 +1,135 @@
+"""The page of slots: what stands where, planned and measured, before and after a plan, and for whom."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from dashboard import jobs
+from dashboard.operations.models import FragmentRow, SlotRow
+from dashboard.operations.services import register_node
+from dashboard.plans.selectors import plan_of
+from dashboard.schedules.slots import slots_grid
+from dashboard.teams.permissions import viewer_of
+from scheduler.model.estate import RunningBundle
+from tests.dashboard.building import World, approved, document, enacted, planned, running
+from tests.pages.conftest import ClientOf
+from tests.pages.test_every_page import assert_sound
+
+
+def reports(**slots: dict[str, Any]) -> jobs.LiveReading:
+    """A node n1 of 8 GiB that reports of these slots (``s0`` and so on)."""
+    found = {
+        name.removeprefix("s"): {"state": "running", "cpu": 0.0, "memory_mb": 0, "restarts": 0, "fragments": {}} | slot
+        for name, slot in slots.items()}
+    return jobs.LiveReading(reports={"n1": {"node": "n1", "cores": 2, "memory_mb": 8192, "slots": found}})
+
+
+@pytest.fixture
+def live(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Sets what is observed."""
+    def observe(reading: jobs.LiveReading) -> None:
+        monkeypatch.setattr(jobs, "read_live", lambda *_: reading)
+
+    observe(reports(s0={}, s1={}))
+    return observe
+
+
+def divide(fragment_id: str, *bundles: RunningBundle) -> None:
+    """Let a fragment be divided, as a schedule would."""
+    FragmentRow.objects.filter(pk=fragment_id).update(bundles=[
+        {"id": one.id, "slot": one.slot, "threads": one.threads, "weight": one.weight} for one in bundles])
+
+
+def cells(page: str) -> dict[str, str]:
+    """The text of each slot's cell, by its name."""
+    found = re.findall(r'data-slot="([^"]+)"(.*?)</details>', page, re.DOTALL)
+    return {name: re.sub(r"<[^>]+>|\s+", " ", text) for name, text in found}
+
+
+def test_bundles_stand_on_their_slots_with_threads_and_weight(world: World, client_of: ClientOf, live: Any) -> None:
+    running(world.carla, world.city, document("traffic"), world.ana)
+    fragment = FragmentRow.objects.get()
+    other = "n1/1" if fragment.slot == "n1/0" else "n1/0"
+    divide(fragment.pk, RunningBundle(fragment.pk, fragment.slot, 3, 0.7), RunningBundle("f9-9", other, 2, 0.3))
+    live(reports(s0={"cpu": 0.41, "memory_mb": 1024}, s1={"cpu": 0.2, "memory_mb": 2048}))
+    response = client_of("carla").get("/estate/slots")
+    assert_sound(response, "/estate/slots")
+    found = cells(response.text)
+    assert re.search(r"sense → parse → average → out\s+3 threads, 70% of the events", found[fragment.slot])
+    assert re.search(r"sense → parse → average → out\s+2 threads, 30% of the events", found[other])
+    assert re.search(r"CPU\s+41%.*Memory\s+25%", found["n1/0"])  # 1024 MB of the half of 8 GiB
+    assert "2 slots, 1 node" in response.text
+
+
+def test_what_is_planned_adds_up_by_slot(world: World, live: Any) -> None:
+    for window in (10, 11, 12):
+        running(world.carla, world.city, document(f"d{window}", window=window), world.ana)
+    grid = slots_grid(viewer_of(world.carla))
+    for slot in grid.slots:
+        assert slot.bundles and slot.before.cpu == pytest.approx(sum(one.planned.cpu for one in slot.bundles))
+        assert slot.before == slot.after
+        assert slot.before.memory is None  # nobody has said what they take
+
+
+def test_a_plan_is_shown_before_and_after_it_is_enacted(world: World, client_of: ClientOf, live: Any) -> None:
+    running(world.carla, world.city, document("traffic"), world.ana)
+    proposal = planned(world.carla, world.city, document("cars", window=20))
+    address = f"/estate/slots?proposal={proposal.pk}"
+    before = client_of("carla").get(address)
+    assert_sound(before, address)
+    assert "starts here" in before.text and "leaves here" not in before.text
+    sides = slots_grid(viewer_of(world.carla), plan=plan_of(proposal.plan))
+    assert sum(slot.after.cpu - slot.before.cpu for slot in sides.slots) > 0
+    enacted(approved(proposal, world.ana))
+    after = slots_grid(viewer_of(world.carla), plan=plan_of(proposal.plan))
+    assert [(slot.name, slot.before, slot.after) for slot in after.slots] == [
+        (slot.name, slot.before, slot.after) for slot in sides.slots]
+    assert cells(client_of("carla").get(f"{address}&only=changed").text).keys() == {
+        slot.name for slot in sides.slots if slot.changes}
+
+
+def test_private_bundles_of_others_are_on_no_slot(world: World, client_of: ClientOf, live: Any) -> None:
+    running(world.carla, world.city, document("hush", visibility="private"), world.ana)
+    for name, seen in (("carla", True), ("mo", False), ("root", True)):
+        page = client_of(name).get("/estate/slots").text
+        assert ("sense → parse" in page) is seen
+        assert ("hush" in page) is seen
+        planned_cpu = sum(slot.before.cpu for slot in slots_grid(viewer_of(world.users[name])).slots)
+        assert (planned_cpu > 0) is seen
+    hidden = planned(world.carla, world.city, document("more", visibility="private"))
+    assert client_of("mo").get(f"/estate/slots?proposal={hidden.pk}").status_code == 404
+    assert client_of("carla").get(f"/estate/slots?proposal={hidden.pk}").status_code == 200
+
+
+def test_what_a_slot_is_reserved_for_is_said(world: World, client_of: ClientOf, live: Any) -> None:
+    SlotRow.objects.filter(name="n1/1").update(reserved_for="measuring senml_parse")
+    found = cells(client_of("vera").get("/estate/slots").text)
+    assert "Reserved for measuring senml_parse" in found["n1/1"]
+    assert "it is free" in found["n1/0"]
+
+
+def test_an_estate_without_slots_says_how_to_get_some(world: World, client_of: ClientOf) -> None:
+    register_node(name="n1", slots=0)
+    response = client_of("carla").get("/estate/slots")
+    assert "No slot yet" in response.text
+    assert_sound(response, "/estate/slots")
+
+
+def test_many_slots_take_as_many_statements_as_few(world: World, client_of: ClientOf, live: Any) -> None:
+    running(world.carla, world.city, document("traffic"), world.ana)
+    client = client_of("carla")
+    counts = []
+    for slots in (2, 200):
+        register_node(name="n1", slots=slots)
+        client.get("/estate/slots")
+        with CaptureQueriesContext(connection) as asked:
+            response = client.get("/estate/slots")
+        counts.append(len(asked))
+        assert len(cells(response.text)) == slots
+    assert counts[0] == counts[1]
+    assert_sound(response, "/estate/slots")
