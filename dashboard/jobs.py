@@ -6,7 +6,8 @@ A broker that is away costs no user an error: a job that could not be sent is fo
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib import resources
@@ -23,12 +24,14 @@ from scheduler.model.errors import WeirError
 from scheduler.model.estate import Fragment
 from scheduler.model.refinement import Refined
 from scheduler.model.task_types import TaskType, TaskTypes
-from workers import counters, names, observed, secrets
+from workers import counters, names, observed, secrets, trials
 from workers.channels import keys
 from workers.channels.config import EVENTS_KEPT
 from workers.channels.registry import Channels
 from workers.library import registry
 from workers.readings import RateWindow
+from workers.trials import Progress as TrialProgress
+from workers.trials import TrialOrder, TrialResult
 
 log = structlog.get_logger(__name__)
 
@@ -157,6 +160,46 @@ def notable_events() -> list[dict[str, Any]]:
     except redis.RedisError:
         return []
     return [{name.decode(): json.loads(value) for name, value in fields.items()} for _, fields in entries]
+
+
+# Trials ---------------------------------------------------------------------------------------------------------------
+
+
+def order_trial(order: TrialOrder) -> None:
+    """Let a node's agent run a trial; ``BrokerAway`` where the broker does not answer."""
+    with _broker_needed("so nothing can be measured."):
+        trials.order(broker(settings.REDIS_URL), order)
+
+
+def trial_progress(trial_id: str) -> TrialProgress | None:
+    """How far a trial is; None where nothing is heard of it. ``BrokerAway`` where the broker does not answer."""
+    with _broker_needed("so it is not known how far a measurement is."):
+        return trials.progress(broker(settings.REDIS_URL), trial_id)
+
+
+def trial_result(trial_id: str) -> TrialResult | None:
+    """What came of a trial, or None; ``BrokerAway`` where the broker does not answer."""
+    with _broker_needed("so it is not known what was measured."):
+        return trials.result(broker(settings.REDIS_URL), trial_id)
+
+
+def cancel_trial(trial_id: str) -> None:
+    """After commit: let a trial end. Where the broker is away it ends by itself, for nobody."""
+    def send() -> None:
+        try:
+            trials.cancel(broker(settings.REDIS_URL), trial_id)
+        except redis.RedisError as error:
+            log.warning("trial_not_cancelled", trial=trial_id, error=str(error))
+
+    transaction.on_commit(send, robust=True)
+
+
+@contextmanager
+def _broker_needed(consequence: str) -> Iterator[None]:
+    try:
+        yield
+    except redis.RedisError as error:
+        raise BrokerAway(f"The broker does not answer, {consequence}", remedy="Try again soon.") from error
 
 
 @lru_cache(maxsize=4)

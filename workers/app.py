@@ -26,6 +26,7 @@ REPUBLISH_EVERY_S = 10.0
 OBSERVE_EVERY_S = 10.0
 CHARGE_EVERY_S = 15.0
 ADVANCE_EVERY_S = 1.0
+MEASURE_EVERY_S = 2.0
 SWEEP_EVERY_S = 15.0
 DEFRAGMENT_EVERY_S = 300.0
 
@@ -37,7 +38,7 @@ def _every(seconds: float, task: str) -> dict[str, object]:
 
 app = Celery(
     "weir", broker=settings.REDIS_URL,
-    include=["workers.tasks.planning", "workers.tasks.execution", "workers.tasks.telemetry"],
+    include=["workers.tasks.planning", "workers.tasks.execution", "workers.tasks.telemetry", "workers.tasks.measuring"],
 )
 
 
@@ -71,6 +72,7 @@ app.conf.update(
         "republish_desired": _every(REPUBLISH_EVERY_S, names.REPUBLISH_DESIRED),
         "record_observations": _every(OBSERVE_EVERY_S, names.RECORD_OBSERVATIONS),
         "record_usage": _every(CHARGE_EVERY_S, names.RECORD_USAGE),
+        "advance_sweeps": _every(MEASURE_EVERY_S, names.ADVANCE_SWEEPS),
         "sweep": _every(SWEEP_EVERY_S, names.SWEEP),
         "recommend_defragmentation": _every(DEFRAGMENT_EVERY_S, names.RECOMMEND_DEFRAGMENTATION),
     },

@@ -114,9 +114,9 @@ class SweepRecord(models.Model):
 class TrialRecord(models.Model):
     """One trial of a sweep: what was asked for, and what came of it.
 
-    Without ``ended`` it is under way: an order is out, ``attempts`` times so far, the last one ``sent``. Shares are of
-    the slot, above base load, which was measured on the same slot before. Series hold a row for each moment: seconds
-    since its start, latency, events/s, CPU and memory.
+    Without ``ended`` it is under way: its order was ``sent``, ``heard`` of last, and ``taken`` by a node's agent or not
+    yet; ``attempts`` before it came to nothing. Shares are of the slot, above base load, which was measured on the same
+    slot before. Series hold a row for each moment: seconds since the first event, latency, events/s, CPU and memory.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -126,11 +126,14 @@ class TrialRecord(models.Model):
     rate_per_s = models.FloatField()
     why = models.CharField(max_length=200)
     sent = models.DateTimeField(null=True)
+    heard = models.DateTimeField(null=True)
+    taken = models.BooleanField(default=False)
     attempts = models.PositiveSmallIntegerField(default=0)
     ended = models.DateTimeField(null=True)
     error = models.TextField(blank=True)
     remedy = models.TextField(blank=True)
     stable = models.BooleanField(null=True)
+    offered_per_s = models.FloatField(null=True)
     achieved_per_s = models.FloatField(null=True)
     latency_slope = models.FloatField(null=True)  # none where it could not be fitted: not stable
     cpu = models.FloatField(default=0.0)

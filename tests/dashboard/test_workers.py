@@ -26,7 +26,7 @@ from dashboard.plans.models import PlanRecord
 from dashboard.teams.permissions import viewer_of
 from tests.dashboard.building import World, approved, document, planned, removal_planned, running
 from workers.app import LONGEST_TASK_S, VISIBILITY_TIMEOUT_S, app
-from workers.tasks import execution, planning, telemetry
+from workers.tasks import execution, measuring, planning, telemetry
 
 pytestmark = pytest.mark.broker
 
@@ -222,6 +222,7 @@ def test_celery_gives_a_task_out_again_only_long_after_it_could_have_finished():
     assert options["visibility_timeout"] == VISIBILITY_TIMEOUT_S > 2 * LONGEST_TASK_S
     assert app.conf.task_acks_late and app.conf.task_reject_on_worker_lost and app.conf.task_ignore_result
     assert app.conf.accept_content == ["json"]
+    assert measuring.advance_sweeps.name in app.tasks
     assert all(entry["task"] in app.tasks for entry in app.conf.beat_schedule.values())
 
 

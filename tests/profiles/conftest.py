@@ -9,3 +9,4 @@ from tests.dashboard.conftest import (  # noqa: F401
     sent,
     world,
 )
+from tests.profiles.nodes import node  # noqa: F401

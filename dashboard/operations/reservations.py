@@ -1,0 +1,79 @@
+"""Slots that something has to itself for a while, as a measurement does: nothing runs or is placed there.
+
+What is on offer for plans changes with a reservation: the estate moves on, so that no plan that was frozen before puts
+something there.
+"""
+
+from __future__ import annotations
+
+from django.db.models import Q
+
+from dashboard.audit.trail import inside_command
+from dashboard.operations.estate import lock_generation, moved
+from dashboard.operations.models import EstateState, FragmentRow, SlotRow
+from scheduler.model.errors import NotFound, WeirError
+
+
+class SlotTaken(WeirError):
+    """The slot runs something, or something else has it."""
+
+    code = "slot_taken"
+    http_status = 409
+
+
+def reserve(slot: str, *, holder: str) -> None:
+    """Reserve a slot on which nothing runs; nothing changes where it is the holder's already. Inside a command.
+
+    Raises
+    ------
+    NotFound
+        No node offers such a slot.
+    SlotTaken
+        Fragments run there, which are named, or another has reserved it.
+    """
+    _require_command()
+    lock_generation()
+    row = SlotRow.objects.select_for_update().filter(name=slot).first()
+    if row is None:
+        raise NotFound(f"No node offers a slot {slot}.", remedy="Choose one of the slots that are there.", slot=slot)
+    if row.reserved_for == holder:
+        return
+    require_free(row)
+    row.reserved_for = holder
+    row.save(update_fields=["reserved_for"])
+    state = EstateState.objects.select_for_update().get(pk=1)
+    state.generation += 1
+    state.save()
+    moved.send(sender=None, generation=state.generation)
+
+
+def release(slot: str, *, holder: str) -> None:
+    """Give a slot back; nothing happens where it is not the holder's. Inside a command."""
+    _require_command()
+    SlotRow.objects.filter(name=slot, reserved_for=holder).update(reserved_for="")
+
+
+def require_free(row: SlotRow) -> None:
+    """Raise ``SlotTaken`` where fragments run on a slot, or it is reserved."""
+    if row.reserved_for:
+        raise SlotTaken(
+            f"Slot {row.name} is reserved for {row.reserved_for}.", remedy="Wait for it, or choose another slot.",
+            slot=row.name, reserved_for=row.reserved_for)
+    there = fragments_on(row.name)
+    if there:
+        named = ", ".join(there[:3]) + (f" and {len(there) - 3} more" if len(there) > 3 else "")
+        raise SlotTaken(
+            f"Slot {row.name} runs {named}.",
+            remedy="Choose a slot on which nothing runs, add one, or remove or move what runs there.",
+            slot=row.name, fragments=there)
+
+
+def fragments_on(slot: str) -> list[str]:
+    """The fragments with a query on a slot."""
+    found = FragmentRow.objects.filter(Q(slot=slot) | Q(bundle_slots__slot=slot)).distinct()
+    return list(found.order_by("pk").values_list("pk", flat=True))
+
+
+def _require_command() -> None:
+    if not inside_command():
+        raise RuntimeError("slots are reserved inside an audited command only")

@@ -1,0 +1,236 @@
+"""Driving sweeps: look for the result of the trial that was ordered, store it, decide, order the next (Algorithm 1).
+
+A sweep is a state machine in the database, moved on every few seconds by whichever worker comes. What the science
+decides depends on the stored trials alone, a trial is created before it is ordered, and an order of which nothing is
+heard is given again: a worker, agent or broker that dies loses at most the trial under way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from uuid import UUID
+
+import structlog
+
+from dashboard import jobs
+from dashboard.audit.trail import Audit, audited
+from dashboard.jobs import TrialProgress, TrialResult
+from dashboard.operations import reservations
+from dashboard.operations.reservations import SlotTaken
+from dashboard.profiles.lifecycle import DONE, FAILED, LIFECYCLE, OPEN, QUEUED, RUNNING
+from dashboard.profiles.models import SweepRecord, TrialRecord
+from dashboard.profiles.services.sweeps import holder_of, stop_measuring
+from dashboard.profiles.stored import store_profile
+from dashboard.profiles.trials import order_id, order_of, take_result, trial_of, unscoped
+from scheduler.model.errors import NotFound, WeirError
+from scheduler.performance.modelling import Done, Sweep, Try, measured_profile, next_step
+
+log = structlog.get_logger(__name__)
+SILENT = timedelta(seconds=45)  # an order of which nothing was heard for so long is given again
+MOST_ATTEMPTS = 3
+
+
+class TrialFailed(WeirError):
+    """A trial has no figures, and trying again does not help."""
+
+    code = "trial_failed"
+    http_status = 409
+
+
+class MixedSweep(WeirError):
+    """Trials of one sweep that do not make one profile."""
+
+    code = "mixed_sweep"
+    http_status = 409
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """What the broker says of an order: its result, or how far it is, or nothing."""
+
+    order: str = ""
+    progress: TrialProgress | None = None
+    result: TrialResult | None = None
+
+
+def advance_sweeps(*, at: datetime) -> int:
+    """Move every open sweep on; how many are open. One that cannot be moved keeps no other from it.
+
+    Raises
+    ------
+    BrokerAway
+        Nothing can be heard or ordered; nothing is lost either.
+    """
+    sweeps = list(SweepRecord.objects.filter(status__in=OPEN).order_by("created").values_list("pk", flat=True))
+    for sweep_id in sweeps:
+        try:
+            advance_sweep(sweep_id=sweep_id, at=at)
+        except jobs.BrokerAway:
+            raise
+        except Exception:
+            log.exception("sweep_not_advanced", sweep=str(sweep_id))
+    return len(sweeps)
+
+
+def advance_sweep(*, sweep_id: UUID, at: datetime) -> SweepRecord:
+    """Move one sweep on by what was heard of its trial, and order the trial that is due."""
+    heard = _hear(sweep_id)
+    with audited(actor=None, verb="sweep.advance") as audit:
+        sweep = SweepRecord.objects.select_for_update(of=("self",)).select_related("team").get(pk=sweep_id)
+        audit.subject, audit.team, before = sweep, sweep.team, sweep.status
+        if sweep.status == QUEUED:
+            _begin(sweep, at)
+        if sweep.status == RUNNING:
+            _measure(sweep, heard, at, audit)
+        sweep.save()
+        audit.details = {"before": before, "status": sweep.status, "reason": sweep.reason}
+        if sweep.status == before:
+            audit.nothing_changed()
+    _send(sweep, at)
+    return sweep
+
+
+def _hear(sweep_id: UUID) -> Heard:
+    trial = TrialRecord.objects.filter(sweep_id=sweep_id, ended=None).exclude(sent=None).first()
+    if trial is None:
+        return Heard()
+    order = order_id(trial)
+    # In this order: a trial that ends in between has its result, and is not taken for lost.
+    progress = jobs.trial_progress(order)
+    return Heard(order, progress, jobs.trial_result(order))
+
+
+def _begin(sweep: SweepRecord, at: datetime) -> None:
+    """Reserve the slot, or say what is waited for."""
+    try:
+        reservations.reserve(sweep.slot, holder=holder_of(sweep))
+    except SlotTaken as taken:
+        sweep.reason = f"Waits: {taken.message}"
+    except NotFound as gone:
+        _fail(sweep, gone, at)
+    else:
+        sweep.started = sweep.started or at
+        _become(sweep, RUNNING, "")
+
+
+def _measure(sweep: SweepRecord, heard: Heard, at: datetime, audit: Audit) -> None:
+    trial = TrialRecord.objects.select_for_update().filter(sweep=sweep, ended=None).first()
+    if trial is not None and heard.order == order_id(trial):
+        _take(sweep, trial, heard, at)
+    if sweep.status == RUNNING and (trial is None or trial.ended is not None):
+        _decide(sweep, at, audit)
+
+
+def _take(sweep: SweepRecord, trial: TrialRecord, heard: Heard, at: datetime) -> None:
+    """Store what came of a trial; where it was lost, let it be ordered again."""
+    if heard.result is not None:
+        if heard.result.ok:
+            _store(sweep, trial, heard.result, at)
+        else:
+            _not_measured(sweep, trial, heard.result, at)
+    elif heard.progress is not None:
+        trial.heard = at
+        trial.taken = trial.taken or heard.progress.state != "ordered"
+    elif at - max(one for one in (trial.sent, trial.heard) if one) > SILENT:
+        lost = TrialResult(
+            order_id(trial), ok=False, code="slot_died" if trial.taken else "agent_stopped",
+            message=f"The trial on {sweep.slot} ended without a word {trial.attempts + 1} times.",
+            remedy="See the log of the node's agent; then resume the sweep.")
+        _not_measured(sweep, trial, lost, at, counts=trial.taken)
+    trial.save()
+
+
+def _store(sweep: SweepRecord, trial: TrialRecord, found: TrialResult, at: datetime) -> None:
+    here, runs = str(found.machine.get("class", "")), found.versions.get("type", sweep.version)
+    if sweep.machine and here != sweep.machine:
+        _end(trial, at, f"It ran on {here}.", "Measure anew on one class of machine.")
+        return _fail(sweep, MixedSweep(
+            f"This trial ran on {here}, those before on {sweep.machine}: they make no profile together.",
+            remedy="Measure anew on one class of machine."), at)
+    if runs != sweep.version:
+        _end(trial, at, f"The node has version {runs} of {sweep.task_type}.", "Install one version everywhere.")
+        return _fail(sweep, MixedSweep(
+            f"The node measured version {runs} of {sweep.task_type}, and version {sweep.version} was asked for.",
+            remedy="Install the same packages on the node and the site, then measure anew."), at)
+    sweep.machine = here
+    take_result(trial, found)
+    trial.stable = Sweep(**sweep.bounds).stable(trial_of(trial))
+    trial.ended = at
+
+
+def _not_measured(
+    sweep: SweepRecord, trial: TrialRecord, found: TrialResult, at: datetime, *, counts: bool = True
+) -> None:
+    """A trial without figures: ordered again where what hindered it may pass, else the sweep ends."""
+    log.warning("trial_failed", sweep=str(sweep.pk), trial=trial.number, code=found.code, message=found.message)
+    if found.passing and trial.attempts + counts < MOST_ATTEMPTS:
+        # Another id for another attempt; an order that nobody took is given again as it was.
+        trial.attempts += counts
+        trial.sent = trial.heard = None
+        trial.taken, trial.error = False, found.message
+        return
+    _end(trial, at, found.message, found.remedy)
+    _fail(sweep, TrialFailed(found.message, remedy=found.remedy), at)
+
+
+def _decide(sweep: SweepRecord, at: datetime, audit: Audit) -> None:
+    done = list(sweep.trials.exclude(stable=None).defer("series"))
+    step = next_step([trial_of(trial) for trial in done], sweep=_bounds(sweep, done))
+    if isinstance(step, Try):
+        number = 1 + (sweep.trials.order_by("-number").values_list("number", flat=True).first() or 0)
+        TrialRecord.objects.create(
+            sweep=sweep, number=number, threads=step.threads, rate_per_s=step.rate_per_s, why=step.why)
+        return
+    _finish(sweep, step, at, audit)
+
+
+def _finish(sweep: SweepRecord, done: Done, at: datetime, audit: Audit) -> None:
+    config = "" if sweep.any_config else unscoped(sweep.config)
+    try:
+        profile = measured_profile(
+            done, task_type=sweep.task_type, version=sweep.version, machine=sweep.machine, config=config)
+    except WeirError as unmeasured:
+        return _fail(sweep, unmeasured, at)
+    sweep.profile = store_profile(
+        profile, audit=audit, author=sweep.author, team_id=sweep.team_id, rough=done.rough)
+    audit.also(verb="profile.measure", subject=sweep.profile, team=sweep.team)
+    sweep.ended = at
+    _become(sweep, DONE, done.why)
+    stop_measuring(sweep)
+
+
+def _bounds(sweep: SweepRecord, done: Sequence[TrialRecord]) -> Sweep:
+    """The sweep's bounds, with what its last trials took as what the next one is expected to take."""
+    bounds = Sweep(**sweep.bounds)
+    took_s = [trial.took_s for trial in done[-5:]]
+    return replace(bounds, trial_s=sum(took_s) / len(took_s)) if took_s else bounds
+
+
+def _send(sweep: SweepRecord, at: datetime) -> None:
+    """Order the trial that is due, unless a worker died after it had and before it was marked so."""
+    if sweep.status != RUNNING:
+        return
+    trial = TrialRecord.objects.filter(sweep=sweep, ended=None, sent=None).first()
+    if trial is not None:
+        order = order_of(sweep, trial)
+        if jobs.trial_progress(order.id) is None and jobs.trial_result(order.id) is None:
+            jobs.order_trial(order)
+        TrialRecord.objects.filter(pk=trial.pk, sent=None).update(sent=at)
+
+
+def _become(sweep: SweepRecord, status: str, reason: str) -> None:
+    LIFECYCLE.check(sweep.status, status)
+    sweep.status, sweep.reason = status, reason
+
+
+def _fail(sweep: SweepRecord, error: WeirError, at: datetime) -> None:
+    sweep.ended = at
+    _become(sweep, FAILED, f"{error.message} {error.remedy}".strip())
+    stop_measuring(sweep)
+
+
+def _end(trial: TrialRecord, at: datetime, error: str, remedy: str) -> None:
+    trial.ended, trial.error, trial.remedy = at, error, remedy
+    trial.save()  # before the sweep gives up what is under way

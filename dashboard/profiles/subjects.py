@@ -1,0 +1,146 @@
+"""What is to be measured: a task type with a config, and the chain of tasks whose events it gets.
+
+Either a task of a dataflow, fed by what is upstream of it there; or a type with a config of one's own, fed as a task of
+that type is in a sample of the library, or by a source alone.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+from uuid import UUID
+
+from dashboard import jobs
+from dashboard.catalog.documents import parse_document, stored_dataflow
+from dashboard.catalog.permissions import dataflow_for
+from dashboard.catalog.selectors import current_version
+from dashboard.teams.permissions import Viewer
+from scheduler.model.canonical import canonical_json, identity_config, plain
+from scheduler.model.dataflow import Dataflow, Task
+from scheduler.model.errors import NotFound, UnknownTaskType
+from scheduler.model.secrets import with_scoped_secrets
+from scheduler.model.task_types import TaskType
+from scheduler.performance.feeding import feed_of
+
+Chain = tuple[Mapping[str, Any], ...]
+MEASURED = "measured"  # the task's id in the document that checks its config
+
+
+@dataclass(frozen=True, slots=True)
+class Feed:
+    """A way to feed a task type: its key in a form, in words, and the tasks, a source first."""
+
+    key: str
+    title: str
+    chain: Chain
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What a sweep measures. With a team it is of a private dataflow."""
+
+    task_type: str
+    config: Mapping[str, Any]
+    version: int
+    stateful: bool
+    feed: Chain
+    fed_by: str
+    team_id: int | None = None
+
+
+def subject_of_task(viewer: Viewer, dataflow_id: UUID | str, task_id: str) -> Subject:
+    """A task of a dataflow that the viewer may know of, as it is submitted now.
+
+    Raises
+    ------
+    NotFound
+        There is no such dataflow or task.
+    UnknownTaskType
+        The type of the task, or of one that feeds it, is not installed.
+    """
+    record = dataflow_for(viewer, dataflow_id)
+    dataflow = stored_dataflow(current_version(record).document)
+    if task_id not in {task.id for task in dataflow.tasks}:
+        raise NotFound(f"{record.name} has no task {task_id}.", remedy="Choose one of its tasks.", task=task_id)
+    dataflow = with_scoped_secrets(dataflow, team=record.team.slug, task_types=jobs.task_types())
+    feed = feed_of(dataflow, task_id, task_types=jobs.task_types())
+    task = dataflow.task(task_id)
+    declared = installed(task.type)
+    through = " → ".join(one.id for one in feed) or "itself, a source"
+    return Subject(
+        task.type, plain(identity_config(dataflow, task, declared)), declared.version, declared.stateful,
+        _chain(feed), f"{record.name}: {through}"[:200], record.team_id if record.private else None)
+
+
+def subject_of_type(name: str, config: Mapping[str, Any], *, feed_key: str) -> Subject:
+    """A type with a config, fed in one of the ways that `feeds_for` offers (the first where none is named).
+
+    Raises
+    ------
+    NotFound
+        There is no such way to feed it.
+    UnknownTaskType
+        The type is not installed.
+    InvalidDataflow
+        The config does not fit the type; every problem is listed.
+    """
+    declared = installed(name)
+    ways = feeds_for(declared)
+    feed = next((way for way in ways if way.key == (feed_key or ways[0].key)), None)
+    if feed is None:
+        raise NotFound(f"Nothing feeds {name} in that way.", remedy="Choose one of the ways offered.", feed=feed_key)
+    dataflow = _document(declared, config)
+    task = dataflow.task(MEASURED)
+    return Subject(
+        name, plain(identity_config(dataflow, task, declared)), declared.version, declared.stateful, feed.chain,
+        feed.title)
+
+
+def feeds_for(declared: TaskType) -> tuple[Feed, ...]:
+    """How a type can be fed: as its tasks are in the library's samples, then by each source alone."""
+    if declared.kind == "source":
+        return (Feed("itself", "itself, a source", ()),)
+    ways: dict[str, Feed] = {}
+    for sample in jobs.samples():
+        dataflow = parse_document(sample["text"], format="yaml")
+        for task in dataflow.tasks:
+            if task.type == declared.name:
+                chain = _chain(feed_of(dataflow, task.id, task_types=jobs.task_types()))
+                title = f"as in the sample {sample['name']}: " + " → ".join(one["type"] for one in chain)
+                ways.setdefault(canonical_json(chain), Feed(f"{sample['slug']}:{task.id}", title[:200], chain))
+    alone = [Feed(f"source:{name}", f"the source {name} alone", ({"type": name, "config": {}},)) for name in _sources()]
+    return (*ways.values(), *alone)
+
+
+def installed(name: str) -> TaskType:
+    """A task type by its name; ``UnknownTaskType`` where no package brings it."""
+    declared = jobs.task_types().get(name)
+    if declared is None:
+        raise UnknownTaskType(
+            f"There is no task type {name!r}.", remedy="See the list of task types, or install its package.",
+            task_type=name)
+    return declared
+
+
+def _chain(feed: tuple[Task, ...]) -> Chain:
+    return tuple({"type": task.type, "config": plain(task.config)} for task in feed)
+
+
+def _sources() -> list[str]:
+    """The sources that need no parameter."""
+    return [one.name for one in jobs.task_types().values()
+            if one.kind == "source" and not any(parameter.required for parameter in one.parameters)]
+
+
+def _document(declared: TaskType, config: Mapping[str, Any]) -> Dataflow:
+    """The shortest dataflow with the task in it, read as any document: what is wrong with the config is said so."""
+    tasks: list[dict[str, Any]] = [{"id": MEASURED, "type": declared.name, "config": dict(config)}]
+    if declared.kind != "source":
+        tasks.insert(0, {"id": "source", "type": _sources()[0]})
+    if declared.kind != "sink":
+        tasks.append({"id": "end", "type": "output", "config": {"name": "end"}})
+    streams = [{"from": one["id"], "to": other["id"]} for one, other in pairwise(tasks)]
+    return parse_document(json.dumps({"name": declared.name, "tasks": tasks, "streams": streams}), format="json")

@@ -1,0 +1,63 @@
+"""Trials between their rows, the orders that nodes take, what comes of them, and the scheduler's values."""
+
+from __future__ import annotations
+
+import json
+import math
+
+from dashboard.jobs import TrialOrder, TrialResult
+from dashboard.profiles.models import SweepRecord, TrialRecord
+from scheduler.model.canonical import canonical_json
+from scheduler.model.secrets import SECRET, is_reference
+from scheduler.performance.modelling import Trial
+
+FIGURES = (
+    "offered_per_s", "achieved_per_s", "cpu", "memory", "idle_cpu", "idle_memory", "base_cpu", "base_memory", "took_s")
+
+
+def order_id(trial: TrialRecord) -> str:
+    """The id under which a trial is ordered: another for every attempt, so that a late word is of that attempt."""
+    return f"{trial.pk.hex}-{trial.attempts}"
+
+
+def order_of(sweep: SweepRecord, trial: TrialRecord) -> TrialOrder:
+    """What the node is asked for."""
+    node, _, index = sweep.slot.rpartition("/")
+    return TrialOrder(
+        order_id(trial), node, index, sweep.task_type, json.loads(sweep.config), trial.threads, trial.rate_per_s,
+        warm_up_s=sweep.warm_up_s, seconds=sweep.seconds, feed=tuple(sweep.feed))
+
+
+def take_result(trial: TrialRecord, found: TrialResult) -> None:
+    """Put what came of a trial into its row."""
+    for name in FIGURES:
+        setattr(trial, name, getattr(found, name))
+    trial.latency_slope = found.latency_slope if math.isfinite(found.latency_slope) else None
+    trial.error, trial.remedy = "", ""
+    trial.quantiles = _finite(dict(found.latency_s))
+    trial.series = [
+        [_finite(value) for value in (one.at_s, one.latency_s, one.events_per_s, one.cpu, one.memory)]
+        for one in found.series]
+    trial.machine, trial.versions = dict(found.machine), dict(found.versions)
+
+
+def trial_of(trial: TrialRecord) -> Trial:
+    """What the science knows of a trial that has figures."""
+    return Trial(
+        trial.threads, trial.rate_per_s, trial.cpu, trial.memory,
+        math.inf if trial.latency_slope is None else trial.latency_slope, trial.took_s,
+        achieved_per_s=trial.achieved_per_s, idle_cpu=trial.idle_cpu, idle_memory=trial.idle_memory)
+
+
+def unscoped(config: str) -> str:
+    """A config by which other tasks are looked up: the secrets that it names belong to no team."""
+    known = json.loads(config)
+    return canonical_json({
+        name: {SECRET: value[SECRET]} if is_reference(value) else value for name, value in known.items()})
+
+
+def _finite(value):
+    """What JSON in a database can hold."""
+    if isinstance(value, dict):
+        return {name: _finite(one) for name, one in value.items()}
+    return None if isinstance(value, float) and not math.isfinite(value) else value
