@@ -25,8 +25,14 @@ def replay_folders(environment: Mapping[str, str] | None = None) -> tuple[Path, 
     named = [Path(part) for part in env.get("WEIR_REPLAY_DIRS", "").split(os.pathsep) if part]
     if named:
         return tuple(folder.resolve() for folder in named)
+    return ((data_folder(env) / "replay").resolve(),)
+
+
+def data_folder(environment: Mapping[str, str] | None = None) -> Path:
+    """The installation's data folder."""
+    env = os.environ if environment is None else environment
     root = Path(__file__).resolve().parent.parent.parent
-    return ((Path(env.get("WEIR_DATA_DIR") or root / "data") / "replay").resolve(),)
+    return Path(env.get("WEIR_DATA_DIR") or root / "data").resolve()
 
 
 def replay_path(name: str, folders: tuple[Path, ...] | None = None) -> Path:

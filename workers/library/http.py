@@ -53,7 +53,7 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
 def http_post(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
     """The events as they are, once they are posted."""
     values = settings(HTTP_POST, config)
-    _require_allowed(values["url"])
+    require_allowed(values["url"])
     url, token, most, patience_s = values["url"], values["token"], values["events"], values["patience"]
 
     def posted(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -68,11 +68,11 @@ def http_post(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
 
 def http_post_check(config: Mapping[str, Any]) -> None:
     """Raise ``InvalidConfig`` where the operator does not allow the host."""
-    _require_allowed(settings(HTTP_POST, config)["url"])
+    require_allowed(settings(HTTP_POST, config)["url"])
 
 
 def allowed_hosts(environment: Mapping[str, str] | None = None) -> frozenset[str]:
-    """The hosts that events may be posted to, in lower case, with a port where one is named."""
+    """The hosts that tasks may reach, in lower case, with a port where one is named."""
     env = os.environ if environment is None else environment
     return frozenset(host.strip().lower() for host in env.get("WEIR_HTTP_HOSTS", "").split(",") if host.strip())
 
@@ -96,9 +96,10 @@ def post_lines(rows: Sequence[Mapping[str, Any]], *, url: str, token: str | None
         raise NotPosted(f"{host} did not take {len(rows)} events: {type(error).__name__}.") from None
 
 
-def _require_allowed(url: str) -> None:
+def require_allowed(url: str) -> None:
+    """Raise ``InvalidConfig`` where the operator does not allow the address's host."""
     parts, allowed = urlsplit(url), allowed_hosts()
     if parts.netloc.lower() not in allowed and (parts.hostname or "") not in allowed:
         raise InvalidConfig(
-            f"Events may not be posted to {parts.netloc}.",
+            f"Tasks may not reach {parts.netloc}.",
             remedy="Ask the operator to name the host in WEIR_HTTP_HOSTS.", host=parts.netloc)

@@ -21,8 +21,8 @@ from scheduler.model.task_types import TaskType, TaskTypes
 from .config import InvalidConfig
 
 GROUP = "weir.task_types"
-FAMILIES = ("generators", "taxis", "replay", "parse", "format", "filter", "statistics", "rollups", "predict", "compute",
-            "sinks", "http")
+FAMILIES = ("generators", "taxis", "replay", "parse", "markup", "format", "filter", "statistics", "rollups", "predict",
+            "compute", "download", "tables", "archive", "sinks", "http")
 
 
 @dataclass(frozen=True, slots=True)

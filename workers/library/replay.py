@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from scheduler.model.task_types import Parameter, TaskType
 
 from .config import InvalidConfig, settings
-from .files import format_of, replay_files, replay_path
+from .files import data_folder, format_of, replay_files, replay_path
 from .times import recorded_ms
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ def _kept(values: Mapping[str, Any]) -> Path:
     files = replay_files(path)
     stamp = [[str(file), file.stat().st_size, file.stat().st_mtime_ns] for file in files]
     identity = json.dumps([stamp, values["format"], values["time_column"]])
-    kept = _cache_folder() / f"{hashlib.sha256(identity.encode()).hexdigest()[:24]}.arrow"
+    kept = data_folder() / "recordings" / f"{hashlib.sha256(identity.encode()).hexdigest()[:24]}.arrow"
     if not kept.is_file():
         kept.parent.mkdir(parents=True, exist_ok=True)
         _keep(kept, files, values)
@@ -248,8 +248,3 @@ def _without_stream_columns(events: pa.Table) -> pa.Table:
     from .columns import STREAM
 
     return events.drop_columns([name for name in events.column_names if name in STREAM])
-
-
-def _cache_folder() -> Path:
-    root = Path(__file__).resolve().parent.parent.parent
-    return Path(os.environ.get("WEIR_DATA_DIR") or root / "data").resolve() / "recordings"

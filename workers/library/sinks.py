@@ -14,7 +14,7 @@ from scheduler.model.task_types import Parameter, TaskType
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_FOLDER = Parameter("folder", "string", "Folder for the files, relative to the installation's folder of outputs.",
+FOLDER = Parameter("folder", "string", "Folder for the files, relative to the installation's folder of outputs.",
                     required=True, pattern=r"[a-z0-9][a-z0-9_-]*(/[a-z0-9][a-z0-9_-]*)*")
 
 OUTPUT = TaskType(
@@ -30,11 +30,11 @@ OUTPUT = TaskType(
 )
 PARQUET_FILES = TaskType(
     name="parquet_files", kind="sink", family="sink", doc="Appends the events to a folder of Parquet files.",
-    build="workers.library.sinks:parquet_files", parameters=(_FOLDER,), cost_us=10, terminal="parquet",
+    build="workers.library.sinks:parquet_files", parameters=(FOLDER,), cost_us=10, terminal="parquet",
 )
 JSON_LINES = TaskType(
     name="json_lines", kind="sink", family="sink", doc="Appends the events to a folder of JSON-lines files.",
-    build="workers.library.sinks:json_lines", parameters=(_FOLDER,), cost_us=10, terminal="json",
+    build="workers.library.sinks:json_lines", parameters=(FOLDER,), cost_us=10, terminal="json",
 )
 
 TASK_TYPES = (OUTPUT, PARQUET_FILES, JSON_LINES)

@@ -73,6 +73,12 @@ def going_on(task: str, *, inherited: Path | None = None) -> Iterator[Folds]:
         _BUILDING.reset(token)
 
 
+def task_being_built() -> str:
+    """The running task that is being built, where one is."""
+    folds = _BUILDING.get()
+    return "" if folds is None else folds.task
+
+
 def fold_stream(
     inputs: DataFrame, fold: Fold, *, by: Sequence[str], reads: Sequence[str], kept: Sequence[str], added: str
 ) -> DataFrame:

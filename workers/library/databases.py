@@ -1,0 +1,159 @@
+"""Databases to look something up in, read-only: PostgreSQL on hosts that the operator names, SQLite in replay folders.
+
+Both raise ``ConnectionError`` where the connection is gone (opening it anew may help) and ``LookupError`` where the
+query is at fault, with a message that holds no value and no password.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+from urllib.parse import quote
+
+from .config import InvalidConfig
+from .files import replay_path
+
+_SQLITE_READS = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
+_STEPS = 1_000  # of SQLite's machine, between two looks at the clock
+# What an address may say beside where the database is: nothing that names files or leads elsewhere.
+_PLAIN = frozenset({"user", "password", "host", "port", "dbname", "sslmode", "application_name"})
+
+
+class Database(Protocol):
+    """An open connection; ``style`` is how its queries write placeholders."""
+
+    style: str
+
+    def rows(self, query: str, values: Mapping[str, Any], *, most: int) -> list[tuple]:
+        """The first rows of a query."""
+        ...
+
+    def close(self) -> None:
+        """Let the connection go."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a database is, once it is known that it may be read: a file, or what libpq takes (name and value)."""
+
+    file: str = ""
+    facts: tuple[tuple[str, str], ...] = ()
+
+
+def locate(address: str) -> Place:
+    """Where an address leads.
+
+    Raises
+    ------
+    InvalidConfig
+        It is none, or leads where nothing may be read.
+    """
+    if address.startswith("sqlite:"):
+        return Place(file=str(replay_path(address.removeprefix("sqlite:"))))
+    if address.startswith(("postgresql://", "postgres://")):
+        return Place(facts=tuple(sorted(_postgresql_facts(address).items())))
+    raise InvalidConfig(
+        "The database's address is none.",
+        remedy="Keep postgresql://user:password@host/name or sqlite:FILE as the secret that “database” names.")
+
+
+def open_database(place: Place, *, patience_s: float) -> Database:
+    """Open a database read-only; ``ConnectionError`` where nobody answers there."""
+    if place.file:
+        return SqliteDatabase(place.file, patience_s=patience_s)
+    return PostgresqlDatabase(dict(place.facts), patience_s=patience_s)
+
+
+def allowed_databases(environment: Mapping[str, str] | None = None) -> frozenset[str]:
+    """The hosts whose databases tasks may read, in lower case, with a port where one is named."""
+    env = os.environ if environment is None else environment
+    return frozenset(host.strip().lower() for host in env.get("WEIR_DATABASE_HOSTS", "").split(",") if host.strip())
+
+
+class SqliteDatabase:
+    """A file that is read; attaching others, writing and settings are refused."""
+
+    style = "named"
+
+    def __init__(self, path: str, *, patience_s: float) -> None:
+        self._patience_s, self._ends_s = patience_s, 0.0
+        try:
+            self._connection = sqlite3.connect(f"file:{quote(path)}?mode=ro", uri=True, timeout=patience_s)
+        except sqlite3.OperationalError as error:
+            raise ConnectionError(str(error)) from None
+        self._connection.set_authorizer(
+            lambda action, *_: sqlite3.SQLITE_OK if action in _SQLITE_READS else sqlite3.SQLITE_DENY)
+        self._connection.set_progress_handler(lambda: time.monotonic() > self._ends_s, _STEPS)
+
+    def rows(self, query: str, values: Mapping[str, Any], *, most: int) -> list[tuple]:
+        """The first rows of a query."""
+        self._ends_s = time.monotonic() + self._patience_s
+        try:
+            return self._connection.execute(query, dict(values)).fetchmany(most)
+        except (sqlite3.Error, sqlite3.Warning) as error:
+            raise LookupError(str(error)) from None
+
+    def close(self) -> None:
+        """Let the file go."""
+        self._connection.close()
+
+
+class PostgresqlDatabase:
+    """A connection whose transactions are read-only and whose statements end in time."""
+
+    style = "pyformat"
+
+    def __init__(self, facts: Mapping[str, str], *, patience_s: float) -> None:
+        import psycopg
+
+        self._psycopg = psycopg
+        options = f"-c statement_timeout={int(1000 * patience_s)}"
+        try:
+            self._connection = psycopg.connect(
+                **facts, options=options, connect_timeout=max(2, int(patience_s)), target_session_attrs="any")
+        except psycopg.OperationalError:
+            raise ConnectionError(f"{facts['host']} does not take the connection") from None
+        self._connection.read_only = True
+
+    def rows(self, query: str, values: Mapping[str, Any], *, most: int) -> list[tuple]:
+        """The first rows of a query, in a transaction of its own."""
+        try:
+            with self._connection.transaction():
+                return self._connection.execute(query, dict(values)).fetchmany(most)
+        except self._psycopg.Error as error:
+            if self._connection.closed or self._connection.broken:
+                raise ConnectionError("the connection was lost") from None
+            raise LookupError(error.diag.message_primary or type(error).__name__) from None
+
+    def close(self) -> None:
+        """End the session."""
+        self._connection.close()
+
+
+def _postgresql_facts(address: str) -> dict[str, str]:
+    """Where the database is, as libpq takes it; ``InvalidConfig`` where it may not be reached."""
+    import psycopg
+    from psycopg.conninfo import conninfo_to_dict
+
+    try:
+        facts = {name: str(value) for name, value in conninfo_to_dict(address).items() if value is not None}
+    except psycopg.ProgrammingError:
+        raise InvalidConfig("The database's address cannot be read.",
+                            remedy="Keep postgresql://user:password@host:port/name as the secret.") from None
+    further = sorted(set(facts) - _PLAIN)
+    host = facts.get("host", "").lower()
+    allowed = allowed_databases()
+    if further:
+        raise InvalidConfig(f"The database's address sets {', '.join(further)}.",
+                            remedy=f"It may set {', '.join(sorted(_PLAIN))}.", further=further)
+    if not host or "," in host or (host not in allowed and f"{host}:{facts.get('port', '5432')}" not in allowed):
+        raise InvalidConfig(
+            f"Tasks may not read databases on {host or 'a host that the address does not name'}.",
+            remedy="Ask the operator to name the host in WEIR_DATABASE_HOSTS.", host=host)
+    return facts
+

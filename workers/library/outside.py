@@ -1,0 +1,134 @@
+"""What tasks have in common that ask another system about every event: one question at a time in each thread.
+
+A thread waits for its answers, so that more threads on a slot ask more at once, as far as the other side allows.
+Connections live in the Python worker, which Spark keeps from batch to batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from scheduler.model.task_types import Parameter
+
+from .config import require_columns
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+ON_ERROR = Parameter(
+    "on_error", "string", "What becomes of an event that gets no answer: it goes on without one (null), is left out "
+    "(drop), or the query stops, says so and tries the batch again (fail).",
+    default="null", choices=("null", "drop", "fail"),
+)
+PATIENCE = Parameter("patience", "number", "How long to wait for an answer.", default=10, minimum=0.1, maximum=120,
+                     unit="s")
+Answers = Sequence[tuple]
+
+
+class NotAnswered(Exception):
+    """The other side gave no answer for an event."""
+
+
+def asked(
+    inputs: DataFrame, *, task_type: str, reads: Sequence[str], adds: str,
+    ask: Callable[[Mapping[str, Any]], Answers], nothing: tuple, on_error: str,
+) -> DataFrame:
+    """Every event with what was answered: as many events as there are answers, in the order of the input.
+
+    Parameters
+    ----------
+    inputs : DataFrame
+        A stream; its columns go on, but for those that are added anew.
+    task_type : str
+        Who asks, for messages.
+    reads : sequence of str
+        The columns that ``ask`` gets of an event.
+    adds : str
+        Spark DDL of the columns that are added.
+    ask : callable
+        The answers for an event, each a tuple of the added columns; raises ``NotAnswered``. Runs in Python workers.
+    nothing : tuple
+        What an event goes on with that got no answer, where ``on_error`` is ``null``.
+    on_error : str
+        ``null``, ``drop`` or ``fail``.
+    """
+    from pyspark.sql.pandas.types import to_arrow_schema
+    from pyspark.sql.types import StructType
+
+    require_columns(inputs.columns, list(reads), task_type=task_type,
+                    remedy="Name columns that the task before it gives.")
+    added = StructType.fromDDL(adds)
+    kept = inputs.drop(*(name for name in added.names if name not in reads))
+    stay = [name for name in kept.columns if name not in added.names]
+    schema = StructType([*(kept.schema[name] for name in stay), *added.fields])
+    arrow, reads = to_arrow_schema(added, timezone="UTC"), list(reads)
+
+    def answered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield _answered(batch, reads, stay, arrow, ask, nothing, on_error)
+
+    return kept.mapInArrow(answered, schema)
+
+
+def _answered(
+    batch: pa.RecordBatch, reads: Sequence[str], stay: Sequence[str], added: pa.Schema,
+    ask: Callable[[Mapping[str, Any]], Answers], nothing: tuple, on_error: str,
+) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    places: list[int] = []
+    answers: list[tuple] = []
+    for place, event in enumerate(_events(batch, reads)):
+        try:
+            found = ask(event)
+        except NotAnswered:
+            if on_error == "fail":
+                raise
+            found = [nothing] if on_error == "null" else []
+        places += [place] * len(found)
+        answers += found
+    rows = batch.select(list(stay))
+    if places != list(range(batch.num_rows)):
+        rows = rows.take(pa.array(places, pa.int64()))
+    values = zip(*answers, strict=True) if answers else ((),) * len(added)
+    columns = [pa.array(column, field.type) for column, field in zip(values, added, strict=True)]
+    return pa.RecordBatch.from_arrays([*rows.columns, *columns], names=[*rows.schema.names, *added.names])
+
+
+def _events(batch: pa.RecordBatch, reads: Sequence[str]) -> Iterable[Mapping[str, Any]]:
+    return batch.select(list(reads)).to_pylist() if reads else ({} for _ in range(batch.num_rows))
+
+
+def typed(value: Any, kind: str) -> Any:
+    """A value as a column of that type takes it (`columns.COLUMN_TYPES`); null where it cannot be one."""
+    if value is None:
+        return None
+    try:
+        if kind == "string":
+            return value if isinstance(value, str) else _text(value)
+        if kind == "double":
+            return float(value)
+        if kind == "bigint":
+            return _in_64_bits(int(value))
+        if kind == "boolean":
+            return _TRUTHS[value.strip().lower()] if isinstance(value, str) else bool(value)
+        found = value if isinstance(value, datetime) else datetime.fromisoformat(str(value).strip())
+        return found if found.tzinfo else found.replace(tzinfo=UTC)
+    except (ValueError, TypeError, KeyError, ArithmeticError):
+        return None
+
+
+_TRUTHS = {"true": True, "1": True, "false": False, "0": False}
+
+
+def _text(value: Any) -> str:
+    return bytes(value).decode("utf-8", "replace") if isinstance(value, bytes | memoryview) else str(value)
+
+
+def _in_64_bits(value: int) -> int:
+    if not -(2**63) <= value < 2**63:
+        raise ValueError
+    return value
