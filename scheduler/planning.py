@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from .enactment import LaidOut, bundle_ids, lay_out, promise_of
 from .mapping.least_loaded import place_least_loaded
 from .model.dataflow import Dataflow
 from .model.encoding import (
@@ -25,14 +26,17 @@ from .model.prices import Prices
 from .model.secrets import with_scoped_secrets
 from .model.task_types import TaskTypes
 from .model.usage import NAMED
-from .performance.pricing import price_of, query_cores
+from .performance.pricing import in_slots, price_of, query_cores
 from .performance.rates import task_cores
 from .reuse.containment import Containment, contain
+from .reuse.division import divided_back
 from .reuse.fragments import NOW, attach, cut_into_chains
 from .reuse.handover import recut_back
 from .reuse.merge import Merge, merge
+from .reuse.order import order_note, reads_divided
 from .reuse.standing import FragmentChange, adjust, is_working, queries_begun, queries_ceased
 from .reuse.unmerge import unmerge
+from .scheduling import Schedule
 
 __all__ = [
     "Prices", "apply_plan", "estate_from_json", "estate_to_json", "plan_digest", "plan_from_json", "plan_removal",
@@ -48,9 +52,14 @@ REVERSE: dict[StepKind, StepKind] = {
     "open_tail": "close_tail",
     "pause_fragment": "resume_fragment",
     "resume_fragment": "pause_fragment",
+    "start_bundle": "leave_bundle",
+    "leave_bundle": "start_bundle",
+    "move_bundle": "move_bundle",
+    "route": "route",
 }
 REVERSE_PLAN: dict[PlanKind, PlanKind] = {
     "submit": "remove", "remove": "submit", "pause": "resume", "resume": "pause", "defragment": "defragment",
+    "schedule": "schedule",
 }
 
 
@@ -66,6 +75,7 @@ def plan_submission(
     fresh: bool = False,
     begin: str = NOW,
     containment: Containment | None = None,
+    schedule: Schedule | None = None,
 ) -> Plan:
     """Plan the merge of a submitted dataflow into the estate.
 
@@ -89,7 +99,10 @@ def plan_submission(
         Where new fragments begin in the streams of running tasks: ``now``, ``oldest`` (the oldest event that the
         channel still holds) or a time in ms since the epoch.
     containment : Containment, optional
-        Where the team wants it: a task that is contained in one that runs becomes a refinement of that one.
+        Where the team wants it: a task that is contained in one that runs becomes a refinement of that one. Not with a
+        schedule, which is of the tasks as they were submitted.
+    schedule : Schedule, optional
+        Of all `new_tasks`: each becomes a fragment of its own, with the bundles that it gets there.
 
     Returns
     -------
@@ -105,12 +118,17 @@ def plan_submission(
         A task's type is not installed.
     NoSlots
         Something has to start and there is no slot.
+    StalePlan
+        The schedule is of other tasks than are new.
+    InsufficientSlots
+        Some of its slots are on machines that would have to be bought.
     """
     _check_plannable(estate, dataflow, dataflow_id, task_types)
     scope = team if dataflow.visibility == "private" else ""
     alone = with_scoped_secrets(dataflow, team=team, task_types=task_types)
     contained = contain(
-        estate.tasks, alone, task_types=task_types, containment=containment, scope=scope, stateful=not fresh)
+        estate.tasks, alone, task_types=task_types, containment=None if schedule else containment, scope=scope,
+        stateful=not fresh)
     dataflow = contained.dataflow
     cores_of = partial(task_cores, task_types=task_types, trigger_ms=prices.trigger_ms)
     expected = cores_of(dataflow)
@@ -121,7 +139,8 @@ def plan_submission(
             estate.tasks, dataflow, task_types=task_types, scope=scope, fresh_for=dataflow_id if fresh else "")
 
     def chains_of(tasks: Sequence[RunningTask]) -> tuple[tuple[str, ...], ...]:
-        return cut_into_chains(tasks, task_types=task_types, longest_chain=longest_chain)
+        # Profiles are of tasks: one that is scheduled has a query to itself.
+        return cut_into_chains(tasks, task_types=task_types, longest_chain=1 if schedule else longest_chain)
 
     queries_alone = len(chains_of(_as_running(alone)))
 
@@ -138,20 +157,19 @@ def plan_submission(
     cores = {running_id: expected[task_id] for task_id, running_id in merged.running.items()}
     started = {task.id: replace(task, cores=cores[task.id]) for task in merged.started}
     chains = chains_of(tuple(started.values()))
-    for_query = query_cores(prices)
-    # More slots than chains are never needed: a chain goes to the slot that has least to do.
-    least = estate.least_loaded(len(chains), query_cores=for_query)
-    slots = place_least_loaded(
-        [for_query + sum(cores[task_id] for task_id in chain) for chain in chains],
-        slots=[slot for slot, _ in least],
-        load={slot.name: cores for slot, cores in least},
-    )
+    laid_out = LaidOut() if schedule is None else lay_out(schedule, merged.running, started)
+    slots = (
+        _least_loaded(estate, chains, cores, query_cores=query_cores(prices)) if schedule is None
+        else [laid_out.slots[chain[0]] for chain in chains])
     resumed = adjust(estate, dict.fromkeys(_resumed(estate, merged.reused), "works"))
-    change = attach(estate, chains, slots, started=started, resumed=resumed, begin=begin)
+    change = attach(
+        estate, chains, slots, started=started, resumed=resumed, begin=begin, bundles=laid_out.bundles)
     otherwise = None
-    if other.running != merged.running:
+    if other.running != merged.running and schedule is None:
         begun = adjust(estate, dict.fromkeys(_resumed(estate, other.reused), "works"))
         otherwise = price_as(other, begun, len(chains_of(other.started)))
+    price = price_as(merged, resumed, laid_out.queries or len(chains))
+    disordered = reads_divided(estate, started, task_types=task_types)
     return freeze_plan(
         Plan(
             kind="submit",
@@ -171,10 +189,25 @@ def plan_submission(
             fragments_after=change.after,
             # Whoever uses a task uses all that is upstream of it: the users of the sources are all there are.
             **touched_by(estate, (task_id for task_id in merged.reused if not estate.tasks[task_id].parents)),
-            price=price_as(merged, resumed, len(chains)),
+            price=price if schedule is None else in_slots(price, prices=prices, slots=laid_out.all_slots),
             otherwise=otherwise,
+            promise=schedule and promise_of(
+                schedule, currency=prices.currency, id_of=bundle_ids(change.after.values(), merged.running)),
+            notes=tuple(filter(None, [order_note(disordered, started)])),
         )
     )
+
+
+def new_tasks(
+    estate: EstateView, dataflow: Dataflow, *, dataflow_id: str, team: str, task_types: TaskTypes, fresh: bool = False
+) -> tuple[str, ...]:
+    """The tasks of a dataflow that would have to start, by their ids in it: a schedule is of these."""
+    scope = team if dataflow.visibility == "private" else ""
+    merged = merge(
+        estate.tasks, with_scoped_secrets(dataflow, team=team, task_types=task_types), task_types=task_types,
+        scope=scope, fresh_for=dataflow_id if fresh else "")
+    started = {task.id for task in merged.started}
+    return tuple(task_id for task_id, running_id in merged.running.items() if running_id in started)
 
 
 def plan_removal(estate: EstateView, dataflow_id: str, *, task_types: TaskTypes, prices: Prices) -> Plan:
@@ -263,8 +296,19 @@ def reverse_plan(plan: Plan) -> Plan:
     """The plan that takes the estate back from the generation that this one made: for rolling it back.
 
     Fragments that were stopped start again under their ids, from where they had come to. What was handed over is
-    handed over again, to fragments cut as those before it were.
+    handed over again, to fragments cut as those before it were; bundles that left come back under other ids.
     """
+    if plan.kind == "defragment":
+        change = recut_back(plan)
+    elif plan.kind == "schedule":
+        change = divided_back(plan.fragments_before, plan.fragments_after, generation=plan.generation + 1)
+    else:
+        change = FragmentChange(plan.fragments_after, plan.fragments_before, reverse_steps(plan))
+    return freeze_plan(reversed_plan(plan, change))
+
+
+def reversed_plan(plan: Plan, change: FragmentChange) -> Plan:
+    """The plan that takes another one back by this change; not frozen."""
     price = plan.price and replace(
         plan.price,
         tasks_started=plan.price.tasks_stopped,
@@ -275,25 +319,20 @@ def reverse_plan(plan: Plan) -> Plan:
         money_per_hour_delta=-plan.price.money_per_hour_delta,
     )
     turned = plan.kind in {"pause", "resume"}
-    if plan.kind == "defragment":
-        change = recut_back(plan)
-    else:
-        change = FragmentChange(plan.fragments_after, plan.fragments_before, reverse_steps(plan))
-    return freeze_plan(
-        replace(
-            plan,
-            kind=REVERSE_PLAN[plan.kind],
-            dataflow=replace(plan.dataflow, paused=plan.dataflow.paused is not turned),
-            generation=plan.generation + 1,
-            started=plan.stopped,
-            stopped=plan.started,
-            rested=plan.resumed,
-            resumed=plan.rested,
-            steps=change.steps,
-            fragments_before=change.before,
-            fragments_after=change.after,
-            price=price,
-        )
+    return replace(
+        plan,
+        kind=REVERSE_PLAN[plan.kind],
+        dataflow=replace(plan.dataflow, paused=plan.dataflow.paused is not turned),
+        generation=plan.generation + 1,
+        started=plan.stopped,
+        stopped=plan.started,
+        rested=plan.resumed,
+        resumed=plan.rested,
+        steps=change.steps,
+        fragments_before=change.before,
+        fragments_after=change.after,
+        price=price,
+        promise=None,
     )
 
 
@@ -302,6 +341,18 @@ def _as_running(dataflow: Dataflow) -> tuple[RunningTask, ...]:
     parents = dataflow.parents()
     return tuple(
         RunningTask(id=task.id, type=task.type, config={}, parents=tuple(parents[task.id])) for task in dataflow.tasks)
+
+
+def _least_loaded(
+    estate: EstateView, chains: Sequence[Sequence[str]], cores: Mapping[str, float], *, query_cores: float
+) -> list[str]:
+    """A slot for each chain: the one that has least to do. More slots than chains are never needed."""
+    least = estate.least_loaded(len(chains), query_cores=query_cores)
+    return place_least_loaded(
+        [query_cores + sum(cores[task_id] for task_id in chain) for chain in chains],
+        slots=[slot for slot, _ in least],
+        load={slot.name: spent for slot, spent in least},
+    )
 
 
 def _check_plannable(estate: EstateView, dataflow: Dataflow, dataflow_id: str, task_types: TaskTypes) -> None:

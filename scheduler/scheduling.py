@@ -77,6 +77,8 @@ class Schedule:
     prediction: Prediction
     between_nodes_per_s: float  # events/s that cross from one node to another
     latency_s: float  # an estimate
+    job: Job = field(repr=False)  # what it is a schedule of
+    settings: Settings = DEFAULTS
 
     @property
     def slots(self) -> int:
@@ -272,10 +274,17 @@ def _map(job: Job, name: MappingName, allocation: Allocation, *, supply: Supply,
 
 def _complete(job: Job, pair: Pair, allocation: Allocation, *, supply: Supply, settings: Settings) -> Schedule:
     placement = _map(job, pair[1], allocation, supply=supply, effort=settings.effort)
+    return predicted(job, pair, allocation, placement, supply=supply, settings=settings)
+
+
+def predicted(
+    job: Job, pair: Pair, allocation: Allocation, placement: Placement, *, supply: Supply, settings: Settings
+) -> Schedule:
+    """What a placement will do, and what its slots cost; they are the first of the supply."""
     prediction = predict(
         placement, job.profiles, rates_per_s=job.rates_per_s, routing=settings.routing, allocation=allocation)
     return Schedule(
         pair, job.rate_per_s, allocation, placement, acquire(len(placement.slots), supply=supply), prediction,
         between_nodes_per_s(placement, job.streams),
-        latency_s(job.dataflow, prediction, trigger_s=settings.trigger_s, hop_s=settings.hop_s),
+        latency_s(job.dataflow, prediction, trigger_s=settings.trigger_s, hop_s=settings.hop_s), job, settings,
     )

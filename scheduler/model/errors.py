@@ -80,6 +80,20 @@ class NothingToGain(WeirError):
     http_status = 409
 
 
+class NothingToChange(WeirError):
+    """What is asked for is as it is already."""
+
+    code = "nothing_to_change"
+    http_status = 409
+
+
+class NotEnactable(WeirError):
+    """A schedule asks of what runs what cannot be done while it runs."""
+
+    code = "not_enactable"
+    http_status = 409
+
+
 class NoSlots(WeirError):
     """There are fragments to start and no slot to start them on."""
 

@@ -59,7 +59,7 @@ def loads_of(fragment: Fragment, tasks: Mapping[str, RunningTask]) -> dict[str, 
     Each bundle is a query with its part of the work of the tasks that work: one that is leaving only the query.
     """
     if fragment.paused:
-        return {}
+        return {fragment.slot: SlotLoad()}
     work = sum(nanocores(tasks[task_id].cores) for task_id in fragment.active_tasks)
     loads: dict[str, SlotLoad] = {}
     for bundle in fragment.parts:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from dataclasses import replace
 from fractions import Fraction
 
 from scheduler.model.amounts import Amounts
@@ -49,6 +51,28 @@ def price_of(
             f"{prices.currency} for a core and hour."
         ),
     )
+
+
+def in_slots(price: Price, *, prices: Prices, slots: Collection[str], before: Collection[str] = ()) -> Price:
+    """The price of a plan whose slots are nobody else's: they count whole, whatever their CPU does.
+
+    Parameters
+    ----------
+    price : Price
+        By CPU; what that would cost stays in its ``basis``.
+    slots, before : collection of str
+        Names of the slots that the schedule takes, and of those that it took before.
+    """
+    def per_hour(names: Collection[str]) -> float:
+        return sum(prices.slot_hour(name.rpartition("/")[0]) for name in names)
+
+    delta = per_hour(slots) - per_hour(before)
+    instead = f" instead of {len(before)} at {per_hour(before):g}" if before else ""
+    return replace(
+        price, money_per_hour_delta=round(delta, 6),
+        basis=(
+            f"{len(slots)} slots at {per_hour(slots):g} {prices.currency} an hour{instead}: a schedule's slots are its "
+            f"own. By CPU alone it would be {price.money_per_hour_delta:+g}. {price.basis}"))
 
 
 def cost_nanos(used: Amounts, *, node: str, prices: Prices) -> int:

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from graphlib import TopologicalSorter
+from itertools import count
 
-from scheduler.model.estate import Fragment, RunningTask
+from scheduler.model.estate import Fragment, RunningBundle, RunningTask
 from scheduler.model.plan import Step
 from scheduler.model.ports import EstateView
 from scheduler.model.task_types import TaskTypes
@@ -82,15 +83,24 @@ def attach(
     started: Mapping[str, RunningTask],
     resumed: FragmentChange | None = None,
     begin: str = NOW,
+    bundles: Mapping[str, tuple[RunningBundle, ...]] | None = None,
 ) -> FragmentChange:
     """Start chains as fragments on their slots and open the outlets that they read, in new and running fragments.
 
     Nothing that runs changes but for its outlets. New fragments start upstream first; running ones publish last, when
     whoever is to read them has been told to start. ``resumed`` is what the same plan lets work again; ``begin`` is
-    where the new fragments begin in the streams that are there already (`Fragment.joins`).
+    where the new fragments begin in the streams that are there already (`Fragment.joins`). ``bundles`` are those of
+    tasks that are divided, by task; they get their ids here.
     """
     resumed = resumed or FragmentChange()
     ids = [f"f{estate.generation + 1}-{number}" for number in range(len(chains))]
+    further = (f"f{estate.generation + 1}-{number}" for number in count(len(chains)))
+    divided = {
+        fragment_id: tuple(
+            replace(bundle, id=next(further) if number else fragment_id)
+            for number, bundle in enumerate((bundles or {}).get(chain[0], ())))
+        for fragment_id, chain in zip(ids, chains, strict=True)
+    }
     home = {task_id: fragment_id for fragment_id, chain in zip(ids, chains, strict=True) for task_id in chain}
     heads = [started[chain[0]].parents for chain in chains]
     readers: dict[str, dict[str, list[str]]] = {}  # fragment -> task -> the new fragments that read it
@@ -103,6 +113,7 @@ def attach(
             id=fragment_id, tasks=tuple(chain), slot=slot, active=len(chain),
             outlets={task: tuple(those) for task, those in readers.pop(fragment_id, {}).items()},
             joins={parent: begin for parent in parents if begin != NOW and parent not in home},
+            bundles=divided[fragment_id],
         )
         for fragment_id, chain, slot, parents in zip(ids, chains, slots, heads, strict=True)
     }

@@ -36,13 +36,16 @@ def is_working(estate: EstateView, task_id: str) -> bool:
 
 def queries_begun(change: FragmentChange) -> int:
     """How many queries that were there begin to work again."""
-    return sum(old.paused and not change.after[one].paused for one, old in change.before.items() if one in change.after)
+    return sum(
+        len(old.parts) for one, old in change.before.items()
+        if old.paused and one in change.after and not change.after[one].paused)
 
 
 def queries_ceased(change: FragmentChange) -> int:
     """How many queries cease to work, whether they are kept or not."""
     return sum(
-        not old.paused and (one not in change.after or change.after[one].paused) for one, old in change.before.items())
+        len(old.parts) for one, old in change.before.items()
+        if not old.paused and (one not in change.after or change.after[one].paused))
 
 
 def adjust(estate: EstateView, standing: Mapping[str, Standing]) -> FragmentChange:

@@ -1,0 +1,167 @@
+"""Schedules of a dataflow: all pairs side by side, what a rate would take, and the one that a plan is made of.
+
+For pages and API, with a dataflow that the viewer may know of:
+
+- ``question_of(record, routing=…)``: what is asked, read from the database once; then, without the database,
+- ``question.compare(rate_per_s)``: a ``scheduler.scheduling.Comparison``: schedules, and an error for each other pair
+- ``question.schedule(pair, rate_per_s)``: one of them
+- ``question.what_if(rates_per_s, pairs)``: rows of slots, price and predicted rate, fast enough for a slider
+
+To propose one: ``dashboard.approvals.services.propose_schedule``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, get_args
+
+from django.conf import settings as site
+
+from dashboard import jobs
+from dashboard.catalog.documents import stored_dataflow
+from dashboard.catalog.models import DataflowRecord, DataflowVersion
+from dashboard.operations.estate import stored_estate
+from dashboard.operations.slots import supply
+from dashboard.plans.joining import last_options
+from dashboard.profiles.selectors import profiles_for
+from scheduler.model.dataflow import Dataflow
+from scheduler.model.errors import WeirError
+from scheduler.model.estate import Fragment
+from scheduler.model.ports import EstateView
+from scheduler.model.profile import Profiles
+from scheduler.model.resources import Supply
+from scheduler.performance.routing import Routing
+from scheduler.planning import new_tasks
+from scheduler.rescheduling import bound, schedulable
+from scheduler.scheduling import PAIRS, Comparison, Job, Pair, Schedule, Settings, compare, prepare, schedule
+from scheduler.settling import settled
+
+# Those that are found at once; our own takes seconds.
+QUICK: tuple[Pair, ...] = tuple(pair for pair in PAIRS if pair[1] != "exact")
+
+
+class InvalidChoice(WeirError):
+    """There is no such pair of allocation and mapping, or no such routing."""
+
+    code = "invalid_choice"
+    http_status = 422
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The schedule that somebody asks for; without a rate each source has its own."""
+
+    pair: Pair
+    rate_per_s: float | None = None
+    routing: Routing = "slot_aware"
+
+    @classmethod
+    def of(cls, *, pair: Sequence[str], rate_per_s: float | None = None, routing: str = "slot_aware") -> Choice:
+        """The choice that these words make; ``InvalidChoice`` where they make none."""
+        if tuple(pair) not in PAIRS:
+            named = ", ".join("/".join(one) for one in PAIRS)
+            raise InvalidChoice(f"{'/'.join(pair)} is no pair.", remedy=f"Choose one of {named}.", pair=list(pair))
+        if routing not in get_args(Routing):
+            raise InvalidChoice(
+                f"{routing!r} is no routing.", remedy="Choose shuffle or slot_aware.", routing=routing)
+        return cls((pair[0], pair[1]), rate_per_s, routing)
+
+    def as_option(self) -> dict[str, Any]:
+        """The choice as a plan's record keeps it."""
+        return {"pair": list(self.pair), "rate_per_s": self.rate_per_s, "routing": self.routing}
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is to be scheduled on what, read once; its answers are pure."""
+
+    dataflow: Dataflow
+    profiles: Profiles
+    supply: Supply
+    settings: Settings
+    among: frozenset[str] | None = None  # only these tasks; the others run already
+    running: Mapping[str, Fragment] = field(default_factory=dict)  # by task: what is scheduled anew
+    blocked: str = ""  # why none of its schedules can be proposed; empty where they can
+
+    def job(self, rate_per_s: float | None = None) -> Job:
+        """Rates, streams and profiles at a rate; each source's own without one."""
+        return prepare(
+            self.dataflow, task_types=jobs.task_types(), profiles=self.profiles, rate_per_s=rate_per_s,
+            among=self.among, serial={task for task, fragment in self.running.items() if not fragment.divided},
+            trigger_s=self.settings.trigger_s)
+
+    def compare(self, rate_per_s: float | None = None, *, pairs: Iterable[Pair] = PAIRS) -> Comparison:
+        """A schedule for each pair, with its slots chosen so that most of what runs stays; an error for each other."""
+        found = compare(self.job(rate_per_s), supply=self.supply, pairs=pairs, settings=self.settings)
+        schedules, errors = [], dict(found.errors)
+        for one in found.schedules:
+            try:
+                schedules.append(self._settled(one))
+            except WeirError as error:
+                errors[one.pair] = error
+        return Comparison(tuple(schedules), errors)
+
+    def schedule(self, pair: Pair, rate_per_s: float | None = None) -> Schedule:
+        """One schedule; the errors of its parts where there is none."""
+        return self._settled(schedule(self.job(rate_per_s), pair, supply=self.supply, settings=self.settings))
+
+    def what_if(self, rates_per_s: Iterable[float], *, pairs: Iterable[Pair] = QUICK) -> list[dict[str, Any]]:
+        """What each pair takes and gives at each rate, as rows.
+
+        Each with ``rate_per_s`` and ``pair``; and ``slots``, ``per_hour``, ``per_month``, ``sustained_per_s``,
+        ``keeps``, ``latency_s``, ``free`` (whether the slots are there); or ``error`` (code, message, remedy, facts).
+        """
+        rows = []
+        for rate_per_s in rates_per_s:
+            try:
+                found = compare(self.job(rate_per_s), supply=self.supply, pairs=pairs, settings=self.settings)
+            except WeirError as error:
+                rows.extend({"rate_per_s": rate_per_s, "pair": pair, "error": error.as_dict()} for pair in pairs)
+                continue
+            rows.extend(_row(one, rate_per_s) for one in found.schedules)
+            rows.extend(
+                {"rate_per_s": rate_per_s, "pair": pair, "error": error.as_dict()}
+                for pair, error in found.errors.items())
+        return rows
+
+    def _settled(self, found: Schedule) -> Schedule:
+        return settled(
+            found, running={task: fragment.parts for task, fragment in self.running.items()},
+            pinned=bound(self.running, found.job), supply=self.supply)
+
+
+def question_of(
+    record: DataflowRecord, *, routing: Routing = "slot_aware", version: int | None = None,
+    estate: EstateView | None = None, fresh: bool | None = None,
+) -> Question:
+    """What a dataflow asks: of one that runs, its tasks that a schedule may change; of another, those that are new."""
+    estate = estate or stored_estate()
+    stored = DataflowVersion.objects.get(dataflow=record, number=version or record.version)
+    dataflow = stored_dataflow(stored.document)
+    known = {
+        "dataflow": dataflow,
+        # What was measured of a private dataflow is not to be told from a shared one's schedule.
+        "profiles": profiles_for(dataflow.tasks, team=record.team.slug if record.private else ""),
+        "settings": Settings(routing=routing, trigger_s=site.TRIGGER_MS / 1000),
+    }
+    if str(record.pk) in estate.submitted:
+        running, blocked = schedulable(estate, str(record.pk), dataflow)
+        among = frozenset(running) if not blocked else None
+        return Question(
+            **known, supply=supply(own=running.values()), among=among, running=running, blocked=blocked)
+    joined = bool(last_options(record).get("fresh")) if fresh is None else fresh
+    new = new_tasks(
+        estate, dataflow, dataflow_id=str(record.pk), team=record.team.slug, task_types=jobs.task_types(),
+        fresh=joined)
+    blocked = "" if new else f"All tasks of {record.name} run already, for others: there is nothing to schedule."
+    return Question(**known, supply=supply(), among=frozenset(new) if new else None, blocked=blocked)
+
+
+def _row(found: Schedule, rate_per_s: float) -> dict[str, Any]:
+    return {
+        "rate_per_s": rate_per_s, "pair": found.pair, "slots": found.slots,
+        "per_hour": found.acquisition.per_hour, "per_month": found.acquisition.per_month,
+        "sustained_per_s": found.sustained_per_s, "keeps": found.prediction.keeps, "latency_s": found.latency_s,
+        "free": not any(node.new for node in found.acquisition.nodes),
+    }

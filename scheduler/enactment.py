@@ -1,0 +1,134 @@
+"""Enactment: what a schedule asks to run where, as parts of tasks on slots, and what it promises of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from math import isinf
+
+from .model.errors import InsufficientSlots, StalePlan
+from .model.estate import Fragment, RunningBundle
+from .model.promise import BundlePromise, ProfileUsed, Promise
+from .reuse.division import Part
+from .scheduling import Schedule
+
+DIGITS = 6  # of a weight: what is stored, compared and read stays the same
+
+
+def parts_of(schedule: Schedule) -> dict[str, tuple[Part, ...]]:
+    """The parts of each task, by its id in the submitted dataflow; the weights of a task add up to 1.
+
+    Raises
+    ------
+    InsufficientSlots
+        Some of its slots are on machines that would have to be bought.
+    """
+    _require_slots(schedule)
+    placement = schedule.placement
+    shares, parts = schedule.prediction.routed.shares, {}
+    for task, counts in placement.counts.items():
+        weights = _rounded({position: shares[task][position] for position in sorted(counts)})
+        parts[task] = tuple(
+            Part(placement.slots[position].name, counts[position], weight) for position, weight in weights.items())
+    return parts
+
+
+@dataclass(frozen=True)
+class LaidOut:
+    """Where a schedule's tasks start, by running task: the slot of each fragment, and the bundles of divided ones."""
+
+    slots: Mapping[str, str] = field(default_factory=dict)
+    bundles: Mapping[str, tuple[RunningBundle, ...]] = field(default_factory=dict)
+    queries: int = 0
+    all_slots: tuple[str, ...] = ()
+
+
+def lay_out(schedule: Schedule, running: Mapping[str, str], started: Collection[str]) -> LaidOut:
+    """Lay a schedule out for tasks that are to be started; bundles are without ids as yet.
+
+    A task that may have more than one thread is divided from the first, if only into one part: what reads whole
+    streams cannot be divided later, while it runs.
+
+    Parameters
+    ----------
+    running : mapping of str to str
+        Submitted task id to running task id.
+    started : collection of str
+        The running tasks to be started.
+
+    Raises
+    ------
+    StalePlan
+        The schedule is of other tasks.
+    InsufficientSlots
+        Some of its slots are on machines that would have to be bought.
+    """
+    parts = parts_of(schedule)
+    if {running.get(task) for task in parts} != set(started):
+        raise StalePlan(
+            f"The schedule is of {len(parts)} tasks, and {len(started)} would start",
+            remedy="Ask for the schedule again: others have submitted or removed some meanwhile.",
+            scheduled=len(parts), started=len(started))
+    divided = {
+        running[task]: tuple(RunningBundle("", part.slot, part.threads, part.weight) for part in its)
+        for task, its in parts.items() if task not in schedule.job.serial}
+    return LaidOut(
+        slots={running[task]: its[0].slot for task, its in parts.items()}, bundles=divided,
+        queries=sum(map(len, parts.values())),
+        all_slots=tuple(sorted({part.slot for its in parts.values() for part in its})))
+
+
+def bundle_ids(fragments: Iterable[Fragment], running: Mapping[str, str]) -> Callable[[str, str], str]:
+    """The id of the bundle of a submitted task on a slot, among these fragments."""
+    found = {
+        (task, bundle.slot): bundle.id
+        for fragment in fragments for task in fragment.tasks for bundle in fragment.parts if not bundle.leaving}
+    return lambda task, slot: found[running[task], slot]
+
+
+def promise_of(schedule: Schedule, *, id_of: Callable[[str, str], str], currency: str) -> Promise:
+    """What a schedule promises; ``id_of`` names the bundle of a task on a slot."""
+    job, prediction = schedule.job, schedule.prediction
+    limit = prediction.routed.limit
+    return Promise(
+        rate_per_s=schedule.rate_per_s, sustained_per_s=schedule.sustained_per_s, latency_s=schedule.latency_s,
+        rates_per_s=job.rates_per_s,
+        bundles=tuple(
+            BundlePromise(
+                id_of(one.task, one.slot.name), one.task, one.slot.name, one.threads, round(one.share, DIGITS),
+                one.rate_per_s, None if isinf(one.sustains_per_s) else one.sustains_per_s, one.cpu, one.memory,
+                one.basis)
+            for one in prediction.bundles),
+        pair=schedule.pair, routing=prediction.routed.routing, limit=limit.reason if limit else "",
+        extra=schedule.placement.extra, per_hour=schedule.acquisition.per_hour, currency=currency,
+        between_nodes_per_s=schedule.between_nodes_per_s,
+        profiles=tuple(
+            ProfileUsed(task, profile.task_type, profile.version, profile.machine, profile.origin)
+            for task, profile in job.profiles.items()),
+    )
+
+
+def _require_slots(schedule: Schedule) -> None:
+    """Raise where machines would have to be bought: nobody does that here, and nothing is enacted in part."""
+    missing = [node for node in schedule.acquisition.nodes if node.new]
+    if not missing:
+        return
+    more = sum(len(node.slots) for node in missing)
+    sizes = Counter(node.size.name for node in missing if node.size)
+    bought = ", ".join(f"{count} × {name}" for name, count in sorted(sizes.items()))
+    raise InsufficientSlots(
+        f"The schedule takes {schedule.slots} slots, and {schedule.slots - more} are free here: {more} would be on "
+        f"machines to buy ({bought})",
+        remedy="Add nodes or slots, free some, or choose a schedule or a rate that takes fewer.",
+        needed=schedule.slots, available=schedule.slots - more, machines=dict(sizes),
+    )
+
+
+def _rounded(shares: Mapping[int, float]) -> dict[int, float]:
+    """Shares with so many digits, none of them 0, that add up to 1: the largest takes what rounding leaves."""
+    least = 10.0**-DIGITS
+    rounded = {position: max(round(share, DIGITS), least) for position, share in shares.items()}
+    largest = max(rounded, key=lambda position: (rounded[position], -position))
+    others = sum(weight for position, weight in rounded.items() if position != largest)
+    return rounded | {largest: round(1 - others, DIGITS)}

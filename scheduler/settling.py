@@ -1,0 +1,100 @@
+"""Settling: which of the slots that there are takes which place in a schedule, so that most of what runs stays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from .model.errors import NotEnactable
+from .model.estate import RunningBundle, Slot
+from .model.resources import Supply
+from .scheduling import Schedule, predicted
+
+SAME, OTHER_THREADS, SAME_NODE = 1000, 600, 10  # what a bundle that stays counts, or one that is near
+AS_IT_WAS = 1  # what a place that keeps the mapping's own choice counts: only where nothing else does
+
+
+def settled(
+    schedule: Schedule, *, running: Mapping[str, Sequence[RunningBundle]], pinned: Mapping[str, str], supply: Supply
+) -> Schedule:
+    """The same schedule with its places on other slots, such that most bundles stay where they are.
+
+    Slots are alike, so a mapping's choice among them is arbitrary but for the nodes that they are on. The assignment
+    with the most bundles that stay is found exactly.
+
+    Parameters
+    ----------
+    schedule : Schedule
+        As it was mapped on the first slots of the supply.
+    running : mapping of str to sequence of RunningBundle
+        What works now, by task of the schedule.
+    pinned : mapping of str to str
+        Tasks that cannot leave their node, for their state or their order: the node's name.
+    supply : Supply
+        The slots that it may use.
+
+    Returns
+    -------
+    Schedule
+        Predicted and priced for the slots that it has now. One that would need machines to buy is left as it is.
+
+    Raises
+    ------
+    NotEnactable
+        Tasks that are bound to different nodes have one slot in it, or a node has too few slots for those bound to it.
+    """
+    free = [slot for node in supply.free for slot in node.slots]
+    if not running or len(schedule.placement.slots) > len(free):
+        return schedule
+    tasks_on = _tasks_on(schedule)
+    positions = _assigned(tasks_on, free, schedule, running, pinned)
+    slots = tuple(free[number] for number in positions)
+    chosen = set(slots)
+    nodes = (replace(node, slots=tuple(slot for slot in node.slots if slot in chosen)) for node in supply.free)
+    return predicted(
+        schedule.job, schedule.pair, schedule.allocation, replace(schedule.placement, slots=slots),
+        supply=replace(supply, free=tuple(node for node in nodes if node.slots)), settings=schedule.settings)
+
+
+def _tasks_on(schedule: Schedule) -> list[dict[str, int]]:
+    """The tasks on each place, with their threads."""
+    found: list[dict[str, int]] = [{} for _ in schedule.placement.slots]
+    for task, counts in schedule.placement.counts.items():
+        for position, threads in counts.items():
+            found[position][task] = threads
+    return found
+
+
+def _assigned(
+    tasks_on: Sequence[Mapping[str, int]], free: Sequence[Slot], schedule: Schedule,
+    running: Mapping[str, Sequence[RunningBundle]], pinned: Mapping[str, str],
+) -> list[int]:
+    """The number of the free slot for each place; places that nothing is on make the numbers even."""
+    # Here, not above: it takes a moment to import, and only what runs already is settled.
+    from ortools.graph.python import linear_sum_assignment
+
+    solver = linear_sum_assignment.SimpleLinearSumAssignment()
+    for place in range(len(free)):
+        tasks = tasks_on[place] if place < len(tasks_on) else {}
+        for number, slot in enumerate(free):
+            if any(pinned.get(task, slot.node) != slot.node for task in tasks):
+                continue
+            worth = sum(_worth(running.get(task, ()), slot, threads) for task, threads in tasks.items())
+            kept = place < len(tasks_on) and schedule.placement.slots[place] == slot
+            solver.add_arc_with_cost(place, number, -(worth + AS_IT_WAS * kept))
+    if solver.solve() != solver.OPTIMAL:
+        bound = sorted({f"{task} to {node}" for task, node in pinned.items()})
+        raise NotEnactable(
+            f"The schedule moves what cannot leave its node while it runs ({', '.join(bound[:5])})",
+            remedy="Choose another pair, or remove the dataflow and submit it again with this schedule.",
+            tasks=sorted(pinned),
+        )
+    return [solver.right_mate(place) for place in range(len(tasks_on))]
+
+
+def _worth(bundles: Sequence[RunningBundle], slot: Slot, threads: int) -> int:
+    """What it is worth that a task's threads come to a slot, with the bundles that it has now."""
+    here = [bundle for bundle in bundles if bundle.slot == slot.name and not bundle.leaving]
+    if here:
+        return SAME if any(bundle.threads == threads for bundle in here) else OTHER_THREADS
+    return SAME_NODE * any(bundle.slot.rpartition("/")[0] == slot.node for bundle in bundles)
