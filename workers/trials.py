@@ -23,7 +23,7 @@ from scheduler.model.errors import WeirError
 from workers.channels.keys import PREFIX
 
 ORDER_LIVES_S = 600
-PROGRESS_LIVES_S = 30  # a trial that says nothing for so long has died with its agent
+PROGRESS_LIVES_S = 90  # a trial that says nothing for so long has died with its agent
 RESULT_LIVES_S = 24 * 3600
 # What hindered the trial, and not the task: it may go well the next time.
 PASSING = frozenset({"slot_died", "slot_not_ready", "agent_stopped"})
@@ -33,6 +33,14 @@ class InvalidTrial(WeirError):
     """An order that measures nothing."""
 
     code = "invalid_trial"
+
+
+class TrialFailed(Exception):
+    """A trial came to nothing; the code is one of those of ``TrialResult``."""
+
+    def __init__(self, code: str, message: str, *, remedy: str) -> None:
+        super().__init__(message)
+        self.code, self.message, self.remedy = code, message, remedy
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +122,8 @@ class TrialResult:
     threads: int = 0
     rate_per_s: float = 0.0
     offered_per_s: float = 0.0  # what the feeder did write a second
-    achieved_per_s: float = 0.0
+    achieved_per_s: float = 0.0  # what the task got through, of its input
+    selectivity: float | None = None  # events out for each event in; None where none came in
     latency_slope: float = 0.0
     cpu: float = 0.0
     memory: float = 0.0

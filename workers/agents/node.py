@@ -21,9 +21,11 @@ from typing import Any
 
 import psutil
 
+from workers.library.registry import task_types
 from workers.settings import ROOT, Settings, from_environment
 from workers.supervisor.process import adopt_orphans
 
+from .conductor import Conductor
 from .lease import Lease, Standing
 from .logs import configure, logger
 from .mail import Inbox, Outbox, connect
@@ -75,14 +77,17 @@ class Node:
         self._wait_until(lock.acquire, "another agent of this name runs from this folder")
         outbox = Outbox(self._broker, self._settings.node, self._lease, on_standing=self._on_standing)
         inbox = Inbox(self._broker, self._store, on_change=self._on_desired)
+        self._conductor = Conductor(
+            self._settings, slots=lambda: self._slots, folder=self._store.folder, task_types=task_types())
         while not self._stopping.is_set():
             if not self._wait_until(self._has_lease, "the broker does not grant the lease of this node's name"):
                 break
             self._standing = Standing.HELD
-            for thread in (inbox, outbox):
+            for thread in (inbox, outbox, self._conductor):
                 if not thread.is_alive():
                     thread.start()
             self._serve(outbox)
+        self._conductor.stop()
         inbox.stop()
         outbox.stop()
         if self._standing is Standing.HELD:
@@ -106,7 +111,7 @@ class Node:
             for slot in self._slots:
                 if slot.check(now_ms):
                     outbox.send_event("slot_died", at_ms=now_ms, slot=slot.name, restarts=slot.restarts)
-            reap_orphans({slot.pid for slot in self._slots})
+            reap_orphans({slot.pid for slot in self._slots} | self._conductor.pids)
             if now_ms >= report_at_ms or self._news.is_set():
                 self._news.clear()
                 outbox.send_report(self._report(now_ms))

@@ -2,8 +2,9 @@
 
     python -m workers.agents.slot --slot 0        (started by the node agent; settings come from the environment)
 
-It reads lines from its standard input (``poke``: the desired state changed; ``stop``, or the end of the input: drain
-and end) and writes its report to its standard output, one JSON a line. Logs go to standard error.
+It reads lines from its standard input (``poke``: the desired state changed; ``trial`` and a JSON: a command of a
+trial, see ``workers/measuring/host.py``; ``stop``, or the end of the input: drain and end) and writes its report and
+the answers to commands to its standard output, one JSON a line. Logs go to standard error.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TextIO
 
@@ -25,6 +27,8 @@ from workers.channels.config import ChannelConfig, choose_implementation
 from workers.channels.registry import Channels
 from workers.channels.spark import spark_conf
 from workers.library.registry import task_types
+from workers.measuring.host import Host
+from workers.measuring.host import Surroundings as TrialSurroundings
 from workers.settings import Settings, from_environment
 from workers.spark import queries
 from workers.spark.compile import places_of
@@ -57,6 +61,7 @@ class Slot:
         self._settings = settings
         self._name = slot
         self._report_to = report_to
+        self._telling = threading.Lock()
         self._node_store = NodeStore(settings.data_dir, settings.node)
         self._store = SlotStore(settings.data_dir, self._node_store.slot_dir(slot))
         self._broker = connect(settings.redis_url)
@@ -73,6 +78,8 @@ class Slot:
         self._log = logger()
         self._listener = QueryListener(self._on_end)
         self._lives = {
+        self._host: Host | None = None  # of trials, once the driver is there
+        self._trials = ThreadPoolExecutor(1, thread_name_prefix="trials")
             fragment_id: Live(fragment_id, now_ms=_now_ms()) for fragment_id in self._store.records()
         }
 
@@ -86,6 +93,10 @@ class Slot:
         self._wake.set()
 
     def run(self) -> int:
+    def try_out(self, command: Mapping[str, Any]) -> None:
+        """Perform a command of a trial and answer it, after those that came before."""
+        self._trials.submit(self._try_out, command)
+
         """Serve until stopped; the process's exit code."""
         self._read_desired()
         self._say("starting")
@@ -108,6 +119,11 @@ class Slot:
             clock_ms=_now_ms, on_event=self._on_event, is_wanted_task=self._is_wanted_task,
         )
         with ThreadPoolExecutor(HANDS, thread_name_prefix="hand") as pool:
+        self._host = Host(TrialSurroundings(
+            spark=self._spark, channels=Channels(self._broker), broker=self._broker, config=config,
+            listener=self._listener, task_types=task_types(), data_dir=self._settings.data_dir,
+            trigger_ms=self._settings.trigger_ms,
+        ))
             if not self._desired.of_slot(self._name):  # else the fragments themselves warm the driver
                 pool.submit(self._warm_up)
             while not self._stopping.is_set():
@@ -121,6 +137,14 @@ class Slot:
         return 0
 
     def _warm_up(self) -> None:
+    def _try_out(self, command: Mapping[str, Any]) -> None:
+        if self._host is None:
+            answer = {"ok": False, "code": "slot_not_ready", "message": "The slot's driver is still starting.",
+                      "remedy": "Try again in a minute."}
+        else:
+            answer = self._host.perform(command)
+        self._tell({"answer": command["ask"], **answer})
+
         try:
             warm_up(self._spark, self._store.folder / "scratch")
         except Exception as error:  # it would only have been faster
@@ -223,8 +247,12 @@ class Slot:
             "fragments": {live.id: self._report_of(live, now_ms) for live in lives if self._is_told(live)},
             "events": events,
         }
-        self._report_to.write(json.dumps(report) + "\n")
-        self._report_to.flush()
+        self._tell(report)
+
+    def _tell(self, said: Mapping[str, Any]) -> None:
+        with self._telling:
+            self._report_to.write(json.dumps(said) + "\n")
+            self._report_to.flush()
 
     def _report_of(self, live: Live, now_ms: int) -> dict[str, Any]:
         query = live.query
@@ -302,7 +330,10 @@ def _obey(slot: Slot, commands: TextIO) -> None:
     for line in commands:
         if line.strip() == "stop":
             break
-        slot.poke()
+        if line.startswith("trial "):
+            slot.try_out(json.loads(line.removeprefix("trial ")))
+        else:
+            slot.poke()
     slot.stop()  # asked to, or the agent is gone
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import queue
 import signal
 import subprocess
 import threading
@@ -18,6 +19,10 @@ from . import backoff
 from .logs import logger
 
 SILENT_MS = 60_000  # a slot that says nothing for so long hangs
+
+
+class SlotGone(Exception):
+    """The slot died, or was never there, or does not answer."""
 
 
 class SlotProcess:
@@ -56,6 +61,7 @@ class SlotProcess:
         self._failures = 0
         self._retry_at_ms = 0
         self._heard_at_ms = 0
+        self._answers: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
         self._log = logger().bind(slot=name)
 
     @property
@@ -86,6 +92,25 @@ class SlotProcess:
     def poke(self) -> None:
         """Tell the slot that its desired state changed."""
         self._say(b"poke\n")
+
+    def ask(self, do: str, *, pid: int, within_s: float, **what: Any) -> dict[str, Any]:
+        """Let the slot perform a command of a trial, and wait for its answer; from one thread at a time.
+
+        Raises
+        ------
+        SlotGone
+            The process ``pid`` is not this slot's any more, or does not answer.
+        """
+        number = time.monotonic_ns()
+        self._say(b"trial " + json.dumps({"do": do, "ask": number, **what}).encode() + b"\n")
+        deadline = time.monotonic() + within_s
+        while self.pid == pid and time.monotonic() < deadline:
+            with suppress(queue.Empty):
+                answer = self._answers.get(timeout=0.1)
+                if answer["answer"] == number:
+                    return answer
+        raise SlotGone(f"slot {self.name} did not answer {do!r} within {within_s:g} s" if self.pid == pid
+                       else f"slot {self.name} died")
 
     def ask_to_stop(self) -> None:
         """Tell the slot to drain its queries and end."""
@@ -128,6 +153,9 @@ class SlotProcess:
             if process is not self._process:
                 return
             self._heard_at_ms = time.time_ns() // 1_000_000
+            if "answer" in report:
+                self._answers.put(report)
+                continue
             for event in report.pop("events", []):
                 self._on_event(**event)
             is_news = _shape(report) != _shape(self.report)

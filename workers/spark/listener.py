@@ -68,6 +68,7 @@ class QueryListener:
         self._on_end = on_end
         self._progress: dict[str, Progress] = {}
         self._work: dict[str, Work] = {}
+        self._watched: dict[str, list[dict[str, Any]]] = {}
         self._lock = threading.Lock()
         self.listening = False
 
@@ -97,6 +98,25 @@ class QueryListener:
         with self._lock:
             return self._work.get(name, Work())
 
+    def watch(self, name: str) -> None:
+        """Keep all that the queries of this name say of their batches from now on."""
+        with self._lock:
+            self._watched[name] = []
+
+    def watched(self, name: str, query: StreamingQuery | None = None) -> list[dict[str, Any]]:
+        """What they said since it was asked last (Spark's progress), each batch once."""
+        if query is not None and not self.listening:
+            self._poll(query)
+        with self._lock:
+            said = self._watched.get(name, [])
+            self._watched[name] = []
+        return said
+
+    def unwatch(self, name: str) -> None:
+        """Keep no more of it."""
+        with self._lock:
+            self._watched.pop(name, None)
+
     def forget(self, run_ids: Iterable[str]) -> None:
         """Drop what is kept of runs that are over."""
         with self._lock:
@@ -114,6 +134,8 @@ class QueryListener:
             known = self._progress.get(run_id)
             if known is None or known.batch != document["batchId"]:  # polling meets a batch more than once
                 self._work[name] = self._work.get(name, Work()) + parse_work(document)
+                if name in self._watched:
+                    self._watched[name].append(document)
             self._progress[run_id] = parse_progress(document)
 
     # The methods of the Java interface, by their Java names.

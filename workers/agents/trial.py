@@ -1,0 +1,324 @@
+"""One trial, from the empty slot to its figures: base load, the query without events, warm-up, the measured window."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import redis
+
+from scheduler.model.canonical import RATE_KEY, canonical_json
+from scheduler.model.task_types import TaskType, TaskTypes
+from workers import trials
+from workers.channels import keys
+from workers.channels.histogram import histogram_of
+from workers.measuring import feed, figures
+from workers.measuring.feeder import Assignment
+from workers.measuring.feeding import Feeding
+from workers.measuring.figures import Batch
+from workers.measuring.load import TreeLoad, held_to
+from workers.measuring.machine import slot_memory_mb
+from workers.observed import percentile_ms
+from workers.settings import Settings
+from workers.trials import Progress, Sample, TrialFailed, TrialOrder, TrialResult
+
+from .supervision import SlotProcess
+
+SAMPLE_S = 0.5
+BASE_S = 2.0
+AT_REST = 0.05  # of a core: no more than this is a driver's that does nothing
+SETTLING_S = 20.0
+IDLE_S = 1.0
+FIRST_WARM_UP_S = 12.0  # of a task that the driver has not run: its compilers take the core to themselves for a while
+COMMAND_S = 60.0
+
+
+@dataclass
+class Known:
+    """What is measured once in the life of a slot's process: its base load, and what queries take without events."""
+
+    base_cpu: float | None = None
+    idle: dict[str, tuple[float, float]] = field(default_factory=dict)
+    warmed: set[str] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """Memory in use in a slot: on its heap, and by its Python processes."""
+
+    heap_mb: float
+    python_mb: float
+
+    @property
+    def total_mb(self) -> float:
+        return self.heap_mb + self.python_mb
+
+
+class Measurement:
+    """Runs one trial in a slot that is ready and empty."""
+
+    def __init__(
+        self, order: TrialOrder, fragment: str, *, slot: SlotProcess, pid: int, settings: Settings,
+        broker: redis.Redis, task_types: TaskTypes, known: Known, is_over: Callable[[], bool],
+    ) -> None:
+        self._order = order
+        self._fragment = fragment
+        self._slot = slot
+        self._pid = pid
+        self._settings = settings
+        self._broker = broker
+        self._task_types = task_types
+        self._known = known
+        self._is_over = is_over
+        self._feeding = Feeding(order.rate_per_s)
+        self._load = TreeLoad(pid)
+        self._core = core_of(int(slot.name))
+        self._trigger_s = settings.trigger_ms / 1000
+        self._versions: dict[str, Any] = {}
+
+    @property
+    def pids(self) -> set[int]:
+        """Processes that it has started and waits for itself."""
+        return self._feeding.pids
+
+    def run(self) -> TrialResult | None:
+        """The figures; None where the trial was cancelled."""
+        task_type = self._measurable()
+        with held_to(self._core, self._pid), self._feeding, suppress(_Over):
+            base = self._base()
+            path = self._feed(task_type)
+            fence = self._begin(task_type, path)
+            idle_cpu, idle_mb = self._idle(base)
+            if path is not None:
+                self._feeding.go(Assignment(
+                    self._settings.redis_url, f"{self._fragment}.in", fence, str(path), self._order.rate_per_s,
+                    threads=self._order.threads, avoid_core=self._core,
+                ))
+            return self._measured(base, idle_cpu, idle_mb, task_type)
+        return None
+
+    # -- step by step --------------------------------------------------------------------------------------------
+
+    def _measurable(self) -> TaskType:
+        order = self._order
+        task_type = self._task_types.get(order.task_type)
+        missing = [task["type"] for task in order.feed if task["type"] not in self._task_types]
+        if task_type is None or missing:
+            name = order.task_type if task_type is None else missing[0]
+            raise TrialFailed(
+                "unknown_task_type", f"No task type {name} is installed on node {order.node}",
+                remedy="Install the package that brings it on this node, and start its agent again.")
+        if self._settings.spark_master:
+            raise TrialFailed(
+                "not_measurable", f"The slots of node {order.node} run on {self._settings.spark_master}, not on a core",
+                remedy="Measure on a node whose slots are its own cores (without WEIR_SPARK_MASTER).")
+        if task_type.kind == "source" and task_type.parameter(RATE_KEY) is None:
+            raise TrialFailed(
+                "not_measurable", f"{task_type.name} goes by a schedule of its own, not at a rate that is asked for",
+                remedy="Sources are light: give its profile one static point instead.")
+        if task_type.kind != "source" and not order.feed:
+            raise TrialFailed(
+                "no_feed", f"{task_type.name} reads events, and the trial names no tasks that make them",
+                remedy="Name the tasks upstream of it, source first.")
+        return task_type
+
+    def _base(self) -> Weight:
+        """Memory of the slot without any query, and, once in its life, its CPU."""
+        self._tell("base", BASE_S)
+        self._ask("end")
+        if self._known.base_cpu is None:
+            self._known.base_cpu = self._settled_cpu()
+        return self._weigh()
+
+    def _settled_cpu(self) -> float:
+        """CPU once the driver has warmed itself up; the least there was where it does not come to rest."""
+        least, deadline = 1.0, time.monotonic() + SETTLING_S
+        while least > AT_REST and time.monotonic() < deadline:
+            least = min(least, self._cpu_over(BASE_S))
+        return least
+
+    def _feed(self, task_type: TaskType) -> Path | None:
+        """The file with the events to feed; None for a source."""
+        if task_type.kind == "source":
+            return None
+        chain = [{"type": task["type"], "config": dict(task.get("config", {}))} for task in self._order.feed]
+        path = feed.path_of(self._settings.data_dir, feed.digest(chain, self._task_types))
+        if not path.exists():
+            self._tell("feed")
+            self._ask("feed", within_s=2 * COMMAND_S, fragment=f"{self._fragment}-feed", chain=chain, path=str(path))
+        return path
+
+    def _begin(self, task_type: TaskType, path: Path | None) -> int:
+        self._tell("starting")
+        order, config = self._order, dict(self._order.config)
+        if path is None:
+            config[RATE_KEY] = order.rate_per_s
+        answer = self._ask(
+            "begin", fragment=self._fragment, task_type=order.task_type, config=config, threads=order.threads,
+            schema_json=None if path is None else feed.read(path).schema_json,
+        )
+        self._feeding.began_s = time.time()
+        return answer["fence"]
+
+    def _idle(self, base: Weight) -> tuple[float, float]:
+        """CPU above base load, and memory (MiB), of the query while no event comes; a source is never without."""
+        order = self._order
+        if not order.feed:
+            return 0.0, 0.0
+        key = f"{order.task_type} {canonical_json(order.config)} {order.threads}"
+        if key not in self._known.idle:
+            self._tell("idle", 2 * IDLE_S)
+            self._pause(SAMPLE_S)
+            cpu = self._above_base(min(self._cpu_over(IDLE_S) for _ in range(2)))  # starting may not be over at first
+            self._known.idle[key] = cpu, max(0.0, self._weigh().total_mb - base.total_mb)
+        return self._known.idle[key]
+
+    def _measured(self, base: Weight, idle_cpu: float, idle_mb: float, task_type: TaskType) -> TrialResult:
+        order = self._order
+        kind = f"{order.task_type} {canonical_json(order.config)}"
+        warm_up_s = order.warm_up_s if kind in self._known.warmed else max(order.warm_up_s, FIRST_WARM_UP_S)
+        self._known.warmed.add(kind)
+        window = self._window(warm_up_s, base)
+        heap_mb = self._weigh().heap_mb
+        self._ask("end")
+        free_mb = slot_memory_mb(self._settings.slots) - base.total_mb
+        memory_mb = heap_mb + median(window.python_mb) - base.total_mb
+        series = tuple(
+            Sample(one.at_s, one.latency_s, one.events_per_s, one.cpu, round(one.memory / free_mb, 5))
+            for one in window.series)
+        events_in = sum(batch.events_in for batch in window.batches)
+        return TrialResult(
+            order.id, True, threads=order.threads, rate_per_s=order.rate_per_s,
+            offered_per_s=self._feeding.offered_per_s(window.began_s, window.ended_s),
+            achieved_per_s=figures.achieved_per_s(window.batches, measured_s=window.measured_s),
+            selectivity=sum(one.events_out for one in window.batches) / events_in if events_in else None,
+            latency_slope=figures.latency_slope(window.batches, trigger_s=self._trigger_s, now_s=window.ended_s),
+            cpu=self._above_base(window.cpu), memory=max(0.0, memory_mb / free_mb),
+            idle_cpu=idle_cpu, idle_memory=idle_mb / free_mb,
+            base_cpu=self._known.base_cpu, base_memory=base.total_mb / slot_memory_mb(self._settings.slots),
+            measured_s=window.measured_s, ended_early=window.measured_s < order.seconds - SAMPLE_S,
+            latency_s=window.latency_s, series=series,
+            machine={"core": self._core, "trigger_ms": self._settings.trigger_ms},
+            versions={**self._versions, "python": sys.version.split()[0], "type": task_type.version},
+        )
+
+    def _window(self, warm_up_s: float, base: Weight) -> Window:
+        """Let it warm up, and measure; the series is of both."""
+        began_s, window = self._feeding.began_s, Window()
+        before_s, cpu_before = time.time(), self._load.cpu_s()
+        self._tell("warming", warm_up_s)
+        while True:
+            self._pause(SAMPLE_S)
+            now_s, cpu = time.time(), self._load.cpu_s()
+            new = self._look()
+            if len(window.series) % 2 == 0:
+                window.python_mb.append(self._load.python_mb())
+            share = self._above_base((cpu - cpu_before) / (now_s - before_s))
+            memory = window.python_mb[-1] - base.python_mb
+            window.series.append(_sample(now_s - began_s, new, now_s - before_s, share, memory))
+            before_s, cpu_before = now_s, cpu
+            if window.began_s:
+                window.batches += new
+                window.ended_s, window.cpu = now_s, (cpu - window.cpu_before) / (now_s - window.began_s)
+                if window.measured_s >= self._order.seconds or figures.is_clear(
+                    window.batches, trigger_s=self._trigger_s, now_s=now_s, measured_s=window.measured_s
+                ):
+                    window.latency_s = figures.quantiles_s(window.before, self._latencies(), percentile_ms)
+                    return window
+            elif now_s - began_s >= warm_up_s:
+                window.begin(now_s, cpu, self._latencies())
+                self._tell("measuring", self._order.seconds)
+
+    # -- looking -------------------------------------------------------------------------------------------------
+
+    def _look(self) -> list[Batch]:
+        """The batches that ended since the last look."""
+        return [Batch(**batch) for batch in self._ask("look")["batches"]]
+
+    def _latencies(self) -> dict[int, int]:
+        meters = self._broker.hgetall(keys.meter(self._fragment))
+        return histogram_of({name.decode(): int(count) for name, count in meters.items()
+                             if name.startswith(b"0:lat:")}, "0:lat")
+
+    def _weigh(self) -> Weight:
+        found = self._ask("weigh")
+        self._versions = {"pyspark": found["pyspark"], "java": found["java"]}
+        return Weight(found["heap_mb"], self._load.python_mb())
+
+    def _cpu_over(self, seconds: float) -> float:
+        before_s, before = time.monotonic(), self._load.cpu_s()
+        self._pause(seconds)
+        return (self._load.cpu_s() - before) / (time.monotonic() - before_s)
+
+    def _above_base(self, cpu: float) -> float:
+        return max(0.0, cpu - (self._known.base_cpu or 0.0))
+
+    def _pause(self, seconds: float) -> None:
+        """Wait; in time to end when the trial is cancelled."""
+        deadline = time.monotonic() + seconds
+        while (left_s := deadline - time.monotonic()) > 0:
+            time.sleep(min(left_s, SAMPLE_S))
+            if self._is_over():
+                self._ask("end")
+                raise _Over
+
+    def _tell(self, state: str, of_s: float = 0.0) -> None:
+        trials.tell(self._broker, self._order.id, Progress(state, time.time_ns() // 1_000_000, of_s))
+
+    def _ask(self, do: str, *, within_s: float = COMMAND_S, **what: Any) -> dict[str, Any]:
+        answer = self._slot.ask(do, pid=self._pid, within_s=within_s, **what)
+        if not answer["ok"]:
+            if do != "end":
+                self._slot.ask("end", pid=self._pid, within_s=COMMAND_S)
+            raise TrialFailed(answer["code"], answer["message"], remedy=answer["remedy"])
+        return answer
+
+
+class _Over(Exception):
+    """The trial was cancelled, or the agent ends."""
+
+
+@dataclass
+class Window:
+    """What is measured, as it comes together; moments in seconds since the epoch."""
+
+    began_s: float = 0.0
+    ended_s: float = 0.0
+    cpu: float = 0.0
+    cpu_before: float = 0.0
+    before: dict[int, int] = field(default_factory=dict)
+    batches: list[Batch] = field(default_factory=list)
+    python_mb: list[float] = field(default_factory=list)
+    series: list[Sample] = field(default_factory=list)
+    latency_s: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def measured_s(self) -> float:
+        return self.ended_s - self.began_s
+
+    def begin(self, now_s: float, cpu_s: float, latencies: dict[int, int]) -> None:
+        """From now on it counts."""
+        self.began_s = self.ended_s = now_s
+        self.cpu_before, self.before = cpu_s, latencies
+        self.python_mb = self.python_mb[-1:]
+
+
+def core_of(slot: int) -> int:
+    """The core that a slot is held to while it is measured: the one that it would be pinned to."""
+    cores = sorted(os.sched_getaffinity(0))
+    return cores[-1 - slot % len(cores)]
+
+
+def _sample(at_s: float, batches: list[Batch], seconds: float, cpu: float, memory_mb: float) -> Sample:
+    out = sum(batch.events_out for batch in batches)
+    known = [(batch.latency_s, batch.events_out) for batch in batches if batch.latency_s is not None]
+    latency_s = round(sum(latency * count for latency, count in known) / out, 4) if out else None
+    through = sum(batch.events_in for batch in batches) / seconds
+    return Sample(round(at_s, 3), latency_s, round(through, 2), round(cpu, 4), memory_mb)

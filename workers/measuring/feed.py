@@ -1,0 +1,92 @@
+"""The events that a trial feeds: made once by the tasks upstream, kept in a file, replayed in a cycle.
+
+    <data-dir>/feeds/<digest>.arrow     events in Arrow's file format, with Spark's schema beside Arrow's
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from scheduler.model.canonical import canonical_config, canonical_json
+from scheduler.model.task_types import TaskType
+
+EVENTS = 2_000  # distinct ones; then they come again
+_SCHEMA = b"spark_schema"
+
+
+@dataclass(frozen=True)
+class Feed:
+    """Events in the order in which they were made, and their schema as Spark writes it."""
+
+    events: pa.RecordBatch
+    schema_json: str
+
+    def between(self, first: int, end: int, *, now_ms: int, most: int) -> Iterator[pa.RecordBatch]:
+        """The events of these numbers, born now, in blocks of at most ``most``.
+
+        In each cycle ``_seq`` and ``_time`` go on from the cycle before, so that neither ever goes back.
+        """
+        rows = self.events.num_rows
+        while first < end:
+            cycle, start = divmod(first, rows)
+            count = min(end - first, rows - start, most)
+            yield self._moved(self.events.slice(start, count), cycle, now_ms)
+            first += count
+
+    def _moved(self, batch: pa.RecordBatch, cycle: int, now_ms: int) -> pa.RecordBatch:
+        columns = []
+        for field, column in zip(batch.schema, batch.columns, strict=True):
+            if field.name == "_born":
+                column = pa.array([now_ms] * batch.num_rows, field.type)
+            elif field.name in ("_seq", "_time") and cycle:
+                column = pa.array(column.to_numpy() + cycle * self._span(field.name), field.type)
+            columns.append(column)
+        return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
+
+    def _span(self, name: str) -> int:
+        """By how much a cycle moves a column on."""
+        values = self.events.column(name).to_numpy()
+        return int(values.max() - values.min()) + 1
+
+
+def digest(feed: Sequence[Mapping[str, Any]], task_types: Mapping[str, TaskType]) -> str:
+    """A name for what a chain of tasks makes: the same as long as configs mean the same and code has its version."""
+    chain = [
+        [task["type"], task_types[task["type"]].version,
+         canonical_config(task_types[task["type"]], task.get("config", {}))]
+        for task in feed
+    ]
+    return hashlib.sha256(canonical_json(chain).encode()).hexdigest()[:24]
+
+
+def path_of(data_dir: Path, name: str) -> Path:
+    """Where the events of that name are kept."""
+    return data_dir / "feeds" / f"{name}.arrow"
+
+
+def write(path: Path, batches: Iterable[pa.RecordBatch], *, schema_json: str) -> int:
+    """Keep events in a file, at most ``EVENTS``; returns how many."""
+    table = pa.Table.from_batches(list(batches)).slice(0, EVENTS).combine_chunks()
+    table = table.replace_schema_metadata({_SCHEMA: schema_json.encode()})
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    with pa.ipc.new_file(temporary, table.schema) as writer:
+        writer.write_table(table)
+    temporary.replace(path)
+    return table.num_rows
+
+
+def read(path: Path) -> Feed:
+    """The events of a file."""
+    with pa.ipc.open_file(path) as reader:
+        table = reader.read_all().combine_chunks()
+    schema_json = table.schema.metadata[_SCHEMA].decode()
+    (events,) = table.replace_schema_metadata(None).to_batches()
+    return Feed(events, schema_json)

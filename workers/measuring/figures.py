@@ -1,0 +1,105 @@
+"""Figures of a trial from its batches: latency and its slope, the rate that came through, whether enough is known.
+
+A micro-batch engine has two latencies: an event waits for its batch's trigger, up to one interval and by chance, and
+then for its batch. Only what is beyond one interval says that threads do not keep up: while every batch ends before the
+next is due, nothing can pile up. The slope is of that part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import Any
+
+from scheduler.model.slope import slope
+
+CLEAR_GROWTH = 0.2  # s of latency a second: so clear that a trial may end before its time
+LITTLE_WORK = 0.5  # of the trigger interval: a batch that takes no more leaves no doubt
+ENOUGH_BATCHES = 3
+QUANTILES = {"p05": 0.05, "p25": 0.25, "p50": 0.5, "p75": 0.75, "p95": 0.95, "p99": 0.99}
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A batch that carried events: when it was planned and when it had ended, in seconds of one clock; how many events
+    went in and came out, and the mean moment at which those that came out were born (None: none came out)."""
+
+    planned_s: float
+    ended_s: float
+    events_in: int
+    events_out: int = 0
+    born_s: float | None = None
+
+    @property
+    def took_s(self) -> float:
+        """How long it was worked on."""
+        return self.ended_s - self.planned_s
+
+    @property
+    def latency_s(self) -> float | None:
+        """The mean latency of what came out."""
+        return None if self.born_s is None else self.ended_s - self.born_s
+
+    def beyond_s(self, trigger_s: float) -> float:
+        """Its events' mean latency without what a trigger interval explains, and no less than one interval."""
+        waited_s = 0.0 if self.born_s is None else self.planned_s - self.born_s
+        return max(self.took_s, trigger_s) + max(0.0, waited_s - trigger_s)
+
+
+def batch_of(progress: Mapping[str, Any], *, started_s: float) -> Batch:
+    """A batch from Spark's progress (JSON) and the moment at which its trigger began.
+
+    Inside a trigger the query first waits for events (``latestOffset``): its batch begins then. ``observed`` is what
+    ``host.OBSERVED`` counted of what came out.
+    """
+    durations = progress.get("durationMs", {})
+    observed = (progress.get("observedMetrics") or {}).get("weir", {})
+    born_ms = observed.get("born")
+    return Batch(
+        planned_s=started_s + durations.get("latestOffset", 0) / 1000,
+        ended_s=started_s + durations.get("triggerExecution", 0) / 1000,
+        events_in=int(progress.get("numInputRows", 0)), events_out=int(observed.get("events") or 0),
+        born_s=None if born_ms is None else float(born_ms) / 1000,
+    )
+
+
+def latency_slope(batches: Sequence[Batch], *, trigger_s: float, now_s: float) -> float:
+    """λ_L: by how many seconds latency grows in a second.
+
+    A batch that is under way for longer than an interval counts as if it ended now: it will end later. Where fewer
+    than two batches are there, nothing comes out, and latency grows with time.
+    """
+    points = [(batch.ended_s, batch.beyond_s(trigger_s)) for batch in batches]
+    if batches and now_s - batches[-1].ended_s > max(trigger_s, batches[-1].took_s) + trigger_s:
+        points.append((now_s, now_s - batches[-1].planned_s))
+    found = slope([at for at, _ in points], [latency for _, latency in points])
+    return 1.0 if found == inf else found
+
+
+def achieved_per_s(batches: Sequence[Batch], *, measured_s: float) -> float:
+    """Events that the task got through in a second: from the end of the first batch to that of the last."""
+    if len(batches) < 2:
+        return sum(batch.events_in for batch in batches) / measured_s
+    return sum(batch.events_in for batch in batches[1:]) / (batches[-1].ended_s - batches[0].ended_s)
+
+
+def is_clear(batches: Sequence[Batch], *, trigger_s: float, now_s: float, measured_s: float) -> bool:
+    """Whether it is beyond doubt already that the rate is held, with much to spare, or that it is not."""
+    if measured_s < ENOUGH_BATCHES * trigger_s:
+        return False
+    if not batches:
+        return measured_s > 4 * trigger_s
+    idle = all(batch.took_s <= LITTLE_WORK * trigger_s for batch in batches)
+    if idle and len(batches) >= ENOUGH_BATCHES and now_s - batches[-1].ended_s < 2 * trigger_s:
+        return True
+    growing = batches[-1].took_s > 1.5 * trigger_s or now_s - batches[-1].planned_s > 3 * trigger_s
+    grown = latency_slope(batches, trigger_s=trigger_s, now_s=now_s)
+    return growing and len(batches) >= ENOUGH_BATCHES - 1 and grown > CLEAR_GROWTH
+
+
+def quantiles_s(before: Mapping[int, int], after: Mapping[int, int], percentile_ms: Any) -> dict[str, float]:
+    """Quantiles of what a latency histogram gained, in seconds; empty where it gained nothing."""
+    gained = {bucket: count - before.get(bucket, 0) for bucket, count in after.items()}
+    found = {name: percentile_ms(gained, share) for name, share in QUANTILES.items()}
+    return {name: round(value / 1000, 4) for name, value in found.items() if value is not None}

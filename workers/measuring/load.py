@@ -1,0 +1,84 @@
+"""What a slot takes during a trial: CPU of its process tree, memory that is in use, and the core that it is held to.
+
+**Memory.** What a JVM has taken from the system says nothing: it grows up to its bound and never shrinks. What counts
+is what is live on its heap after a full collection, and beside it the Python processes by their proportional set size
+(pages that forked workers share count once). Code, class metadata and network buffers of the JVM are left out: they
+belong to the driver and grow with whatever it ever ran.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from workers.supervisor.process import descendants
+
+
+class TreeLoad:
+    """CPU and Python memory of a process and all below it."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._known: dict[int, float] | None = None
+        self._total_s = 0.0
+
+    def cpu_s(self) -> float:
+        """CPU seconds since the first call. A process that came later counts from its start."""
+        found = {}
+        for pid in self._pids():
+            with suppress(psutil.Error):
+                times = psutil.Process(pid).cpu_times()
+                found[pid] = times.user + times.system
+        before = found if self._known is None else self._known
+        self._total_s += sum(max(0.0, used - before.get(pid, 0.0)) for pid, used in found.items())
+        self._known = found
+        return self._total_s
+
+    def python_mb(self) -> float:
+        """Memory of all but the JVM, shared pages counted once."""
+        total = 0
+        for pid in self._pids():
+            with suppress(psutil.Error):
+                process = psutil.Process(pid)
+                if process.name() != "java":
+                    total += process.memory_full_info().pss
+        return total / 2**20
+
+    def _pids(self) -> list[int]:
+        return [self._pid, *descendants(self._pid)]
+
+
+def heap_mb(jvm: Any) -> float:
+    """What is live on a driver's heap, in MiB: used after a full collection, which this call makes."""
+    management = jvm.java.lang.management
+    management.ManagementFactory.getMemoryMXBean().gc()
+    used = 0
+    for pool in management.ManagementFactory.getMemoryPoolMXBeans():
+        if pool.getType().name() == "HEAP" and (usage := pool.getCollectionUsage()) is not None:
+            used += usage.getUsed()
+    return used / 2**20
+
+
+@contextmanager
+def held_to(core: int, pid: int) -> Iterator[None]:
+    """Keep a process tree on one core meanwhile, all its threads; those that come later inherit it."""
+    before = os.sched_getaffinity(pid)
+    _hold(pid, {core})
+    try:
+        yield
+    finally:
+        if before != {core}:
+            _hold(pid, before)
+
+
+def _hold(pid: int, cores: set[int]) -> None:
+    for one in [pid, *descendants(pid)]:
+        with suppress(OSError):
+            for thread in Path(f"/proc/{one}/task").iterdir():
+                with suppress(OSError):
+                    os.sched_setaffinity(int(thread.name), cores)

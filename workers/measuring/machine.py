@@ -1,0 +1,40 @@
+"""What a figure was measured on: the class of a machine's slots, by which profiles are told to fit or not."""
+
+from __future__ import annotations
+
+import os
+import platform
+from functools import cache
+from pathlib import Path
+
+import psutil
+
+
+@cache
+def processor() -> str:
+    """The processor's name as the system gives it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(named, "") or platform.processor() or platform.machine()
+
+
+def memory_mb() -> int:
+    """The machine's memory in MiB."""
+    return psutil.virtual_memory().total >> 20
+
+
+def slot_memory_mb(slots: int) -> int:
+    """What memory stands behind a slot: the machine's, divided evenly."""
+    return memory_mb() // max(1, slots)
+
+
+def machine_class(slots: int) -> str:
+    """The class of a machine: slots of two machines of one class do the same with the same task.
+
+    A slot is one core with its share of the memory, so the class is the processor, the cores and the memory (in GiB,
+    rounded: two machines of a size differ by some MiB) and into how many slots they are divided.
+    """
+    return f"{processor()}, {os.cpu_count()} cores, {round(memory_mb() / 1024)} GiB, {slots} slots"
