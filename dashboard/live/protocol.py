@@ -13,9 +13,9 @@
 
 A state holds no nulls: what is not known is absent.
 
-A topic is ``estate``, ``dataflow:<id>`` or ``proposal:<id>``. What it shows depends on the viewer's scope (the set of
-teams, or everything), so versions are numbered for each topic and scope; viewers of one scope share them. Numbers are
-kept in the broker (``versions.py``): the snapshot and the WebSocket agree, whichever process answers.
+A topic is ``estate``, ``dataflow:<id>``, ``proposal:<id>`` or ``sweep:<id>``. What it shows depends on the viewer's
+scope (the set of teams, or everything), so versions are numbered for each topic and scope; viewers of one scope share
+them. Numbers are kept in the broker (``versions.py``): the snapshot and the WebSocket agree, whichever process answers.
 """
 
 from __future__ import annotations
@@ -25,11 +25,13 @@ from typing import Any
 
 from dashboard.approvals.selectors import live_proposal
 from dashboard.operations.live import live_dataflow, live_estate
+from dashboard.profiles.progress import live_sweep
 from dashboard.teams.permissions import NOBODY, Viewer
 from scheduler.model.errors import NotFound
 
 State = dict[str, Any]
-_BUILDERS: Mapping[str, Callable[[Viewer, str], State]] = {"dataflow": live_dataflow, "proposal": live_proposal}
+_BUILDERS: Mapping[str, Callable[[Viewer, str], State]] = {
+    "dataflow": live_dataflow, "proposal": live_proposal, "sweep": live_sweep}
 
 
 def build(viewer: Viewer, topic: str) -> State:
@@ -45,7 +47,8 @@ def _build(viewer: Viewer, topic: str) -> State:
     kind, _, subject = topic.partition(":")
     builder = _BUILDERS.get(kind)
     if builder is None:
-        raise NotFound("There is no such topic.", remedy="Topics are estate, dataflow:<id> and proposal:<id>.")
+        raise NotFound(
+            "There is no such topic.", remedy="Topics are estate, dataflow:<id>, proposal:<id> and sweep:<id>.")
     return builder(viewer, subject)
 
 

@@ -17,6 +17,7 @@ from dashboard import jobs
 from dashboard.catalog.documents import parse_document, stored_dataflow
 from dashboard.catalog.permissions import dataflow_for
 from dashboard.catalog.selectors import current_version
+from dashboard.profiles.models import ProfileRecord
 from dashboard.teams.permissions import Viewer
 from scheduler.model.canonical import canonical_json, identity_config, plain
 from scheduler.model.dataflow import Dataflow, Task
@@ -97,6 +98,26 @@ def subject_of_type(name: str, config: Mapping[str, Any], *, feed_key: str) -> S
     return Subject(
         name, plain(identity_config(dataflow, task, declared)), declared.version, declared.stateful, feed.chain,
         feed.title)
+
+
+def subject_again(record: ProfileRecord) -> Subject:
+    """What a measured profile was measured of, with the version that its type has now.
+
+    Raises
+    ------
+    NotFound
+        It was imported: how it was measured is not known.
+    UnknownTaskType
+        Its type is no longer installed.
+    """
+    sweep = getattr(record, "sweep", None)
+    if sweep is None:
+        raise NotFound(
+            f"The profile of {record.task_type} was imported.", remedy="Choose its type, and what it is to be fed by.")
+    declared = installed(record.task_type)
+    return Subject(
+        sweep.task_type, json.loads(sweep.config), declared.version, declared.stateful, tuple(sweep.feed), sweep.fed_by,
+        sweep.team_id)
 
 
 def feeds_for(declared: TaskType) -> tuple[Feed, ...]:

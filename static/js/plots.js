@@ -18,7 +18,7 @@ function layout(figure) {
     ...given,
     paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
     font: { family: getComputedStyle(document.body).fontFamily, size: 12, color: token("--ink-2") },
-    margin: { l: 52, r: 16, t: 8, b: 30 }, height: 250, autosize: true, hovermode: "x unified", showlegend: figure.data.length > 1,
+    margin: { l: 52, r: 16, t: 8, b: 30 }, height: 250, autosize: true, hovermode: given.hovermode ?? "x unified", showlegend: figure.data.length > 1,
     legend: { orientation: "h", y: 1.12, x: 1, xanchor: "right", font: { size: 11 } },
     hoverlabel: { bgcolor: token("--raised"), bordercolor: token("--line"), font: { color: token("--ink") } },
     xaxis: { ...axis, rangemode: "normal", type: "date", ...given.xaxis },
@@ -27,8 +27,8 @@ function layout(figure) {
 }
 
 function traces(figure) {
-  return figure.data.map((trace, index) => ({
-    ...trace, line: { ...trace.line, color: token(SERIES[index % SERIES.length]), width: 1.8 },
+  return figure.data.map(({ series, ...trace }, index) => ({
+    ...trace, line: { ...trace.line, color: token(SERIES[(series ?? index) % SERIES.length]), width: 1.8 },
     fillcolor: "rgba(0,0,0,0)",
   }));
 }
@@ -54,9 +54,10 @@ export class Plot {
   async draw(figure) {
     this.figure = figure;
     const points = Math.max(0, ...figure.data.map((trace) => trace.x?.length ?? 0));
-    this.empty.hidden = points > 1;
-    this.element.hidden = points <= 1;
-    if (points <= 1) {
+    const enough = points >= (figure.least ?? 2);
+    this.empty.hidden = enough;
+    this.element.hidden = !enough;
+    if (!enough) {
       this.empty.textContent = figure.empty ?? "No history yet: the line starts with the first minute of events.";
       return;
     }
@@ -79,6 +80,7 @@ export function startPlots() {
   for (const panel of document.querySelectorAll("[data-plots]")) {
     const plots = [...panel.querySelectorAll("[data-figure]")].map((shell) => new Plot(shell));
     refresh(panel, plots);
-    setInterval(() => refresh(panel, plots), EVERY_MS);
+    // What was measured once does not move.
+    if (!("still" in panel.dataset)) setInterval(() => refresh(panel, plots), EVERY_MS);
   }
 }

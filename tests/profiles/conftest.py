@@ -9,4 +9,5 @@ from tests.dashboard.conftest import (  # noqa: F401
     sent,
     world,
 )
+from tests.pages.conftest import client_of  # noqa: F401
 from tests.profiles.nodes import node  # noqa: F401

@@ -18,6 +18,7 @@ _CHIPS = {
     "ok": {"running", "done", "approved", "approve"},
     "busy": {
         "submitted", "computing", "executing", "pausing", "removing", "rolling_back", "starting", "draining", "waiting",
+        "queued",
     },
     "warn": {"planned", "pending", "stale", "throttled"},
     "bad": {"failed", "rejected", "unplannable", "backoff", "silent", "lost", "reject"},
@@ -38,7 +39,9 @@ _DEEDS = {
     "dataflow.recommend_defragmentation": "recommended to defragment",
     "proposal.choose_joining": "chose how to join in", "team.set_defragmentation": "set the defragmentation of",
     "proposal.progress": "moved on", "proposal.overtaken": "marked stale", "proposal.give_up": "gave up",
-    "node.register": "registered",
+    "node.register": "registered", "profile.import": "imported the profile of", "profile.measure": "measured",
+    "profile.supersede": "superseded the profile of", "sweep.start": "asked to measure", "sweep.advance": "measured",
+    "sweep.pause": "paused measuring", "sweep.resume": "resumed measuring", "sweep.cancel": "cancelled measuring",
     "user.create": "added", "team.create": "made", "team.set_role": "set a role in",
     "team.remove_member": "removed a member of", "token.create": "made", "token.revoke": "revoked",
 }

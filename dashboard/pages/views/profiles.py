@@ -1,0 +1,153 @@
+"""Profiles: the list, one of them with its curves, trials, import and export."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.core.paginator import Paginator
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_http_methods, require_safe
+
+from dashboard.core.errors import BadInput
+from dashboard.pages.profile_figures import profile_figures, trial_figures
+from dashboard.profiles import selectors
+from dashboard.profiles.lifecycle import OPEN, PAUSED
+from dashboard.profiles.measurable import unmeasured
+from dashboard.profiles.models import ProfileRecord
+from dashboard.profiles.permissions import may_measure
+from dashboard.profiles.services.importing import import_profiles
+from dashboard.profiles.stored import profile_of
+from scheduler.model.errors import InvalidProfile, WeirError
+from scheduler.model.profile_csv import OPTIONAL, REQUIRED, write_profiles
+
+PER_PAGE = 50
+MOST_OBSERVATIONS = 300
+
+
+@require_safe
+@login_required
+def profiles(request: HttpRequest) -> HttpResponse:
+    """Every active profile that the viewer may know of, what is being measured, and what nobody has measured."""
+    search = request.GET.get("q", "").strip()
+    page = Paginator(selectors.profiles(request.viewer, search=search), PER_PAGE).get_page(request.GET.get("page"))
+    sweeps = selectors.sweeps(request.viewer)
+    return render(request, "profiles/profiles.html", {
+        "page": page, "rows": [row_of(record) for record in page.object_list], "search": search,
+        "sweeps": sweeps.filter(status__in=[*OPEN, PAUSED]), "past": sweeps.exclude(status__in=[*OPEN, PAUSED])[:5],
+        "unmeasured": unmeasured(request.viewer), "may_measure": may_measure(request.viewer),
+        "machine": selectors.current_machine(),
+    })
+
+
+@require_safe
+@login_required
+def profile(request: HttpRequest, profile_id: UUID) -> HttpResponse:
+    """One profile: curves, points, trials, whether it still holds."""
+    record = selectors.profile(request.viewer, profile_id)
+    sweep = getattr(record, "sweep", None)
+    return render(request, "profiles/profile.html", {
+        "record": record, "row": row_of(record), "points": list(record.points.all()), "sweep": sweep,
+        "trials": sweep.trials.defer("series") if sweep else [], "history": selectors.history_of(record)[:10],
+        "observed": record.observations.count(), "may_measure": may_measure(request.viewer, team_id=record.team_id),
+    })
+
+
+@require_safe
+@login_required
+def profile_plots(request: HttpRequest, profile_id: UUID) -> JsonResponse:
+    """Its figures."""
+    record = selectors.profile(request.viewer, profile_id)
+    observed = record.observations.order_by("-at")[:MOST_OBSERVATIONS]
+    return JsonResponse(profile_figures(profile_of(record), observed))
+
+
+@require_safe
+@login_required
+def profile_export(request: HttpRequest, profile_id: UUID) -> HttpResponse:
+    """One profile as a CSV file that imports."""
+    record = selectors.profile(request.viewer, profile_id)
+    return _file([record], f"profile-{record.task_type}")
+
+
+@require_safe
+@login_required
+def profiles_export(request: HttpRequest) -> HttpResponse:
+    """All active profiles of the list as a CSV file that imports."""
+    return _file(selectors.profiles(request.viewer, search=request.GET.get("q", "").strip()), "profiles")
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@login_required
+def profiles_import(request: HttpRequest) -> HttpResponse:
+    """Import a CSV file: all of it, or every mistake with its place."""
+    if request.method != "POST":
+        return _import_page(request)
+    file = request.FILES.get("file")
+    text = request.POST.get("text", "")
+    try:
+        if file is not None:
+            text = _decoded(file.read())
+        records = import_profiles(actor=request.user, text=text)
+    except InvalidProfile as error:
+        return _import_page(request, text=text, failure=error, problems=error.facts.get("problems", []), status=422)
+    except WeirError as error:
+        return _import_page(request, text=text, failure=error, status=error.http_status)
+    types = ", ".join(sorted({record.task_type for record in records}))
+    messages.success(request, f"Imported {len(records)} profile{'s' if len(records) > 1 else ''}: {types}.")
+    return redirect("profiles")
+
+
+@require_safe
+@login_required
+def trial(request: HttpRequest, trial_id: UUID) -> HttpResponse:
+    """One trial: what was asked for, what came of it, on which machine, and its raw series."""
+    found = selectors.trial(request.viewer, trial_id)
+    beside = found.sweep.trials.defer("series")
+    return render(request, "profiles/trial.html", {
+        "trial": found, "sweep": found.sweep, "machine": sorted(found.machine.items()),
+        "versions": sorted(found.versions.items()), "quantiles": sorted(found.quantiles.items()),
+        "earlier": beside.filter(number__lt=found.number).last(),
+        "later": beside.filter(number__gt=found.number).first(),
+    })
+
+
+@require_safe
+@login_required
+def trial_plots(request: HttpRequest, trial_id: UUID) -> JsonResponse:
+    """Its raw series as figures."""
+    return JsonResponse(trial_figures(selectors.trial(request.viewer, trial_id)))
+
+
+def row_of(record: ProfileRecord) -> dict[str, Any]:
+    """A profile with its peak and whether it still holds."""
+    found = profile_of(record)
+    return {
+        "record": record, "peak": found.peak, "points": len(found.points), "stale": selectors.staleness(found),
+        "drifts": [drift for drift in record.drifts if drift["beyond"]],
+        "imported": not hasattr(record, "sweep"),
+    }
+
+
+def _import_page(request: HttpRequest, *, status: int = 200, **given: Any) -> HttpResponse:
+    return render(request, "profiles/import.html", {
+        "required": REQUIRED, "optional": OPTIONAL, "may_measure": may_measure(request.viewer), **given,
+    }, status=status)
+
+
+def _decoded(data: bytes) -> str:
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise BadInput(
+            f"The file is not UTF-8: byte {error.start + 1} cannot stand there.",
+            remedy="Save it as UTF-8 and import again.") from error
+
+
+def _file(records: Any, name: str) -> HttpResponse:
+    response = HttpResponse(write_profiles(map(profile_of, records)), content_type="text/csv; charset=utf-8")
+    response["Content-Disposition"] = f'attachment; filename="{name}.csv"'
+    return response

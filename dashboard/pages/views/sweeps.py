@@ -1,0 +1,150 @@
+"""Measuring: the form that asks for a sweep, its progress, and its pause, resumption and end."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+from uuid import UUID
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from dashboard import jobs
+from dashboard.catalog import selectors as catalog
+from dashboard.core.errors import BadInput
+from dashboard.pages.profile_figures import sweep_figure
+from dashboard.pages.telling import told
+from dashboard.profiles import selectors, subjects
+from dashboard.profiles.measurable import places
+from dashboard.profiles.permissions import may_measure
+from dashboard.profiles.progress import progress_of
+from dashboard.profiles.services import sweeps as services
+from scheduler.model.canonical import canonical_config
+from scheduler.model.errors import InvalidDataflow, NotFound, WeirError
+from scheduler.performance.modelling import Sweep
+
+AMOUNTS = {  # of the form: name, default, and how it becomes one of the sweep's bounds
+    "budget_minutes": (15.0, "budget_s", 60.0), "largest_threads": (16, "largest_threads", 1),
+    "smallest_rate_per_s": (10.0, "smallest_rate_per_s", 1.0),
+    "largest_rate_per_s": (100_000.0, "largest_rate_per_s", 1.0),
+}
+STEERING = {
+    "pause": (services.pause_sweep, "It rests. Its trials are kept and its slot is free."),
+    "resume": (services.resume_sweep, "It goes on from its trials as soon as its slot is free."),
+    "cancel": (services.cancel_sweep, "It is cancelled. Its trials are kept for reading."),
+}
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@login_required
+def measure(request: HttpRequest) -> HttpResponse:
+    """Ask for a sweep: of a task of a dataflow (``dataflow``, ``task``), of a type (``type``) with a config, or of what
+    a profile was measured of (``again``)."""
+    if request.method != "POST":
+        return _form(request, request.GET)
+    try:
+        sweep = services.start_sweep(
+            actor=request.user, subject=_subject(request, request.POST), slot=request.POST.get("slot", ""),
+            bounds=_bounds(request.POST), any_config=request.POST.get("any_config") == "1",
+            warm_up_s=_amount(request.POST, "warm_up_s", services.WARM_UP_S),
+            seconds=_amount(request.POST, "seconds", services.SECONDS))
+    except InvalidDataflow as error:
+        return _form(request, request.POST, failure=error, problems=error.problems)
+    except WeirError as error:
+        return _form(request, request.POST, failure=error)
+    messages.success(request, f"{sweep.task_type} will be measured on {sweep.slot}.")
+    return redirect("sweep", sweep.pk)
+
+
+@require_safe
+@login_required
+def sweep(request: HttpRequest, sweep_id: UUID) -> HttpResponse:
+    """How far a sweep is, trial by trial."""
+    record = selectors.sweep(request.viewer, sweep_id)
+    may = may_measure(request.viewer, team_id=record.team_id)
+    return render(request, "profiles/sweep.html", {
+        "sweep": record, "progress": progress_of(record), "config": json.loads(record.config),
+        "trials": record.trials.exclude(ended=None).defer("series").order_by("-number"),
+        "may": {way: may and services.LIFECYCLE.allows(record.status, becomes)
+                for way, becomes in (("pause", "paused"), ("resume", "queued"), ("cancel", "cancelled"))},
+        "live_topic": f"sweep:{record.pk}",
+    })
+
+
+@require_safe
+@login_required
+def sweep_plots(request: HttpRequest, sweep_id: UUID) -> JsonResponse:
+    """Its trials as a figure."""
+    return JsonResponse(sweep_figure(selectors.sweep(request.viewer, sweep_id).trials.defer("series")))
+
+
+@require_POST
+@login_required
+def sweep_act(request: HttpRequest, sweep_id: UUID, way: str) -> HttpResponse:
+    """Pause, resume or cancel."""
+    selectors.sweep(request.viewer, sweep_id)  # whoever may not know of it gets a 404, not a message
+    if way not in STEERING:
+        raise NotFound("There is no such action.", remedy="Use the buttons of the sweep's page.")
+    steer, said = STEERING[way]
+    told(request, lambda: steer(actor=request.user, sweep_id=sweep_id), said=said)
+    return redirect("sweep", sweep_id)
+
+
+def _form(request: HttpRequest, given: Any, *, failure: WeirError | None = None, problems: Any = ()) -> HttpResponse:
+    declared = jobs.task_types().get(given.get("type", ""))
+    again = selectors.profile(request.viewer, given["again"]) if given.get("again") else None
+    dataflow = catalog.dataflow(request.viewer, given["dataflow"]) if given.get("dataflow") else None
+    found = places()
+    return render(request, "profiles/measure.html", {
+        "may_measure": may_measure(request.viewer), "failure": failure, "problems": problems, "given": given,
+        "again": again, "any_config": given.get("any_config") == "1" or bool(again and not again.config),
+        "declared": declared, "feeds": subjects.feeds_for(declared) if declared else (),
+        "config": given.get("config") or (_defaults(declared) if declared else ""),
+        "dataflow": dataflow, "tasks": catalog.graph_of(dataflow)["tasks"] if dataflow else (),
+        "types": sorted(jobs.task_types().values(), key=lambda one: (one.kind, one.name)),
+        "dataflows": catalog.dataflows(request.viewer)[:200],
+        "places": found, "slot": given.get("slot") or (found[0].name if found else ""),
+        "any_free": any(place.free for place in found),
+        "amounts": {name: given.get(name) or f"{default:g}" for name, (default, _, _) in AMOUNTS.items()},
+        "warm_up_s": given.get("warm_up_s") or f"{services.WARM_UP_S:g}",
+        "seconds": given.get("seconds") or f"{services.SECONDS:g}",
+    }, status=failure.http_status if failure else 200)
+
+
+def _subject(request: HttpRequest, given: Any) -> subjects.Subject:
+    if given.get("again"):
+        return subjects.subject_again(selectors.profile(request.viewer, given["again"]))
+    if given.get("dataflow"):
+        return subjects.subject_of_task(request.viewer, given["dataflow"], given.get("task", ""))
+    try:
+        config = json.loads(given.get("config") or "{}")
+    except ValueError as error:
+        raise BadInput(f"The config is no JSON: {error}.", remedy="Correct it at that place.") from error
+    if not isinstance(config, dict):
+        raise BadInput("The config is no JSON object.", remedy='Write it as {"parameter": value}.')
+    return subjects.subject_of_type(given.get("type", ""), config, feed_key=given.get("feed", ""))
+
+
+def _bounds(given: Any) -> Sweep:
+    values = {
+        field: _amount(given, name, default) * factor for name, (default, field, factor) in AMOUNTS.items()}
+    return replace(Sweep(), **values | {"largest_threads": int(values["largest_threads"])})
+
+
+def _amount(given: Any, name: str, default: float) -> float:
+    text = given.get(name, "").strip()
+    try:
+        value = float(text) if text else float(default)
+        int(value)
+    except (ValueError, OverflowError) as error:
+        raise BadInput(f"{name.replace('_', ' ')} is {text!r}.", remedy="Give a number.") from error
+    return value
+
+
+def _defaults(declared: Any) -> str:
+    """The type's config with all its defaults, to change."""
+    return json.dumps(canonical_config(declared, {}), indent=2)

@@ -1,0 +1,73 @@
+"""How far a sweep is: for pages, the API and live connections."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from dashboard import jobs
+from dashboard.profiles.lifecycle import RUNNING
+from dashboard.profiles.models import SweepRecord, TrialRecord
+from dashboard.profiles.permissions import sweep_for
+from dashboard.profiles.trials import order_id
+from dashboard.teams.permissions import Viewer
+
+STATES = {  # of a trial under way, in words
+    "": "about to be ordered", "ordered": "waits for the node's agent", "base": "measuring the slot without it",
+    "feed": "making the events", "starting": "starting the query", "idle": "measuring the query without events",
+    "warming": "warming up", "measuring": "measuring",
+}
+
+
+def live_sweep(viewer: Viewer, sweep_id: UUID | str) -> dict[str, Any]:
+    """A sweep's live document; ``NotFound`` where the viewer may not know of it.
+
+    - ``id``, ``status``, ``reason``, ``slot``, ``spent_s``, ``budget_s``, ``trials`` (how many have figures)
+    - ``under_way``: the trial that is measured now (``number``, ``threads``, ``rate_per_s``, ``why``, ``state``,
+      ``attempts``), or absent
+    - ``peaks`` by number of threads: ``stable_per_s``, ``unstable_per_s`` (0 where none was), ``trials``
+    - ``profile``: its id, once it is there
+    """
+    return progress_of(sweep_for(viewer, sweep_id))
+
+
+def progress_of(sweep: SweepRecord) -> dict[str, Any]:
+    """The same of a record."""
+    trials = list(sweep.trials.defer("series"))
+    done = [trial for trial in trials if trial.stable is not None]
+    under_way = next((trial for trial in trials if trial.ended is None), None)
+    return {
+        "id": str(sweep.pk), "status": sweep.status, "reason": sweep.reason, "slot": sweep.slot,
+        "spent_s": round(sum(trial.took_s for trial in done), 1), "budget_s": sweep.bounds["budget_s"],
+        "trials": len(done), "peaks": _peaks(done),
+        "under_way": _under_way(under_way) if under_way and sweep.status == RUNNING else None,
+        "profile": str(sweep.profile_id) if sweep.profile_id else None,
+    }
+
+
+def _peaks(done: list[TrialRecord]) -> dict[str, dict[str, Any]]:
+    peaks: dict[str, dict[str, Any]] = {}
+    for trial in sorted(done, key=lambda one: one.threads):
+        peak = peaks.setdefault(str(trial.threads), {"stable_per_s": 0.0, "unstable_per_s": 0.0, "trials": 0})
+        peak["trials"] += 1
+        if trial.stable:
+            peak["stable_per_s"] = max(peak["stable_per_s"], trial.rate_per_s)
+        elif not peak["unstable_per_s"] or trial.rate_per_s < peak["unstable_per_s"]:
+            peak["unstable_per_s"] = trial.rate_per_s
+    return peaks
+
+
+def _under_way(trial: TrialRecord) -> dict[str, Any]:
+    return {
+        "number": trial.number, "threads": trial.threads, "rate_per_s": trial.rate_per_s, "why": trial.why,
+        "attempts": trial.attempts, "state": _state(trial), "error": trial.error or None}
+
+
+def _state(trial: TrialRecord) -> str:
+    if trial.sent is None:
+        return STATES[""]
+    try:
+        heard = jobs.trial_progress(order_id(trial))
+    except jobs.BrokerAway:
+        return "the broker is away"
+    return "about to be stored" if heard is None else STATES.get(heard.state, heard.state)

@@ -1,0 +1,196 @@
+"""Pages of profiles: sound for everybody, telling what is there, and doing what they offer."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from django.core.files.uploadedfile import SimpleUploadedFile
+from django.test import Client
+from django.urls import reverse
+
+from dashboard.operations.models import SlotRow
+from dashboard.profiles.models import ProfileRecord, SweepRecord
+from dashboard.profiles.services.importing import import_profiles
+from scheduler.model.profile_csv import read_profiles
+from tests.dashboard.building import World, document, planned, running
+from tests.pages.conftest import ClientOf
+from tests.pages.test_every_page import assert_sound
+from tests.profiles.nodes import Node
+from tests.profiles.test_sweeps import started
+from tests.scheduler.shared_data import shared_data
+
+HEADER = "task,threads,peak_rate_tuples_s,cpu_pct,mem_pct"
+CSV = f"{HEADER},version\nsenml_parse,1,50,20,10,99\nown,2,5,10,10,1\nown,9,8,50,20,1\n"
+
+
+@pytest.fixture
+def measured(world: World, node: Node) -> SweepRecord:
+    """Imported profiles, a finished sweep of a private dataflow's task, and one that is under way."""
+    import_profiles(actor=world.carla, text=CSV)
+    sweep = node.finish(started(world))
+    started(world)
+    node.run(steps=3)
+    return sweep
+
+
+def addresses(sweep: SweepRecord) -> list[str]:
+    under_way = SweepRecord.objects.get(status="running")
+    imported = ProfileRecord.objects.get(task_type="own")
+    return [
+        reverse("profiles"), f"{reverse('profiles')}?q=own", f"{reverse('profiles')}?q=zz", reverse("profiles_import"),
+        reverse("measure"), f"{reverse('measure')}?type=block_average",
+        f"{reverse('measure')}?again={sweep.profile_id}", reverse("sweep", args=[sweep.pk]),
+        reverse("sweep", args=[under_way.pk]),
+        reverse("profile", args=[sweep.profile_id]), reverse("profile", args=[imported.pk]),
+        reverse("trial", args=[sweep.trials.first().pk]), reverse("trial", args=[under_way.trials.last().pk]),
+    ]
+
+
+@pytest.mark.parametrize("name", ["root", "carla", "vera", "outsider"])
+def test_every_page_of_profiles_is_sound(name: str, measured: SweepRecord, client_of: ClientOf) -> None:
+    client = client_of(name)
+    for address in addresses(measured):
+        response = client.get(address)
+        assert response.status_code == 200, address
+        assert_sound(response, address)
+
+
+def test_nothing_is_shown_without_a_log_in(measured: SweepRecord) -> None:
+    for address in addresses(measured):
+        assert Client().get(address).status_code == 302
+
+
+def test_an_empty_list_explains_itself(client_of: ClientOf) -> None:
+    page = client_of("carla").get("/profiles/").content.decode()
+    assert "No profile yet" in page and reverse("measure") in page
+    assert reverse("measure") not in client_of("vera").get("/profiles/").content.decode()
+
+
+def test_the_list_tells_what_holds_and_what_does_not(measured: SweepRecord, client_of: ClientOf) -> None:
+    page = client_of("vera").get("/profiles/").content.decode()
+    assert "cpu-a" in page and "measured with version 99 of senml_parse" in page and "is not installed" in page
+
+
+def test_what_runs_and_nobody_has_measured_is_named(world: World, client_of: ClientOf) -> None:
+    running(world.carla, world.city, document("shown"), world.ana)
+    running(world.carla, world.city, document("hidden", visibility="private", window=91), world.ana)
+    page = client_of("ben").get("/profiles/").content.decode()
+    assert "Nobody has measured 4 task types that run" in page
+
+
+def test_the_published_profiles_import_by_upload(world: World, client_of: ClientOf) -> None:
+    data = shared_data("performance_models/performance_model.csv").read_bytes()
+    client = client_of("carla")
+    response = client.post(reverse("profiles_import"), {"file": SimpleUploadedFile("model.csv", data)}, follow=True)
+    assert "Imported 5 profiles: batchedWrite, blob, floatpi, table, xmlparse." in response.content.decode()
+    exported = client.get(reverse("profiles_export")).content.decode()
+    assert set(read_profiles(exported)) == set(read_profiles(data.decode()))
+    blob = ProfileRecord.objects.get(task_type="blob")
+    own = client.get(reverse("profile_export", args=[blob.pk])).content.decode()
+    assert [profile.task_type for profile in read_profiles(own)] == ["blob"]
+    figures = client.get(reverse("profile_plots", args=[blob.pk])).json()
+    curve, dots = figures["rate"]["data"]
+    assert dots["x"] == [1, 2, 20, 30, 50] and set(dots["text"]) == {"measured"}
+    said = dict(zip(curve["x"], curve["text"], strict=True))
+    assert (said[20], said[25], said[55]) == ("measured", "between measured points", "beyond what was measured")
+
+
+def test_a_bad_file_shows_every_place_and_keeps_the_text(world: World, client_of: ClientOf) -> None:
+    text = f"{HEADER}\na,1,5,10,10\nb,x,5,10,10\nc,1,5,10,<b>\n"
+    response = client_of("carla").post(reverse("profiles_import"), {"text": text})
+    page = response.content.decode()
+    assert response.status_code == 422 and "line 3, column 2" in page and "line 4, column 5" in page
+    assert "c,1,5,10,&lt;b&gt;" in page and not ProfileRecord.objects.exists()
+    assert_sound(response, "import")
+    latin = client_of("carla").post(reverse("profiles_import"), {"file": SimpleUploadedFile("x.csv", b"\xff\xfe")})
+    assert latin.status_code == 400 and "byte 1" in latin.content.decode()
+    assert client_of("vera").post(reverse("profiles_import"), {"text": CSV}).status_code == 403
+
+
+def test_measuring_a_type_through_the_form(world: World, node: Node, client_of: ClientOf) -> None:
+    given = {"type": "block_average", "config": '{"window": 20}', "feed": "source:urban_sensing", "slot": "n1/0",
+             "budget_minutes": "2", "largest_threads": "4", "any_config": "1"}
+    response = client_of("carla").post(reverse("measure"), given)
+    sweep = SweepRecord.objects.get()
+    assert response.url == reverse("sweep", args=[sweep.pk])
+    assert (sweep.bounds["budget_s"], sweep.any_config, sweep.slot) == (120.0, True, "n1/0")
+    assert json.loads(sweep.config)["window"] == 20
+    node.run(steps=3)
+    client = client_of("carla")
+    live = client.get(f"/live/snapshot?topic=sweep:{sweep.pk}").json()["state"]
+    assert (live["status"], live["under_way"]["number"]) == ("running", 3)
+    for way, status in (("pause", "paused"), ("resume", "queued"), ("cancel", "cancelled")):
+        client.post(reverse("sweep_act", args=[sweep.pk, way]))
+        sweep.refresh_from_db()
+        assert sweep.status == status
+    assert SlotRow.objects.filter(reserved_for="").count() == 2
+    refused = client.post(reverse("sweep_act", args=[sweep.pk, "resume"]), follow=True)
+    assert "cannot become" in refused.content.decode()
+    assert client.post(reverse("sweep_act", args=[sweep.pk, "burn"])).status_code == 404
+
+
+def test_measuring_a_task_of_a_dataflow_through_the_form(world: World, node: Node, client_of: ClientOf) -> None:
+    record = planned(world.carla, world.city, document("traffic")).dataflow
+    page = client_of("carla").get(f"{reverse('measure')}?dataflow={record.pk}").content.decode()
+    assert "average (block_average)" in page
+    client_of("carla").post(
+        reverse("measure"), {"dataflow": str(record.pk), "task": "average", "slot": "n1/1", "budget_minutes": "1"})
+    assert [task["type"] for task in SweepRecord.objects.get().feed] == ["urban_sensing", "senml_parse"]
+
+
+@pytest.mark.parametrize(("given", "said"), [
+    ({"config": "{"}, "no JSON"), ({"config": "[]"}, "no JSON object"), ({"config": '{"windw": 1}'}, "windw"),
+    ({"slot": "n9/9"}, "n9/9"), ({"budget_minutes": "soon"}, "Give a number"), ({"budget_minutes": "0"}, "budget"),
+    ({"budget_minutes": "1e400"}, "number"), ({"largest_threads": "0"}, "at least one thread"),
+    ({"type": "x"}, "task type"), ({"smallest_rate_per_s": "-1"}, "rates above 0"), ({"again": "x"}, "no such profile"),
+    ({"dataflow": "x"}, "dataflow"),
+])
+def test_a_form_that_cannot_be_says_why_and_starts_nothing(world: World, client_of: ClientOf, given, said) -> None:
+    right = {"type": "block_average", "config": "{}", "feed": "source:urban_sensing", "slot": "n1/0"}
+    response = client_of("carla").post(reverse("measure"), right | given)
+    assert 400 <= response.status_code < 500 and said in response.content.decode()
+    assert not SweepRecord.objects.exists()
+
+
+def test_measuring_again_is_of_the_same_with_the_version_of_now(
+    world: World, node: Node, measured: SweepRecord, client_of: ClientOf
+) -> None:
+    client_of("carla").post(reverse("measure"), {"again": str(measured.profile_id), "slot": "n1/0"})
+    again = SweepRecord.objects.first()
+    assert (again.config, again.feed, again.version) == (measured.config, measured.feed, 1)
+    imported = ProfileRecord.objects.get(task_type="own")
+    refused = client_of("carla").post(reverse("measure"), {"again": str(imported.pk), "slot": "n1/0"})
+    assert refused.status_code == 404
+
+
+def test_a_trial_shows_its_series(measured: SweepRecord, client_of: ClientOf) -> None:
+    trial = measured.trials.first()
+    trial.series = [[0.5, 0.1, 10.0, 0.2, 0.1], [1.0, None, 11.0, 0.3, 0.1]]
+    trial.save()
+    figures = client_of("vera").get(reverse("trial_plots", args=[trial.pk])).json()
+    assert figures["latency"]["data"][0]["y"] == [0.1, None] and figures["load"]["data"][0]["y"] == [20.0, 30.0]
+    stable, unstable = client_of("vera").get(reverse("sweep_plots", args=[measured.pk])).json()["trials"]["data"]
+    assert len(stable["x"]) + len(unstable["x"]) == measured.trials.count()
+
+
+def test_pages_of_a_private_dataflows_profile_are_hidden_from_others(
+    world: World, node: Node, client_of: ClientOf
+) -> None:
+    record = planned(world.carla, world.city, document("own", visibility="private", window=77)).dataflow
+    client_of("carla").post(reverse("measure"), {"dataflow": str(record.pk), "task": "average", "slot": "n1/1"})
+    sweep = node.finish(SweepRecord.objects.get())
+    hidden = [
+        reverse("sweep", args=[sweep.pk]), reverse("sweep_plots", args=[sweep.pk]),
+        reverse("profile", args=[sweep.profile_id]), reverse("profile_plots", args=[sweep.profile_id]),
+        reverse("profile_export", args=[sweep.profile_id]), reverse("trial", args=[sweep.trials.first().pk]),
+        reverse("trial_plots", args=[sweep.trials.first().pk]), f"/live/snapshot?topic=sweep:{sweep.pk}",
+        f"{reverse('measure')}?again={sweep.profile_id}", f"{reverse('measure')}?dataflow={record.pk}",
+    ]
+    for address in hidden:
+        assert client_of("carla").get(address).status_code == 200, address
+        assert client_of("mo").get(address).status_code == 404, address
+    assert client_of("mo").post(reverse("sweep_act", args=[sweep.pk, "cancel"])).status_code == 404
+    for address in ("/profiles/", "/profiles/export.csv"):
+        assert "77" not in client_of("mo").get(address).content.decode()
+        assert "77" in client_of("carla").get(address).content.decode()
