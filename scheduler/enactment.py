@@ -10,6 +10,9 @@ from math import isinf
 from .model.errors import InsufficientSlots, StalePlan
 from .model.estate import Fragment, RunningBundle
 from .model.promise import BundlePromise, ProfileUsed, Promise
+from .model.resources import TOLERANCE
+from .model.task_types import TaskTypes
+from .performance.rates import input_rates_per_s
 from .reuse.division import Part
 from .scheduling import Schedule
 
@@ -107,6 +110,25 @@ def promise_of(schedule: Schedule, *, id_of: Callable[[str, str], str], currency
             ProfileUsed(task, profile.task_type, profile.version, profile.machine, profile.origin)
             for task, profile in job.profiles.items()),
     )
+
+
+def notes_of(schedule: Schedule, *, task_types: TaskTypes) -> list[str]:
+    """What reviewers should know of a schedule: that it is for less than comes, or does not keep its own rate."""
+    job, notes = schedule.job, []
+    coming = input_rates_per_s(job.dataflow, task_types=task_types)
+    for task in job.dataflow.tasks:
+        planned = job.rates_per_s.get(task.id, coming[task.id])
+        if task_types[task.type].kind == "source" and coming[task.id] > planned * (1 + TOLERANCE):
+            notes.append(
+                f"{task.id} makes {coming[task.id]:g} events/s, and the schedule is for {planned:g}: what is more than "
+                "it sustains is late.")
+    if not schedule.prediction.keeps:
+        limit = schedule.prediction.routed.limit
+        why = f": {limit.reason}" if limit else ""
+        notes.append(
+            f"It is predicted to sustain {schedule.sustained_per_s:.4g} of the {schedule.rate_per_s:g} events/s that "
+            f"it is planned for{why}.")
+    return notes
 
 
 def _require_slots(schedule: Schedule) -> None:

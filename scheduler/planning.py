@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from .enactment import LaidOut, bundle_ids, lay_out, promise_of
+from .enactment import LaidOut, bundle_ids, lay_out, notes_of, promise_of
 from .mapping.least_loaded import place_least_loaded
 from .model.dataflow import Dataflow
 from .model.encoding import (
@@ -193,7 +193,9 @@ def plan_submission(
             otherwise=otherwise,
             promise=schedule and promise_of(
                 schedule, currency=prices.currency, id_of=bundle_ids(change.after.values(), merged.running)),
-            notes=tuple(filter(None, [order_note(disordered, started)])),
+            notes=(
+                *filter(None, [order_note(disordered, started)]),
+                *(notes_of(schedule, task_types=task_types) if schedule else ())),
         )
     )
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from itertools import count
 
-from .enactment import bundle_ids, parts_of, promise_of
+from .enactment import bundle_ids, notes_of, parts_of, promise_of
 from .model.dataflow import Dataflow
 from .model.encoding import freeze_plan
 from .model.errors import NotEnactable, NothingToChange
@@ -143,7 +143,7 @@ def _plan(
         promise=promise_of(
             schedule, currency=prices.currency,
             id_of=bundle_ids(now.values(), submitted.running)),
-        notes=tuple(filter(None, [order_note(others, estate.tasks)])),
+        notes=(*filter(None, [order_note(others, estate.tasks)]), *notes_of(schedule, task_types=task_types)),
     )
 
 

@@ -2,31 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict
 from typing import Any
 
 from dashboard import jobs
 from dashboard.approvals.models import Proposal
 from dashboard.approvals.under_way import joining_of
+from dashboard.approvals.wording import step_text
 from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.permissions import visible_to
 from dashboard.catalog.selectors import graph_of
 from dashboard.operations.models import RunningTaskRow, Use
 from dashboard.plans.selectors import plan_of
 from dashboard.teams.permissions import Viewer
-from scheduler.model.plan import Plan, Step
-
-_WORDS = {
-    "start_fragment": "Start query {fragment} on {slot}: {tasks}",
-    "stop_fragment": "Stop query {fragment} on {slot}",
-    "open_outlet": "{fragment} publishes the stream of {task} to {reader}",
-    "close_outlet": "{fragment} no longer publishes the stream of {task} to {reader}",
-    "close_tail": "{fragment} works on {active} of its tasks only, from {active_before}",
-    "open_tail": "{fragment} works on {active} of its tasks again",
-    "pause_fragment": "Pause query {fragment} on {slot}; its state is kept",
-    "resume_fragment": "Resume query {fragment} on {slot} with {active} of its tasks",
-    "hand_over": "Hand {inherits} over to {fragment} on {slot}: {tasks}",
-}
+from scheduler.model.encoding import to_json
+from scheduler.model.plan import Plan
 
 
 def difference(viewer: Viewer, proposal: Proposal) -> dict[str, Any] | None:
@@ -43,7 +34,9 @@ def difference(viewer: Viewer, proposal: Proposal) -> dict[str, Any] | None:
         of those that it touches, ``touched_more`` how many there are besides, at least; ``price``: the fields of
         ``scheduler.model.plan.Price``; ``refined``: ``task`` (submitted id) and ``wider``, the entry of the running
         task that it is made from; ``counts``: ``started``, ``reused``, ``stopped``, ``resumed``, ``rested``;
-        ``why``: of a defragmentation, in words; ``joining``: what is joined and since when it runs, or null.
+        ``why``: of a defragmentation, in words; ``notes``: what reviewers should know besides, in sentences;
+        ``promise``: of a schedule, the fields of ``scheduler.model.promise.Promise``, or null; ``joining``: what is
+        joined and since when it runs, or null.
     """
     plan = plan_of(proposal.plan)
     if plan is None:
@@ -73,19 +66,10 @@ def difference(viewer: Viewer, proposal: Proposal) -> dict[str, Any] | None:
                    "reused": len(plan.reused) - len(plan.rested) - len(plan.resumed), "stopped": len(plan.stopped),
                    "resumed": len(plan.resumed), "rested": len(plan.rested)},
         "why": plan.why,
+        "notes": list(plan.notes),
+        "promise": json.loads(to_json(plan.promise)) if plan.promise else None,
         "joining": joining_of(plan, proposal.plan.options),
     }
-
-
-def step_text(plan: Plan, step: Step, names: dict[str, str]) -> str:
-    """A step in words, with the names that the document gives its tasks."""
-    fragment = plan.fragments_after.get(step.fragment) or plan.fragments_before[step.fragment]
-    return _WORDS[step.kind].format(
-        fragment=step.fragment, slot=fragment.slot, reader=step.reader, active=step.active,
-        active_before=step.active_before, inherits=" and ".join(fragment.inherits),
-        task=names.get(step.task or "", "a task"),
-        tasks=" → ".join(names.get(task, "a task") for task in fragment.tasks),
-    )
 
 
 def _own_graph(proposal: Proposal, plan: Plan) -> tuple[dict[str, dict], dict[tuple[str, str], dict]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import structlog
 from django.conf import settings
 
@@ -10,11 +12,13 @@ from dashboard.catalog.documents import stored_dataflow
 from dashboard.catalog.models import DataflowVersion
 from dashboard.operations.stored import StoredEstate
 from dashboard.plans.containment import containment_of
-from dashboard.plans.evidence import evidence_of, rule
+from dashboard.plans.evidence import evidence_of, left_bundles, rule
 from dashboard.plans.models import PlanRecord
-from scheduler import planning, rearranging
+from dashboard.plans.scheduling import Choice, question_of
+from scheduler import planning, rearranging, rescheduling
 from scheduler.model.errors import StalePlan, WeirError
 from scheduler.model.plan import Plan
+from scheduler.scheduling import Schedule
 
 log = structlog.get_logger(__name__)
 
@@ -39,10 +43,11 @@ def compute(record: PlanRecord, estate: StoredEstate) -> Plan:
             return _of_what_runs(record, estate)
         version = DataflowVersion.objects.select_related("dataflow__team").get(
             dataflow_id=record.dataflow_id, number=record.version)
+        options = dict(record.options)
         return planning.plan_submission(
             estate, stored_dataflow(version.document), dataflow_id=str(record.dataflow_id),
             team=version.dataflow.team.slug, task_types=jobs.task_types(), prices=prices(),
-            containment=containment_of(version.dataflow.team), **record.options,
+            containment=containment_of(version.dataflow.team), schedule=_schedule(record, estate, options), **options,
         )
     except WeirError:
         raise
@@ -62,9 +67,24 @@ def _of_what_runs(record: PlanRecord, estate: StoredEstate) -> Plan:
     if record.kind == "defragment":
         return rearranging.plan_defragmentation(
             estate, dataflow_id, evidence=evidence_of(estate, dataflow_id), rule=rule(), **known)
+    if record.kind == "schedule":
+        found = _schedule(record, estate, dict(record.options))
+        return rescheduling.plan_schedule(estate, dataflow_id, found, left=left_bundles(), **known)
     plans = {
         "remove": planning.plan_removal, "pause": rearranging.plan_pause, "resume": rearranging.plan_resumption}
     return plans[record.kind](estate, dataflow_id, **known)
+
+
+def _schedule(record: PlanRecord, estate: StoredEstate, options: dict[str, Any]) -> Schedule | None:
+    """The schedule that the options ask for, which is taken out of them; None where they ask for none."""
+    wanted = options.pop("schedule", None)
+    if wanted is None:
+        return None
+    choice = Choice.of(**wanted)
+    question = question_of(
+        record.dataflow, routing=choice.routing, version=record.version, estate=estate,
+        fresh=bool(options.get("fresh")))
+    return question.schedule(choice.pair, choice.rate_per_s)
 
 
 def prices() -> planning.Prices:

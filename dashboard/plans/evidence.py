@@ -37,6 +37,15 @@ def channel_latency_ms(flows: jobs.observed.Flows) -> dict[tuple[str, str], floa
     }
 
 
+def left_bundles() -> set[str]:
+    """The bundles that have come to their end by the nodes' reports."""
+    return {
+        name
+        for report in jobs.read_live([], {}).reports.values()
+        for slot in report["slots"].values() for name, found in slot["fragments"].items() if found["state"] == "left"
+    }
+
+
 def rule() -> Rule:
     """When the settings say that a defragmentation is worth it."""
     return Rule(

@@ -22,7 +22,9 @@ class InvalidBeginning(WeirError):
     http_status = 422
 
 
-def options_of(*, fresh: bool = False, begin: str = "now") -> dict[str, Any]:
+def options_of(
+    *, fresh: bool = False, begin: str = "now", schedule: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     """The choices as a plan keeps them; what is not chosen is left out.
 
     Parameters
@@ -32,6 +34,8 @@ def options_of(*, fresh: bool = False, begin: str = "now") -> dict[str, Any]:
     begin : str
         ``now``, ``oldest`` (the oldest event that the channel still holds), or a time: ISO 8601, UTC unless it says
         otherwise.
+    schedule : mapping, optional
+        The schedule that it is to have (``plans.scheduling.Choice``); what is scheduled begins now.
 
     Raises
     ------
@@ -44,7 +48,11 @@ def options_of(*, fresh: bool = False, begin: str = "now") -> dict[str, Any]:
         options["begin"] = str(_time_ms(chosen))
     elif chosen != "now":
         options["begin"] = chosen
-    return options
+    if schedule is not None and "begin" in options:
+        raise InvalidBeginning(
+            "What runs by a schedule reads its parts of streams, and those begin now.",
+            remedy="Begin now, or submit without a schedule.")
+    return options if schedule is None else options | {"schedule": dict(schedule)}
 
 
 def last_options(dataflow: DataflowRecord) -> Mapping[str, Any]:

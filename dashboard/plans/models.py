@@ -18,7 +18,9 @@ class PlanRecord(models.Model):
     kind = models.CharField(max_length=10, choices=[(kind, kind) for kind in get_args(PlanKind)])
     dataflow = models.ForeignKey("catalog.DataflowRecord", on_delete=models.CASCADE, related_name="plans")
     version = models.PositiveIntegerField()
-    options = models.JSONField(default=dict)  # how a submission joins what runs: {"fresh": bool, "begin": text}
+    # How a submission joins what runs, {"fresh": bool, "begin": text}, and by what schedule it or a running dataflow
+    # is to run, {"schedule": {"pair": [names], "rate_per_s": number or null, "routing": name}}.
+    options = models.JSONField(default=dict)
     status = models.CharField(max_length=10, choices=[(s, s) for s in LIFECYCLE.states], default=COMPUTING)
     generation = models.PositiveIntegerField(null=True)
     digest = models.CharField(max_length=64, blank=True)

@@ -12,6 +12,7 @@ from dashboard.approvals.services.rearranging import (
     resume_dataflow,
 )
 from dashboard.approvals.services.reviewing import approve_proposal, cancel_proposal, reject_proposal
+from dashboard.approvals.services.scheduling import propose_schedule
 from dashboard.approvals.services.submission import (
     choose_joining,
     prepare_proposal,
@@ -22,6 +23,6 @@ from dashboard.approvals.services.submission import (
 
 __all__ = [
     "adopt_near_miss", "approve_proposal", "cancel_proposal", "choose_joining", "defragment_dataflow",
-    "pause_dataflow", "prepare_proposal", "recommend_defragmentation", "recompute_proposal", "record_progress",
-    "reject_proposal", "remove_dataflow", "resume_dataflow", "roll_back_proposal", "submit_dataflow",
+    "pause_dataflow", "prepare_proposal", "propose_schedule", "recommend_defragmentation", "recompute_proposal",
+    "record_progress", "reject_proposal", "remove_dataflow", "resume_dataflow", "roll_back_proposal", "submit_dataflow",
 ]

@@ -27,6 +27,7 @@ from dashboard.teams.permissions import viewer_of
 from scheduler.model.errors import InvalidTransition
 from scheduler.model.plan import Plan, PlanKind
 from scheduler.rearranging import plan_cutting_back
+from scheduler.rescheduling import plan_schedule_back
 
 PATIENCE_S = 60.0  # a query of the plan may fail and restart for this long before the proposal counts as failed
 
@@ -34,9 +35,10 @@ PATIENCE_S = 60.0  # a query of the plan may fail and restart for this long befo
 BECOMES: Mapping[PlanKind, str] = {
     "submit": dataflows.RUNNING, "resume": dataflows.RUNNING, "pause": dataflows.PAUSING, "remove": dataflows.REMOVING}
 COMES_TO_REST = {dataflows.REMOVING: dataflows.REMOVED, dataflows.PAUSING: dataflows.PAUSED}
-STARTS = frozenset({"start_fragment", "resume_fragment", "hand_over"})
+STARTS = frozenset({"start_fragment", "resume_fragment", "hand_over", "start_bundle", "move_bundle"})
 UNDONE_BY: Mapping[PlanKind, PlanKind] = {
-    "submit": "remove", "remove": "submit", "pause": "resume", "resume": "pause", "defragment": "defragment"}
+    "submit": "remove", "remove": "submit", "pause": "resume", "resume": "pause", "defragment": "defragment",
+    "schedule": "schedule"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,7 @@ def execute(audit: Audit, proposal: Proposal, *, generation: int) -> None:
     The caller holds the estate's lock, at ``generation``, inside its own audited command.
     """
     plan = plan_of(proposal.plan)
-    if plan.kind == "defragment":
+    if plan.kind in {"defragment", "schedule"}:
         require_calm()
     if plan.generation != generation:
         overtake(proposal)
@@ -81,7 +83,8 @@ def roll_back_proposal(*, actor: User, proposal_id: UUID | str) -> Proposal:
 
     For a submission that is the plan of its removal from the estate as it is now, so what others have meanwhile
     built on stays; for a removal it is the plan of the dataflow's submission; a pause and a resumption undo each other.
-    Queries that were fused are cut again where they were, as long as no other plan has changed them since.
+    Queries that were fused are cut again where they were, as long as no other plan has changed them since; a dataflow
+    that was scheduled anew gets the bundles that it had.
     """
     viewer = viewer_of(actor)
     with audited(actor=actor, verb="proposal.roll_back") as audit:
@@ -110,14 +113,15 @@ def require_undoable(proposal: Proposal) -> None:
     """Raise unless a plan that is done can be taken back as it is; others are undone by asking for the opposite."""
     if proposal.plan.kind != "defragment":
         raise InvalidTransition(
-            "This plan is done.", remedy="Remove, submit, pause or resume the dataflow instead.")
+            "This plan is done.", remedy="Remove, submit, pause, resume or schedule the dataflow instead.")
     require_calm()
 
 
 def _undoing(proposal: Proposal, record: PlanRecord, *, generation: int) -> Plan:
-    if record.kind != "defragment":
+    back = {"defragment": plan_cutting_back, "schedule": plan_schedule_back}.get(record.kind)
+    if back is None:
         return compute(record, StoredEstate(generation))
-    return plan_cutting_back(StoredEstate(generation), plan_of(proposal.plan))
+    return back(StoredEstate(generation), plan_of(proposal.plan))
 
 
 def record_progress(*, proposal_id: UUID | str, observed: Observed, at: datetime) -> Proposal:

@@ -22,6 +22,7 @@ from dashboard.operations.estate import lock_generation, stored_estate
 from dashboard.plans import services as plans
 from dashboard.plans.computing import compute
 from dashboard.plans.joining import options_of
+from dashboard.plans.scheduling import Choice
 from dashboard.teams.models import Role, Team, User
 from dashboard.teams.permissions import require_role, viewer_of
 from dashboard.teams.secrets import require_secrets
@@ -38,7 +39,8 @@ ATTEMPTS_WITHOUT_LOCK = 2
 
 
 def submit_dataflow(
-    *, actor: User, team: Team, text: str, format: str | None = None, fresh: bool = False, begin: str = "now"
+    *, actor: User, team: Team, text: str, format: str | None = None, fresh: bool = False, begin: str = "now",
+    schedule: Choice | None = None,
 ) -> Proposal:
     """Validate and store a dataflow, and ask for its plan.
 
@@ -54,6 +56,8 @@ def submit_dataflow(
         ``json`` or ``yaml``; told from the text where it is not given.
     fresh, begin
         How it joins what is under way (`joining.options_of`).
+    schedule : Choice, optional
+        By which schedule it is to run.
 
     Returns
     -------
@@ -68,7 +72,7 @@ def submit_dataflow(
         The team's dataflow of that name is in use.
     """
     require_role(viewer_of(actor), team, Role.ENGINEER)
-    options = options_of(fresh=fresh, begin=begin)
+    options = options_of(fresh=fresh, begin=begin, schedule=schedule.as_option() if schedule else None)
     dataflow = parse_document(text, format=format)
     require_secrets(team, dataflow)
     with audited(actor=actor, verb="dataflow.submit", team=team) as audit:
@@ -124,10 +128,10 @@ def choose_joining(*, actor: User, proposal_id: UUID | str, fresh: bool, begin: 
         The proposal is no submission, or is decided.
     """
     viewer = viewer_of(actor)
-    options = options_of(fresh=fresh, begin=begin)
     with audited(actor=actor, verb="proposal.choose_joining") as audit:
         lock_generation()
         proposal = proposal_for(viewer, proposal_id, for_update=True)
+        options = options_of(fresh=fresh, begin=begin, schedule=proposal.plan.options.get("schedule"))
         require_role(viewer, proposal.dataflow.team, Role.ENGINEER)
         if proposal.plan.kind != "submit" or proposal.status not in {PENDING, STALE}:
             raise InvalidTransition(

@@ -17,9 +17,10 @@ from django.views.decorators.http import require_POST, require_safe
 
 from dashboard import jobs
 from dashboard.approvals import selectors, services
-from dashboard.approvals.difference import difference, step_text
+from dashboard.approvals.difference import difference
 from dashboard.approvals.lifecycle import LIFECYCLE, OPEN, PENDING, STALE, UNDER_WAY
 from dashboard.approvals.near_misses import near_miss_row, near_misses_of
+from dashboard.approvals.wording import step_text
 from dashboard.audit import selectors as trail
 from dashboard.pages.graphs import difference_graph
 from dashboard.plans.selectors import plan_of

@@ -1,0 +1,95 @@
+"""Proposing a schedule: for a submission that is not decided yet, or another one for what runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID
+
+from dashboard.approvals.lifecycle import COMPUTING, PENDING, STALE, UNPLANNABLE
+from dashboard.approvals.models import Proposal
+from dashboard.approvals.services.enacting import overtake, require_calm
+from dashboard.approvals.services.submission import open_proposal, plan_anew, require_at_rest
+from dashboard.audit.trail import Audit, audited
+from dashboard.catalog import lifecycle as dataflows
+from dashboard.catalog.models import DataflowRecord
+from dashboard.catalog.permissions import dataflow_for
+from dashboard.operations.estate import lock_generation
+from dashboard.plans.joining import begin_in_words, options_of
+from dashboard.plans.scheduling import Choice
+from dashboard.teams.models import Role, User
+from dashboard.teams.permissions import require_role, viewer_of
+from scheduler.model.errors import InvalidTransition
+
+
+def propose_schedule(*, actor: User, dataflow_id: UUID | str, choice: Choice | None) -> Proposal:
+    """Propose that a dataflow runs by a schedule; its plan is computed, and reviewed like any other.
+
+    A submission that is not decided yet is planned anew with it (without one where ``choice`` is None); of a running
+    dataflow another schedule is proposed, in place of one that is proposed and not decided yet.
+
+    Parameters
+    ----------
+    actor : User
+        At least engineer in the dataflow's team.
+    choice : Choice, optional
+        The pair, rate and routing. Which slots that takes is worked out with the plan, from the profiles and the estate
+        as they are then.
+
+    Raises
+    ------
+    InvalidTransition
+        It neither runs nor waits for a decision, or something of it is being enacted.
+    InvalidBeginning
+        The submission is to begin with older events; what is scheduled begins now.
+    """
+    viewer = viewer_of(actor)
+    with audited(actor=actor, verb="dataflow.propose_schedule") as audit:
+        lock_generation()
+        record = dataflow_for(viewer, dataflow_id)
+        require_role(viewer, record.team, Role.ENGINEER)
+        proposal = _submission(audit, record, choice) or _of_running(audit, record, choice)
+        audit.subject, audit.team = record, record.team
+        audit.details |= {"proposal": str(proposal.pk)} | (choice.as_option() if choice else {})
+        return proposal
+
+
+def _submission(audit: Audit, record: DataflowRecord, choice: Choice | None) -> Proposal | None:
+    """Plan an undecided submission anew; None where the dataflow is none."""
+    proposal = Proposal.objects.open().filter(dataflow=record, plan__kind="submit").select_related("plan").first()
+    if proposal is None:
+        return None
+    before = proposal.plan.options
+    _replan(audit, proposal, options_of(
+        fresh=bool(before.get("fresh")), begin=begin_in_words(before),
+        schedule=choice.as_option() if choice else None))
+    return proposal
+
+
+def _of_running(audit: Audit, record: DataflowRecord, choice: Choice | None) -> Proposal:
+    if choice is None:
+        raise InvalidTransition(
+            f"{record.name} is {record.status}: it cannot be submitted without its schedule any more.",
+            remedy="Choose another schedule, or remove it and submit it again.", status=record.status)
+    options = {"schedule": choice.as_option()}
+    proposal = Proposal.objects.open().filter(dataflow=record, plan__kind="schedule").select_related("plan").first()
+    if proposal is not None:
+        _replan(audit, proposal, options)
+        return proposal
+    require_at_rest(record, {dataflows.RUNNING}, "schedule")
+    require_calm()
+    return open_proposal(audit, record, "schedule", options=options)
+
+
+def _replan(audit: Audit, proposal: Proposal, options: Mapping[str, Any]) -> None:
+    if dict(options) == dict(proposal.plan.options) and proposal.status in {PENDING, COMPUTING}:
+        audit.nothing_changed()
+        return
+    if proposal.status not in {PENDING, STALE, UNPLANNABLE}:
+        raise InvalidTransition(
+            "Its plan is being computed.", remedy="Wait a moment, then choose again.", status=proposal.status)
+    if proposal.status == PENDING:
+        overtake(proposal)
+    if proposal.plan.kind == "submit":
+        dataflows.move(proposal.dataflow, dataflows.SUBMITTED)
+    plan_anew(actor=audit.actor, proposal=proposal, options=options)

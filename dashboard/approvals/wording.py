@@ -1,0 +1,69 @@
+"""The steps of a plan in words."""
+
+from __future__ import annotations
+
+from scheduler.model.estate import Fragment, RunningBundle
+from scheduler.model.plan import Plan, Step
+
+_WORDS = {
+    "start_fragment": "Start {queries}: {tasks}",
+    "stop_fragment": "Stop query {fragment} on {slot}",
+    "open_outlet": "{fragment} publishes the stream of {task} to {reader}",
+    "close_outlet": "{fragment} no longer publishes the stream of {task} to {reader}",
+    "close_tail": "{fragment} works on {active} of its tasks only, from {active_before}",
+    "open_tail": "{fragment} works on {active} of its tasks again",
+    "pause_fragment": "Pause query {fragment} on {slot}; its state is kept",
+    "resume_fragment": "Resume query {fragment} on {slot} with {active} of its tasks",
+    "hand_over": "Hand {inherits} over to {fragment} on {slot}: {tasks}",
+    "start_bundle": "Start {bundle} on {place}: {threads} of {task}",
+    "move_bundle": "Restart {bundle} of {task} where it left off: {threads} on {place} (before: {threads_before} on "
+                   "{place_before})",
+    "leave_bundle": "{bundle} on {place} gets no more of {task}; it reads what it has to the end, then stops",
+    "route": "Divide the events of {task} anew: {weights}",
+}
+
+
+def step_text(plan: Plan, step: Step, names: dict[str, str]) -> str:
+    """A step in words, with the names that the document gives its tasks."""
+    fragment = plan.fragments_after.get(step.fragment) or plan.fragments_before[step.fragment]
+    return _WORDS[step.kind].format(
+        **_bundle_words(plan, step, fragment),
+        fragment=step.fragment, slot=_places(fragment), queries=_queries(fragment),
+        reader=step.reader, active=step.active,
+        active_before=step.active_before, inherits=" and ".join(fragment.inherits),
+        task=names.get(step.task or "", "a task"),
+        tasks=" → ".join(names.get(task, "a task") for task in fragment.tasks),
+    )
+
+
+def _places(fragment: Fragment) -> str:
+    """The slots that it is on."""
+    return " and ".join(dict.fromkeys(bundle.slot for bundle in fragment.parts))
+
+
+def _queries(fragment: Fragment) -> str:
+    """What starts where."""
+    if not fragment.divided:
+        return f"query {fragment.id} on {fragment.slot}"
+    named = ", ".join(f"{bundle.id} on {bundle.slot} with {_threads(bundle)}" for bundle in fragment.parts)
+    return f"{'queries' if len(fragment.parts) > 1 else 'query'} {named}"
+
+
+def _bundle_words(plan: Plan, step: Step, fragment: Fragment) -> dict[str, str]:
+    """What a step says of a bundle, and of the weights of all of them."""
+    if step.bundle is None and step.kind != "route":
+        return {}
+    before = plan.fragments_before.get(step.fragment, fragment)
+    now, was = (next((one for one in of.parts if one.id == step.bundle), None) for of in (fragment, before))
+    return {
+        "bundle": step.bundle or "",
+        "place": now.slot if now else "", "threads": _threads(now), "place_before": was.slot if was else "",
+        "threads_before": _threads(was),
+        "weights": ", ".join(f"{one.weight:.1%} to {one.id} on {one.slot}" for one in fragment.parts if one.weight),
+    }
+
+
+def _threads(bundle: RunningBundle | None) -> str:
+    if bundle is None:
+        return ""
+    return f"{bundle.threads} thread{'s' if bundle.threads != 1 else ''}"
