@@ -6,12 +6,12 @@ The JSON is written down in docs/architecture.md ("Desired state of a node").
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import redis
 
-from scheduler.model.estate import Estate, Fragment
+from scheduler.model.estate import Estate, Fragment, RunningBundle
 from scheduler.model.task_types import TaskType
 from workers.channels import keys
 from workers.settings import DEFAULT_TRIGGER_MS
@@ -56,10 +56,11 @@ def desired_of(
         str(slot.index): {"fragments": []} for slot in estate.slots if slot.node == node
     }
     for fragment in _upstream_first(estate):
-        fragment_node, _, index = fragment.slot.rpartition("/")
-        if fragment_node == node:
-            wanted = _wanted(estate, fragment, task_types, trigger_ms)
-            slots.setdefault(index, {"fragments": []})["fragments"].append(wanted)
+        for bundle in fragment.parts:
+            bundle_node, _, index = bundle.slot.rpartition("/")
+            if bundle_node == node:
+                wanted = _wanted(estate, fragment, bundle, task_types, trigger_ms)
+                slots.setdefault(index, {"fragments": []})["fragments"].append(wanted)
     return {"version": estate.generation, "node": node, "generation": estate.generation, "slots": slots}
 
 
@@ -76,44 +77,86 @@ def read(broker: redis.Redis, node: str) -> dict[str, Any] | None:
 
 
 def _wanted(
-    estate: Estate, fragment: Fragment, task_types: Mapping[str, TaskType], trigger_ms: int
+    estate: Estate, fragment: Fragment, bundle: RunningBundle, task_types: Mapping[str, TaskType], trigger_ms: int
 ) -> dict[str, Any]:
     # A paused tail is in the fragment still, though its tasks may have left the estate: the slot that started the
     # fragment keeps its own record of the whole chain.
     tasks = [estate.tasks[task_id] for task_id in fragment.tasks if task_id in estate.tasks]
-    inputs = [{"channel": estate.channel_of(parent), "task": parent} for parent in tasks[0].parents]
+    position = fragment.tasks.index
     wanted = {
-        "id": fragment.id,
+        "id": bundle.id,
         "tasks": [{"id": task.id, "type": task_types[task.type].name, "config": dict(task.config)} for task in tasks],
-        "inputs": inputs,
+        "inputs": [
+            {"channel": channel, "task": parent}
+            for parent in tasks[0].parents for channel in _read(estate, fragment, bundle, parent)
+        ],
         "outlets": {
-            str(fragment.tasks.index(task_id)): sorted(readers)
-            for task_id, readers in fragment.outlets.items()
-            if readers
+            str(position(task_id)): readers
+            for task_id in fragment.outlets
+            if (readers := _undivided(estate, fragment, task_id))
         },
         "active": fragment.active,
         "trigger_ms": trigger_ms,
     }
-    position = fragment.tasks.index
     further = {
+        "threads": bundle.threads if bundle.threads > 1 else None,
         "inherits": list(fragment.inherits),
         "channels": {str(position(task_id)): channel for task_id, channel in fragment.channels.items()},
         "heirs": _heirs(estate, fragment),
         "joins": _joins(estate, fragment),
+        "routes": _routes(estate, fragment),
+        "leaving": bundle.leaving,
+        "writers": _writers(estate, fragment, bundle, tasks[0].parents) if bundle.leaving else None,
     }
     return wanted | {name: value for name, value in further.items() if value}
 
 
+def _read(estate: Estate, fragment: Fragment, bundle: RunningBundle, parent: str) -> list[str]:
+    """The channels in which a bundle reads a stream: its part of each where its fragment is divided."""
+    channels = estate.channels_of(parent)
+    return [keys.part(channel, bundle.id) for channel in channels] if fragment.divided else list(channels)
+
+
+def _writers(
+    estate: Estate, fragment: Fragment, bundle: RunningBundle, parents: Iterable[str]
+) -> dict[str, list[str | int]]:
+    """By channel that a bundle reads: who writes it, at which position, and for which divided fragment."""
+    writers: dict[str, list[str | int]] = {}
+    for parent in parents:
+        upstream = estate.fragments[estate.places[parent][0]]
+        for channel, writer in zip(_read(estate, fragment, bundle, parent), upstream.parts, strict=True):
+            writers[channel] = [writer.id, upstream.tasks.index(parent), fragment.id]
+    return writers
+
+
+def _undivided(estate: Estate, fragment: Fragment, task_id: str) -> list[str]:
+    """The readers of a stream that read the whole of it."""
+    return sorted(reader for reader in fragment.outlets[task_id] if not estate.fragments[reader].divided)
+
+
+def _routes(estate: Estate, fragment: Fragment) -> dict[str, dict[str, dict[str, float]]]:
+    """By position: the divided readers of the stream, and the part of it that each of their bundles gets."""
+    routes: dict[str, dict[str, dict[str, float]]] = {}
+    for task_id, readers in fragment.outlets.items():
+        divided = [estate.fragments[reader] for reader in sorted(readers) if estate.fragments[reader].divided]
+        if divided:
+            routes[str(fragment.tasks.index(task_id))] = {
+                reader.id: {bundle.id: bundle.weight for bundle in reader.bundles} for reader in divided
+            }
+    return routes
+
+
 def _heirs(estate: Estate, fragment: Fragment) -> dict[str, list[str]]:
     """The fragment's readers that go on with the work of others, and of which: they take over their places."""
-    readers = sorted({reader for readers in fragment.outlets.values() for reader in readers})
+    readers = sorted({reader for task_id in fragment.outlets for reader in _undivided(estate, fragment, task_id)})
     return {reader: list(inherits) for reader in readers if (inherits := estate.fragments[reader].inherits)}
 
 
 def _joins(estate: Estate, fragment: Fragment) -> dict[str, dict[str, str]]:
     """By position: the readers that do not begin there at the newest event, and where they do."""
     joins: dict[str, dict[str, str]] = {}
-    for task_id, readers in fragment.outlets.items():
+    for task_id in fragment.outlets:
+        readers = _undivided(estate, fragment, task_id)
         asked = {reader: estate.fragments[reader].joins.get(task_id, "now") for reader in readers}
         if later := {reader: where for reader, where in asked.items() if where != "now"}:
             joins[str(fragment.tasks.index(task_id))] = later

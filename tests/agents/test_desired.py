@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.model.dataflow import Task
-from scheduler.model.estate import Estate, Fragment, RunningTask, Slot
+from scheduler.model.estate import Estate, Fragment, RunningBundle, RunningTask, Slot
 from scheduler.model.task_types import TaskType
 from workers import desired
-from workers.agents.wanted import Input, WantedFragment, fragment_document, parse_desired, parse_fragment
+from workers.agents.wanted import Input, WantedFragment, Writer, fragment_document, parse_desired, parse_fragment
 
 TYPES = {name: TaskType(name=name, kind="transform", doc="", build="a:b") for name in ("source", "parse", "sink")}
 
@@ -113,6 +113,12 @@ fragments = st.builds(
     outlets=st.dictionaries(st.integers(0, 5), st.frozensets(names, min_size=1), max_size=2),
     active=st.integers(1, 5),
     trigger_ms=st.integers(10, 1000),
+    threads=st.integers(1, 9),
+    routes=st.dictionaries(
+        st.integers(0, 5), st.dictionaries(names, st.dictionaries(names, st.floats(0, 1)), min_size=1), max_size=2
+    ),
+    leaving=st.booleans(),
+    writers=st.dictionaries(names, st.builds(Writer, names, st.integers(0, 5), names), max_size=2),
 )
 
 
@@ -165,3 +171,102 @@ def test_what_others_inherit_from_is_kept_until_nobody_names_it():
     assert [one["id"] for one in taken_back["handing_over"]["0"]] == ["a", "b", "c"], "c may not have begun"
     assert desired.keep_handing_over(node(4, e=()), taken_back) == node(4, e=())
     assert desired.keep_handing_over(node(4, e=("unknown",)), None) == node(4, e=("unknown",))
+
+
+def divided(name: str, task_id: str, *bundles: RunningBundle, outlets=None) -> Fragment:
+    return Fragment(name, (task_id,), bundles[0].slot, 1, outlets or {}, bundles=bundles)
+
+
+def test_each_bundle_is_an_entry_of_its_own_where_it_runs():
+    """A source, a task in two bundles on two nodes, one of them leaving, and another divided task behind it."""
+    found = Estate(
+        generation=3,
+        tasks={each.id: each for each in (task("s", "source"), task("p", "parse", "s"), task("k", "sink", "p"))},
+        fragments={each.id: each for each in (
+            Fragment("f1-0", ("s",), "n1/0", 1, {"s": ("f1-1",)}),
+            divided("f1-1", "p", RunningBundle("f1-1", "n1/1", 3, 1.0), RunningBundle("f1-5", "n2/0", 1, 0.0),
+                    outlets={"p": ("f1-2",)}),
+            divided("f1-2", "k", RunningBundle("f1-2", "n1/1", 1, 0.25), RunningBundle("f2-0", "n2/0", 2, 0.75)),
+        )},
+        slots=(Slot("n1", 0), Slot("n1", 1), Slot("n2", 0)),
+    )
+    here, there = (desired.desired_of(found, node, TYPES)["slots"] for node in ("n1", "n2"))
+    [source], [parse, sink], [parse_there, sink_there] = (
+        slot["fragments"] for slot in (here["0"], here["1"], there["0"]))
+    weights = {"f1-2": 0.25, "f2-0": 0.75}
+    assert source["outlets"] == {} and source["routes"] == {"0": {"f1-1": {"f1-1": 1.0, "f1-5": 0.0}}}
+    assert parse["inputs"] == [{"channel": "f1-0.0@f1-1", "task": "s"}]
+    assert (parse["threads"], parse["routes"], parse["outlets"]) == (3, {"0": {"f1-2": weights}}, {})
+    assert parse_there["id"] == "f1-5" and parse_there["leaving"] and "leaving" not in parse
+    assert parse_there["writers"] == {"f1-0.0@f1-5": ["f1-0", 0, "f1-1"]} and "writers" not in parse
+    assert parse_there["routes"] == {"0": {"f1-2": weights}}
+    assert sink["inputs"] == [{"channel": f"{one}.0@f1-2", "task": "p"} for one in ("f1-1", "f1-5")]
+    assert sink_there["inputs"] == [{"channel": f"{one}.0@f2-0", "task": "p"} for one in ("f1-1", "f1-5")]
+    wanted = parse_fragment(sink_there)
+    assert wanted.streams == (("f1-1.0@f2-0", "f1-5.0@f2-0"),) and wanted.threads == 2
+
+
+@st.composite
+def scheduled(draw) -> Estate:
+    """A random graph of tasks, one a fragment, any of them divided over slots of two nodes, some bundles leaving."""
+    count = draw(st.integers(1, 6))
+    slots = [Slot(f"n{node}", index) for node in range(2) for index in range(2)]
+    tasks, fragments = {}, {}
+    readers: dict[int, list[int]] = {number: [] for number in range(count)}
+    for number in range(count):
+        above = draw(st.sets(st.integers(0, number - 1), min_size=1, max_size=3)) if number else set()
+        tasks[f"t{number}"] = task(f"t{number}", "parse", *(f"t{one}" for one in sorted(above)))
+        for one in above:
+            readers[one].append(number)
+    for number in range(count):
+        names = [f"f1-{number}", *(f"f2-{number}{n}" for n in range(draw(st.integers(0, 3))))]
+        parts = draw(st.lists(st.integers(0, 4), min_size=len(names), max_size=len(names)).filter(any))
+        bundles = tuple(
+            RunningBundle(name, draw(st.sampled_from(slots)).name, draw(st.integers(1, 4)), part / sum(parts))
+            for name, part in zip(names, parts, strict=True)
+        ) if number and draw(st.booleans()) else ()
+        slot = bundles[0].slot if bundles else draw(st.sampled_from(slots)).name
+        fragments[f"f1-{number}"] = Fragment(
+            f"f1-{number}", (f"t{number}",), slot, 1,
+            {f"t{number}": tuple(f"f1-{one}" for one in readers[number])} if readers[number] else {}, bundles=bundles)
+    return Estate(generation=1, tasks=tasks, fragments=fragments, slots=tuple(slots))
+
+
+@given(found=scheduled())
+def test_every_part_that_is_written_is_read_by_exactly_one(found):
+    entries = {
+        fragment.id: fragment for node in ("n0", "n1")
+        for slot in parse_desired(desired.desired_of(found, node, TYPES)).slots.values() for fragment in slot
+    }
+    bundles = {bundle.id: fragment for fragment in found.fragments.values() for bundle in fragment.parts}
+    assert entries.keys() == bundles.keys(), "each bundle runs once, on whatever node"
+    written: dict[str, list[str]] = {}
+    for entry in entries.values():
+        for position, readers in entry.outlets.items():
+            written.setdefault(entry.channel(position), []).extend(readers)
+        for position, routes in entry.routes.items():
+            for reader, weights in routes.items():
+                assert sum(weights.values()) == pytest.approx(1)
+                assert weights == {one.id: one.weight for one in found.fragments[reader].bundles}
+                for bundle in weights:
+                    written.setdefault(f"{entry.channel(position)}@{bundle}", []).append(bundle)
+    read: dict[str, list[str]] = {}
+    for entry in entries.values():
+        for item in entry.inputs:
+            read.setdefault(item.channel, []).append(entry.id)
+        assert entry.leaving == any(one.id == entry.id and one.leaving for one in bundles[entry.id].parts)
+        assert set(entry.writers) == ({item.channel for item in entry.inputs} if entry.leaving else set())
+        assert len(entry.streams) == len(found.tasks[entry.tasks[0].id].parents)
+    assert {name: sorted(readers) for name, readers in read.items()} == {
+        name: sorted(readers) for name, readers in written.items()}
+    assert all(len(readers) == 1 for name, readers in read.items() if "@" in name)
+
+
+@given(found=scheduled())
+def test_an_estate_without_bundles_wants_what_it_always_wanted(found):
+    plain = replace(found, fragments={one.id: replace(one, bundles=()) for one in found.fragments.values()})
+    for node in ("n0", "n1"):
+        for slot in desired.desired_of(plain, node, TYPES)["slots"].values():
+            for entry in slot["fragments"]:
+                assert entry.keys() == {"id", "tasks", "inputs", "outlets", "active", "trigger_ms"}
+                assert len(entry["inputs"]) == len(plain.tasks[entry["tasks"][0]["id"]].parents)

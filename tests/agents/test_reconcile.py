@@ -14,14 +14,18 @@ from workers.agents.reconcile import (
     CloseOutlet,
     CloseTail,
     End,
+    Leave,
     OpenOutlet,
     OpenTail,
     Pause,
     RegisterReaders,
+    Restart,
+    Route,
     Start,
     State,
     Stop,
     UnregisterReaders,
+    Unroute,
     check_transition,
     reconcile,
 )
@@ -254,6 +258,42 @@ def test_a_reader_that_hands_over_keeps_its_place_for_its_successor():
     alone = fragment("f1-0", active=2)
     assert reconcile([alone], running, 0, staying=frozenset({"old"})) == (
         UnregisterReaders("f1-0", 0, frozenset({"gone"})),)
+
+
+def test_streams_are_divided_anew_without_a_restart_and_no_longer_once_the_reader_is_gone():
+    weights, before = {"f2-0": 0.25, "f2-1": 0.75}, {"f2-0": 1.0}
+    wanted = fragment("f1-0", active=2, routes={1: {"f2-0": weights}})
+    running = Actual("f1-0", State.RUNNING, active=2, routes={0: {"f3-0": {"f3-0": 1.0}}, 1: {"f2-0": before}})
+    assert reconcile([wanted], {"f1-0": running}, 0) == (Route("f1-0", 1, "f2-0", weights), Unroute("f1-0", 0, "f3-0"))
+    stopping = Actual("f3-0", State.DRAINING, busy=True)
+    assert reconcile([wanted], {"f1-0": running, "f3-0": stopping}, 0) == (Route("f1-0", 1, "f2-0", weights),)
+    done = Actual("f1-0", State.RUNNING, active=2, routes={1: {"f2-0": weights}})
+    assert reconcile([wanted], {"f1-0": done}, 0) == ()
+
+
+def test_other_inputs_or_threads_need_a_restart_after_all_that_does_not():
+    one, two = Input("f1-0.0@f2-0", "p"), Input("f1-1.0@f2-0", "p")
+    wanted = fragment("f2-0", active=2, inputs=(one, two), routes={0: {"f3-0": {"f3-0": 1.0}}})
+    running = Actual("f2-0", State.RUNNING, active=2, inputs=(one,))
+    assert reconcile([wanted], {"f2-0": running}, 0) == (
+        Route("f2-0", 0, "f3-0", {"f3-0": 1.0}), Restart(wanted))
+    turned = Actual("f2-0", State.RUNNING, active=2, inputs=(two, one), routes=wanted.routes)
+    assert reconcile([wanted], {"f2-0": turned}, 0) == (), "their order is nothing to restart for"
+    threads = fragment("f2-0", active=2, inputs=(one, two), routes=wanted.routes, threads=3)
+    assert reconcile([threads], {"f2-0": turned}, 0) == (Restart(threads),)
+
+
+def test_a_bundle_that_leaves_works_until_it_has_left_whatever_becomes_of_its_slot():
+    leaving = fragment("f2-0", active=2, leaving=True, routes={0: {"f3-0": {"f3-0": 1.0}}})
+    running = Actual("f2-0", State.RUNNING, active=2)
+    assert reconcile([leaving], {"f2-0": running}, 0) == (Route("f2-0", 0, "f3-0", {"f3-0": 1.0}), Leave(leaving))
+    for found in ({}, {"f2-0": Actual("f2-0", State.STOPPED)}, {"f2-0": Actual("f2-0", State.BACKOFF)}):
+        assert reconcile([leaving], found, 0) == (Leave(leaving),)
+        assert reconcile([leaving], found, 0, left=frozenset({"f2-0"})) == ()
+    back = fragment("f2-0", active=2)
+    rests = {"f2-0": Actual("f2-0", State.STOPPED)}
+    assert reconcile([back], rests, 0, left=frozenset({"f2-0"})) == (Start(back),), "it is wanted again"
+    assert reconcile([], rests, 0) == (Stop("f2-0", keep=False),), "a later plan drops it"
 
 
 def test_the_backoff_doubles_to_a_minute_and_begins_anew_after_health():

@@ -10,6 +10,7 @@ from workers.channels import keys
 from workers.channels.config import CAPACITY_BLOCKS, KEEP_EVENTS
 from workers.spark.compile import output_positions
 
+from .departure import LEFT
 from .handover import line
 from .live import Live
 from .reconcile import (
@@ -19,12 +20,17 @@ from .reconcile import (
     OpenOutlet,
     OpenTail,
     RegisterReaders,
+    Route,
     UnregisterReaders,
+    Unroute,
 )
-from .wanted import WantedFragment
+from .wanted import WantedFragment, Weights
 
 if TYPE_CHECKING:
     from .hands import Surroundings
+
+LOOK_AGAIN_MS = 250  # for what others must have done before
+PARTS_KEPT_S = 2 * 3600  # longer than a checkpoint that was removed, which may go on from there
 
 
 class Doors:
@@ -57,17 +63,82 @@ class Doors:
                 for reader in channels.info(whole.channel(position)).readers.keys() - staying:
                     channels.unregister(whole.channel(position), reader)
             channels.open_outlet(whole.id, position, from_batch=first_batch)
+        self._prepare_routes(whole, schemas, first_batch)
         self._set_active(whole.id, whole.active, of=len(whole.tasks))
         self._around.broker.persist(keys.meter(whole.id))
         channels.resume(whole.id)
+
+    def _prepare_routes(self, whole: WantedFragment, schemas: Sequence[str], first_batch: int | None) -> None:
+        channels = self._around.channels
+        before = channels.routes(whole.id)
+        for position, reader in before:
+            if reader not in whole.routes.get(position, {}):
+                self._unroute(whole, position, reader)
+        for position, readers in whole.routes.items():
+            self._persist(whole.channel(position))  # its fence holds for the parts, too
+            for reader, weights in readers.items():
+                self._open_parts(whole, position, schemas[position], weights)
+                self._route(whole, position, reader, weights, from_batch=first_batch)
+        progress = self._around.store.progress(whole.id)
+        if progress.is_done and (before or whole.routes):  # nobody need wait for events that may not come
+            channels.settle(whole.id, done_batch=progress.batch)
+
+    def _open_parts(self, fragment: WantedFragment, position: int, schema: str, weights: Weights) -> None:
+        """Every part of a stream is open, and has its reader's place, before anything is written there."""
+        for bundle in sorted(weights):
+            part = keys.part(fragment.channel(position), bundle)
+            self._persist(part)
+            self._around.channels.open_channel(part, schema_json=schema, capacity=CAPACITY_BLOCKS)
+            self._around.channels.join(part, bundle)
+
+    def _are_there(self, weights: Weights) -> bool:
+        """Whether the bundles that are to get events have begun to read, so that no event waits for their start."""
+        broker = self._around.broker
+        return all(
+            broker.exists(keys.valve(bundle)) and not broker.hexists(keys.valve(bundle), LEFT)
+            for bundle, weight in weights.items() if weight > 0
+        )
+
+    def _route(
+        self, fragment: WantedFragment, position: int, reader: str, weights: Weights, *, from_batch: int | None = None
+    ) -> None:
+        channels, stream = self._around.channels, fragment.channel(position)
+        before = channels.routed(fragment.id, position, reader)
+        channels.route(fragment.id, position, reader, weights, channel=stream, from_batch=from_batch)
+        self._close_parts(stream, set(before.weights if before else ()) - weights.keys())
+
+    def _unroute(self, fragment: WantedFragment, position: int, reader: str) -> None:
+        before = self._around.channels.routed(fragment.id, position, reader)
+        self._around.channels.unroute(fragment.id, position, reader)
+        self._close_parts(fragment.channel(position), before.weights if before else ())
+
+    def parts_of(self, fragment: WantedFragment) -> tuple[str, ...]:
+        """The channels in which the fragment's streams are divided."""
+        routes = self._around.channels.routes(fragment.id)
+        return tuple(
+            keys.part(fragment.channel(position), bundle)
+            for (position, _), route in routes.items() for bundle in route.weights
+        )
+
+    def _close_parts(self, stream: str, bundles: Iterable[str]) -> None:
+        """Nobody reads these parts any more; the batch under way may still be written there."""
+        for bundle in sorted(bundles):
+            part = keys.part(stream, bundle)
+            self._around.channels.unregister(part, bundle)
+            for key in channel_keys(part):
+                self._around.broker.expire(key, PARTS_KEPT_S)
+
+    def _persist(self, channel: str) -> None:
+        """What was left to expire is used again."""
+        for key in channel_keys(channel):
+            self._around.broker.persist(key)
 
     def _open_channel(self, fragment: WantedFragment, position: int, schema: str, readers: Iterable[str]) -> None:
         channel = fragment.channel(position)
         task = fragment.tasks[position]
         is_output = position in output_positions(fragment.tasks, self._around.task_types)
         keep_events = int(task.config.get("keep_events", KEEP_EVENTS)) if is_output else 0
-        for key in channel_keys(channel):  # an output that was left to expire may be written again
-            self._around.broker.persist(key)
+        self._persist(channel)
         self._around.channels.open_channel(
             channel, schema_json=schema, capacity=CAPACITY_BLOCKS, retain=keep_events,
         )
@@ -91,6 +162,7 @@ class Doors:
         """Bring a change of a running fragment into force."""
         channels = self._around.channels
         outlets = {position: set(readers) for position, readers in live.outlets.items()}
+        routes = {position: dict(readers) for position, readers in live.routes.items()}
         fragment = self._as_wanted(live)
         match action:
             case OpenOutlet(fragment_id, position, readers):
@@ -107,11 +179,23 @@ class Doors:
             case CloseOutlet(_, position, readers):
                 self._close_outlet(fragment, position, readers)
                 outlets[position] = set()
+            case Route(_, position, reader, weights):
+                self._open_parts(fragment, position, live.schemas[position], weights)
+                if not self._are_there(weights):
+                    live.looks_again(at_ms=self._clock_ms() + LOOK_AGAIN_MS)
+                    return
+                self._route(fragment, position, reader, weights)
+                routes.setdefault(position, {})[reader] = weights
+            case Unroute(_, position, reader):
+                self._unroute(fragment, position, reader)
+                routes[position].pop(reader)
             case CloseTail(fragment_id, active) | OpenTail(fragment_id, active):
                 self._set_active(fragment_id, active, of=len(fragment.tasks))
                 live.changed(active=active)
                 return
-        live.changed(outlets={position: frozenset(readers) for position, readers in outlets.items()})
+        live.changed(
+            outlets={position: frozenset(readers) for position, readers in outlets.items()}, routes=routes
+        )
 
     def _as_wanted(self, live: Live) -> WantedFragment:
         """The whole chain that runs, with what is now said of its readers."""

@@ -23,22 +23,25 @@ from workers.spark.compile import Beginning, Chain, compile_chain, output_positi
 from workers.spark.failures import FragmentFailed, explain_error
 from workers.spark.files import clear_uncommitted
 
-from .doors import Doors, channel_keys
+from .departure import Departure
+from .doors import LOOK_AGAIN_MS, PARTS_KEPT_S, Doors, channel_keys
+from .inlets import Inlets
 from .live import Live
 from .logs import logger
 from .reconcile import (
     Action,
     End,
+    Leave,
     Pause,
+    Restart,
     Start,
     State,
     Stop,
 )
 from .store import FileLock, SlotStore
 from .succession import Succession
-from .wanted import Desired, WantedFragment
+from .wanted import Desired, Input, WantedFragment
 
-LOOK_AGAIN_MS = 250  # for the stream that a fragment waits for
 SOON_MS = 30  # while a handover is under way, every moment counts
 HINDERED_MS = 1_000
 FILES_EVERY_MS = 5_000
@@ -77,6 +80,8 @@ class Hands:
         self._locks: dict[str, FileLock] = {}
         self._doors = Doors(around, clock_ms=clock_ms, on_event=on_event)
         self._succession = Succession(around, clock_ms=clock_ms)
+        self._inlets = Inlets(around)
+        self._departure = Departure(around, self._inlets)
         self._log = logger()
 
     def perform(self, live: Live, actions: Sequence[Action]) -> bool:
@@ -89,6 +94,10 @@ class Hands:
                 match action:
                     case Start(fragment):
                         self._start(live, fragment)
+                    case Restart(fragment):
+                        self._restart(live, fragment)
+                    case Leave(fragment):
+                        self._leave(live, fragment)
                     case Stop(_, keep):
                         return self._stop(live, keep=keep)
                     case End(fragment):
@@ -112,22 +121,24 @@ class Hands:
             live.query.stop()
             live.query = None
         lock = self._locks.setdefault(wanted.id, around.store.lock(wanted.id))
-        if not lock.acquire() or not self._may_begin(wanted) or not self._inputs_are_ready(wanted):
+        inputs = self._inlets.now(wanted) if lock.acquire() and self._may_begin(wanted) else None
+        if inputs is None:
             now_ms = self._clock_ms()
             again_ms = SOON_MS if wanted.inherits else LOOK_AGAIN_MS
             live.waits(retry_at_ms=now_ms + again_ms, now_ms=now_ms)
             return
         live.begin(State.STARTING, now_ms=self._clock_ms())
+        self._departure.comes_back(wanted.id)
         if wanted.id in around.store.having("paused"):
             self._succession.go_on(wanted)
-        whole = self._whole(wanted)
+        whole = self._whole(wanted, inputs)
         has_begun = around.store.has_begun(wanted.id)
         around.store.record(whole)
         compiled = compile_chain(
             around.spark,
             Chain(
-                whole.id, whole.tasks, [item.channel for item in whole.inputs], whole.written,
-                beginning=self._beginning(whole.id),
+                whole.id, whole.tasks, whole.streams, whole.written, beginning=self._beginning(whole.id),
+                threads=whole.threads,
             ),
             config=around.channel_config, task_types=around.task_types, take_fence=around.channels.take_fence,
             folder=around.store.data_dir,
@@ -144,7 +155,10 @@ class Hands:
             compiled.frame, name=wanted.id, checkpoint=around.store.checkpoint(wanted.id), trigger_ms=trigger_ms,
             file_sink=compiled.file_sink,
         )
-        live.runs(query, query.runId, outlets=wanted.outlets, active=wanted.active, now_ms=self._clock_ms())
+        live.runs(
+            query, query.runId, outlets=wanted.outlets, routes=wanted.routes, active=wanted.active,
+            now_ms=self._clock_ms(),
+        )
         took_ms = round(1000 * (time.monotonic() - began_s))
         self._log.info("fragment started", fragment=wanted.id, resumed=has_begun, took_ms=took_ms)
 
@@ -164,24 +178,33 @@ class Hands:
         states = store.begun_path(fragment_id) if begun.states else None
         return Beginning(ticks=begun.ticks, places=begun.places, bases=begun.bases, states=states)
 
-    def _inputs_are_ready(self, wanted: WantedFragment) -> bool:
-        infos = [self._around.channels.info(item.channel) for item in wanted.inputs]
-        return all(info is not None and info.schema_json and wanted.id in info.readers for info in infos)
-
-    def _whole(self, wanted: WantedFragment) -> WantedFragment:
-        """The fragment with its whole chain: a tail that was closed long ago still belongs to its checkpoint.
+    def _whole(self, wanted: WantedFragment, inputs: tuple[Input, ...]) -> WantedFragment:
+        """The fragment with what it reads now, and its whole chain: a tail that was closed long ago still belongs to
+        its checkpoint.
 
         A checkpoint of another fragment that once had this id (of an estate that began anew) is nothing to go on from.
         """
+        wanted = replace(wanted, inputs=inputs)
         known = self._around.store.known(wanted.id)
         if known is None:
             return wanted
         shared = min(len(known.tasks), len(wanted.tasks))
-        if known.inputs != wanted.inputs or known.tasks[:shared] != wanted.tasks[:shared]:
+        parents, known_parents = ([item.task for item in one.inputs] for one in (wanted, known))
+        if set(known_parents) != set(parents) or known.tasks[:shared] != wanted.tasks[:shared]:
             self._log.warning("another fragment had this id; its checkpoint goes", fragment=wanted.id)
             self._around.store.remove_checkpoint(wanted.id)
             return wanted
         return replace(wanted, tasks=max(known.tasks, wanted.tasks, key=len))
+
+    def _restart(self, live: Live, wanted: WantedFragment) -> None:
+        """Go on with other inputs or threads, from the checkpoint; not before that is possible at once."""
+        inputs = self._inlets.now(wanted, between_batches=True)
+        runs = live.fragment
+        if inputs is None or (set(inputs) == set(runs.inputs) and wanted.threads == runs.threads):
+            live.looks_again(at_ms=self._clock_ms() + LOOK_AGAIN_MS)
+            return
+        self._come_to_rest(live)
+        self._start(live, wanted)
 
     # -- come to rest --------------------------------------------------------------------------------------------
 
@@ -210,10 +233,7 @@ class Hands:
             if not drained:
                 live.looks_again(at_ms=now_ms + SOON_MS)
                 return False
-            live.begin(State.DRAINING, now_ms=now_ms)
-            queries.stop(live.query, pause=lambda: self.pause(fragment.id))
-            live.query = None
-            live.stopped(retry_at_ms=None, now_ms=self._clock_ms())
+            self._come_to_rest(live)
         if drained and self._around.store.progress(fragment.id).is_done:
             if live.state is not State.STOPPED:  # it waited, or had failed
                 live.begin(State.DRAINING, now_ms=now_ms)
@@ -223,6 +243,24 @@ class Hands:
             live.begin(State.STARTING, now_ms=now_ms)
         self._start(live, fragment)
         return False
+
+    def _come_to_rest(self, live: Live) -> None:
+        live.begin(State.DRAINING, now_ms=self._clock_ms())
+        queries.stop(live.query, pause=lambda: self.pause(live.id))
+        live.query = None
+        live.stopped(retry_at_ms=None, now_ms=self._clock_ms())
+
+    def _leave(self, live: Live, fragment: WantedFragment) -> None:
+        """Bring a bundle that gets nothing more to its end, or a step nearer to it."""
+        if not self._rests(live, fragment, is_drained=self._departure.is_drained):
+            return
+        self._departure.stops(fragment)
+        if self._departure.is_read(fragment):
+            self._around.store.record_left(fragment.id, left=True)
+            self._let_go(live)
+            self._log.info("bundle left", fragment=fragment.id)
+        else:
+            live.looks_again(at_ms=self._clock_ms() + LOOK_AGAIN_MS)
 
     def _let_go(self, live: Live) -> None:
         lock = self._locks.pop(live.id, None)
@@ -259,6 +297,7 @@ class Hands:
         desired = around.desired()
         fragment = around.store.records().get(live.id) or desired.ceding.get(live.id)
         outputs = output_positions(fragment.tasks, around.task_types) if fragment else frozenset()
+        is_read_still = live.id in around.store.having("left")  # by whoever has not heard yet that it is gone
         others = (other for other in (*desired.wanted.values(), *desired.ceding.values()) if other.id != live.id)
         taken_over = {channel for other in others for channel in other.written}
         if live.id in desired.ceding:
@@ -268,18 +307,25 @@ class Hands:
             if channel in taken_over:
                 continue
             if position in outputs:
-                for key in channel_keys(channel):
-                    around.broker.expire(key, OUTPUTS_KEPT_S)
+                self._leave_behind(channel, OUTPUTS_KEPT_S)
+            elif is_read_still:
+                self._leave_behind(channel, PARTS_KEPT_S)
             else:
                 around.channels.delete_channel(channel)
             if not self._is_wanted_task(task.id):
                 around.broker.delete(keys.schema(task.id))
+        for part in self._doors.parts_of(fragment) if fragment else ():
+            self._leave_behind(part, PARTS_KEPT_S)
         around.channels.forget_fragment(live.id)
         # What the JVM counted last arrives within the second: it must find meters that will expire.
         around.broker.hincrby(keys.meter(live.id), "in:n", 0)
         around.broker.expire(keys.meter(live.id), METERS_KEPT_S)
         around.store.mark_removed(live.id)
         around.store.record_ended(live.id, None)  # at last: what is still to be cleared away has it
+
+    def _leave_behind(self, channel: str, kept_s: int) -> None:
+        for key in channel_keys(channel):
+            self._around.broker.expire(key, kept_s)
 
     # -- what goes wrong -----------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from . import backoff
 from .reconcile import Actual, State, check_transition
-from .wanted import Outlets, WantedFragment
+from .wanted import Outlets, Routes, WantedFragment
 
 BROKER_AWAY_LONGEST_MS = 4_000  # the broker's absence is nobody's fault: look often whether it is back
 
@@ -29,6 +29,7 @@ class Live:
         self._state = state
         self._busy = False
         self._outlets: Outlets = {}
+        self._routes: Routes = {}
         self._active = 1
         self._since_ms = now_ms
         self._failures = 0
@@ -49,12 +50,19 @@ class Live:
         with self._lock:
             return self._outlets
 
+    @property
+    def routes(self) -> Routes:
+        """How streams are divided for divided readers."""
+        with self._lock:
+            return self._routes
+
     def actual(self) -> Actual:
         """The value that reconciliation judges."""
         with self._lock:
             return Actual(
                 self.id, self._state, busy=self._busy, outlets=self._outlets, active=self._active,
-                retry_at_ms=self._retry_at_ms,
+                retry_at_ms=self._retry_at_ms, inputs=self.fragment.inputs, threads=self.fragment.threads,
+                routes=self._routes,
             )
 
     def begin(self, state: State | None, *, now_ms: int) -> None:
@@ -69,13 +77,15 @@ class Live:
         with self._lock:
             self._busy = False
 
-    def runs(self, query: Any, run_id: str, *, outlets: Outlets, active: int, now_ms: int) -> None:
-        """Its query has started with these outlets and tails in force."""
+    def runs(
+        self, query: Any, run_id: str, *, outlets: Outlets, routes: Routes, active: int, now_ms: int
+    ) -> None:
+        """Its query has started with these outlets, routes and tails in force."""
         with self._lock:
             self._move(State.RUNNING, now_ms)
             self._restarts += 1 if self._has_run else 0
             self._has_run = True
-            self._outlets, self._active = dict(outlets), active
+            self._outlets, self._routes, self._active = dict(outlets), dict(routes), active
             self._retry_at_ms = None
             self.query, self.run_id = query, run_id
 
@@ -104,11 +114,15 @@ class Live:
             self._retry_at_ms = retry_at_ms
             self.run_id = None
 
-    def changed(self, *, outlets: Outlets | None = None, active: int | None = None) -> None:
-        """Other outlets or another tail are in force from now on."""
+    def changed(
+        self, *, outlets: Outlets | None = None, routes: Routes | None = None, active: int | None = None
+    ) -> None:
+        """Other outlets, other routes or another tail are in force from now on."""
         with self._lock:
             if outlets is not None:
                 self._outlets = {position: readers for position, readers in outlets.items() if readers}
+            if routes is not None:
+                self._routes = {position: readers for position, readers in routes.items() if readers}
             if active is not None:
                 self._active = active
             self._retry_at_ms = None
@@ -142,6 +156,8 @@ class Live:
                 "run_id": self.run_id,
                 "outlets": {str(position): sorted(readers) for position, readers in sorted(self._outlets.items())},
                 "active": self._active,
+                "threads": self.fragment.threads,
+                **({"routes": _document(self._routes)} if self._routes else {}),
             }
 
     def _move(self, state: State, now_ms: int) -> None:
@@ -150,3 +166,10 @@ class Live:
         check_transition(self.id, self._state, state)
         self._state = state
         self._since_ms = now_ms
+
+
+def _document(routes: Routes) -> dict[str, dict[str, dict[str, float]]]:
+    return {
+        str(position): {reader: dict(weights) for reader, weights in readers.items()}
+        for position, readers in sorted(routes.items())
+    }

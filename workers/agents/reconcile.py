@@ -13,7 +13,7 @@ from enum import StrEnum
 from scheduler.model.errors import InvalidTransition
 
 from .handover import Stage
-from .wanted import Outlets, WantedFragment
+from .wanted import Input, Outlets, Routes, WantedFragment, Weights
 
 
 class State(StrEnum):
@@ -54,6 +54,9 @@ class Actual:
     outlets: Outlets = field(default_factory=dict)
     active: int = 1
     retry_at_ms: int | None = None  # nothing is tried before then
+    inputs: tuple[Input, ...] = ()
+    threads: int = 1
+    routes: Routes = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +107,25 @@ class CloseOutlet:
 
 
 @dataclass(frozen=True, slots=True)
+class Route:
+    """Divide the stream at ``position`` anew among the bundles of a reader, from the next batch on."""
+
+    fragment_id: str
+    position: int
+    reader: str
+    weights: Weights
+
+
+@dataclass(frozen=True, slots=True)
+class Unroute:
+    """Divide a stream no longer for a reader that ceased to read."""
+
+    fragment_id: str
+    position: int
+    reader: str
+
+
+@dataclass(frozen=True, slots=True)
 class CloseTail:
     """Let only the first ``active`` tasks work."""
 
@@ -149,8 +171,30 @@ class Pause:
         return self.fragment.id
 
 
-Change = OpenOutlet | RegisterReaders | UnregisterReaders | CloseOutlet | CloseTail | OpenTail
-Action = Start | End | Pause | Change | Stop
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """Stop cleanly and start from the checkpoint, with other inputs or threads, once those are there."""
+
+    fragment: WantedFragment
+
+    @property
+    def fragment_id(self) -> str:
+        return self.fragment.id
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """Stop cleanly once nothing is left to read, and nobody will write more; done when all that it wrote is read."""
+
+    fragment: WantedFragment
+
+    @property
+    def fragment_id(self) -> str:
+        return self.fragment.id
+
+
+Change = OpenOutlet | RegisterReaders | UnregisterReaders | CloseOutlet | Route | Unroute | CloseTail | OpenTail
+Action = Start | Restart | End | Pause | Leave | Change | Stop
 
 
 def reconcile(
@@ -162,6 +206,7 @@ def reconcile(
     ceding: Iterable[tuple[WantedFragment, Stage]] = (),
     staying: frozenset[str] = frozenset(),
     resting: frozenset[str] = frozenset(),
+    left: frozenset[str] = frozenset(),
 ) -> tuple[Action, ...]:
     """The actions that bring a slot nearer to its desired state; none when it is there.
 
@@ -181,6 +226,8 @@ def reconcile(
         Fragments of any slot that hand over: they keep their places in channels until they give them up themselves.
     resting : frozenset[str]
         Paused fragments that have come to rest.
+    left : frozenset[str]
+        Bundles that were leaving and have left.
 
     Returns
     -------
@@ -189,7 +236,7 @@ def reconcile(
     """
     wanted = {fragment.id: fragment for fragment in desired}
     handing_over = {fragment.id: (fragment, stage) for fragment, stage in ceding}
-    leaving = frozenset(actual.keys() - wanted.keys()) | staying
+    stopping = frozenset(actual.keys() - wanted.keys()) | staying
     changes: list[Action] = []
     starts: list[Action] = []
     for fragment in wanted.values():
@@ -197,13 +244,15 @@ def reconcile(
         if fragment.paused:
             if found is not None and fragment.id not in resting and _may_act(found, now_ms):
                 changes.append(Pause(fragment))
-        elif found is None:
-            starts.append(Start(fragment))
-        elif not _may_act(found, now_ms):
+        elif (fragment.leaving and fragment.id in left) or (found is not None and not _may_act(found, now_ms)):
             continue
-        elif found.state is State.RUNNING:
-            changes += _changes(fragment, found, leaving)
-        elif found.state in (State.STOPPED, State.WAITING, State.BACKOFF):
+        elif found is not None and found.state is State.RUNNING:
+            changes += _changes(fragment, found, stopping)
+            if fragment.leaving:
+                changes.append(Leave(fragment))
+        elif fragment.leaving:
+            starts.append(Leave(fragment))
+        elif found is None or found.state in (State.STOPPED, State.WAITING, State.BACKOFF):
             starts.append(Start(fragment))
     for fragment, stage in handing_over.values():
         starts += _ceding(fragment, stage, actual.get(fragment.id), now_ms)
@@ -235,18 +284,19 @@ def _may_stop(found: Actual, now_ms: int) -> bool:
     return not found.busy and (found.state is not State.STOPPED or _may_act(found, now_ms))
 
 
-def _changes(wanted: WantedFragment, found: Actual, leaving: frozenset[str]) -> list[Action]:
+def _changes(wanted: WantedFragment, found: Actual, stopping: frozenset[str]) -> list[Action]:
     """What differs between a running fragment and the wish.
 
     Opening comes before closing, so that nothing is missed. A reader that is being stopped here keeps its place until
     it is gone: it may still be reading what only its place holds back. So does one whose work a reader goes on with.
+    What needs another query comes last.
     """
     opening: list[Action] = []
     closing: list[Action] = []
     for position in sorted(set(wanted.outlets) | set(found.outlets)):
         want = wanted.outlets.get(position, frozenset())
         have = found.outlets.get(position, frozenset())
-        gone = have - want - leaving - wanted.predecessors(want)
+        gone = have - want - stopping - wanted.predecessors(want)
         if want and not have:
             opening.append(OpenOutlet(wanted.id, position, want))
         elif want - have:
@@ -255,8 +305,31 @@ def _changes(wanted: WantedFragment, found: Actual, leaving: frozenset[str]) -> 
             closing.append(CloseOutlet(wanted.id, position, gone))
         elif gone:
             closing.append(UnregisterReaders(wanted.id, position, gone))
+    routing, unrouting = _routing(wanted, found, stopping)
+    opening, closing = opening + routing, closing + unrouting
     if wanted.active > found.active:
         opening.insert(0, OpenTail(wanted.id, wanted.active))
     elif wanted.active < found.active:
         closing.append(CloseTail(wanted.id, wanted.active))
+    if set(wanted.inputs) != set(found.inputs) or wanted.threads != found.threads:
+        closing.append(Restart(wanted))
     return opening + closing
+
+
+def _routing(
+    wanted: WantedFragment, found: Actual, stopping: frozenset[str]
+) -> tuple[list[Action], list[Action]]:
+    """How streams are to be divided otherwise, and for whom no longer."""
+    routing: list[Action] = []
+    unrouting: list[Action] = []
+    for position in sorted(set(wanted.routes) | set(found.routes)):
+        want, have = wanted.routes.get(position, {}), found.routes.get(position, {})
+        routing += [
+            Route(wanted.id, position, reader, weights)
+            for reader, weights in sorted(want.items()) if have.get(reader) != weights
+        ]
+        unrouting += [
+            Unroute(wanted.id, position, reader)
+            for reader, weights in sorted(have.items()) if reader not in want and not stopping.intersection(weights)
+        ]
+    return routing, unrouting

@@ -71,6 +71,7 @@ class Slot:
         self._desired = Desired()
         self._desired_mtime_ns = -1
         self._stages: dict[str, Stage] = {}  # of the fragments that hand over
+        self._left: frozenset[str] = frozenset()  # bundles that were leaving and have left
         self._due_ms: dict[str, int] = {}
         self._events: list[dict[str, Any]] = []
         self._reported: Any = None
@@ -158,11 +159,12 @@ class Slot:
         self._notice_ends(now_ms)
         actual = {live.id: live.actual() for live in list(self._lives.values())}
         self._stages = self._look_at_stages()
+        self._left = self._look_who_left()
         here = self._desired.handing_over.get(self._name, ())
         actions = reconcile(
             self._desired.of_slot(self._name), actual, now_ms, elsewhere=self._desired.elsewhere(self._name),
             ceding=[(fragment, self._stages[fragment.id]) for fragment in here if fragment.id in self._stages],
-            staying=frozenset(self._desired.ceding), resting=self._store.having("paused"),
+            staying=frozenset(self._desired.ceding), resting=self._store.having("paused"), left=self._left,
         )
         todo: dict[str, list[Action]] = {}
         for action in actions:
@@ -185,6 +187,13 @@ class Slot:
             one: stage for one, stage in stages.items()
             if stage is not Stage.OVER or one in ended or one in self._lives
         }
+
+    def _look_who_left(self) -> frozenset[str]:
+        leaving = {fragment.id for fragment in self._desired.of_slot(self._name) if fragment.leaving}
+        left = self._store.having("left") & leaving if leaving else frozenset()
+        for fragment_id in left - self._lives.keys():
+            self._lives[fragment_id] = Live(fragment_id, now_ms=_now_ms())
+        return left
 
     def _is_handing_over(self) -> bool:
         return any(stage is not Stage.OVER for stage in self._stages.values())
@@ -233,7 +242,7 @@ class Slot:
         """Write the report when a second has passed, or at once when it says something new."""
         now_ms = _now_ms()
         lives = list(self._lives.values())
-        shape = (state, self._desired.version, [(live.id, live.actual(), live.run_id) for live in lives])
+        shape = (state, self._desired.version, self._left, [(live.id, live.actual(), live.run_id) for live in lives])
         if shape == self._reported and not self._is_due("report", REPORT_MS, now_ms) and not self._events:
             return
         self._reported = shape
@@ -262,7 +271,8 @@ class Slot:
             told = {"batch": progress.batch, "batch_ms": progress.batch_ms, "rows_per_s": progress.rows_per_s}
         work = self._listener.work(live.id)
         told |= {"batches": work.batches, "busy_ms": work.busy_ms}
-        return live.report(told, throttled_by=self._throttled.get(live.id), now_ms=now_ms)
+        report = live.report(told, throttled_by=self._throttled.get(live.id), now_ms=now_ms)
+        return {**report, "state": "left"} if live.id in self._left else report
 
     def _look_for_throttles(self, lives: list[Live]) -> None:
         """Which fragments wait for room in a channel; unknown while the broker is away."""

@@ -7,7 +7,8 @@
                                                       <fragment>.removed (all this may be deleted later); where it
                                                       goes on with the work of others, or had a pause, <fragment>.begun
                                                       (what it began with); <fragment>.ended (what it left for others),
-                                                      <fragment>.paused, and <fragment>.folds (of each of its tasks)
+                                                      <fragment>.paused, <fragment>.left (a bundle that is done),
+                                                      and <fragment>.folds (of each of its tasks)
     <data-dir>/checkpoints/handover.lock              held while a fragment takes over
     <data-dir>/outputs/                               what file sinks write
 """
@@ -106,7 +107,7 @@ class SlotStore:
     def remove_checkpoint(self, fragment_id: str) -> None:
         """Delete a checkpoint that nobody will go on from; not there is fine."""
         shutil.rmtree(self.checkpoint(fragment_id), ignore_errors=True)
-        for what in ("json", "begun", "ended", "paused", "folds"):
+        for what in ("json", "begun", "ended", "paused", "left", "folds"):
             self._beside(fragment_id, what).unlink(missing_ok=True)
 
     def clear_checkpoint(self, fragment_id: str) -> None:
@@ -143,7 +144,7 @@ class SlotStore:
         return None if document is None else Ended(**document)
 
     def having(self, what: str) -> frozenset[str]:
-        """The fragments with a record of that kind: ``begun``, ``ended``, ``paused``."""
+        """The fragments with a record of that kind: ``begun``, ``ended``, ``paused``, ``left``."""
         return frozenset(path.stem for path in (self.data_dir / "checkpoints").glob(f"*.{what}"))
 
     def begun_path(self, fragment_id: str) -> Path:
@@ -163,10 +164,11 @@ class SlotStore:
 
     def record_pause(self, fragment_id: str, *, paused: bool) -> None:
         """The fragment rests, with what it has; or goes on."""
-        if paused:
-            write_atomically(self._beside(fragment_id, "paused"), "")
-        else:
-            self._beside(fragment_id, "paused").unlink(missing_ok=True)
+        self._mark(fragment_id, "paused", paused)
+
+    def record_left(self, fragment_id: str, *, left: bool) -> None:
+        """The bundle has done all that it had to; or goes on after all."""
+        self._mark(fragment_id, "left", left)
 
     def record_folds(self, fragment_id: str, folds: Sequence[tuple[str, int]]) -> None:
         """Remember how many folds each of the fragment's tasks has, upstream first."""
@@ -179,6 +181,12 @@ class SlotStore:
     def handover_lock(self) -> FileLock:
         """Held by who takes over: two that want the same fragment's work must not both begin."""
         return FileLock(self.data_dir / "checkpoints" / "handover.lock")
+
+    def _mark(self, fragment_id: str, what: str, is_so: bool) -> None:
+        if is_so:
+            write_atomically(self._beside(fragment_id, what), "")
+        else:
+            self._beside(fragment_id, what).unlink(missing_ok=True)
 
     def _read(self, fragment_id: str, what: str) -> Any:
         try:

@@ -160,7 +160,7 @@ class Succession:
         """Record where a fragment goes on after its pause: nothing of the time between is made up for."""
         store = self._around.store
         known = store.known(wanted.id)
-        if known is not None and known.inputs != wanted.inputs:
+        if known is not None and (set(known.inputs) != set(wanted.inputs) or self._is_anew(wanted)):
             self._succeed_itself(known, wanted)
         else:
             begun = store.begun(wanted.id) or Begun()
@@ -170,8 +170,14 @@ class Succession:
             store.record_begun(wanted.id, replace(begun, ticks=ticks, places={**begun.places, **places}))
         store.record_pause(wanted.id, paused=False)
 
+    def _is_anew(self, wanted: WantedFragment) -> bool:
+        """Whether a channel that it read is another now under the same name: its part, closed for long."""
+        read = self._around.store.progress(wanted.id).places
+        infos = {channel: self._around.channels.info(channel) for channel in read}
+        return any(info is not None and order_of(info.last) < order_of(read[name]) for name, info in infos.items())
+
     def _succeed_itself(self, known: WantedFragment, wanted: WantedFragment) -> None:
-        """Go on from a fresh checkpoint: what it reads moved to another channel meanwhile, which the old one lacks."""
+        """Go on from a fresh checkpoint: what it reads moved to other channels meanwhile, which the old one lacks."""
         store = self._around.store
         store.record_begun(wanted.id, begin_with(replace(wanted, tasks=known.tasks), [self._left_by(known)]))
         store.clear_checkpoint(wanted.id)

@@ -215,6 +215,6 @@ def _shape(report: Mapping[str, Any]) -> Any:
     """What of a report is news: states and what is in force, not its counters."""
     fragments = report.get("fragments", {})
     return report.get("state"), {
-        name: (found["state"], found["outlets"], found["active"], found["restarts"], found["error"])
+        name: [found.get(what) for what in ("state", "outlets", "routes", "threads", "active", "restarts", "error")]
         for name, found in fragments.items()
     }

@@ -12,6 +12,8 @@ from scheduler.model.estate import channel_id
 from workers.settings import DEFAULT_TRIGGER_MS
 
 Outlets = Mapping[int, frozenset[str]]  # position in the chain -> fragments that read there
+Weights = Mapping[str, float]  # bundle -> its part of the events
+Routes = Mapping[int, Mapping[str, Weights]]  # position in the chain -> divided fragment that reads there -> weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +25,23 @@ class Input:
 
 
 @dataclass(frozen=True, slots=True)
-class WantedFragment:
-    """One fragment as it should be.
+class Writer:
+    """Who writes a channel: a fragment, the position of the task, and the divided fragment that it is routed for."""
 
-    ``inherits`` are the fragments whose work it goes on with, ``channels`` (by position) those of theirs that it goes
-    on writing. ``heirs`` are its readers that go on with the work of others, and of which; ``joins`` says, by position,
-    where a reader begins that does not begin at the newest event.
+    fragment: str
+    position: int
+    reader: str
+
+
+@dataclass(frozen=True, slots=True)
+class WantedFragment:
+    """One fragment as it should be, or one bundle of a divided one: what one query runs.
+
+    Inputs of the same task are one stream that comes in several channels. ``inherits`` are the fragments whose work it
+    goes on with, ``channels`` (by position) those of theirs that it goes on writing. ``heirs`` are its readers that go
+    on with the work of others, and of which; ``joins`` says, by position, where a reader begins that does not begin at
+    the newest event. ``outlets`` are readers of the whole stream, ``routes`` those that are divided. A bundle that is
+    ``leaving`` reads what it has to its end, and goes: ``writers`` says who wrote it.
     """
 
     id: str
@@ -41,6 +54,10 @@ class WantedFragment:
     channels: Mapping[int, str] = field(default_factory=dict)
     heirs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     joins: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
+    threads: int = 1
+    routes: Routes = field(default_factory=dict)
+    leaving: bool = False
+    writers: Mapping[str, Writer] = field(default_factory=dict)  # by channel
 
     @property
     def paused(self) -> bool:
@@ -55,6 +72,14 @@ class WantedFragment:
     def channel(self, position: int) -> str:
         """The channel of the stream that leaves the task at ``position``."""
         return self.channels.get(position) or channel_id(self.id, position)
+
+    @property
+    def streams(self) -> tuple[tuple[str, ...], ...]:
+        """What it reads: for each stream its channels."""
+        channels: dict[str, list[str]] = {}
+        for item in self.inputs:
+            channels.setdefault(item.task, []).append(item.channel)
+        return tuple(tuple(group) for group in channels.values())
 
     def predecessors(self, readers: Iterable[str]) -> frozenset[str]:
         """Those whose work these readers go on with."""
@@ -120,6 +145,13 @@ def parse_fragment(document: Mapping[str, Any]) -> WantedFragment:
         channels={int(position): channel for position, channel in document.get("channels", {}).items()},
         heirs={reader: tuple(names) for reader, names in document.get("heirs", {}).items()},
         joins={int(position): dict(asked) for position, asked in document.get("joins", {}).items()},
+        threads=document.get("threads", 1),
+        routes={
+            int(position): {reader: dict(weights) for reader, weights in readers.items()}
+            for position, readers in document.get("routes", {}).items()
+        },
+        leaving=document.get("leaving", False),
+        writers={channel: Writer(*writer) for channel, writer in document.get("writers", {}).items()},
     )
 
 
@@ -136,6 +168,15 @@ def fragment_document(fragment: WantedFragment) -> dict[str, Any]:
         "channels": {str(position): channel for position, channel in fragment.channels.items()},
         "heirs": {reader: list(names) for reader, names in fragment.heirs.items()},
         "joins": {str(position): dict(asked) for position, asked in fragment.joins.items()},
+        "threads": fragment.threads,
+        "routes": {
+            str(position): {reader: dict(weights) for reader, weights in readers.items()}
+            for position, readers in fragment.routes.items()
+        },
+        "leaving": fragment.leaving,
+        "writers": {
+            channel: [writer.fragment, writer.position, writer.reader] for channel, writer in fragment.writers.items()
+        },
     }
 
 

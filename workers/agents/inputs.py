@@ -1,0 +1,58 @@
+"""What a fragment can read now of what it should read, where its streams come in other channels than before. Pure.
+
+A stream of a divided fragment comes in one channel of each of its bundles. One that is new is read once it is open and
+the reader has its place there; one that is gone is read to its end first. A batch that was planned is done with the
+channels that it was planned with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from .wanted import Input
+
+
+def inputs_now(
+    wanted: Sequence[Input],
+    known: Sequence[Input],
+    *,
+    ready: Collection[str],
+    unread: Collection[str],
+    between_batches: bool,
+) -> tuple[Input, ...] | None:
+    """What to read now.
+
+    Parameters
+    ----------
+    wanted : sequence of Input
+        What the fragment should read, a stream's channels behind one another.
+    known : sequence of Input
+        What it read when it last ran, so that its checkpoint tells how far; empty where it has none.
+    ready : collection of str
+        The channels that are open and have a place for it.
+    unread : collection of str
+        The known channels in which something is left for it to read.
+    between_batches : bool
+        Whether every batch that its checkpoint planned is done.
+
+    Returns
+    -------
+    tuple of Input or None
+        The channels to read, streams in the order of ``wanted``; None where it has to wait.
+    """
+    if known and not between_batches:
+        return tuple(known) if all(item.channel in ready for item in known) else None
+    ending = [item for item in known if item not in wanted and item.channel in unread]
+    if all(item.channel in ready for item in wanted):
+        return _by_stream([*wanted, *ending], wanted)
+    # What is new keeps nothing from going on that is not: its writer may take long to begin.
+    going_on = [item for item in wanted if item in known]
+    if not all(item.channel in ready for item in going_on):
+        return None
+    streams = {item.task for item in (*going_on, *ending)}
+    return _by_stream([*going_on, *ending], wanted) if streams >= {item.task for item in wanted} else None
+
+
+def _by_stream(items: Sequence[Input], wanted: Sequence[Input]) -> tuple[Input, ...]:
+    order = list(dict.fromkeys(item.task for item in wanted))
+    return tuple(sorted(items, key=lambda item: order.index(item.task)))
