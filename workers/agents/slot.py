@@ -78,9 +78,9 @@ class Slot:
         self._throttled: dict[str, str] = {}
         self._log = logger()
         self._listener = QueryListener(self._on_end)
-        self._lives = {
         self._host: Host | None = None  # of trials, once the driver is there
         self._trials = ThreadPoolExecutor(1, thread_name_prefix="trials")
+        self._lives = {
             fragment_id: Live(fragment_id, now_ms=_now_ms()) for fragment_id in self._store.records()
         }
 
@@ -93,11 +93,11 @@ class Slot:
         """Look at the desired state now."""
         self._wake.set()
 
-    def run(self) -> int:
     def try_out(self, command: Mapping[str, Any]) -> None:
         """Perform a command of a trial and answer it, after those that came before."""
         self._trials.submit(self._try_out, command)
 
+    def run(self) -> int:
         """Serve until stopped; the process's exit code."""
         self._read_desired()
         self._say("starting")
@@ -119,12 +119,12 @@ class Slot:
             ),
             clock_ms=_now_ms, on_event=self._on_event, is_wanted_task=self._is_wanted_task,
         )
-        with ThreadPoolExecutor(HANDS, thread_name_prefix="hand") as pool:
         self._host = Host(TrialSurroundings(
             spark=self._spark, channels=Channels(self._broker), broker=self._broker, config=config,
             listener=self._listener, task_types=task_types(), data_dir=self._settings.data_dir,
             trigger_ms=self._settings.trigger_ms,
         ))
+        with ThreadPoolExecutor(HANDS, thread_name_prefix="hand") as pool:
             if not self._desired.of_slot(self._name):  # else the fragments themselves warm the driver
                 pool.submit(self._warm_up)
             while not self._stopping.is_set():
@@ -137,7 +137,6 @@ class Slot:
             self._drain(pool)
         return 0
 
-    def _warm_up(self) -> None:
     def _try_out(self, command: Mapping[str, Any]) -> None:
         if self._host is None:
             answer = {"ok": False, "code": "slot_not_ready", "message": "The slot's driver is still starting.",
@@ -146,6 +145,7 @@ class Slot:
             answer = self._host.perform(command)
         self._tell({"answer": command["ask"], **answer})
 
+    def _warm_up(self) -> None:
         try:
             warm_up(self._spark, self._store.folder / "scratch")
         except Exception as error:  # it would only have been faster
