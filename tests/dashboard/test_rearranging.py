@@ -204,6 +204,19 @@ def test_a_fragmented_dataflow_is_fused(world: World, fragmented: DataflowRecord
     assert again.status == UNPLANNABLE and again.plan.error["code"] == "nothing_to_gain"
 
 
+def test_asked_again_later_a_step_that_was_not_worth_it_is_weighed_anew(
+    world: World, fragmented: DataflowRecord, settings
+):
+    settings.DEFRAGMENT_RATIO = 1e9
+    early = prepared(defragment_dataflow(actor=world.carla, dataflow_id=fragmented.pk))
+    assert early.status == UNPLANNABLE
+    settings.DEFRAGMENT_RATIO = 0.0
+    later = prepared(defragment_dataflow(actor=world.carla, dataflow_id=fragmented.pk))
+    assert (later.pk, later.status) == (early.pk, PENDING)
+    same = defragment_dataflow(actor=world.carla, dataflow_id=fragmented.pk)
+    assert (same.pk, same.plan_id) == (later.pk, later.plan_id), "what is in review stays as it is"
+
+
 def test_a_fusion_that_is_under_way_is_cut_again(world: World, fragmented: DataflowRecord):
     before = load_estate()
     proposal = approved(prepared(defragment_dataflow(actor=world.carla, dataflow_id=fragmented.pk)), world.ana)

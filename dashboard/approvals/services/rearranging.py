@@ -12,7 +12,7 @@ from dashboard.approvals.lifecycle import CANCELLED, OPEN, REJECTED, STALE, UNPL
 from dashboard.approvals.models import Proposal
 from dashboard.approvals.moves import move_proposal
 from dashboard.approvals.services.enacting import require_calm
-from dashboard.approvals.services.submission import open_proposal, require_at_rest
+from dashboard.approvals.services.submission import asked_again, open_proposal, require_at_rest
 from dashboard.audit.trail import audited
 from dashboard.catalog import lifecycle as dataflows
 from dashboard.catalog.models import DataflowRecord
@@ -78,8 +78,7 @@ def _propose(actor: User, dataflow_id: UUID | str, *, kind: PlanKind, states: se
         require_role(viewer, record.team, Role.ENGINEER)
         already = Proposal.objects.open().filter(dataflow=record, plan__kind=kind).first()
         if already is not None:
-            audit.nothing_changed()
-            return already
+            return asked_again(audit, already, actor=actor)
         require_at_rest(record, states, kind)
         if kind == "defragment":
             require_calm()

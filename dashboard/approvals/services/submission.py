@@ -86,7 +86,7 @@ def submit_dataflow(
 
 
 def remove_dataflow(*, actor: User, dataflow_id: UUID | str) -> Proposal:
-    """Propose to remove a running dataflow; an open proposal to do so is returned as it is."""
+    """Propose to remove a running dataflow; there is one open proposal to do so at most, and it is asked for again."""
     viewer = viewer_of(actor)
     with audited(actor=actor, verb="dataflow.propose_removal") as audit:
         lock_generation()
@@ -94,8 +94,7 @@ def remove_dataflow(*, actor: User, dataflow_id: UUID | str) -> Proposal:
         require_role(viewer, record.team, Role.ENGINEER)
         already = Proposal.objects.open().filter(dataflow=record, plan__kind="remove").first()
         if already is not None:
-            audit.nothing_changed()
-            return already
+            return asked_again(audit, already, actor=actor)
         require_at_rest(record, {dataflows.RUNNING, dataflows.PAUSED}, "remove")
         proposal = open_proposal(audit, record, "remove")
         audit.subject, audit.team, audit.details = record, record.team, {"proposal": str(proposal.pk)}
@@ -146,6 +145,17 @@ def choose_joining(*, actor: User, proposal_id: UUID | str, fresh: bool, begin: 
         plan_anew(actor=actor, proposal=proposal, options=options)
         audit.subject, audit.team, audit.details = proposal, proposal.dataflow.team, dict(options)
         return proposal
+
+
+def asked_again(audit: Audit, proposal: Proposal, *, actor: User) -> Proposal:
+    """An open proposal is asked for once more: it gets a new plan where it has none that could be approved."""
+    if proposal.status not in {STALE, UNPLANNABLE}:
+        audit.nothing_changed()
+        return proposal
+    plan_anew(actor=actor, proposal=proposal, options=proposal.plan.options)
+    audit.subject, audit.team = proposal, proposal.dataflow.team
+    audit.details = {"plan": str(proposal.plan_id)}
+    return proposal
 
 
 def plan_anew(*, actor: User, proposal: Proposal, options: Mapping[str, Any]) -> None:
