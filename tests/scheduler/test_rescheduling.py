@@ -1,0 +1,327 @@
+"""Schedules carried out: what is planned for a submission and for what runs, by example and for random schedules."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import fsum
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from scheduler.enactment import parts_of
+from scheduler.model.encoding import plan_from_json, plan_to_json
+from scheduler.model.errors import InsufficientSlots, NotEnactable, NothingToChange, StalePlan, WeirError
+from scheduler.model.estate import Estate, RunningBundle, Slot
+from scheduler.model.profile import Point, Profile, Profiles
+from scheduler.model.resources import Node, Supply
+from scheduler.planning import apply_plan, new_tasks, plan_removal, plan_submission, reverse_plan
+from scheduler.rearranging import plan_pause, plan_resumption
+from scheduler.rescheduling import bound, plan_schedule, plan_schedule_back, schedulable
+from scheduler.reuse.index import EstateIndex
+from scheduler.scheduling import Settings, prepare, schedule
+from scheduler.settling import settled
+
+from .catalogue import PRICES, TYPES, flow
+from .schedules import SIZES
+
+FLOW = flow(
+    "air", {"in": "sensors", "by": ("scale", {"by": 2}), "again": ("scale", {"by": 3}), "some": "thin",
+            "out": "archive"}, "in > by > again > some > out", rates={"in": 100})
+PROFILES = Profiles([
+    Profile("scale", (Point(1, 50, 0.6, 0.2), Point(4, 120, 0.9, 0.3))), Profile("thin", (Point(1, 500, 0.9, 0.05),)),
+    Profile("count", (Point(1, 400, 0.5, 0.1),)),
+])
+ESTATE = Estate(slots=tuple(Slot(node, index) for node in ("n1", "n2") for index in range(6)))
+SAM, RSM, DSM = ("MBA", "SAM"), ("MBA", "RSM"), ("MBA", "DSM")
+
+
+def supply_of(estate: Estate, own=(), *, buy: bool = False) -> Supply:
+    """The slots that nothing else is on, own ones first, as the site finds them."""
+    others = {bundle.slot for fragment in estate.fragments.values() if fragment not in own for bundle in fragment.parts}
+    first = {bundle.slot for fragment in own for bundle in fragment.parts}
+    free = sorted((slot for slot in estate.slots if slot.name not in others), key=lambda slot: slot.name not in first)
+    nodes = {slot.node: tuple(one for one in free if one.node == slot.node) for slot in free}
+    return Supply(tuple(Node(name, slots) for name, slots in nodes.items()), SIZES if buy else None)
+
+
+def submitted(estate: Estate, dataflow=FLOW, *, pair=SAM, rate_per_s=None, routing="slot_aware", buy=False):
+    """The plan of a submission with a schedule."""
+    new = new_tasks(estate, dataflow, dataflow_id=dataflow.name, team="water", task_types=TYPES)
+    job = prepare(dataflow, task_types=TYPES, profiles=PROFILES, rate_per_s=rate_per_s, among=new)
+    found = schedule(job, pair, supply=supply_of(estate, buy=buy), settings=Settings(routing=routing))
+    return plan_submission(
+        estate, dataflow, dataflow_id=dataflow.name, team="water", task_types=TYPES, prices=PRICES, schedule=found)
+
+
+def rescheduled(estate: Estate, *, pair=SAM, rate_per_s=None, routing="slot_aware", dataflow=FLOW, left=()):
+    """The plan of another schedule for what runs."""
+    running, why_not = schedulable(estate, dataflow.name, dataflow)
+    assert not why_not
+    job = prepare(
+        dataflow, task_types=TYPES, profiles=PROFILES, rate_per_s=rate_per_s, among=running,
+        serial={task for task, fragment in running.items() if not fragment.divided})
+    supply = supply_of(estate, list(running.values()))
+    found = schedule(job, pair, supply=supply, settings=Settings(routing=routing))
+    found = settled(
+        found, running={task: fragment.parts for task, fragment in running.items()}, pinned=bound(running, job),
+        supply=supply)
+    return plan_schedule(estate, dataflow.name, found, task_types=TYPES, prices=PRICES, left=left), found
+
+
+def check_divided(estate: Estate) -> None:
+    """Weights add up to 1, ids are there once, and an undivided fragment is one query."""
+    ids = [bundle.id for fragment in estate.fragments.values() for bundle in fragment.parts]
+    assert len(set(ids)) == len(ids)
+    for fragment in estate.fragments.values():
+        live = [bundle for bundle in fragment.parts if not bundle.leaving]
+        assert fsum(bundle.weight for bundle in live) == pytest.approx(1, abs=1e-9)
+        assert all(0 < bundle.weight <= 1 and bundle.threads >= 1 for bundle in live)
+        assert fragment.slot == fragment.parts[0].slot and not fragment.parts[0].leaving
+        assert all(bundle.slot in {slot.name for slot in estate.slots} for bundle in fragment.parts)
+
+
+def live_of(estate: Estate):
+    """What runs where: tasks with the slots, threads and weights of their bundles."""
+    return {
+        fragment.tasks: sorted((one.slot, one.threads, one.weight) for one in fragment.parts if not one.leaving)
+        for fragment in estate.fragments.values()}
+
+
+def by_task(estate: Estate, task: str, dataflow: str = "air"):
+    running = estate.submitted[dataflow].running[task]
+    return estate.fragments[estate.places[running][0]]
+
+
+def test_a_submission_runs_as_its_schedule_has_it():
+    plan = submitted(ESTATE)
+    estate = apply_plan(ESTATE, plan)
+    check_divided(estate)
+    assert all(len(fragment.tasks) == 1 for fragment in estate.fragments.values()), "profiles are of tasks"
+    again = by_task(estate, "again")
+    assert [(one.threads, one.weight) for one in again.bundles] == [(4, 1.0)]
+    assert again.bundles[0].id == again.id and again.outlets == {again.tasks[0]: (by_task(estate, "some").id,)}
+    assert not by_task(estate, "in").divided and not by_task(estate, "out").divided
+    promised = {one.id: (one.slot, one.threads) for one in plan.promise.bundles}
+    assert promised == {
+        one.id: (one.slot, one.threads) for fragment in estate.fragments.values() for one in fragment.parts}
+    assert plan.promise.pair == SAM and plan.promise.rate_per_s == 100 <= plan.promise.sustained_per_s
+    origins = {one.task: one.origin for one in plan.promise.profiles}
+    assert (origins["in"], origins["by"]) == ("declared", "")
+    assert plan.price.money_per_hour_delta == pytest.approx(0.1 * len(plan.promise.slots))
+    assert plan.price.queries_started == 5 and "slots at" in plan.price.basis
+    assert plan_from_json(plan_to_json(plan)) == plan
+
+
+def test_more_than_a_slot_holds_is_divided():
+    estate = apply_plan(ESTATE, submitted(ESTATE, rate_per_s=300))
+    check_divided(estate)
+    by = by_task(estate, "by")
+    assert [one.threads for one in by.bundles] == [4, 4, 4] and len({one.slot for one in by.bundles}) == 3
+    assert by.bundles[0].id == by.id and by.channels_of(by.tasks[0]) == tuple(
+        f"{one.id}.0" for one in by.bundles)
+
+
+def test_machines_that_are_not_there_are_told_with_the_numbers():
+    small = replace(ESTATE, slots=ESTATE.slots[:2])
+    with pytest.raises(InsufficientSlots, match="2 are free here: [0-9]+ would be on machines to buy") as caught:
+        submitted(small, rate_per_s=300, buy=True)
+    assert caught.value.facts["needed"] > 2 == caught.value.facts["available"]
+    assert sum(caught.value.facts["machines"].values()) >= 2
+
+
+def test_a_schedule_of_other_tasks_than_are_new_is_stale():
+    found = schedule(
+        prepare(FLOW, task_types=TYPES, profiles=PROFILES, among={"in", "by"}), SAM, supply=supply_of(ESTATE))
+    with pytest.raises(StalePlan, match="of 2 tasks, and 5 would start"):
+        plan_submission(
+            ESTATE, FLOW, dataflow_id="air", team="water", task_types=TYPES, prices=PRICES, schedule=found)
+
+
+def test_only_new_tasks_are_scheduled_and_a_running_writer_routes_to_them():
+    first = flow("first", {"in": "sensors", "out": "archive"}, "in > out", rates={"in": 100})
+    estate = apply_plan(ESTATE, plan_submission(
+        ESTATE, first, dataflow_id="first", team="water", task_types=TYPES, prices=PRICES))
+    plan = submitted(estate)
+    after = apply_plan(estate, plan)
+    assert {one.task for one in plan.promise.bundles} == {"by", "again", "some", "out"}
+    shared = after.fragments["f1-0"]
+    assert not shared.divided and shared.outlets[shared.tasks[0]] == (by_task(after, "by").id,)
+    assert {step.kind for step in plan.steps} == {"start_fragment", "open_outlet"}
+    assert not {one.slot for one in plan.promise.bundles} & {"n1/0"}, "that slot is not free"
+    back = apply_plan(after, reverse_plan(plan))
+    assert back.fragments == estate.fragments
+
+
+def test_the_same_schedule_again_is_nothing_to_change():
+    estate = apply_plan(ESTATE, submitted(ESTATE, rate_per_s=300))
+    with pytest.raises(NothingToChange, match="runs as this schedule has it"):
+        rescheduled(estate, rate_per_s=300)
+
+
+def test_more_threads_of_one_slot_are_a_move_and_another_slot_a_new_bundle():
+    estate = apply_plan(ESTATE, submitted(ESTATE, rate_per_s=40))
+    assert [one.threads for one in by_task(estate, "by").bundles] == [1]
+    plan, _ = rescheduled(estate, rate_per_s=100)
+    after = apply_plan(estate, plan)
+    assert {step.kind for step in plan.steps} == {"move_bundle"}
+    assert by_task(after, "by").bundles[0].id == by_task(estate, "by").id
+    assert by_task(after, "by").bundles[0].threads == 4
+    plan, _ = rescheduled(after, rate_per_s=200)
+    more = apply_plan(after, plan)
+    by = by_task(more, "by")
+    assert [one.threads for one in by.bundles] == [4, 4] and by.bundles[1].id.startswith(f"f{more.generation}-")
+    kinds = [(step.kind, step.bundle) for step in plan.steps if step.fragment == by.id]
+    assert ("start_bundle", by.bundles[1].id) in kinds and kinds[-1] == ("route", None)
+    assert plan.price.money_per_hour_delta > 0 and "instead of" in plan.price.basis
+
+
+def test_fewer_bundles_leave_and_are_dropped_once_they_are_gone():
+    estate = apply_plan(ESTATE, submitted(ESTATE, rate_per_s=300))
+    plan, _ = rescheduled(estate, rate_per_s=100)
+    after = apply_plan(estate, plan)
+    check_divided(after)
+    by = by_task(after, "by")
+    leaving = [one.id for one in by.bundles if one.leaving]
+    assert len(leaving) == 2 and ("leave_bundle", leaving[0]) in {(step.kind, step.bundle) for step in plan.steps}
+    assert by.channels_of(by.tasks[0]) == tuple(f"{one.id}.0" for one in by.bundles), "what they wrote is read"
+    later, _ = rescheduled(after, rate_per_s=40, left=leaving[:1])
+    assert [one.id for one in by_task(apply_plan(after, later), "by").bundles if one.leaving] == leaving[1:]
+
+
+def test_what_was_submitted_without_a_schedule_is_not_divided_while_it_runs():
+    estate = apply_plan(ESTATE, plan_submission(
+        ESTATE, FLOW, dataflow_id="air", team="water", task_types=TYPES, prices=PRICES))
+    running, why_not = schedulable(estate, "air", FLOW)
+    assert running == {} and "submit it again with a schedule" in why_not
+    found = schedule(prepare(FLOW, task_types=TYPES, profiles=PROFILES), SAM, supply=supply_of(ESTATE))
+    with pytest.raises(NotEnactable, match="was submitted without a schedule"):
+        plan_schedule(estate, "air", found, task_types=TYPES, prices=PRICES)
+
+
+COUNTED = flow(
+    "counted", {"in": "sensors", "by": ("scale", {"by": 2}), "n": "count", "out": "archive"}, "in > by > n > out",
+    rates={"in": 100})
+
+
+def test_what_cannot_leave_its_node_stays_there():
+    """State and order do not move between machines: places are chosen so that they need not, or it is told."""
+    estate = apply_plan(ESTATE, submitted(ESTATE, COUNTED))
+    home = by_task(estate, "n", "counted").slot.rpartition("/")[0]
+    plan, found = rescheduled(estate, dataflow=COUNTED, rate_per_s=20)
+    after = apply_plan(estate, plan)
+    assert {by_task(after, task, "counted").slot.rpartition("/")[0] for task in COUNTED.parents()} == {home}
+    assert not any(one.leaving for one in by_task(after, "by", "counted").parts)
+    job, other = found.job, "n2" if home == "n1" else "n1"
+    elsewhere = schedule(job, SAM, supply=Supply(tuple(
+        node for node in supply_of(estate).free if node.name == other)))
+    with pytest.raises(NotEnactable, match="cannot leave"):
+        plan_schedule(estate, "counted", elsewhere, task_types=TYPES, prices=PRICES)
+    with pytest.raises(NotEnactable, match="cannot leave its node"):
+        settled(elsewhere, running={"n": by_task(estate, "n", "counted").parts}, pinned={"n": home},
+                supply=Supply(tuple(node for node in supply_of(estate).free if node.name == other)))
+
+
+def test_a_task_with_state_that_reads_a_divided_stream_is_told_of():
+    divided = apply_plan(ESTATE, submitted(ESTATE, rate_per_s=300))
+    counting = flow(
+        "n", {"in": "sensors", "by": ("scale", {"by": 2}), "n": "count", "out": "archive"}, "in > by > n > out",
+        rates={"in": 100})
+    plan = plan_submission(divided, counting, dataflow_id="n", team="air", task_types=TYPES, prices=PRICES)
+    assert len(plan.notes) == 1 and "A task with state (count) reads what a divided task makes" in plan.notes[0]
+    whole = apply_plan(ESTATE, submitted(ESTATE))
+    plan = plan_submission(whole, counting, dataflow_id="n", team="air", task_types=TYPES, prices=PRICES)
+    assert plan.notes == ()
+    plan, _ = rescheduled(apply_plan(whole, plan), rate_per_s=300)
+    assert any("A task with state (count) reads" in note for note in plan.notes), "divided later, it is told as well"
+    assert plan.touched_teams == ("air",)
+
+
+def test_a_schedule_for_less_than_comes_is_told_of():
+    plan = submitted(ESTATE, rate_per_s=20)
+    assert plan.notes == (
+        "in makes 100 events/s, and the schedule is for 20: what is more than it sustains is late.",)
+
+
+def test_a_divided_dataflow_pauses_goes_on_and_leaves_as_a_whole():
+    estate = apply_plan(ESTATE, submitted(ESTATE, rate_per_s=300))
+    pause = plan_pause(estate, "air", task_types=TYPES, prices=PRICES)
+    queries = sum(len(fragment.parts) for fragment in estate.fragments.values())
+    assert pause.price.queries_stopped == queries
+    resting = apply_plan(estate, pause)
+    assert not any(resting.loads[slot].queries for slot in resting.loads)
+    resume = plan_resumption(resting, "air", task_types=TYPES, prices=PRICES)
+    assert resume.price.queries_started == queries and apply_plan(resting, resume).fragments == estate.fragments
+    removal = plan_removal(estate, "air", task_types=TYPES, prices=PRICES)
+    assert removal.price.queries_stopped == queries and not apply_plan(estate, removal).fragments
+
+
+def test_rates_with_state_or_without_a_slot_change_nothing():
+    with pytest.raises(WeirError):
+        submitted(ESTATE, COUNTED, rate_per_s=500)  # one thread of count does 400
+
+
+rates = st.sampled_from([5, 20, 40, 60, 100, 130, 250, 300, 480])
+choices = st.tuples(st.sampled_from([SAM, RSM, DSM]), rates, st.sampled_from(["shuffle", "slot_aware"]))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(choices, min_size=2, max_size=5), st.data())
+def test_schedules_one_after_another(moves, data):
+    """What is the same stays untouched; what changes is told by a step; taken back all is divided as before."""
+    try:
+        estate = apply_plan(ESTATE, submitted(ESTATE, pair=moves[0][0], rate_per_s=moves[0][1], routing=moves[0][2]))
+    except WeirError:
+        assume(False)
+    index = EstateIndex(estate)
+    for pair, rate_per_s, routing in moves[1:]:
+        leaving = [one.id for fragment in estate.fragments.values() for one in fragment.parts if one.leaving]
+        left = data.draw(st.lists(st.sampled_from(leaving), unique=True) if leaving else st.just([]))
+        try:
+            plan, found = rescheduled(estate, pair=pair, rate_per_s=rate_per_s, routing=routing, left=left)
+        except NothingToChange:
+            continue
+        except (InsufficientSlots, NotEnactable):
+            continue  # a slot is taken by what still leaves, or two that are bound to their nodes meet
+        after = apply_plan(estate, plan)
+        index.apply(plan)
+        assert index.estate() == after
+        check_divided(after)
+        check_steps(estate, plan, after, left)
+        parts = parts_of(found)
+        for task, its in parts.items():
+            assert sorted((one.slot, one.threads, one.weight) for one in its) == live_of(after)[
+                (after.submitted["air"].running[task],)]
+        back = apply_plan(after, reverse_plan(plan))
+        check_divided(back)
+        assert live_of(back) == live_of(estate)
+        assert live_of(apply_plan(after, plan_schedule_back(after, plan))) == live_of(estate)
+        with pytest.raises(NothingToChange):
+            plan_schedule(after, "air", found, task_types=TYPES, prices=PRICES)
+        estate = after
+
+
+def check_steps(before: Estate, plan, after: Estate, left) -> None:
+    """The steps name exactly the bundles that start, move and leave, and the fragments whose weights change."""
+    def bundles(estate: Estate) -> dict[str, RunningBundle]:
+        return {one.id: one for fragment in estate.fragments.values() for one in fragment.parts}
+
+    def weights(fragment):
+        return {one.id: one.weight for one in fragment.parts if not one.leaving}
+
+    old, new = bundles(before), bundles(after)
+    told = {kind: {step.bundle for step in plan.steps if step.kind == kind}
+            for kind in ("start_bundle", "move_bundle", "leave_bundle")}
+    assert told["start_bundle"] == set(new) - set(old)
+    assert set(old) - set(new) <= set(left)
+    both = set(old) & set(new)
+    assert told["leave_bundle"] == {one for one in both if new[one].leaving and not old[one].leaving}
+    moved = {one for one in both if (old[one].slot, old[one].threads) != (new[one].slot, new[one].threads)}
+    assert told["move_bundle"] == moved and all(
+        old[one].slot.rpartition("/")[0] == new[one].slot.rpartition("/")[0] for one in moved)
+    assert not any(old[one].leaving and not new[one].leaving for one in both), "what left does not come back"
+    assert {step.fragment for step in plan.steps if step.kind == "route"} == {
+        one for one, fragment in after.fragments.items() if weights(fragment) != weights(before.fragments[one])}
+    assert {step.fragment for step in plan.steps} == set(plan.fragments_after)
+    assert len({step.key for step in plan.steps}) == len(plan.steps)
+    assert plan.generation == before.generation and set(after.tasks) == set(before.tasks)
