@@ -13,6 +13,7 @@ from dashboard import jobs
 from dashboard.api import schemas
 from dashboard.api.auth import BearerToken, Session
 from dashboard.api.problems import install
+from dashboard.api.profile_routes import router as profile_router
 from dashboard.approvals import selectors as approvals
 from dashboard.approvals import services
 from dashboard.approvals.difference import difference
@@ -41,6 +42,7 @@ api = NinjaAPI(
     title="Weir", version="1", docs_url=None, openapi_url="/openapi.json", auth=[BearerToken(), Session()],
     urls_namespace="api")
 install(api)
+api.add_router("", profile_router)
 
 
 @api.get("/me")

@@ -34,12 +34,12 @@ def profiles(request: HttpRequest) -> HttpResponse:
     """Every active profile that the viewer may know of, what is being measured, and what nobody has measured."""
     search = request.GET.get("q", "").strip()
     page = Paginator(selectors.profiles(request.viewer, search=search), PER_PAGE).get_page(request.GET.get("page"))
-    sweeps = selectors.sweeps(request.viewer)
+    sweeps, machine = selectors.sweeps(request.viewer), selectors.current_machine()
     return render(request, "profiles/profiles.html", {
-        "page": page, "rows": [row_of(record) for record in page.object_list], "search": search,
+        "page": page, "rows": [row_of(record, machine) for record in page.object_list], "search": search,
         "sweeps": sweeps.filter(status__in=[*OPEN, PAUSED]), "past": sweeps.exclude(status__in=[*OPEN, PAUSED])[:5],
         "unmeasured": unmeasured(request.viewer), "may_measure": may_measure(request.viewer),
-        "machine": selectors.current_machine(),
+        "machine": machine,
     })
 
 
@@ -50,7 +50,8 @@ def profile(request: HttpRequest, profile_id: UUID) -> HttpResponse:
     record = selectors.profile(request.viewer, profile_id)
     sweep = getattr(record, "sweep", None)
     return render(request, "profiles/profile.html", {
-        "record": record, "row": row_of(record), "points": list(record.points.all()), "sweep": sweep,
+        "record": record, "row": row_of(record, selectors.current_machine()), "points": list(record.points.all()),
+        "sweep": sweep,
         "trials": sweep.trials.defer("series") if sweep else [], "history": selectors.history_of(record)[:10],
         "observed": record.observations.count(), "may_measure": may_measure(request.viewer, team_id=record.team_id),
     })
@@ -122,11 +123,11 @@ def trial_plots(request: HttpRequest, trial_id: UUID) -> JsonResponse:
     return JsonResponse(trial_figures(selectors.trial(request.viewer, trial_id)))
 
 
-def row_of(record: ProfileRecord) -> dict[str, Any]:
+def row_of(record: ProfileRecord, machine: str) -> dict[str, Any]:
     """A profile with its peak and whether it still holds."""
     found = profile_of(record)
     return {
-        "record": record, "peak": found.peak, "points": len(found.points), "stale": selectors.staleness(found),
+        "record": record, "peak": found.peak, "stale": selectors.staleness(found, machine=machine),
         "drifts": [drift for drift in record.drifts if drift["beyond"]],
         "imported": not hasattr(record, "sweep"),
     }

@@ -1,0 +1,167 @@
+"""The routes of profiles and sweeps. ``docs/api.md`` describes them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, replace
+from functools import partial
+from typing import Any
+from uuid import UUID
+
+from django.http import HttpRequest, HttpResponse
+from ninja import Query, Router, Schema, Status
+
+from dashboard.api.schemas import page_of
+from dashboard.profiles import selectors
+from dashboard.profiles.models import ProfileRecord, SweepRecord, TrialRecord
+from dashboard.profiles.progress import progress_of
+from dashboard.profiles.services.importing import import_profiles
+from dashboard.profiles.services.sweeps import (
+    SECONDS,
+    WARM_UP_S,
+    cancel_sweep,
+    pause_sweep,
+    resume_sweep,
+    start_sweep,
+)
+from dashboard.profiles.stored import profile_of
+from dashboard.profiles.subjects import Subject, subject_again, subject_of_task, subject_of_type
+from scheduler.model.errors import NotFound
+from scheduler.model.profile_csv import write_profiles
+from scheduler.performance.modelling import Sweep
+
+router = Router()
+STEERING = {"pause": pause_sweep, "resume": resume_sweep, "cancel": cancel_sweep}
+
+
+class ProfilesIn(Schema):
+    """Profiles as the text of a CSV file."""
+
+    text: str
+
+
+class SweepIn(Schema):
+    """What to measure: a ``type`` with a ``config``, a ``task`` of a ``dataflow``, or a ``profile`` again."""
+
+    type: str = ""
+    config: dict[str, Any] = {}
+    feed: str = ""
+    dataflow: str = ""
+    task: str = ""
+    profile: str = ""
+    slot: str
+    budget_s: float = 900.0
+    largest_threads: int = 16
+    smallest_rate_per_s: float = 10.0
+    largest_rate_per_s: float = 100_000.0
+    any_config: bool = False
+    warm_up_s: float = WARM_UP_S
+    seconds: float = SECONDS
+
+
+@router.get("/profiles")
+def profiles(request: HttpRequest, search: str = "", page: int = Query(1, ge=1, le=10**6)) -> dict[str, Any]:
+    """Active profiles that the caller may know of, by type."""
+    row = partial(profile_row, machine=selectors.current_machine())
+    return page_of(selectors.profiles(request.viewer, search=search), page, row)
+
+
+@router.get("/profiles.csv")
+def profiles_csv(request: HttpRequest, search: str = "") -> HttpResponse:
+    """The same as a CSV file that imports."""
+    found = selectors.profiles(request.viewer, search=search)
+    return HttpResponse(write_profiles(map(profile_of, found)), content_type="text/csv; charset=utf-8")
+
+
+@router.post("/profiles", response={201: list})
+def import_csv(request: HttpRequest, given: ProfilesIn) -> Status:
+    """Import all profiles of a CSV file: 201; or 422 with the place of every mistake, and nothing is imported."""
+    return Status(201, [profile_row(record) for record in import_profiles(actor=request.user, text=given.text)])
+
+
+@router.get("/profiles/{uuid:profile_id}")
+def profile(request: HttpRequest, profile_id: UUID) -> dict[str, Any]:
+    """One profile with its points and how running bundles differ from it."""
+    return profile_row(selectors.profile(request.viewer, profile_id))
+
+
+@router.get("/sweeps")
+def sweeps(request: HttpRequest, page: int = Query(1, ge=1, le=10**6)) -> dict[str, Any]:
+    """Sweeps that the caller may know of, the newest first."""
+    return page_of(selectors.sweeps(request.viewer), page, sweep_row)
+
+
+@router.post("/sweeps", response={201: dict})
+def start(request: HttpRequest, given: SweepIn) -> Status:
+    """Ask for a measurement: 201 with the sweep, which begins as soon as its slot is free."""
+    bounds = replace(
+        Sweep(), budget_s=given.budget_s, largest_threads=given.largest_threads,
+        smallest_rate_per_s=given.smallest_rate_per_s, largest_rate_per_s=given.largest_rate_per_s)
+    return Status(201, sweep_row(start_sweep(
+        actor=request.user, subject=_subject(request, given), slot=given.slot, bounds=bounds,
+        any_config=given.any_config, warm_up_s=given.warm_up_s, seconds=given.seconds)))
+
+
+@router.get("/sweeps/{uuid:sweep_id}")
+def sweep(request: HttpRequest, sweep_id: UUID) -> dict[str, Any]:
+    """One sweep: how far it is, and its trials without their series."""
+    record = selectors.sweep(request.viewer, sweep_id)
+    return sweep_row(record) | {
+        "progress": progress_of(record), "trials": [trial_row(one) for one in record.trials.defer("series")]}
+
+
+@router.get("/sweeps/{uuid:sweep_id}/trials/{int:number}")
+def trial(request: HttpRequest, sweep_id: UUID, number: int) -> dict[str, Any]:
+    """One trial with its raw series: seconds, latency, events/s, CPU and memory of each moment."""
+    found = selectors.sweep(request.viewer, sweep_id).trials.filter(number=number).first()
+    if found is None:
+        raise NotFound("This sweep has no such trial.", remedy="See its trials.")
+    return trial_row(found) | {"series": found.series}
+
+
+@router.post("/sweeps/{uuid:sweep_id}/{slug:way}")
+def steer(request: HttpRequest, sweep_id: UUID, way: str) -> dict[str, Any]:
+    """Pause, resume or cancel."""
+    if way not in STEERING:
+        raise NotFound("There is no such action.", remedy=f"It is one of {', '.join(STEERING)}.")
+    return sweep_row(STEERING[way](actor=request.user, sweep_id=sweep_id))
+
+
+def profile_row(record: ProfileRecord, *, machine: str | None = None) -> dict[str, Any]:
+    """A profile as the API gives it."""
+    found = profile_of(record)
+    return {
+        "id": str(record.pk), "task_type": found.task_type,
+        "config": json.loads(found.config) if found.config else None,
+        "version": found.version, "machine": found.machine, "static": found.static, "origin": found.origin,
+        "team": record.team.slug if record.team else None, "active": record.active,
+        "created": record.created.isoformat(), "rough": record.rough, "drifts": record.drifts,
+        "stale": selectors.staleness(found, machine=machine) or None,
+        "points": [asdict(point) for point in found.points]}
+
+
+def sweep_row(record: SweepRecord) -> dict[str, Any]:
+    """A sweep as the API gives it."""
+    return {
+        "id": str(record.pk), "task_type": record.task_type, "config": json.loads(record.config),
+        "version": record.version, "any_config": record.any_config, "feed": record.feed, "slot": record.slot,
+        "team": record.team.slug if record.team else None, "status": record.status, "reason": record.reason,
+        "bounds": record.bounds, "author": record.author.username, "created": record.created.isoformat(),
+        "profile": str(record.profile_id) if record.profile_id else None}
+
+
+def trial_row(trial: TrialRecord) -> dict[str, Any]:
+    """A trial as the API gives it, without its series."""
+    names = (
+        "number", "threads", "rate_per_s", "why", "stable", "offered_per_s", "achieved_per_s", "latency_slope", "cpu",
+        "memory", "idle_cpu", "idle_memory", "base_cpu", "base_memory", "took_s", "quantiles", "machine", "versions",
+        "attempts", "error", "remedy")
+    return {name: getattr(trial, name) for name in names}
+
+
+def _subject(request: HttpRequest, given: SweepIn) -> Subject:
+    if given.profile:
+        return subject_again(selectors.profile(request.viewer, given.profile))
+    if given.dataflow:
+        return subject_of_task(request.viewer, given.dataflow, given.task)
+    return subject_of_type(given.type, given.config, feed_key=given.feed)

@@ -1,0 +1,1 @@
+"""`./weir profile`: see ``profile.py``."""

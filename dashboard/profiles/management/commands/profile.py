@@ -1,0 +1,183 @@
+"""`./weir profile list|export|import|measure`: profiles from the command line."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from argparse import ArgumentParser
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+from django.utils import timezone
+
+from dashboard import jobs
+from dashboard.catalog.permissions import is_uuid
+from dashboard.catalog.selectors import dataflows
+from dashboard.core.management.actors import actor_of
+from dashboard.profiles import selectors
+from dashboard.profiles.lifecycle import DONE, OPEN
+from dashboard.profiles.measurable import places
+from dashboard.profiles.models import SweepRecord, TrialRecord
+from dashboard.profiles.services.driving import advance_sweep
+from dashboard.profiles.services.importing import import_profiles
+from dashboard.profiles.services.sweeps import SECONDS, WARM_UP_S, start_sweep
+from dashboard.profiles.stored import profile_of
+from dashboard.profiles.subjects import Subject, subject_of_task, subject_of_type
+from dashboard.teams.models import User
+from dashboard.teams.permissions import viewer_of
+from scheduler.model.errors import InvalidDataflow, InvalidProfile, WeirError
+from scheduler.model.profile_csv import write_profiles
+from scheduler.performance.modelling import Sweep
+
+LOOKS_EVERY_S = 1.0
+
+
+class Command(BaseCommand):
+    help = "List profiles, export or import them as CSV, or measure a task type on a slot."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        ways = parser.add_subparsers(dest="way", required=True)
+        listing = ways.add_parser("list", help="active profiles, with what no longer holds")
+        exporting = ways.add_parser("export", help="active profiles as CSV")
+        exporting.add_argument("file", nargs="?", default="-", help="where to; - is standard output")
+        for one in (listing, exporting):
+            one.add_argument("--search", default="", help="words to find in type, config and origin")
+        importing = ways.add_parser("import", help="all profiles of a CSV file, or none and every mistake")
+        importing.add_argument("file", help="CSV; - reads standard input")
+        measuring = ways.add_parser("measure", help="ask for a sweep")
+        measuring.add_argument("type", nargs="?", default="", help="a task type")
+        measuring.add_argument("--config", default="{}", help="its config as JSON")
+        measuring.add_argument("--feed", default="", help="source:TYPE or SAMPLE:TASK; otherwise the first way known")
+        measuring.add_argument("--dataflow", help="instead of a type: a dataflow's id or name")
+        measuring.add_argument("--task", default="", help="the task of that dataflow")
+        measuring.add_argument("--slot", default="", help="otherwise the first on which nothing runs")
+        measuring.add_argument("--minutes", type=float, default=15.0, help="budget")
+        measuring.add_argument("--threads", type=int, default=16, help="at most")
+        measuring.add_argument("--from-rate", type=float, default=10.0, help="lowest rate, events/s")
+        measuring.add_argument("--to-rate", type=float, default=100_000.0, help="highest rate, events/s")
+        measuring.add_argument("--warm-up", type=float, default=WARM_UP_S, help="seconds of a trial")
+        measuring.add_argument("--seconds", type=float, default=SECONDS, help="measured seconds of a trial")
+        measuring.add_argument("--any-config", action="store_true", help="the profile stands for every config")
+        measuring.add_argument("--wait", action="store_true", help="follow it to its end, and move it on")
+        for one in (listing, exporting, importing, measuring):
+            one.add_argument("--as", dest="username", help="who does this; otherwise the first administrator")
+
+    def handle(self, *, way: str, username: str | None, **options: Any) -> None:
+        do: dict[str, Callable[..., None]] = {
+            "list": self._list, "export": self._export, "import": self._import, "measure": self._measure}
+        try:
+            do[way](actor_of(username), options)
+        except InvalidDataflow as invalid:
+            for problem in invalid.problems:
+                self.stderr.write(f"{problem.message} {problem.remedy}")
+            raise CommandError(invalid.message) from invalid
+        except WeirError as error:
+            raise CommandError(f"{error.message} {error.remedy}".strip()) from error
+
+    def _list(self, actor: User, options: dict[str, Any]) -> None:
+        for record in selectors.profiles(viewer_of(actor), search=options["search"]):
+            profile = profile_of(record)
+            marks = [f"stale: {stale}"] if (stale := selectors.staleness(profile)) else []
+            marks += ["drifted"] if record.drifted else []
+            peak = profile.peak
+            self.stdout.write("  ".join([
+                f"{profile.task_type:24}",
+                "any rate" if profile.static else f"{peak.rate_per_s:g}/s with {peak.threads} threads",
+                profile.machine or "machine not noted", profile.config or "any config", *marks]))
+
+    def _export(self, actor: User, options: dict[str, Any]) -> None:
+        found = selectors.profiles(viewer_of(actor), search=options["search"])
+        text = write_profiles(map(profile_of, found))
+        if options["file"] == "-":
+            self.stdout.write(text, ending="")
+        else:
+            try:
+                Path(options["file"]).write_text(text, encoding="utf-8")
+            except OSError as error:
+                raise CommandError(f"{options['file']} cannot be written: {error.strerror}.") from error
+
+    def _import(self, actor: User, options: dict[str, Any]) -> None:
+        file = options["file"]
+        try:
+            records = import_profiles(actor=actor, text=_text(file))
+        except InvalidProfile as invalid:
+            for problem in invalid.facts.get("problems", []):
+                place = ":".join(str(part) for part in (file, problem["line"], problem["column"]) if part)
+                self.stderr.write(f"{place}: {problem['message']}. {problem['remedy']}")
+            raise
+        for record in records:
+            self.stdout.write(f"{record.task_type}: {record.points.count()} points")
+
+    def _measure(self, actor: User, options: dict[str, Any]) -> None:
+        slot = options["slot"] or next((place.name for place in places() if place.free), "")
+        if not slot:
+            raise CommandError("No slot is free: only one on which nothing runs can be measured on.")
+        bounds = replace(
+            Sweep(), budget_s=60 * options["minutes"], largest_threads=options["threads"],
+            smallest_rate_per_s=options["from_rate"], largest_rate_per_s=options["to_rate"])
+        sweep = start_sweep(
+            actor=actor, subject=_subject(actor, options), slot=slot, bounds=bounds, any_config=options["any_config"],
+            warm_up_s=options["warm_up"], seconds=options["seconds"])
+        self.stdout.write(f"{sweep.task_type} is measured on {slot}: /profiles/sweeps/{sweep.pk}/")
+        if options["wait"]:
+            self._follow(sweep)
+
+    def _follow(self, sweep: SweepRecord) -> None:
+        """Tell of each trial as it ends, and move the sweep on, whether or not a worker does so too."""
+        told = 0
+        while True:
+            try:
+                sweep = advance_sweep(sweep_id=sweep.pk, at=timezone.now())
+            except jobs.BrokerAway as away:
+                self.stderr.write(away.message)
+            for trial in sweep.trials.exclude(ended=None).filter(number__gt=told).defer("series"):
+                self.stdout.write(_line(trial))
+                told = trial.number
+            if sweep.status not in OPEN:
+                break
+            time.sleep(LOOKS_EVERY_S)
+        self.stdout.write(f"{sweep.status}: {sweep.reason}")
+        if sweep.status == DONE:
+            self.stdout.write(write_profiles([profile_of(sweep.profile)]), ending="")
+        else:
+            raise CommandError(f"{sweep.task_type} was not measured: it is {sweep.status}.")
+
+
+def _line(trial: TrialRecord) -> str:
+    start = f"{trial.number:3}  {trial.threads:3} threads  {trial.rate_per_s:10.1f}/s"
+    if trial.error:
+        return f"{start}  failed: {trial.error}"
+    slope = "unbounded" if trial.latency_slope is None else f"{trial.latency_slope:+.4f} s/s"
+    return (f"{start}  {'stable' if trial.stable else 'not stable':10}  out {trial.achieved_per_s:.1f}/s"
+            f"  latency {slope}  CPU {trial.cpu:.0%}  memory {trial.memory:.0%}  {trial.took_s:.1f} s")
+
+
+def _subject(actor: User, options: dict[str, Any]) -> Subject:
+    viewer, named = viewer_of(actor), options["dataflow"]
+    if named:
+        found = dataflows(viewer)
+        record = (found.filter(pk=named) if is_uuid(named) else found.filter(name=named)).first()
+        if record is None:
+            raise CommandError(f"There is no dataflow {named} that {actor.username} may know of.")
+        return subject_of_task(viewer, record.pk, options["task"])
+    try:
+        config = json.loads(options["config"])
+    except ValueError as error:
+        raise CommandError(f"The config is no JSON: {error}.") from error
+    if not isinstance(config, dict):
+        raise CommandError('The config is no JSON object: write it as {"parameter": value}.')
+    return subject_of_type(options["type"], config, feed_key=options["feed"])
+
+
+def _text(file: str) -> str:
+    try:
+        data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+        return data.decode("utf-8-sig")
+    except OSError as error:
+        raise CommandError(f"{file} cannot be read: {error.strerror}.") from error
+    except UnicodeDecodeError as error:
+        raise CommandError(f"{file} is not UTF-8: byte {error.start + 1} cannot stand there.") from error
