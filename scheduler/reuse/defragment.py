@@ -2,7 +2,8 @@
 
 A step fuses a fragment with one that reads its last working task, or rebuilds one without the tasks that nobody needs.
 Every step leaves fewer queries or fewer dead tasks, so steps come to an end. Where none is left each task that could
-be continued in its query is: a task with one parent, both of types that chain, so no cut has fewer queries.
+be continued in its query is: a task with one parent, both of types that chain, so no cut has fewer queries. What a
+schedule divided, and what exchanges events with that, stays as the schedule has it.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from scheduler.model.ports import EstateView
 from scheduler.model.prices import Prices
 from scheduler.model.task_types import TaskTypes
 from scheduler.performance.rates import TASK_BATCH_S
+
+from .division import is_scheduled
 
 MOST_SLOTS = 1 << 30
 
@@ -159,7 +162,7 @@ def _money(amount: float) -> str:
 
 def _can_move(estate: EstateView, fragment: Fragment, task_types: TaskTypes) -> bool:
     """A fragment that works as a whole, and whose state can be handed to another query."""
-    if fragment.paused or fragment.resting:
+    if fragment.paused or fragment.resting or is_scheduled(estate, fragment):
         return False
     types = (estate.tasks[task_id].type for task_id in fragment.active_tasks)
     return all(name in task_types and task_types[name].can_move for name in types)

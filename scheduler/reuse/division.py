@@ -9,6 +9,7 @@ from itertools import count
 from scheduler.model.errors import NotEnactable
 from scheduler.model.estate import Fragment, RunningBundle
 from scheduler.model.plan import Step, StepKind
+from scheduler.model.ports import EstateView
 
 from .standing import FragmentChange
 
@@ -20,6 +21,13 @@ class Part:
     slot: str
     threads: int
     weight: float
+
+
+def is_scheduled(estate: EstateView, fragment: Fragment) -> bool:
+    """Whether it is divided, or reads or is read by what is: a schedule gave those queries their places and parts."""
+    above = (estate.places[parent][0] for parent in estate.tasks[fragment.tasks[0]].parents)
+    below = (reader for readers in fragment.outlets.values() for reader in readers)
+    return any(estate.fragments[one].divided for one in (fragment.id, *above, *below))
 
 
 def divided_back(

@@ -13,6 +13,7 @@ from graphlib import TopologicalSorter
 from scheduler.model.ports import EstateView
 from scheduler.model.task_types import TaskTypes
 
+from .division import is_scheduled
 from .fragments import cut_into_chains
 from .standing import is_working
 
@@ -22,7 +23,9 @@ class Fragmentation:
     """How a running dataflow is cut. Queries that it shares with others count whole."""
 
     queries: int
-    fewest: int  # queries that its working tasks would need if they were cut from scratch, for nobody else
+    # Queries that its working tasks would need if they were cut from scratch, for nobody else; those that a schedule
+    # asked for are as many as they should be.
+    fewest: int
     longest_hops: int  # channels on the way that crosses most of them
     total_hops: int  # streams that a channel carries
     latency_ms: float | None  # that channels add on the slowest way, as measured; None where nothing is measured
@@ -61,12 +64,16 @@ def fragmentation(
         hops[task_id] = max((hops[parent] + crosses for parent in parents), default=0)
         added[task_id] = max((added[one] + crosses * measured.get((one, task_id), 0.0) for one in parents), default=0.0)
     fragments = [estate.fragments[one] for one in sorted({estate.places[task_id][0] for task_id in working})]
+    scheduled = [fragment for fragment in fragments if is_scheduled(estate, fragment)]
+    theirs = {task_id for fragment in scheduled for task_id in fragment.tasks}
+    queries = sum(len(fragment.parts) for fragment in fragments)
+    others = tuple(task for task in working.values() if task.id not in theirs)
     return Fragmentation(
-        queries=len(fragments),
-        fewest=len(cut_into_chains(tuple(working.values()), task_types=task_types)),
+        queries=queries,
+        fewest=len(cut_into_chains(others, task_types=task_types)) + sum(len(one.parts) for one in scheduled),
         longest_hops=max(hops.values(), default=0),
         total_hops=total,
         latency_ms=max(added.values(), default=0.0) if measured else None,
-        idle_cores=len(fragments) * query_cores,
+        idle_cores=queries * query_cores,
         dead_tasks=sum(len(fragment.tasks) - len(fragment.kept_tasks) for fragment in fragments),
     )

@@ -11,13 +11,14 @@ from hypothesis import strategies as st
 
 from scheduler.enactment import parts_of
 from scheduler.model.encoding import plan_from_json, plan_to_json
-from scheduler.model.errors import InsufficientSlots, NotEnactable, NothingToChange, StalePlan, WeirError
+from scheduler.model.errors import InsufficientSlots, NotEnactable, NothingToChange, NothingToGain, StalePlan, WeirError
 from scheduler.model.estate import Estate, RunningBundle, Slot
 from scheduler.model.profile import Point, Profile, Profiles
 from scheduler.model.resources import Node, Supply
 from scheduler.planning import apply_plan, new_tasks, plan_removal, plan_submission, reverse_plan
-from scheduler.rearranging import plan_pause, plan_resumption
+from scheduler.rearranging import plan_defragmentation, plan_pause, plan_resumption
 from scheduler.rescheduling import bound, plan_schedule, plan_schedule_back, schedulable
+from scheduler.reuse.fragmentation import fragmentation
 from scheduler.reuse.index import EstateIndex
 from scheduler.scheduling import Settings, prepare, schedule
 from scheduler.settling import settled
@@ -124,7 +125,7 @@ def test_more_than_a_slot_holds_is_divided():
 
 def test_machines_that_are_not_there_are_told_with_the_numbers():
     small = replace(ESTATE, slots=ESTATE.slots[:2])
-    with pytest.raises(InsufficientSlots, match="2 are free here: [0-9]+ would be on machines to buy") as caught:
+    with pytest.raises(InsufficientSlots, match=r"2 are free here: [0-9]+ would be on machines to buy") as caught:
         submitted(small, rate_per_s=300, buy=True)
     assert caught.value.facts["needed"] > 2 == caught.value.facts["available"]
     assert sum(caught.value.facts["machines"].values()) >= 2
@@ -254,6 +255,19 @@ def test_a_divided_dataflow_pauses_goes_on_and_leaves_as_a_whole():
     assert resume.price.queries_started == queries and apply_plan(resting, resume).fragments == estate.fragments
     removal = plan_removal(estate, "air", task_types=TYPES, prices=PRICES)
     assert removal.price.queries_stopped == queries and not apply_plan(estate, removal).fragments
+
+
+def test_what_is_divided_is_as_few_queries_as_it_should_be():
+    estate = apply_plan(ESTATE, submitted(ESTATE, rate_per_s=300))
+    queries = sum(len(fragment.parts) for fragment in estate.fragments.values())
+    found = fragmentation(estate, "air", task_types=TYPES, query_cores=0.1)
+    assert (found.queries, found.fewest, found.idle_cores) == (queries, queries, pytest.approx(0.1 * queries))
+    for dataflow in (FLOW, COUNTED):
+        estate = apply_plan(ESTATE, submitted(ESTATE, dataflow))
+        found = fragmentation(estate, dataflow.name, task_types=TYPES, query_cores=0.1)
+        assert found.queries == found.fewest
+        with pytest.raises(NothingToGain):
+            plan_defragmentation(estate, dataflow.name, task_types=TYPES, prices=PRICES)
 
 
 def test_rates_with_state_or_without_a_slot_change_nothing():
