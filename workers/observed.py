@@ -6,13 +6,14 @@ Reading is here, judging is pure: rates come from the difference of two readings
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import redis
 
-from scheduler.model.estate import Fragment
+from scheduler.model.estate import Fragment, RunningBundle
 from scheduler.model.plan import Plan, Step
 from workers.channels import keys
 
@@ -24,7 +25,11 @@ class Meters:
     """Counters of fragments at one moment of the broker's clock; they only ever grow."""
 
     at_ms: int = 0
-    counts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # fragment -> field -> count
+    counts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # query -> field -> count
+
+    def of(self, fragment: Fragment) -> Counter[str]:
+        """What all bundles of a fragment counted together."""
+        return sum((Counter(self.counts.get(part.id, {})) for part in fragment.parts), Counter())
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +72,14 @@ def read_reports(broker: redis.Redis) -> dict[str, Report]:
     return {report["node"]: report for report in reports}
 
 
-def read_meters(broker: redis.Redis, fragments: Iterable[str]) -> Meters:
-    """The meters of these fragments now."""
-    names = list(fragments)
+def queries_of(fragments: Iterable[Fragment]) -> frozenset[str]:
+    """The queries that run these fragments: one for each bundle."""
+    return frozenset(part.id for fragment in fragments for part in fragment.parts)
+
+
+def read_meters(broker: redis.Redis, queries: Iterable[str]) -> Meters:
+    """The meters of these queries now."""
+    names = list(queries)
     pipeline = broker.pipeline(transaction=False)
     pipeline.time()
     for name in names:
@@ -89,7 +99,7 @@ def flows(
     before, after : Meters
         Two readings, the older first.
     fragments : Iterable[Fragment]
-        The fragments that were read.
+        The fragments whose queries were read; what their bundles counted adds up.
     parents : Mapping[str, tuple[str, ...]]
         Parents by running task id (``RunningTask.parents``).
 
@@ -102,10 +112,11 @@ def flows(
     elapsed_s = (after.at_ms - before.at_ms) / 1000
     tasks: dict[str, TaskFlow] = {}
     streams: dict[tuple[str, str], StreamFlow] = {}
-    grown = {name: _grown(before.counts.get(name, {}), counts) for name, counts in after.counts.items()}
+    growths = Meters(after.at_ms, {
+        name: _grown(before.counts.get(name, {}), counts) for name, counts in after.counts.items()})
     fragments = list(fragments)
     for fragment in fragments:
-        growth, total = grown.get(fragment.id, {}), after.counts.get(fragment.id, {})
+        growth, total = growths.of(fragment), after.of(fragment)
         for position, task_id in enumerate(fragment.active_tasks):
             latency = _histogram(growth, f"{position}:lat:")
             tasks[task_id] = TaskFlow(
@@ -118,7 +129,7 @@ def flows(
         for position, task_id in enumerate(fragment.active_tasks):
             for parent in parents.get(task_id, ()):
                 rate_per_s = tasks[parent].rate_per_s if parent in tasks else 0.0
-                growth = grown.get(fragment.id, {}) if position == 0 else {}
+                growth = growths.of(fragment) if position == 0 else {}
                 streams[parent, task_id] = _stream_flow(rate_per_s, growth)
     return Flows(tasks=tasks, streams=streams)
 
@@ -147,31 +158,66 @@ def percentile_ms(histogram: Mapping[int, int], share: float) -> float | None:
     return None
 
 
+def left(reports: Iterable[Report]) -> frozenset[str]:
+    """The bundles that were leaving and have left, by the reports."""
+    return frozenset(
+        name for report in reports for slot in report["slots"].values()
+        for name, found in slot["fragments"].items() if found["state"] == "left"
+    )
+
+
 def _step_done(step: Step, plan: Plan, reports: Mapping[str, Report]) -> bool:
     fragment = plan.fragments_after.get(step.fragment) or plan.fragments_before.get(step.fragment)
     if fragment is None:
         return False
-    node, _, index = fragment.slot.rpartition("/")
+    if step.kind == "route":
+        return _is_routed(fragment, reports)
+    parts = [part for part in fragment.parts if step.bundle in (None, part.id)]
+    if step.kind != "stop_fragment" and step.bundle is None:
+        parts = [part for part in parts if not part.leaving]
+    return bool(parts) and all(_part_done(step, fragment, part, reports) for part in parts)
+
+
+def _part_done(step: Step, fragment: Fragment, part: RunningBundle, reports: Mapping[str, Report]) -> bool:
+    """Whether a step is done as far as it concerns one bundle of the fragment."""
+    node, _, index = part.slot.rpartition("/")
     slot = reports.get(node, {}).get("slots", {}).get(index)
     if slot is None or slot["state"] != "running":
         return False
-    found = slot["fragments"].get(step.fragment)
+    found = slot["fragments"].get(part.id)
     if step.kind == "pause_fragment":
         return found is None or found["state"] == "stopped"
     if step.kind == "hand_over":
         return found is not None and found["state"] == "running" and not _is_anywhere(fragment.inherits, reports[node])
     if step.kind == "stop_fragment":
         return found is None
+    if step.kind == "leave_bundle":
+        return found is None or found["state"] == "left"
     if found is None:
         return False
     if step.kind in ("start_fragment", "resume_fragment"):
         return found["state"] == "running"
+    if step.kind in ("start_bundle", "move_bundle"):
+        return found["state"] == "running" and found.get("threads", 1) == part.threads
     if step.kind == "close_tail":
         return found["active"] <= step.active  # a later plan may have closed more of it
     if step.kind == "open_tail":
         return found["active"] >= step.active
-    readers = found["outlets"].get(str(fragment.tasks.index(step.task)), [])
+    position = str(fragment.tasks.index(step.task))
+    readers = [*found["outlets"].get(position, ()), *found.get("routes", {}).get(position, ())]
     return (step.reader in readers) == (step.kind == "open_outlet")
+
+
+def _is_routed(fragment: Fragment, reports: Mapping[str, Report]) -> bool:
+    """Whether all who write for a divided fragment divide their streams by its weights."""
+    weights = {part.id: part.weight for part in fragment.parts}
+    routes = [
+        readers[fragment.id]
+        for report in reports.values() for slot in report["slots"].values() for found in slot["fragments"].values()
+        if found["state"] != "left"
+        for readers in found.get("routes", {}).values() if fragment.id in readers
+    ]
+    return bool(routes) and all(route == weights for route in routes)
 
 
 def _is_anywhere(fragment_ids: Iterable[str], report: Report) -> bool:

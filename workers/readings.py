@@ -45,7 +45,7 @@ class RateWindow:
 
     def read(self, fragments: Sequence[Fragment], parents: Mapping[str, tuple[str, ...]]) -> Reading:
         """Reports and flows of these fragments; raises ``redis.RedisError`` where the broker is away."""
-        names = frozenset(fragment.id for fragment in fragments)
+        names = observed.queries_of(fragments)
         with self._lock:
             fresh = self._monotonic_s() - self._read_at_s < FRESH_S
             if not fresh or not names <= self._names:

@@ -8,6 +8,7 @@ For pages, API and live connections:
 - ``notable_events(viewer, dataflow_id, count)``: what happened to its queries
 - ``estate_history(viewer, minutes)``, ``dataflow_history(viewer, dataflow_id, minutes)``: columns for plots
 - ``nodes()``: nodes with their slots and when they were last seen
+- ``slots_around(fragments)``: the slots of all that write for some fragments, and of all that read them
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from dashboard.operations.estate import current_estate, load_estate, load_part_o
 from dashboard.operations.live import live_dataflow, live_estate, output_channels
 from dashboard.operations.models import HistoryPoint, NodeRow
 from dashboard.operations.notable import notable_events
+from dashboard.operations.stored import slots_around
 from dashboard.teams.models import Team
 from dashboard.teams.permissions import Viewer
 from scheduler.model.errors import NotFound
@@ -32,7 +34,7 @@ from scheduler.model.errors import NotFound
 __all__ = [
     "current_estate", "dataflow_history", "estate_history", "live_dataflow", "live_estate", "load_estate",
     "load_part_of", "nodes",
-    "notable_events", "output_tail", "outputs",
+    "notable_events", "output_tail", "outputs", "slots_around",
 ]
 
 MOST_EVENTS = 200

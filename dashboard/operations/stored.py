@@ -10,7 +10,7 @@ from django.db import connection
 from django.db.models import F
 
 from dashboard.catalog.models import DataflowRecord
-from dashboard.operations.models import EstateState, FragmentRow, RunningTaskRow, SlotRow, TeamUse, Use
+from dashboard.operations.models import BundleSlot, EstateState, FragmentRow, RunningTaskRow, SlotRow, TeamUse, Use
 from scheduler.model.encoding import bundles_from_data
 from scheduler.model.estate import Fragment, RunningTask, Slot, Submitted
 from scheduler.model.usage import NAMED, NANO, Users, nanocores
@@ -121,6 +121,20 @@ def task_of(row: RunningTaskRow) -> RunningTask:
     return RunningTask(
         id=row.fingerprint, type=row.type, config=row.config, parents=tuple(row.parents), scope=row.scope,
         cores=row.cores)
+
+
+def slots_around(fragments: Collection[Fragment]) -> set[str]:
+    """The slots of all that write for these fragments, and of all that read them."""
+    if not fragments:
+        return set()
+    heads = RunningTaskRow.objects.filter(pk__in=[fragment.tasks[0] for fragment in fragments])
+    parents = {parent for parents in heads.values_list("parents", flat=True) for parent in parents}
+    around = {reader for fragment in fragments for readers in fragment.outlets.values() for reader in readers}
+    around.update(RunningTaskRow.objects.filter(pk__in=parents).values_list("fragment", flat=True))
+    return {
+        *FragmentRow.objects.filter(pk__in=around).values_list("slot", flat=True),
+        *BundleSlot.objects.filter(fragment__in=around).values_list("slot", flat=True),
+    }
 
 
 def fragment_of(row: FragmentRow) -> Fragment:

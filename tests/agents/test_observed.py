@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.model.estate import Fragment, Submitted
+from scheduler.model.estate import Fragment, RunningBundle, Submitted
 from scheduler.model.plan import Plan, Step
 from workers import observed
 from workers.observed import Meters, flows, percentile_ms, steps_done
@@ -31,6 +31,20 @@ def test_rates_come_from_the_difference_of_two_readings():
         "s": (20.0, 140), "p": (5.0, 60), "k": (15.0, 30)
     }
     assert {pair: flow.rate_per_s for pair, flow in found.streams.items()} == {("s", "p"): 20.0, ("s", "k"): 20.0}
+
+
+def test_the_flows_of_a_divided_fragment_are_those_of_its_bundles_together():
+    bundles = (RunningBundle("f2-0", "n1/1", 2, 0.75), RunningBundle("f3-0", "n1/0", 1, 0.25))
+    divided = [FRAGMENTS[0], Fragment("f2-0", ("k",), "n1/1", 1, bundles=bundles)]
+    fast = bucket_of(20)
+    assert observed.queries_of(divided) == {"f1-0", "f2-0", "f3-0"}
+    before = Meters(0, {"f2-0": {"0:n": 10}, "f3-0": {"0:n": 5}})
+    after = Meters(2_000, {
+        "f1-0": {"0:n": 60}, "f2-0": {"0:n": 40, f"0:lat:{fast}": 3, f"in:chan:{fast}": 3},
+        "f3-0": {"0:n": 15, f"0:lat:{fast}": 1}})
+    found = flows(before, after, divided, PARENTS)
+    assert (found.tasks["k"].rate_per_s, found.tasks["k"].events) == (20.0, 55)
+    assert 15 < found.tasks["k"].latency_p99_ms < 30 and 15 < found.streams["s", "k"].channel_p50_ms < 30
 
 
 def test_latencies_are_of_the_time_between_the_readings():
@@ -115,3 +129,53 @@ def test_a_step_is_done_when_the_report_says_so(step, done, not_yet):
     assert steps_done(plan(step), report(**not_yet)) == set()
     assert steps_done(plan(step), {}) == set(), "a node that does not report proves nothing"
     assert steps_done(plan(step), report(state="starting", **done)) == set()
+
+
+BUNDLES = (RunningBundle("f1-0", "n1/0", 3, 0.75), RunningBundle("f2-0", "n2/0", 1, 0.25))
+LEAVING = RunningBundle("f1-5", "n2/0", 1, 0.0)
+WEIGHTS = {"f1-0": 0.75, "f2-0": 0.25, "f1-5": 0.0}
+
+
+def of_divided(*steps: Step) -> Plan:
+    after = Fragment("f1-0", ("p",), "n1/0", 1, {"p": ("f9-0",)}, bundles=(*BUNDLES, LEAVING))
+    return Plan(
+        kind="schedule", generation=1, dataflow=Submitted("d", "d", "t", {}, ()), reused=(), started=(), stopped=(),
+        steps=steps, fragments_before={"f1-0": after}, fragments_after={"f1-0": after})
+
+
+def nodes(first: dict, second: dict) -> dict:
+    return {
+        node: {"node": node, "version": 2, "slots": {"0": {"state": "running", "fragments": fragments}}}
+        for node, fragments in (("n1", first), ("n2", second))}
+
+
+ONE = {"state": "running", "active": 1, "outlets": {}, "threads": 3}
+TWO = {"state": "running", "active": 1, "outlets": {}}
+STARTING = {**TWO, "state": "starting"}
+WRITER = {"w": {**TWO, "routes": {"0": {"f1-0": WEIGHTS}}}}
+OLD_WRITER = {"w": {**TWO, "routes": {"0": {"f1-0": {"f1-0": 1.0}}}}}
+OF_BUNDLES = [
+    (Step("start_bundle", "f1-0", bundle="f2-0"), ({"f1-0": ONE}, {"f2-0": TWO}), ({"f1-0": ONE}, {"f2-0": STARTING})),
+    (Step("move_bundle", "f1-0", bundle="f1-0"), ({"f1-0": ONE}, {}), ({"f1-0": {**ONE, "threads": 1}}, {})),
+    (Step("leave_bundle", "f1-0", bundle="f1-5"), ({}, {"f1-5": {**TWO, "state": "left"}}), ({}, {"f1-5": TWO})),
+    (Step("route", "f1-0"), (WRITER, WRITER), (WRITER, OLD_WRITER)),
+    (Step("start_fragment", "f1-0"), ({"f1-0": ONE}, {"f2-0": TWO}), ({"f1-0": ONE}, {})),
+    (Step("stop_fragment", "f1-0"), ({}, {}), ({}, {"f1-5": TWO})),
+    (Step("open_outlet", "f1-0", task="p", reader="f9-0"),
+     ({"f1-0": {**ONE, "outlets": {"0": ["f9-0"]}}}, {"f2-0": {**TWO, "routes": {"0": {"f9-0": {"f9-0": 1.0}}}}}),
+     ({"f1-0": {**ONE, "outlets": {"0": ["f9-0"]}}}, {"f2-0": TWO})),
+]
+
+
+@pytest.mark.parametrize(("step", "done", "not_yet"), OF_BUNDLES, ids=[step.kind for step, _, _ in OF_BUNDLES])
+def test_a_step_of_a_divided_fragment_is_done_when_all_its_bundles_say_so(step, done, not_yet):
+    assert steps_done(of_divided(step), nodes(*done)) == {step.key}
+    assert steps_done(of_divided(step), nodes(*not_yet)) == set()
+    assert steps_done(of_divided(step), {}) == set()
+
+
+def test_who_has_left_is_told_by_the_reports():
+    reports = nodes({"f1-0": ONE}, {"f1-5": {**TWO, "state": "left"}})
+    assert observed.left(reports.values()) == {"f1-5"}
+    gone = {"w": {**OLD_WRITER["w"], "state": "left"}}
+    assert steps_done(of_divided(Step("route", "f1-0")), nodes(WRITER, gone)) == {"route:f1-0"}

@@ -19,6 +19,7 @@ from dashboard.audit.models import AuditEntry
 from dashboard.audit.trail import audited
 from dashboard.operations.estate import NodeInUse, current_estate, load_estate, load_part_of, store_plan, stored_estate
 from dashboard.operations.models import RunningTaskRow, SlotRow, TeamUse
+from dashboard.operations.selectors import slots_around
 from dashboard.operations.services import register_node
 from dashboard.plans.computing import compute
 from dashboard.plans.selectors import plan_of
@@ -91,6 +92,11 @@ def test_a_nodes_desired_state_needs_its_own_part_alone(world: World):
     assert touched_nodes(plan) == {
         fragment.slot[:2] for fragment in whole.fragments.values()
         if fragment.id in plan.fragments_after}
+    for fragment in whole.fragments.values():
+        read = {whole.places[parent][0] for parent in whole.tasks[fragment.tasks[0]].parents}
+        read_by = {reader for readers in fragment.outlets.values() for reader in readers}
+        assert slots_around([fragment]) == {whole.fragments[one].slot for one in read | read_by}
+    assert slots_around([]) == set()
 
 
 def test_a_plan_takes_few_statements_however_much_runs(world: World):

@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from dashboard.approvals import selectors, services
 from dashboard.approvals.services.enacting import Observed
-from dashboard.operations.selectors import load_part_of
+from dashboard.operations.selectors import load_part_of, slots_around
 from dashboard.operations.selectors import nodes as all_nodes
 from dashboard.plans.selectors import plan_of
 from dashboard.teams.selectors import sealed_secrets
@@ -69,19 +69,24 @@ def publish(nodes: Iterable[str] | None = None) -> None:
 
 
 def touched_nodes(plan: Plan) -> set[str]:
-    """The nodes whose desired state a plan changes."""
-    fragments = [*plan.fragments_before.values(), *plan.fragments_after.values()]
-    return {fragment.slot.rpartition("/")[0] for fragment in fragments}
+    """The nodes whose desired state a plan changes: those of what is divided otherwise read and write for others."""
+    before, after = plan.fragments_before, plan.fragments_after
+    divided = [
+        fragment for one, fragment in (before | after).items()
+        if one in before and one in after and before[one].bundles != after[one].bundles]
+    slots = {part.slot for fragment in (*before.values(), *after.values()) for part in fragment.parts}
+    return {slot.rpartition("/")[0] for slot in slots | slots_around(divided)}
 
 
 def failing(plan: Plan, reports: Mapping[str, observed.Report]) -> dict[str, str]:
     """The plan's fragments that fail by the reports, with the cause."""
     found = {}
     for fragment in plan.fragments_after.values():
-        node, _, index = fragment.slot.rpartition("/")
-        report = reports.get(node, {}).get("slots", {}).get(index, {}).get("fragments", {}).get(fragment.id)
-        if report is not None and report["state"] == FAILING:
-            found[fragment.id] = str(report.get("error") or "The query fails.")[:2000]
+        for part in fragment.parts:
+            node, _, index = part.slot.rpartition("/")
+            report = reports.get(node, {}).get("slots", {}).get(index, {}).get("fragments", {}).get(part.id)
+            if report is not None and report["state"] == FAILING:
+                found[fragment.id] = str(report.get("error") or "The query fails.")[:2000]
     return found
 
 
