@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from dashboard import jobs
+from dashboard.approvals.bundles import bundles_of
 from dashboard.approvals.models import Proposal
 from dashboard.approvals.under_way import joining_of
 from dashboard.approvals.wording import step_text
@@ -35,8 +36,9 @@ def difference(viewer: Viewer, proposal: Proposal) -> dict[str, Any] | None:
         ``scheduler.model.plan.Price``; ``refined``: ``task`` (submitted id) and ``wider``, the entry of the running
         task that it is made from; ``counts``: ``started``, ``reused``, ``stopped``, ``resumed``, ``rested``;
         ``why``: of a defragmentation, in words; ``notes``: what reviewers should know besides, in sentences;
-        ``promise``: of a schedule, the fields of ``scheduler.model.promise.Promise``, or null; ``joining``: what is
-        joined and since when it runs, or null.
+        ``bundles``: the divided fragments' bundles before and after, see `bundles_of`; ``promise``: of a schedule, the
+        fields of ``scheduler.model.promise.Promise``, or null; ``joining``: what is joined and since when it runs, or
+        null.
     """
     plan = plan_of(proposal.plan)
     if plan is None:
@@ -67,6 +69,7 @@ def difference(viewer: Viewer, proposal: Proposal) -> dict[str, Any] | None:
                    "resumed": len(plan.resumed), "rested": len(plan.rested)},
         "why": plan.why,
         "notes": list(plan.notes),
+        "bundles": bundles_of(plan, names),
         "promise": json.loads(to_json(plan.promise)) if plan.promise else None,
         "joining": joining_of(plan, proposal.plan.options),
     }

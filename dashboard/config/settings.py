@@ -102,6 +102,7 @@ INSTALLED_APPS = [
     "dashboard.operations",
     "dashboard.plans",
     "dashboard.approvals",
+    "dashboard.schedules",
     "dashboard.bills",
     "dashboard.profiles",
     "dashboard.api",

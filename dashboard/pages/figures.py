@@ -32,6 +32,38 @@ def cost_figure(history: Columns, *, currency: str) -> dict[str, Any]:
     return figure | {"empty": "The line starts with the second hour of charges."}
 
 
+def curve_figure(rows: Sequence[Mapping[str, Any]], *, currency: str) -> dict[str, Any]:
+    """Slots and price over the rate, from rows of ``what_if``; a rate without a schedule is a gap."""
+    def column(name: str) -> list[Any]:
+        return [row.get(name) for row in rows]
+
+    rates = column("rate_per_s")
+    slots = {
+        "type": "scatter", "mode": "lines", "name": "slots", "x": rates, "y": column("slots"), "line": {"shape": "hvh"},
+        "connectgaps": False, "hovertemplate": "%{y} slots"}
+    price = {
+        "type": "scatter", "mode": "lines", "name": f"{currency} an hour", "x": rates, "y": column("per_hour"),
+        "yaxis": "y2", "connectgaps": False, "hovertemplate": "%{y:.3f} " + currency + " an hour"}
+    held = [row["rate_per_s"] for row in rows if "error" not in row]
+    layout = {
+        "xaxis": {"type": "linear", "ticksuffix": "/s", "rangemode": "tozero", "hoverformat": ".4~g"},
+        "yaxis": {"ticksuffix": " slots", "tickformat": "d"}, "yaxis2": {"overlaying": "y", "side": "right"}}
+    return {"data": [slots, price], "layout": layout, "held": len(held), "most": max(held, default=None),
+            "empty": "No rate up to here has a schedule."}
+
+
+def outcome_rate_figure(
+    history: Columns, *, planned_per_s: float | None, predicted_per_s: float | None
+) -> dict[str, Any]:
+    """The measured rate over time, beside the planned one and the one that was predicted to be sustained."""
+    at = list(history["at"])
+    columns = {"at": at, "measured": list(history["rate_per_s"]),
+               "planned": [planned_per_s] * len(at), "sustained": [predicted_per_s] * len(at)}
+    figure = _figure(columns, {"measured": "measured", "planned": "planned", "sustained": "predicted to sustain"},
+                     unit="/s")
+    return figure | {"empty": "Nothing measured yet: the line starts within a minute after the schedule runs."}
+
+
 def _figure(history: Columns, series: Mapping[str, str], *, unit: str, scale: float = 1.0) -> dict[str, Any]:
     data = [
         {"type": "scatter", "mode": "lines", "name": label, "x": list(history["at"]),

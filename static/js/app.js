@@ -41,4 +41,8 @@ if (document.querySelector("[data-slots]")) {
   const { startSlots } = await import("./slots.js");
   startSlots();
 }
+if (document.querySelector("[data-what-if]")) {
+  const { startWhatIf } = await import("./what_if.js");
+  startWhatIf();
+}
 document.documentElement.dataset.ready = "";

@@ -23,6 +23,8 @@ function layout(figure) {
     hoverlabel: { bgcolor: token("--raised"), bordercolor: token("--line"), font: { color: token("--ink") } },
     xaxis: { ...axis, rangemode: "normal", type: "date", ...given.xaxis },
     yaxis: { ...axis, ...given.yaxis, title: undefined },
+    ...(given.yaxis2 && { yaxis2: { ...axis, showgrid: false, ...given.yaxis2 } }),
+    shapes: given.shapes?.map((shape) => ({ ...shape, line: { color: token("--ink-3"), width: 1.5, dash: "dot" } })),
   };
 }
 

@@ -7,14 +7,17 @@ from django.utils import timezone
 from dashboard.bills import measuring
 from dashboard.jobs import BrokerAway
 from dashboard.operations import telemetry
+from dashboard.schedules.observing import record_readings
 from workers import names
 from workers.app import app
 
 
 @app.task(name=names.RECORD_OBSERVATIONS)
 def record_observations() -> int:
-    """Add a point of history for the estate and every dataflow in it; how many were added."""
-    return telemetry.record_history(at=timezone.now())
+    """Add a point of history for the estate and every dataflow in it, and what is measured of those that run by a
+    schedule; how many were added."""
+    at = timezone.now()
+    return telemetry.record_history(at=at) + record_readings(at=at)
 
 
 @app.task(name=names.RECORD_USAGE)

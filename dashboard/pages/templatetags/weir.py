@@ -36,6 +36,7 @@ _DEEDS = {
     "proposal.cancel": "cancelled", "proposal.recompute": "asked to recompute", "proposal.roll_back": "rolled back",
     "dataflow.propose_pause": "proposed to pause", "dataflow.propose_resume": "proposed to resume",
     "dataflow.propose_defragment": "proposed to defragment",
+    "dataflow.propose_schedule": "proposed a schedule for",
     "dataflow.recommend_defragmentation": "recommended to defragment",
     "proposal.choose_joining": "chose how to join in", "team.set_defragmentation": "set the defragmentation of",
     "proposal.progress": "moved on", "proposal.overtaken": "marked stale", "proposal.give_up": "gave up",
@@ -47,7 +48,8 @@ _DEEDS = {
 }
 
 
-_VERBS = {"submit": "Run", "remove": "Remove", "pause": "Pause", "resume": "Resume", "defragment": "Defragment"}
+_VERBS = {"submit": "Run", "remove": "Remove", "pause": "Pause", "resume": "Resume", "defragment": "Defragment",
+          "schedule": "Schedule"}
 
 
 def _short(value: float) -> str:

@@ -1,20 +1,41 @@
-"""Schedules: slots with what they hold."""
+"""Schedules: slots with what they hold; all pairs for a rate, what another rate would take, and proposing one."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
+from django.conf import settings
+from django.contrib import messages
 from django.contrib.auth.decorators import login_required
-from django.http import HttpRequest, HttpResponse
-from django.shortcuts import render
-from django.views.decorators.http import require_safe
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import redirect, render
+from django.template.loader import render_to_string
+from django.urls import reverse
+from django.utils.http import urlencode
+from django.views.decorators.http import require_POST, require_safe
 
 from dashboard.approvals import selectors as approvals
+from dashboard.approvals import services
+from dashboard.catalog import selectors as catalog
+from dashboard.pages.figures import curve_figure
+from dashboard.plans.scheduling import QUICK, Choice
 from dashboard.plans.selectors import plan_of
+from dashboard.schedules import asking
+from dashboard.schedules.comparison import Row, best_of, missing_of, pair_of
 from dashboard.schedules.slots import slots_grid
-from scheduler.model.errors import NotFound
+from dashboard.teams.models import Role
+from scheduler.model.errors import NotFound, WeirError
+from scheduler.performance.routing import Routing
+from scheduler.scheduling import PAIRS
+
+if TYPE_CHECKING:
+    from dashboard.catalog.models import DataflowRecord
 
 OPEN_UP_TO = 24  # slots whose bundles are listed at once; with more, each is opened by itself
+STEPS = 400  # of the slider
+ROUTINGS: tuple[Routing, ...] = ("slot_aware", "shuffle")
 
 
 @require_safe
@@ -32,6 +53,129 @@ def slots(request: HttpRequest) -> HttpResponse:
         "empty": sum(1 for slot in grid.slots if not slot.bundles and not slot.reserved_for),
         "live": {"available": grid.reading.available, "reason": grid.reading.reason}, "live_topic": "estate",
     })
+
+
+@require_safe
+@login_required
+def schedule(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
+    """All pairs side by side at a rate, and the slider that moves it."""
+    record = catalog.dataflow(request.viewer, dataflow_id)
+    try:
+        asked = _ask(request, record)
+    except WeirError as error:
+        return render(request, "schedules/compare.html", {"record": record, "failure": error}, status=error.http_status)
+    return render(request, "schedules/compare.html", {
+        "record": record, "failure": asked.failure, "missing": _measuring(record, missing_of(asked.failure)),
+        **_answer(request, asked), **_frame(request, record, asked),
+    })
+
+
+@require_safe
+@login_required
+def schedule_pairs(request: HttpRequest, dataflow_id: UUID) -> JsonResponse:
+    """The pairs at a rate, as markup: asked while the slider moves; with ``exact`` our own is among them."""
+    record = catalog.dataflow(request.viewer, dataflow_id)
+    asked = _ask(request, record)
+    if asked.failure is not None:
+        raise asked.failure
+    context = _answer(request, asked)
+    return JsonResponse({
+        "rate": context["rate_asked"], "chosen": context["chosen"],
+        "pairs": render_to_string("schedules/pairs.html", context, request=request),
+        "headline": render_to_string("schedules/headline.html", {**context, "row": context["chosen_row"]}),
+    })
+
+
+@require_safe
+@login_required
+def schedule_curve(request: HttpRequest, dataflow_id: UUID) -> JsonResponse:
+    """Slots and price of one pair over rates, as a figure."""
+    record = catalog.dataflow(request.viewer, dataflow_id)
+    most_per_s = asking.rate_of(request.GET.get("most", ""))
+    pair = pair_of(request.GET.get("pair", "")) or ("MBA", "SAM")
+    if most_per_s is None:
+        raise NotFound("There is no curve without an end.", remedy="Give most: the highest rate.")
+    return JsonResponse({"curve": curve_figure(
+        asking.curve(record, pair, most_per_s=most_per_s, routing=_routing(request)), currency=settings.CURRENCY)})
+
+
+@require_POST
+@login_required
+def schedule_propose(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
+    """Propose the chosen schedule: an ordinary proposal, with a plan to review."""
+    catalog.dataflow(request.viewer, dataflow_id)
+    given = request.POST
+    try:
+        choice = None if given.get("without") == "1" else Choice.of(
+            pair=given.get("pair", "").split("-"), rate_per_s=asking.rate_of(given.get("rate", "")),
+            routing=given.get("routing", ROUTINGS[0]))
+        proposal = services.propose_schedule(actor=request.user, dataflow_id=dataflow_id, choice=choice)
+    except WeirError as error:
+        messages.error(request, f"{error.message} {error.remedy}".strip())
+        return redirect("schedule", dataflow_id)
+    messages.success(request, "Its plan is being computed. Nothing changes until it is approved.")
+    return redirect("proposal", proposal.pk)
+
+
+def _ask(request: HttpRequest, record: DataflowRecord) -> asking.Asked:
+    """What the address asks; raises where its rate is none."""
+    pairs = PAIRS if request.GET.get("exact") == "1" else QUICK
+    return asking.ask(
+        record, asking.rate_of(request.GET.get("rate", "")), pairs=pairs, routing=_routing(request))
+
+
+def _routing(request: HttpRequest) -> Routing:
+    """How events are to be divided, by the address; slot-aware where it names nothing that there is."""
+    named = request.GET.get("routing", "")
+    return next((routing for routing in ROUTINGS if routing == named), ROUTINGS[0])
+
+
+def _answer(request: HttpRequest, asked: asking.Asked) -> dict[str, Any]:
+    """What the table and the figures of the chosen pair show."""
+    rate_per_s = asked.rate_per_s or (asked.job.rate_per_s / asking.sources_of(asked.job) if asked.job else 1.0)
+    best = best_of(asked.rows)
+    wanted = pair_of(request.GET.get("pair", ""))
+    chosen = next((row for row in asked.rows if row.pair == wanted), None) or best or (asked.rows or (None,))[0]
+    return {
+        "rows": asked.rows, "rate": rate_per_s, "rate_asked": float(f"{rate_per_s:.6g}"),
+        "chosen": chosen.key if chosen else "", "chosen_row": chosen or Row(PAIRS[0], error=asked.failure),
+        "best": best.key if best else "", "currency": settings.CURRENCY, "waiting": True, "routing": _routing(request),
+    }
+
+
+def _frame(request: HttpRequest, record: DataflowRecord, asked: asking.Asked) -> dict[str, Any]:
+    """What stands around the table: the slider's scale, free slots, profiles, and whether one may propose."""
+    job, supply = asked.job, asked.question.supply
+    rate_per_s = asked.rate_per_s or (job.rate_per_s / asking.sources_of(job) if job else 1.0)
+    own = None if job is None or asked.rate_per_s is None else asked.question.job().rate_per_s / asking.sources_of(job)
+    most = asking.scale_of(max(rate_per_s, own or 0.0))
+    basis = asking.basis_of(job) if job else []
+    may = request.viewer.has_role(record.team_id, Role.ENGINEER)
+    why_not = asked.question.blocked or ("" if may else f"Engineers of {record.team} may propose a schedule.")
+    return {
+        "sources": asking.sources_of(job) if job else 1, "own_rate": own, "most": most, "steps": STEPS,
+        "least": float(f"{most / STEPS:.6g}"), "step": max(1, round(rate_per_s / most * STEPS)), "tasks": basis,
+        "stale": [{"why": one.stale} | link for one in basis if one.stale for link in _measuring(record, [one.id])],
+        "free": sum(len(node.slots) for node in supply.free),
+        "buys": supply.catalogue is not None, "may_propose": not why_not, "why_not": why_not,
+        "has_schedule": _has_schedule(record),
+    }
+
+
+def _has_schedule(record: DataflowRecord) -> bool:
+    """Whether its submission waits for a decision with a schedule, which it could do without."""
+    return record.proposals.open().filter(plan__kind="submit", plan__options__has_key="schedule").exists()
+
+
+def _measuring(record: DataflowRecord, tasks: Sequence[str]) -> list[dict[str, str]]:
+    """Where the type of each of these tasks is measured with this dataflow's events; a type once."""
+    if not tasks:
+        return []
+    types = {task["id"]: task["type"] for task in catalog.graph_of(record)["tasks"]}
+    first = {types[task]: task for task in reversed(tasks) if task in types}
+    return [
+        {"task_type": name, "url": f"{reverse('measure')}?{urlencode({'dataflow': record.pk, 'task': task})}"}
+        for name, task in sorted(first.items())]
 
 
 def _looked_at(request: HttpRequest) -> tuple[Any, Any]:

@@ -1,0 +1,70 @@
+"""A plan's bundles before and after: fragment, slot, threads and weight. Pure: values in, values out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from scheduler.model.estate import Fragment, RunningBundle
+from scheduler.model.plan import Plan
+
+
+def bundles_of(plan: Plan, names: Mapping[str, str]) -> list[dict[str, Any]]:
+    """The bundles that a plan starts, changes or stops: of divided fragments, and of a schedule all.
+
+    Parameters
+    ----------
+    names : mapping
+        Submitted task ids by running task id.
+
+    Returns
+    -------
+    list of dict
+        ``id``, ``fragment``, ``tasks`` (submitted ids), ``before`` and ``after`` (``slot``, ``threads``, ``weight``;
+        null where it is not there), ``change``: ``starts``, ``leaves`` (it reads what it has, then stops), ``moves``
+        (another slot, or other threads), ``weighs`` (another part of the events), ``stops`` or ``stays``; by task, as
+        the dataflow has them.
+    """
+    order = {running: place for place, running in enumerate(plan.dataflow.running.values())}
+    rows = []
+    for key in {**plan.fragments_before, **plan.fragments_after}:
+        before, after = plan.fragments_before.get(key), plan.fragments_after.get(key)
+        fragment = after or before
+        assert fragment is not None
+        was, now = (_parts(side, every=plan.promise is not None) for side in (before, after))
+        place = min((order[task] for task in fragment.tasks if task in order), default=len(order))
+        rows += [
+            (place, number, _row(one, fragment, was.get(one), now.get(one), names))
+            for number, one in enumerate(dict.fromkeys([*was, *now]))]
+    return [row for _, _, row in sorted(rows, key=lambda found: (found[0], found[1], found[2]["id"]))]
+
+
+def _parts(fragment: Fragment | None, *, every: bool) -> dict[str, RunningBundle]:
+    if fragment is None or not (every or fragment.divided):
+        return {}
+    return {bundle.id: bundle for bundle in fragment.parts}
+
+
+def _row(
+    bundle_id: str, fragment: Fragment, was: RunningBundle | None, now: RunningBundle | None, names: Mapping[str, str]
+) -> dict[str, Any]:
+    return {
+        "id": bundle_id, "fragment": fragment.id, "tasks": [names.get(task, "a task") for task in fragment.tasks],
+        "before": _side(was), "after": _side(now), "change": _change(was, now)}
+
+
+def _side(bundle: RunningBundle | None) -> dict[str, Any] | None:
+    if bundle is None:
+        return None
+    return {name: value for name, value in asdict(bundle).items() if name != "id"}
+
+
+def _change(was: RunningBundle | None, now: RunningBundle | None) -> str:
+    if was is None or now is None:
+        return "starts" if was is None else "stops"
+    if now.leaving and not was.leaving:
+        return "leaves"
+    if (was.slot, was.threads) != (now.slot, now.threads):
+        return "moves"
+    return "stays" if was.weight == now.weight else "weighs"

@@ -1,0 +1,29 @@
+"""Rates and times of schedules as the pages show them."""
+
+from __future__ import annotations
+
+from django import template
+
+from dashboard.pages.templatetags.weir import NONE
+
+register = template.Library()
+
+
+@register.filter
+def exact_rate(per_s: float | None) -> str:
+    """Events per second with four digits, so that what was asked for is read as it was asked."""
+    if per_s in (None, ""):
+        return NONE
+    if per_s >= 10_000:
+        return f"{round(per_s):,}/s".replace(",", "\u202f")
+    return f"{float(f'{per_s:.4g}'):g}/s"
+
+
+@register.filter
+def seconds(value: float | None) -> str:
+    """A time in the unit that suits it."""
+    if value in (None, ""):
+        return NONE
+    if value < 1:
+        return f"{round(value * 1000)} ms"
+    return f"{value:.1f} s" if value < 120 else f"{round(value / 60)} min"

@@ -1,0 +1,60 @@
+"""Planned against actual: what came of a dataflow's schedule."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import render
+from django.urls import reverse
+from django.utils.http import urlencode
+from django.views.decorators.http import require_safe
+
+from dashboard.catalog import selectors as catalog
+from dashboard.pages.figures import outcome_rate_figure
+from dashboard.schedules import selectors
+from scheduler.performance.outcome import Miss
+
+
+@require_safe
+@login_required
+def outcome(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
+    """Planned, predicted and measured: the dataflow, each task, each slot; what was missed, why, and what helps."""
+    found = selectors.outcome_of(request.viewer, dataflow_id)
+    types = {task["id"]: task["type"] for task in catalog.graph_of(found.record)["tasks"]}
+    return render(request, "schedules/outcome.html", {
+        "record": found.record, "outcome": found, "promise": found.kept.promise if found.kept else None,
+        "missed": [{"miss": miss, "help": _help(miss, found, types)} for miss in found.missed],
+        "enough": selectors.ENOUGH, "live_topic": f"dataflow:{found.record.pk}",
+    })
+
+
+@require_safe
+@login_required
+def outcome_plots(request: HttpRequest, dataflow_id: UUID) -> JsonResponse:
+    """The measured rate over time beside what was planned and predicted."""
+    found = selectors.outcome_of(request.viewer, dataflow_id)
+    promise = found.kept.promise if found.kept else None
+    return JsonResponse({"rate": outcome_rate_figure(
+        selectors.history_of(found), planned_per_s=promise.rate_per_s if promise else None,
+        predicted_per_s=promise.sustained_per_s if promise else None)})
+
+
+def _help(miss: Miss, found: selectors.Outcome, types: dict[str, str]) -> dict[str, Any] | None:
+    """Where a click helps: what it says and where it goes."""
+    compare = reverse("schedule", args=[found.record.pk])
+    remedy = miss.reason.remedy
+    if remedy == "measure":
+        asked = urlencode({"dataflow": found.record.pk, "task": miss.reason.task})
+        return {"text": f"Measure {types.get(miss.reason.task, miss.reason.task)} again",
+                "url": f"{reverse('measure')}?{asked}"}
+    if remedy == "compare":
+        return {"text": "Compare schedules for what it gets", "url": compare}
+    if remedy == "source":
+        lower = f"{compare}?{urlencode({'rate': f'{miss.measured:.4g}'})}"
+        return {"text": "Compare schedules for the rate that comes", "url": lower}
+    if remedy == "slots":
+        return {"text": "See what else is on the slot", "url": reverse("slots")}
+    return {"text": "See the dataflow", "url": reverse("dataflow", args=[found.record.pk])}

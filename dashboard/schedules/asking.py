@@ -1,0 +1,128 @@
+"""What the page of a schedule asks: pairs at a rate, the curve over rates, and what the answers rest on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import isfinite, log10
+from typing import Any
+
+from dashboard.catalog.models import DataflowRecord
+from dashboard.plans.scheduling import QUICK, Question, question_of
+from dashboard.profiles.selectors import current_machine, staleness
+from dashboard.schedules.comparison import Row, Today, rows_of
+from scheduler.model.errors import InvalidResources, WeirError
+from scheduler.model.profile import Point
+from scheduler.performance.declared import DECLARED
+from scheduler.performance.routing import Routing
+from scheduler.scheduling import PAIRS, Job, Pair
+
+POINTS = 32  # of the curve
+
+
+@dataclass(frozen=True, slots=True)
+class TaskBasis:
+    """What a task's part of the answer rests on."""
+
+    id: str
+    type: str
+    rate_per_s: float
+    origin: str
+    peak: Point | None  # None where one thread does at any rate
+    stale: str
+    divided: str
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A dataflow's question at one rate: its rows, or the error that all pairs share."""
+
+    question: Question
+    rate_per_s: float | None
+    rows: tuple[Row, ...] = ()
+    job: Job | None = None
+    failure: WeirError | None = None
+
+
+def rate_of(text: str) -> float | None:
+    """The rate that a form or an address gives; None where it gives none.
+
+    Raises
+    ------
+    InvalidResources
+        It is no rate above 0.
+    """
+    if not text.strip():
+        return None
+    try:
+        rate_per_s = float(text)
+    except ValueError:
+        rate_per_s = float("nan")
+    if not isfinite(rate_per_s) or rate_per_s <= 0:
+        raise InvalidResources(
+            f"{text[:40]!r} is no rate", remedy="Give events a second, a number above 0.", rate=text[:40])
+    return rate_per_s
+
+
+def ask(
+    record: DataflowRecord, rate_per_s: float | None, *, pairs: Iterable[Pair] = QUICK, routing: Routing = "slot_aware"
+) -> Asked:
+    """All pairs at a rate, or at the sources' own; those that are not asked for now have an empty row."""
+    question = question_of(record, routing=routing)
+    pairs = tuple(pairs)
+    try:
+        job = question.job(rate_per_s)
+        found = rows_of(question.compare(rate_per_s, pairs=pairs), today=today_of(question))
+    except WeirError as error:
+        return Asked(question, rate_per_s, failure=error)
+    rows = {row.pair: row for row in found}
+    return Asked(question, rate_per_s, tuple(rows.get(pair) or Row(pair) for pair in PAIRS), job)
+
+
+def today_of(question: Question) -> Today:
+    """The bundles that run now, by submitted task."""
+    return {task: fragment.parts for task, fragment in question.running.items()}
+
+
+def curve(
+    record: DataflowRecord, pair: Pair, *, most_per_s: float, points: int = POINTS, routing: Routing = "slot_aware"
+) -> list[dict[str, Any]]:
+    """Slots, price and predicted rate of one pair over rates up to ``most_per_s``, as rows of ``what_if``."""
+    if pair not in QUICK:
+        pair = ("MBA", "SAM")  # never fewer slots than our own, and found at once
+    rates = [most_per_s * number / points for number in range(1, points + 1)]
+    return question_of(record, routing=routing).what_if(rates, pairs=[pair])
+
+
+def scale_of(rate_per_s: float) -> float:
+    """The end of the slider: a round number, some times the rate."""
+    power = 10.0 ** int(log10(rate_per_s * 4) // 1)
+    return next(power * step for step in (1, 2, 5, 10) if power * step >= rate_per_s * 4)
+
+
+def basis_of(job: Job) -> list[TaskBasis]:
+    """The profile of each task, its rate, and how far it may be divided; upstream first."""
+    types = {task.id: task.type for task in job.dataflow.tasks}
+    machine = current_machine()
+    found = []
+    for task, rate_per_s in job.rates_per_s.items():
+        profile = job.profiles[task]
+        declared = profile.origin == DECLARED
+        found.append(TaskBasis(
+            task, types[task], rate_per_s,
+            "declared by its type, not measured" if declared else profile.origin or "imported",
+            None if profile.static else profile.peak, "" if declared else staleness(profile, machine=machine),
+            _divided(job, task)))
+    return found
+
+
+def sources_of(job: Job) -> int:
+    """How many sources the dataflow has."""
+    parents = job.dataflow.parents()
+    return sum(1 for its in parents.values() if not its)
+
+
+def _divided(job: Job, task: str) -> str:
+    if task in job.serial:
+        return "one thread"
+    return "on one slot" if task in job.whole else "over slots"

@@ -1,0 +1,183 @@
+"""Pairs of allocation and mapping side by side, as rows. Pure: values in, values out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from scheduler.model.errors import MissingProfile, WeirError
+from scheduler.model.estate import RunningBundle
+from scheduler.model.placement import Bound
+from scheduler.model.resources import HOURS_PER_MONTH
+from scheduler.scheduling import PAIRS, Comparison, Pair, Schedule
+
+Today = Mapping[str, Sequence[RunningBundle]]  # bundles by the submitted task that they execute
+
+ABOUT: Mapping[str, str] = {
+    "LSA": "one thread's rate, scaled in a line", "MBA": "bundles of the threads that were measured best",
+    "DSM": "slots in turn", "RSM": "near, by memory and CPU", "SAM": "bundles whole, full ones alone",
+    "exact": "fewest slots, then least traffic",
+}
+NEAR = 1e-6  # of a weight: what is nearer stays as it is
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What a schedule would change of the bundles that run: how many."""
+
+    start: int = 0
+    leave: int = 0
+    move: int = 0  # another slot of the same node, or another number of threads: stopped and begun again
+    weigh: int = 0  # another part of the events, without a stop
+    stay: int = 0
+
+    @property
+    def any(self) -> bool:
+        """Whether anything would."""
+        return bool(self.start or self.leave or self.move or self.weigh)
+
+
+@dataclass(frozen=True, slots=True)
+class Machines:
+    """Machines of one kind: ``size`` is a size to buy, or empty for nodes that are there, which ``names`` are."""
+
+    size: str
+    count: int
+    slots: int
+    names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One pair: its schedule in figures, or why it has none."""
+
+    pair: Pair
+    schedule: Schedule | None = None
+    machines: tuple[Machines, ...] = ()
+    changes: Changes | None = None
+    error: WeirError | None = None
+
+    @property
+    def key(self) -> str:
+        """The pair in addresses and forms."""
+        return "-".join(self.pair)
+
+    @property
+    def about(self) -> str:
+        """What the two do, in a few words."""
+        return f"{ABOUT[self.pair[0]]}; {ABOUT[self.pair[1]]}"
+
+    @property
+    def to_buy(self) -> int:
+        """Slots on machines that are not there."""
+        return sum(machines.slots for machines in self.machines if machines.size)
+
+    @property
+    def per_month(self) -> float:
+        """The price of 730 hours."""
+        return self.schedule.acquisition.per_hour * HOURS_PER_MONTH if self.schedule else 0.0
+
+    @property
+    def bounds(self) -> tuple[tuple[str, Bound], ...]:
+        """How far it may be from the best there is, where that is known."""
+        if self.schedule is None:
+            return ()
+        placement = self.schedule.placement
+        found = (("slots", placement.slots_bound), ("traffic between nodes", placement.traffic_bound))
+        return tuple((name, bound) for name, bound in found if bound is not None)
+
+    @property
+    def unmeasured(self) -> int:
+        """Bundles whose number of threads was not measured itself."""
+        return self.schedule.prediction.unmeasured if self.schedule else 0
+
+    @property
+    def keeps(self) -> bool:
+        """Whether it keeps the rate that was asked for."""
+        return self.schedule is not None and self.schedule.prediction.keeps
+
+    @property
+    def limit(self) -> str:
+        """What keeps it from more."""
+        limit = self.schedule.prediction.routed.limit if self.schedule else None
+        return limit.reason if limit else ""
+
+
+def rows_of(comparison: Comparison, *, today: Today | None = None) -> tuple[Row, ...]:
+    """A row for each pair that was asked for, in the order of all pairs."""
+    found = {
+        schedule.pair: Row(schedule.pair, schedule, machines_of(schedule), changes(schedule, today or {}))
+        for schedule in comparison.schedules}
+    found |= {pair: Row(pair, error=error) for pair, error in comparison.errors.items()}
+    return tuple(found[pair] for pair in PAIRS if pair in found)
+
+
+def best_of(rows: Sequence[Row]) -> Row | None:
+    """The one to look at first: keeps the rate, buys nothing, costs least; of as dear ones the last, nearest to exact.
+
+    Of pairs that keep no rate, the one that comes nearest.
+    """
+    found = [row for row in rows if row.schedule is not None]
+    if not found:
+        return None
+
+    def order(row: Row) -> tuple[bool, float, bool, float, int]:
+        assert row.schedule is not None
+        short = 0.0 if row.keeps else -row.schedule.sustained_per_s
+        return not row.keeps, short, row.to_buy > 0, row.schedule.acquisition.per_hour, -PAIRS.index(row.pair)
+
+    return min(found, key=order)
+
+
+def pair_of(key: str) -> Pair | None:
+    """The pair of this key; None where there is no such pair."""
+    return next((pair for pair in PAIRS if "-".join(pair) == key), None)
+
+
+def machines_of(schedule: Schedule) -> tuple[Machines, ...]:
+    """Nodes that are there, then machines to buy by size, largest first."""
+    there = [node for node in schedule.acquisition.nodes if not node.new]
+    found = [Machines("", len(there), sum(len(node.slots) for node in there), tuple(node.name for node in there))]
+    counts: Counter[str] = Counter()
+    slots: Counter[str] = Counter()
+    for node in schedule.acquisition.bought:
+        name = node.size.name if node.size else ""
+        counts[name] += 1
+        slots[name] += len(node.slots)
+    found += [Machines(name, count, slots[name]) for name, count in counts.items()]
+    return tuple(machines for machines in found if machines.count)
+
+
+def changes(schedule: Schedule, today: Today) -> Changes:
+    """What is to be changed of today's bundles, task by task.
+
+    A bundle goes on where its slot stays; another slot of the same node is a move; elsewhere one starts and one leaves.
+    """
+    count: Counter[str] = Counter()
+    shares = schedule.prediction.routed.shares
+    for task, counts in schedule.placement.counts.items():
+        wanted = {
+            schedule.placement.slots[position].name: (threads, shares[task][position])
+            for position, threads in counts.items()}
+        running = {bundle.slot: bundle for bundle in today.get(task, ()) if not bundle.leaving}
+        for slot in wanted.keys() & running.keys():
+            threads, share = wanted.pop(slot)
+            bundle = running.pop(slot)
+            same = "stay" if abs(share - bundle.weight) <= NEAR else "weigh"
+            count[same if threads == bundle.threads else "move"] += 1
+        moved = Counter(_node(slot) for slot in wanted) & Counter(_node(slot) for slot in running)
+        count["move"] += moved.total()
+        count["start"] += len(wanted) - moved.total()
+        count["leave"] += len(running) - moved.total()
+    return Changes(**count)
+
+
+def missing_of(error: WeirError | None) -> tuple[str, ...]:
+    """The tasks whose types nobody has measured, where that is why there is no schedule."""
+    found = error.facts.get("tasks") if isinstance(error, MissingProfile) else None
+    return tuple(found) if isinstance(found, list) else ()
+
+
+def _node(slot: str) -> str:
+    return slot.rpartition("/")[0]

@@ -1,0 +1,154 @@
+"""What is measured of scheduled dataflows: now, kept from moment to moment, and the typical value of some time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from datetime import datetime, timedelta
+from statistics import median
+from typing import Any
+
+from dashboard.catalog.lifecycle import RUNNING
+from dashboard.operations.live import FAILING, View, share_of_memory, sum_rate, totals_of, view_for
+from dashboard.operations.telemetry import EVERYTHING
+from dashboard.schedules.models import Reading
+from dashboard.schedules.promises import in_force
+from scheduler.model.estate import Fragment
+from scheduler.model.promise import Load, Promise
+from scheduler.performance.outcome import BundleSeen, Seen
+
+KEPT = timedelta(hours=2)
+
+
+def record_readings(*, at: datetime) -> int:
+    """Keep what is measured of each dataflow that runs by a schedule, and forget old ones; how many were kept."""
+    view = view_for(EVERYTHING)
+    readings = []
+    if view.reading.measured:
+        running = [key for key, record in view.records.items() if record.status == RUNNING]
+        readings = [
+            Reading(dataflow_id=key, at=at, seen=asdict(seen_now(view, key, kept.promise)))
+            for key, kept in in_force(running).items()]
+    Reading.objects.bulk_create(readings)
+    Reading.objects.filter(at__lt=at - KEPT).delete()
+    return len(readings)
+
+
+def seen_now(view: View, dataflow_id: str, promise: Promise) -> Seen:
+    """What is measured of one dataflow of the view, for the tasks of its promise."""
+    submitted = view.estate.submitted[dataflow_id]
+    fragments = {
+        task: view.estate.fragments[view.estate.places[submitted.running[task]][0]]
+        for task in promise.rates_per_s if task in submitted.running}
+    bundles = {
+        bundle.id: _bundle(view, fragment, bundle.id, bundle.slot)
+        for fragment in fragments.values() for bundle in fragment.parts if not bundle.leaving}
+    totals = totals_of(view, dataflow_id)
+    sources = {running for running in submitted.running.values() if not view.estate.tasks[running].parents}
+    latency_ms = totals["latency_p50_ms"]
+    return Seen(
+        rate_per_s=sum_rate(view, sources), latency_s=None if latency_ms is None else latency_ms / 1000,
+        read_per_s=_read(view, fragments, submitted.running, bundles),
+        offered_per_s=_offered(view, fragments, submitted.running), bundles=bundles,
+        slots={slot: _slot(view, slot) for slot in {bundle.slot for bundle in promise.bundles}})
+
+
+def typical(readings: Iterable[Mapping[str, Any]]) -> Seen:
+    """The median of what readings saw, figure by figure.
+
+    A bundle waits for those that it waited for in most of them, and fails where it did in the newest.
+    """
+    found = list(readings)
+    if not found:
+        return Seen()
+    names = {field: sorted({name for one in found for name in one[field]}) for field in (
+        "read_per_s", "offered_per_s", "bundles", "slots")}
+    return Seen(
+        rate_per_s=_median(one["rate_per_s"] for one in found),
+        latency_s=_median(one["latency_s"] for one in found),
+        read_per_s=_medians(found, "read_per_s", names["read_per_s"]),
+        offered_per_s=_medians(found, "offered_per_s", names["offered_per_s"]),
+        bundles={name: _typical_bundle([one["bundles"][name] for one in found if name in one["bundles"]])
+                 for name in names["bundles"]},
+        slots={name: _typical_load([one["slots"][name] for one in found if name in one["slots"]])
+               for name in names["slots"]},
+    )
+
+
+def _bundle(view: View, fragment: Fragment, bundle_id: str, slot: str) -> BundleSeen:
+    node, _, index = slot.rpartition("/")
+    report = view.reading.reports.get(node, {}).get("slots", {}).get(index, {}).get("fragments", {}).get(bundle_id)
+    if report is None:
+        return BundleSeen()
+    failing = report.get("state") == FAILING
+    return BundleSeen(
+        rate_per_s=report.get("rate_per_s"), load=Load(report.get("cpu"), report.get("memory")),
+        waits_for=_readers(view, fragment, report.get("throttled_by") or ""),
+        failing=(report.get("error") or "The query fails.") if failing else "")
+
+
+def _readers(view: View, fragment: Fragment, channel: str) -> tuple[str, ...]:
+    """The bundles that read a full channel: that of its part, or all of the readers of the whole."""
+    if not channel:
+        return ()
+    _, whole, part = channel.partition("@")
+    if whole:
+        return (part,)
+    readers = {one for tasks in fragment.outlets.values() for one in tasks}
+    return tuple(sorted(
+        bundle.id for reader in readers if reader in view.estate.fragments
+        for bundle in view.estate.fragments[reader].parts))
+
+
+def _read(
+    view: View, fragments: Mapping[str, Fragment], running: Mapping[str, str], bundles: Mapping[str, BundleSeen]
+) -> dict[str, float]:
+    """What each task takes in; of a source what it makes. A task whose bundles do not all report is left out."""
+    found = {}
+    for task, fragment in fragments.items():
+        flow = view.reading.flows.tasks.get(running[task])
+        rates = [bundles[part.id].rate_per_s for part in fragment.parts if part.id in bundles]
+        if not view.estate.tasks[running[task]].parents:
+            if flow is not None:
+                found[task] = flow.rate_per_s
+        elif rates and None not in rates:
+            found[task] = sum(rate for rate in rates if rate is not None)
+    return found
+
+
+def _offered(view: View, fragments: Mapping[str, Fragment], running: Mapping[str, str]) -> dict[str, float]:
+    """What the parents of each task make together, where that is measured of all of them."""
+    found = {}
+    for task in fragments:
+        parents = view.estate.tasks[running[task]].parents
+        flows = [view.reading.flows.tasks.get(parent) for parent in parents]
+        if parents and None not in flows:
+            found[task] = sum(flow.rate_per_s for flow in flows if flow is not None)
+    return found
+
+
+def _slot(view: View, name: str) -> Load:
+    node, _, index = name.rpartition("/")
+    report = view.reading.reports.get(node, {}).get("slots", {}).get(index, {})
+    return Load(report.get("cpu"), share_of_memory(view, node, report.get("memory_mb")))
+
+
+def _typical_bundle(found: Sequence[Mapping[str, Any]]) -> BundleSeen:
+    waited = [reader for one in found for reader in one["waits_for"]]
+    return BundleSeen(
+        _median(one["rate_per_s"] for one in found), _typical_load([one["load"] for one in found]),
+        tuple(sorted({reader for reader in waited if waited.count(reader) * 2 > len(found)})), found[-1]["failing"])
+
+
+def _typical_load(found: Sequence[Mapping[str, Any]]) -> Load:
+    return Load(_median(one["cpu"] for one in found), _median(one["memory"] for one in found))
+
+
+def _medians(found: Sequence[Mapping[str, Any]], field: str, names: Iterable[str]) -> dict[str, float]:
+    values = {name: _median(one[field].get(name) for one in found) for name in names}
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _median(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return median(known) if known else None

@@ -1,0 +1,146 @@
+// What if: the slider moves the rate, the site answers with the pairs at that rate, and the last answer stands until the
+// next is there. Our own mapping takes seconds, so it is asked for when the slider rests.
+
+import { Plot } from "./plots.js";
+import { fetchJson } from "./scripts.js";
+
+const ASK_AFTER_MS = 40;
+const EXACT_AFTER_MS = 600;
+const SLOW_MS = 300;
+
+class WhatIf {
+  constructor(card) {
+    this.card = card;
+    this.slider = card.querySelector("input[type='range']");
+    this.number = card.querySelector("input[name='rate']");
+    this.headline = card.querySelector("[data-part='headline']");
+    this.plot = new Plot(card.querySelector("[data-figure='curve']"));
+    this.pairs = document.querySelector("[data-part='pairs']");
+    this.shown = document.querySelector("[data-part='rate']");
+    this.busy = document.querySelector("[data-part='busy']");
+    this.rate = Number(this.number.value);
+    this.chosen = this.pairs.querySelector("tr[data-chosen]")?.dataset.pair ?? "";
+    this.routing = card.querySelector("select[name='routing']");
+    this.routing.addEventListener("change", () => this.route());
+    this.slider.addEventListener("input", () => this.slide());
+    this.number.addEventListener("input", () => this.type());
+    this.pairs.addEventListener("change", (event) => event.target.name === "pair" && this.choose(event.target.value));
+    this.restSoon();
+    this.drawCurve();
+  }
+
+  get most() {
+    return Number(this.slider.dataset.most);
+  }
+
+  slide() {
+    const steps = Number(this.slider.dataset.steps);
+    const part = Math.max(1, Number(this.slider.value)) / steps;
+    this.number.value = String(Number((part * this.most).toPrecision(6)));
+    this.at(Number(this.number.value));
+  }
+
+  type() {
+    const rate = Number(this.number.value);
+    // Beyond the slider's end the form is sent as it is: the page comes back with another scale.
+    if (!(rate > 0) || rate > this.most) return;
+    this.slider.value = String(Math.round((rate / this.most) * Number(this.slider.dataset.steps)));
+    this.at(rate);
+  }
+
+  at(rate) {
+    if (rate === this.rate) return;
+    this.rate = rate;
+    this.slider.setAttribute("aria-valuetext", `${rate}/s`);
+    this.mark();
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => this.ask(), ASK_AFTER_MS);
+    this.restSoon();
+  }
+
+  choose(pair) {
+    this.chosen = pair;
+    this.card.querySelector("input[name='pair']").value = pair;
+    this.ask({ exact: true });
+    this.drawCurve();
+  }
+
+  route() {
+    const proposed = document.querySelector("[data-part='propose-routing']");
+    if (proposed) proposed.value = this.routing.value;
+    this.ask({ exact: true });
+    this.drawCurve();
+  }
+
+  restSoon() {
+    clearTimeout(this.rest);
+    this.rest = setTimeout(() => this.ask({ exact: true }), EXACT_AFTER_MS);
+  }
+
+  async ask({ exact = false } = {}) {
+    this.pending?.abort();
+    const pending = new AbortController();
+    this.pending = pending;
+    const slow = setTimeout(() => (this.busy.hidden = exact), SLOW_MS);
+    const query = new URLSearchParams({ rate: this.rate, pair: this.chosen, routing: this.routing.value, ...(exact && { exact: 1 }) });
+    try {
+      const answer = await fetch(`${this.card.dataset.whatIf}?${query}`, {
+        credentials: "same-origin", headers: { Accept: "application/json" }, signal: pending.signal,
+      });
+      const found = await answer.json();
+      if (answer.ok) this.show(found);
+      else this.fail(`${found.message} ${found.remedy ?? ""}`);
+    } catch (error) {
+      if (error.name !== "AbortError") this.fail("The site did not answer. Move the slider to ask again.");
+    } finally {
+      clearTimeout(slow);
+      if (this.pending === pending) this.busy.hidden = true;
+    }
+  }
+
+  show(found) {
+    const focused = this.pairs.contains(document.activeElement) ? document.activeElement.value : null;
+    this.pairs.innerHTML = found.pairs;
+    if (focused) this.pairs.querySelector(`input[value='${CSS.escape(focused)}']`)?.focus();
+    this.headline.innerHTML = found.headline;
+    this.shown.textContent = `${found.rate}/s`;
+    const proposed = document.querySelector("[data-part='propose-rate']");
+    if (proposed) proposed.value = found.rate;
+    const address = new URLSearchParams({ rate: found.rate, pair: found.chosen, routing: this.routing.value });
+    history.replaceState(null, "", `?${address}`);
+    this.card.dataset.at = found.rate;
+  }
+
+  fail(message) {
+    const note = document.createElement("p");
+    note.className = "what-if-none text-bad";
+    note.textContent = message;
+    this.headline.replaceChildren(note);
+  }
+
+  async drawCurve() {
+    const query = new URLSearchParams({ most: this.most, pair: this.chosen, routing: this.routing.value });
+    try {
+      this.figure = (await fetchJson(`${this.card.dataset.curve}?${query}`)).curve;
+      await this.mark();
+    } catch (error) {
+      console.error(error);
+    }
+  }
+
+  /** The rate as a line across the curve; drawn at most once a frame. */
+  mark() {
+    if (!this.figure || this.marking) return;
+    this.marking = true;
+    requestAnimationFrame(async () => {
+      this.marking = false;
+      const line = { type: "line", x0: this.rate, x1: this.rate, y0: 0, y1: 1, yref: "paper" };
+      await this.plot.draw({ ...this.figure, layout: { ...this.figure.layout, shapes: [line] } });
+    });
+  }
+}
+
+export function startWhatIf() {
+  const card = document.querySelector("[data-what-if]");
+  if (card) window.weirWhatIf = new WhatIf(card);
+}

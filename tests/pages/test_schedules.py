@@ -1,0 +1,189 @@
+"""Compare and what-if: all pairs for a rate, what has no schedule and why, and proposing one."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from django.urls import reverse
+
+from dashboard.approvals.models import Proposal
+from dashboard.approvals.services import prepare_proposal
+from dashboard.catalog.models import DataflowRecord
+from dashboard.operations.services import register_node
+from dashboard.plans.selectors import plan_of
+from dashboard.profiles.models import ProfileRecord
+from tests.dashboard.building import World, approved, document, enacted, planned, running
+from tests.pages.conftest import ClientOf
+from tests.pages.scheduling import linear, measured
+from tests.pages.test_every_page import assert_sound
+
+PAIRS = ["LSA-DSM", "LSA-RSM", "MBA-DSM", "MBA-RSM", "MBA-SAM", "MBA-exact"]
+JSON = {"accept": "application/json"}
+
+
+@pytest.fixture
+def asked(world: World) -> DataflowRecord:
+    """A dataflow in review whose tasks have profiles, and a node with eight slots."""
+    measured(world)
+    return planned(world.carla, world.city, linear()).dataflow
+
+
+def rows(page: str) -> dict[str, str]:
+    """The text of each pair's row."""
+    found = re.findall(r'<tr data-pair="([^"]+)"(.*?)</tr>', page, re.DOTALL)
+    return {name: " ".join(re.sub(r"<[^>]+>", " ", text).split()) for name, text in found}
+
+
+def test_all_pairs_stand_side_by_side(client_of: ClientOf, asked: DataflowRecord) -> None:
+    address = f"/dataflows/{asked.pk}/schedule?rate=100"
+    response = client_of("carla").get(address)
+    assert_sound(response, address)
+    found = rows(response.text)
+    assert list(found) == PAIRS
+    assert "Being worked out" in found["MBA-exact"]
+    for pair in PAIRS[:-1]:
+        assert re.search(r"\d n1 0\.\d{3} \d+\.\d{2} [\d.]+/s", found[pair]), found[pair]
+        assert re.search(r"\d starts?$", found[pair]), found[pair]
+    exact = client_of("carla").get(f"{address}&exact=1")
+    assert_sound(exact, address)
+    assert "least slots, proved" in rows(exact.text)["MBA-exact"]
+    assert "measured here" in response.text and "declared by its type" in response.text
+
+
+def test_what_if_answers_with_the_table_at_that_rate(client_of: ClientOf, asked: DataflowRecord) -> None:
+    client, address = client_of("carla"), f"/dataflows/{asked.pk}/schedule/pairs.json"
+    slots = []
+    for rate in (20, 100, 220):
+        found = client.get(f"{address}?rate={rate}&pair=MBA-SAM", headers=JSON).json()
+        assert (found["rate"], found["chosen"]) == (rate, "MBA-SAM")
+        assert re.search(r"<tr data-pair=\"MBA-SAM\" data-chosen>", found["pairs"])
+        slots.append(int(re.search(r"</dt><dd>(\d+)</dd>", found["headline"])[1]))
+    assert slots == sorted(slots) and slots[0] < slots[-1]
+    whole = client.get(f"/dataflows/{asked.pk}/schedule?rate=220&pair=MBA-SAM").text
+    assert rows(whole) == rows(found["pairs"])
+
+
+def test_routing_changes_what_is_predicted(client_of: ClientOf, asked: DataflowRecord) -> None:
+    address = f"/dataflows/{asked.pk}/schedule/pairs.json?rate=190&pair=MBA-SAM&routing="
+    aware, even = (client_of("carla").get(address + one, headers=JSON).json() for one in ("slot_aware", "shuffle"))
+    assert "does not keep it" not in rows(aware["pairs"])["MBA-SAM"]
+    assert "does not keep it" in rows(even["pairs"])["MBA-SAM"]
+
+
+def test_the_curve_goes_over_rates_and_ends_where_there_is_no_schedule(
+    client_of: ClientOf, asked: DataflowRecord, settings
+) -> None:
+    address = f"/dataflows/{asked.pk}/schedule/curve.json"
+    client = client_of("carla")
+    figure = client.get(f"{address}?most=400&pair=MBA-SAM", headers=JSON).json()["curve"]
+    slots, price = figure["data"]
+    assert slots["x"][-1] == 400 and slots["y"] == sorted(slots["y"]) and price["yaxis"] == "y2"
+    assert None not in slots["y"] and figure["held"] == len(slots["x"])
+    beyond = client.get(f"{address}?most=10000000&pair=LSA-DSM", headers=JSON).json()["curve"]
+    assert beyond["data"][0]["y"][-1] is None  # its source declares what an event costs it
+    assert beyond["held"] < len(slots["x"])
+
+
+@pytest.mark.parametrize("rate", ["0", "-5", "nan", "inf", "many", "1e999"])
+def test_what_is_no_rate_is_refused(client_of: ClientOf, asked: DataflowRecord, rate: str) -> None:
+    page = client_of("carla").get(f"/dataflows/{asked.pk}/schedule", {"rate": rate})
+    assert page.status_code == 422
+    assert "is no rate" in page.text and "a number above 0" in page.text
+    assert_sound(page, rate)
+    found = client_of("carla").get(f"/dataflows/{asked.pk}/schedule/pairs.json", {"rate": rate}, headers=JSON)
+    assert (found.status_code, found.json()["code"]) == (422, "invalid_resources")
+    before = Proposal.objects.count()
+    client_of("carla").post(reverse("schedule_propose", args=[asked.pk]), {"rate": rate, "pair": "MBA-SAM"})
+    assert Proposal.objects.count() == before
+
+
+def test_tasks_that_nobody_has_measured_are_named(world: World, client_of: ClientOf) -> None:
+    register_node(name="n1", slots=8)
+    record = planned(world.carla, world.city, linear()).dataflow
+    address = f"/dataflows/{record.pk}/schedule"
+    page = client_of("carla").get(address)
+    assert_sound(page, address)
+    assert "nobody has measured pi_viete, senml_parse" in page.text
+    for task in ("parse", "pi"):
+        assert f"{reverse('measure')}?dataflow={record.pk}&amp;task={task}" in page.text
+    assert rows(page.text) == {}
+    found = client_of("carla").get(f"{address}/pairs.json?rate=5", headers=JSON)
+    assert (found.status_code, found.json()["code"]) == (409, "missing_profile")
+
+
+def test_slots_that_are_not_there_would_be_bought(world: World, client_of: ClientOf, settings) -> None:
+    measured(world, slots=2)
+    record = planned(world.carla, world.city, linear()).dataflow
+    found = rows(client_of("carla").get(f"/dataflows/{record.pk}/schedule?rate=600").text)
+    assert re.search(r"n1 3 × D4 to buy 1 × D3 to buy", found["MBA-SAM"]), found["MBA-SAM"]
+
+
+def test_a_stale_profile_is_said(world: World, client_of: ClientOf, asked: DataflowRecord) -> None:
+    ProfileRecord.objects.filter(task_type="pi_viete").update(version=0)
+    page = client_of("carla").get(f"/dataflows/{asked.pk}/schedule?rate=50").text
+    assert "The profile of pi_viete is stale." in page
+    assert "Measured with version 0 of pi_viete" in page
+
+
+def test_what_is_chosen_becomes_a_proposal_that_shows_its_bundles(
+    world: World, client_of: ClientOf, asked: DataflowRecord
+) -> None:
+    client = client_of("carla")
+    response = client.post(reverse("schedule_propose", args=[asked.pk]), {"pair": "MBA-SAM", "rate": "150"})
+    proposal = Proposal.objects.get(dataflow=asked, plan__kind="submit")
+    assert response.url == reverse("proposal", args=[proposal.pk])
+    proposal = prepare_proposal(proposal_id=proposal.pk)
+    promise = plan_of(proposal.plan).promise
+    assert promise.pair == ("MBA", "SAM") and promise.rate_per_s == 150
+    page = client.get(response.url)
+    assert_sound(page, response.url)
+    shown = " ".join(re.sub(r"<[^>]+>", " ", page.text).split())
+    for bundle in promise.bundles:
+        threads = f"{bundle.threads} thread" + ("s" if bundle.threads > 1 else "")
+        assert re.search(rf"{bundle.id} {bundle.slot} – {threads}, {round(bundle.share * 100)}%", shown), bundle
+    slots = client.get(f"/estate/slots?proposal={proposal.pk}").text
+    assert slots.count("starts here") == len(promise.bundles)
+
+
+def test_another_schedule_of_what_runs_says_what_it_changes(
+    world: World, client_of: ClientOf, asked: DataflowRecord
+) -> None:
+    client = client_of("carla")
+    client.post(reverse("schedule_propose", args=[asked.pk]), {"pair": "MBA-SAM", "rate": "90"})
+    first = Proposal.objects.get(dataflow=asked)
+    enacted(approved(prepare_proposal(proposal_id=first.pk), world.ana))
+    found = rows(client.get(f"/dataflows/{asked.pk}/schedule?rate=90").text)
+    assert found["MBA-SAM"].endswith("nothing"), found["MBA-SAM"]
+    more = rows(client.get(f"/dataflows/{asked.pk}/schedule?rate=190").text)["MBA-SAM"]
+    assert re.search(r"\d starts?", more) and re.search(r"\d stays?", more), more
+    client.post(reverse("schedule_propose", args=[asked.pk]), {"pair": "MBA-SAM", "rate": "190"})
+    second = prepare_proposal(proposal_id=Proposal.objects.get(dataflow=asked, plan__kind="schedule").pk)
+    page = client.get(reverse("proposal", args=[second.pk]))
+    assert_sound(page, "second")
+    assert "Schedule linear" in page.text
+
+
+def test_who_may_not_propose_is_told_and_cannot(world: World, client_of: ClientOf, asked: DataflowRecord) -> None:
+    page = client_of("mo").get(f"/dataflows/{asked.pk}/schedule?rate=50").text
+    assert "Engineers of City may propose a schedule." in page and "Propose this schedule" not in page
+    client_of("mo").post(reverse("schedule_propose", args=[asked.pk]), {"pair": "MBA-SAM", "rate": "90"})
+    assert "schedule" not in Proposal.objects.get(dataflow=asked).plan.options
+
+
+def test_a_dataflow_that_was_submitted_without_a_schedule_says_why_it_has_none(
+    world: World, client_of: ClientOf
+) -> None:
+    measured(world)
+    record = running(world.carla, world.city, linear(), world.ana)
+    page = client_of("carla").get(f"/dataflows/{record.pk}/schedule?rate=50").text
+    assert "was submitted without a schedule" in page and "Propose this schedule" not in page
+
+
+@pytest.mark.parametrize("way", ["schedule", "schedule_pairs", "schedule_curve", "schedule_outcome"])
+def test_a_private_dataflow_of_others_is_not_there(world: World, client_of: ClientOf, way: str) -> None:
+    record = planned(world.carla, world.city, document("hush", visibility="private")).dataflow
+    address = reverse(way, args=[record.pk])
+    hidden = client_of("mo").get(address, headers=JSON)
+    missing = client_of("mo").get(reverse(way, args=["00000000-0000-4000-8000-000000000000"]), headers=JSON)
+    assert (hidden.status_code, hidden.json()) == (404, missing.json())
