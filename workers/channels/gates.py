@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import redis
 
-from . import keys
+from . import keys, scripts
 
 
 @dataclass(slots=True)
@@ -26,22 +26,8 @@ class Gates:
 
     def look(self, client: redis.Redis) -> bool:
         """Whether the source may plan; a full channel is made visible as ``throttled_by``."""
-        pipe = client.pipeline(transaction=False)
-        pipe.hget(keys.valve(self.reader), "paused")
-        for channel in self.channels:
-            pipe.xlen(keys.channel(channel)).hmget(keys.meta(channel), "capacity", "retain")
-        replies = pipe.execute()
-        self.paused = replies[0] is not None
-        self.full = next(
-            (
-                channel
-                for channel, blocks, (capacity, retain) in zip(
-                    self.channels, replies[1::2], replies[2::2], strict=True
-                )
-                if capacity is not None and blocks > int(capacity) + int(retain or 0)
-            ),
-            None,
-        )
+        paused, full = scripts.run(client, "gates", [keys.valve(self.reader)], [keys.channel(""), *self.channels])
+        self.paused, self.full = bool(paused), full.decode() or None
         self._tell(client)
         return not self.paused and self.full is None
 

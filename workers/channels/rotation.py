@@ -18,8 +18,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-PLACES = 4_096  # from which a batch may start
-STEP = 2_531  # PLACES times the golden ratio: any run of batches starts all over the sequence, as evenly as can be
+PLACES = 4_096  # where a batch may start
+_LONG = 2**64 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +40,16 @@ class Rotation:
 
     def turns(self, batch_id: int, first: int, count: int) -> Sequence[int]:
         """The part, by its index, of each of ``count`` events of a batch from its event ``first`` on."""
-        start = batch_id * STEP % PLACES + first
+        start = place_of(batch_id) + first
         return _sequence(self.shares).upto(start + count)[start : start + count]
+
+
+def place_of(batch_id: int) -> int:
+    """Where a batch starts in the sequence: anywhere, as if by chance. A regular step would favour some part wherever
+    the sizes of batches and the turns of the parts have a common rhythm, as with one and two events by turns."""
+    mixed = batch_id * 0x9E3779B97F4A7C15 & _LONG
+    mixed = (mixed ^ mixed >> 32) * 0xD6E8FEB86659FD93 & _LONG
+    return (mixed ^ mixed >> 32) % PLACES
 
 
 class _Turns:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
@@ -14,6 +15,7 @@ from . import codec, histogram, keys, scripts
 from .config import ChannelConfig
 from .connections import client
 from .control import Control
+from .rotation import Rotation
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,20 +58,21 @@ def _task(spec: ValveSpec) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.R
 
 def _valve(spec: ValveSpec, batch_id: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     control: Control | None = None
-    writer: BlockWriter | None = None
+    outlets: list[Outlet] = []
     meter = histogram.Meter(spec.fragment)
     for batch in batches:
         if control is None:  # a batch without events changes nothing and asks nothing
             control = Control.read(client(spec.redis_url), spec.fragment, batch_id)
-            writer = BlockWriter(spec, batch_id) if control.publishes(spec.position) else None
+            outlets = [Outlet(spec, batch_id)] if control.publishes(spec.position) else []
+            outlets += [Outlet(spec, batch_id, rotation) for rotation in control.routes(spec.position)]
         meter.add(f"{spec.position}:n", batch.num_rows)
         _sample_latency(meter, spec, batch)
-        if writer is not None:
-            writer.add(batch)
+        for outlet in outlets:
+            outlet.add(batch)
         if control.passes(spec.position):
             yield batch
-    if writer is not None:
-        writer.finish()
+    for outlet in outlets:
+        outlet.finish()
     meter.flush(client(spec.redis_url))
 
 
@@ -84,11 +87,41 @@ def _sample_latency(meter: histogram.Meter, spec: ValveSpec, batch: pa.RecordBat
             meter.sample(f"{spec.position}:lat", now_ms - born[row].as_py())
 
 
-class BlockWriter:
-    """Writes one batch of a stream to its channel in blocks; a block that is sent twice is written once."""
+class Outlet:
+    """Where the events of one batch are published: whole in the stream's channel, or dealt out to a reader's parts."""
 
-    def __init__(self, spec: ValveSpec, batch_id: int) -> None:
+    def __init__(self, spec: ValveSpec, batch_id: int, rotation: Rotation | None = None) -> None:
+        self._batch_id = batch_id
+        self._rotation = rotation
+        channels = rotation.parts if rotation else (spec.channel,)
+        self._writers = [BlockWriter(spec, channel, batch_id) for channel in channels]
+        self._events = 0
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Take events."""
+        if self._rotation is None:
+            self._writers[0].add(batch)
+            return
+        turns = np.asarray(self._rotation.turns(self._batch_id, self._events, batch.num_rows))
+        self._events += batch.num_rows
+        for index, writer in enumerate(self._writers):
+            writer.add(batch.take(pa.array(np.flatnonzero(turns == index))))
+
+    def finish(self) -> None:
+        """Write what is left."""
+        for writer in self._writers:
+            writer.finish()
+
+
+class BlockWriter:
+    """Writes one batch of a stream, or of a part of it, in blocks; a block that is sent twice is written once.
+
+    The token is that of the stream: whoever may write its channel may write its parts.
+    """
+
+    def __init__(self, spec: ValveSpec, channel: str, batch_id: int) -> None:
         self._spec = spec
+        self._channel = channel
         self._batch_id = batch_id
         self._buffer: list[pa.RecordBatch] = []
         self._rows = 0
@@ -110,12 +143,12 @@ class BlockWriter:
             self._send()
 
     def _send(self) -> None:
-        channel = self._spec.channel
+        channel = self._channel
         batch = self._spec.base + self._batch_id + 1
         block = codec.encode_block(pa.concat_batches(self._buffer).rename_columns(list(self._spec.columns)))
         scripts.run(
             client(self._spec.redis_url), "write",
-            [keys.channel(channel), keys.meta(channel), keys.readers(channel)],
+            [keys.channel(channel), keys.meta(channel), keys.readers(channel), keys.meta(self._spec.channel)],
             [self._spec.fence, batch, self._n, self._rows, block, int(time.time() * 1000)],
         )
         self._n += 1

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 import redis
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, functions
 from pyspark.sql.types import StructType
 
 from . import keys
@@ -17,6 +17,7 @@ from .config import ChannelConfig
 from .jvm import build
 
 TICKS_SCHEMA = "_seq BIGINT NOT NULL, _time BIGINT NOT NULL, _born BIGINT NOT NULL"
+_THREAD = "_weir_thread"
 
 
 class ChannelNotOpen(RuntimeError):
@@ -76,23 +77,36 @@ def read_channels(
     ChannelNotOpen
         A channel is not open, so that its schema is unknown.
     """
-    inputs = [channel for group in inputs for channel in ([group] if isinstance(group, str) else group)]
+    groups = [(group,) if isinstance(group, str) else tuple(group) for group in inputs]
+    siblings = ",".join(channel for group in groups for channel in group)
     with redis.Redis.from_url(config.redis_url) as client:
-        schemas = [_schema(client, channel) for channel in inputs]
+        schemas = [_schema(client, group) for group in groups]
     streams = []
-    for index, (channel, schema) in enumerate(zip(inputs, schemas, strict=True)):
+    for index, (group, schema) in enumerate(zip(groups, schemas, strict=True)):
         options = {
-            "channel": channel, "reader": reader, "gates": ",".join(gates), "siblings": ",".join(inputs),
+            "channels": ",".join(group), "reader": reader, "gates": ",".join(gates), "siblings": siblings,
             # One input waits for all; the others would only add their waiting to its.
             "wait_ms": config.wait_ms if index == 0 else 0,
-            "max_blocks": config.max_blocks, "max_rows": config.max_rows,
+            "max_blocks": config.max_blocks, "max_rows": config.max_rows, "threads": threads,
+            "begin": json.dumps({channel: begin[channel] for channel in group if channel in begin}),
         }
-        if channel in begin:
-            options["begin"] = begin[channel]
         streams.append(_read(spark, config, "channel", options, schema))
     if len(streams) == 1:
         return streams[0]
-    return reduce(lambda left, right: left.unionByName(right, allowMissingColumns=True), streams).coalesce(1)
+    both = reduce(lambda left, right: left.unionByName(right, allowMissingColumns=True), streams)
+    return both.coalesce(threads)
+
+
+def gather(events: DataFrame, *, threads: int) -> DataFrame:
+    """What a task made of a batch that was read in ``threads`` partitions, in one partition, in the order of the batch.
+
+    Partition i of the threads becomes partition i behind an exchange, which lets all of them run at the same time; one
+    task then reads these in their order. No row overtakes another: each of the exchange's partitions has one writer.
+    """
+    if threads == 1:
+        return events
+    numbered = events.coalesce(threads).withColumn(_THREAD, functions.spark_partition_id())
+    return numbered.repartitionById(threads, _THREAD).coalesce(1).drop(_THREAD)
 
 
 def read_ticks(
@@ -181,11 +195,21 @@ def valve(
     return DataFrame(behind, events.sparkSession)
 
 
-def _schema(client: redis.Redis, channel: str) -> StructType:
-    text = client.hget(keys.meta(channel), "schema")
-    if text is None:
-        raise ChannelNotOpen(f"Channel {channel} is not open.")
-    return StructType.fromJson(json.loads(text))
+def _schema(client: redis.Redis, group: Sequence[str]) -> StructType:
+    """The schema of a stream, which is the same in all channels that carry it."""
+    schemas = []
+    for channel in group:
+        text = client.hget(keys.meta(channel), "schema")
+        if text is None:
+            raise ChannelNotOpen(f"Channel {channel} is not open.")
+        schemas.append(StructType.fromJson(json.loads(text)))
+    for channel, schema in zip(group, schemas, strict=True):
+        if schema.simpleString() != schemas[0].simpleString():
+            raise ValueError(
+                f"channels {group[0]} and {channel} do not carry the same stream: "
+                f"{schemas[0].simpleString()} and {schema.simpleString()}"
+            )
+    return schemas[0]
 
 
 def _read(

@@ -1,7 +1,8 @@
 """From a fragment to a query: read its input, build each task, put a valve behind each, end in a sink.
 
 Structured Streaming sees one plan for the whole chain. Every stream has one partition, so that events keep their order
-and one writer numbers a channel's blocks.
+and one writer numbers a channel's blocks. Only the first task of a chain may work on several threads, each with a slice
+of the batch; behind it, what they made is one partition again, in the order of the input.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from scheduler.model.dataflow import Task
 from scheduler.model.task_types import TaskType
 from workers.channels.config import ChannelConfig
 from workers.channels.schedule import Schedule
-from workers.channels.spark import read_channels, read_ticks, valve
+from workers.channels.spark import gather, read_channels, read_ticks, valve
 from workers.library.registry import companion, resolve
 from workers.library.state import going_on
 from workers.secrets import opened
@@ -121,6 +122,8 @@ def compile_chain(
             raise explain_error(error, task=task.id) from error
         except Exception as error:
             raise explain_error(error, task=task.id) from error
+        if position == 0:
+            frame = gather(frame, threads=chain.threads)
         schemas.append(frame.schema.json())
         folds.append((task.id, counted.count))
         channel = chain.written[position]
@@ -158,8 +161,11 @@ def _input(
     begin = chain.beginning
     if task_type.kind != "source":
         return read_channels(
-            spark, config, inputs=chain.inputs, reader=chain.fragment, gates=chain.written, begin=begin.places
+            spark, config, inputs=chain.inputs, reader=chain.fragment, gates=chain.written, begin=begin.places,
+            threads=chain.threads,
         )
+    if chain.threads > 1:
+        raise FragmentFailed(f"task {chain.tasks[0].id}: a source works on one thread, not on {chain.threads}")
     pace = _pace(chain.tasks[0], task_type, folder)
     return read_ticks(spark, config, name=chain.fragment, gates=chain.written, begin=begin.ticks, **pace)
 

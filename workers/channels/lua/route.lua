@@ -11,6 +11,11 @@ end
 table.sort(changes)
 
 local function field(n) return prefix .. string.format('%.0f', n) end
+local function add(text, first)
+  local change = field(redis.call('HINCRBY', valve, 'routes', 1))
+  redis.call('HSET', valve, change, text)
+  if first ~= '' then redis.call('HSET', valve, change .. ':from', first) end
+end
 local function forget(n) redis.call('HDEL', valve, field(n), field(n) .. ':from') end
 
 local newest = changes[#changes]
@@ -18,12 +23,10 @@ local state = newest and redis.call('HMGET', valve, field(newest), field(newest)
 if (state[1] or '{}') == weights and (from == '' or #changes == 0 or (#changes == 1 and state[2] == from)) then return 0 end
 if from ~= '' then
   for _, n in ipairs(changes) do forget(n) end
-elseif newest and not state[2] then
+elseif not newest then
+  add('{}', '0')
+elseif not state[2] then
   forget(newest)
-  changes[#changes] = nil
 end
-if weights == '{}' and (from ~= '' or #changes == 0) then return 1 end
-local change = field(redis.call('HINCRBY', valve, 'routes', 1))
-redis.call('HSET', valve, change, weights)
-if from ~= '' then redis.call('HSET', valve, change .. ':from', from) end
+add(weights, from)
 return 1

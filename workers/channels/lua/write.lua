@@ -1,19 +1,20 @@
--- Appends one block, at most once.  KEYS: stream, meta, readers
+-- Appends one block, at most once.  KEYS: stream, meta, readers, meta of the channel whose token counts (a part's whole)
 -- ARGV: token, batch (id's first part), n (second part), events, payload, now in ms
 -- Returns 1 when written, 0 when the stream has it already; an error where it must not be written.
 local stream, meta, readers = KEYS[1], KEYS[2], KEYS[3]
 local token, batch, n = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local id = ARGV[2] .. '-' .. ARGV[3]
-local state = redis.call('HMGET', meta, 'fence', 'last', 'last_fence', 'capacity', 'retain')
+local state = redis.call('HMGET', meta, 'capacity', 'last', 'last_fence', 'retain')
+local fence = redis.call('HGET', KEYS[4] or meta, 'fence')
 
 local function refuse(code, why)
   redis.call('HINCRBY', meta, 'rejected', 1)
   return redis.error_reply(code .. ' ' .. stream .. ' ' .. id .. ': ' .. why)
 end
 
-if not state[4] then return redis.error_reply('WEIRCLOSED ' .. stream .. ': no such channel is open') end
-if token ~= tonumber(state[1] or 0) then
-  return refuse('WEIRFENCED', 'token ' .. ARGV[1] .. ' was overtaken by ' .. (state[1] or 'none'))
+if not state[1] then return redis.error_reply('WEIRCLOSED ' .. stream .. ': no such channel is open') end
+if token ~= tonumber(fence or 0) then
+  return refuse('WEIRFENCED', 'token ' .. ARGV[1] .. ' was overtaken by ' .. (fence or 'none'))
 end
 local last = state[2] or '0-0'
 if not less(last, id) then
@@ -44,7 +45,7 @@ end
 redis.call('XADD', stream, id, 'b', ARGV[5], 'n', ARGV[4], 't', ARGV[6])
 redis.call('HSET', meta, 'last', id, 'last_fence', ARGV[1])
 redis.call('HINCRBY', meta, 'bytes', #ARGV[5])
-if tonumber(state[5] or 0) > 0 then redis.call('HINCRBY', meta, 'held', ARGV[4]) end
+if tonumber(state[4] or 0) > 0 then redis.call('HINCRBY', meta, 'held', ARGV[4]) end
 if redis.call('HLEN', readers) == 0 then trim(stream, meta, readers) end
 redis.call('PUBLISH', stream, id)
 return 1

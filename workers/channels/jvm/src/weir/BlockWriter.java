@@ -13,8 +13,9 @@ import org.apache.spark.sql.execution.arrow.ArrowWriter;
 import org.apache.spark.sql.util.ArrowUtils;
 
 /**
- * Writes one batch of a stream to its channel in blocks. Blocks are sent as they fill and their replies read later, so
- * a long batch does not wait for the broker; a block that is sent twice is written once.
+ * Writes one batch of a stream, or of a part of it, to its channel in blocks. Blocks are sent as they fill and their
+ * replies read later, so a long batch does not wait for the broker; a block that is sent twice is written once. The
+ * token is that of the stream: whoever may write its channel may write its parts.
  */
 final class BlockWriter {
   private static final int IN_FLIGHT = 8;
@@ -31,12 +32,12 @@ final class BlockWriter {
   private int buffered;
   private long n;
 
-  BlockWriter(Valve.Spec spec, Broker broker, long batchId) {
+  BlockWriter(Valve.Spec spec, String channel, Broker broker, long batchId) {
     this.spec = spec;
     this.broker = broker;
     this.batchId = batchId;
-    keys = List.of(Keys.channel(spec.channel), Keys.meta(spec.channel), Keys.readers(spec.channel));
-    allocator = ArrowUtils.rootAllocator().newChildAllocator("weir valve " + spec.channel, 0, Long.MAX_VALUE);
+    keys = List.of(Keys.channel(channel), Keys.meta(channel), Keys.readers(channel), Keys.meta(spec.channel));
+    allocator = ArrowUtils.rootAllocator().newChildAllocator("weir valve " + channel, 0, Long.MAX_VALUE);
     root = VectorSchemaRoot.create(ArrowUtils.toArrowSchema(spec.schema, "UTC", false, false, false), allocator);
     rows = ArrowWriter.create(root);
   }
@@ -46,16 +47,21 @@ final class BlockWriter {
     if (++buffered == spec.blockRows) send();
   }
 
-  /** Sends what is left and waits until everything is written; or, where the task failed, lets it go. */
-  void close(boolean complete) {
-    try {
-      if (complete && buffered > 0) send();
-      if (complete) settle(0);
-    } finally {
-      root.close();
-      allocator.close();
-      release(complete && unanswered.isEmpty());
-    }
+  /** Sends what is left. */
+  void finish() {
+    if (buffered > 0) send();
+  }
+
+  /** Waits until everything is written. */
+  void settle() {
+    settle(0);
+  }
+
+  /** Lets everything go, whether it was written or not. */
+  void close() {
+    root.close();
+    allocator.close();
+    release(buffered == 0 && unanswered.isEmpty());
   }
 
   private void send() {

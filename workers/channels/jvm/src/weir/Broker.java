@@ -91,8 +91,13 @@ final class Broker {
     }
   }
 
+  /** Sends commands that may be repeated, all at once. */
   List<Object> pipeline(List<Object[]> commands) {
     List<Object> replies = call(redis -> redis.pipeline(commands));
+    if (replies.stream().anyMatch(Script::isUnknown)) {
+      call(Script::loadAll);
+      replies = call(redis -> redis.pipeline(commands));
+    }
     replies.forEach(Redis::checked);
     return replies;
   }
@@ -122,15 +127,23 @@ final class Broker {
 
   /** A Lua script of {@code workers/channels/lua}, sent by its digest and in full only where the broker lacks it. */
   enum Script {
-    WRITE("write"),
-    COMMIT("commit");
+    WRITE("trim", "write"),
+    COMMIT("trim", "commit"),
+    GATES("gates");
 
     private final String text;
     private final String digest;
 
-    Script(String name) {
-      text = resource("trim") + resource(name);
+    Script(String... files) {
+      StringBuilder all = new StringBuilder();
+      for (String file : files) all.append(resource(file));
+      text = all.toString();
       digest = sha1(text);
+    }
+
+    private static Void loadAll(Redis redis) throws IOException {
+      for (Script script : values()) redis.call("SCRIPT", "LOAD", script.text);
+      return null;
     }
 
     Object[] command(List<String> keys, Object... args) {

@@ -7,11 +7,11 @@ import java.util.Map;
 import java.util.TreeMap;
 import org.apache.spark.sql.connector.read.streaming.Offset;
 
-/** How far a query has read: the last entry id of every partition of its channel. */
+/** How far a query has read: the last entry id of every channel that carries its stream. */
 final class ChannelOffset extends Offset {
   private static final ObjectMapper JSON = new ObjectMapper();
 
-  final Map<String, String> entries; // channel (of a partition) -> entry id
+  final Map<String, String> entries; // channel -> entry id
 
   ChannelOffset(Map<String, String> entries) {
     this.entries = Collections.unmodifiableMap(new TreeMap<>(entries));

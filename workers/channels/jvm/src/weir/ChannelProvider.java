@@ -8,11 +8,12 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /**
- * {@code spark.readStream.format("weir.ChannelProvider").schema(…)}: the blocks of one channel, as rows.
+ * {@code spark.readStream.format("weir.ChannelProvider").schema(…)}: the blocks of the channels of one stream, as rows.
  *
- * <p>Options: {@code redis_url}, {@code channel}, {@code reader} (the fragment that reads), {@code gates} (channels
- * that the query writes, separated by commas), {@code siblings} (all channels that the query reads), {@code partitions},
- * {@code wait_ms}, {@code max_blocks}, {@code max_rows}, {@code begin} (the entry up to which everything is left out).
+ * <p>Options: {@code redis_url}, {@code channels} (separated by commas), {@code reader} (the fragment that reads),
+ * {@code gates} (channels that the query writes), {@code siblings} (all channels that the query reads), {@code wait_ms},
+ * {@code max_blocks}, {@code max_rows}, {@code threads} (into how many partitions a batch is cut), {@code begin} (JSON: by
+ * channel, the entry up to which everything is left out).
  */
 public final class ChannelProvider implements TableProvider {
   @Override
@@ -27,7 +28,7 @@ public final class ChannelProvider implements TableProvider {
 
   @Override
   public Table getTable(StructType schema, Transform[] partitioning, Map<String, String> properties) {
-    String channel = properties.getOrDefault("channel", "?");
-    return new EventTable("weir channel " + channel, schema, options -> new ChannelStream(schema, options));
+    String channels = properties.getOrDefault("channels", "?");
+    return new EventTable("weir channel " + channels, schema, options -> new ChannelStream(schema, options));
   }
 }

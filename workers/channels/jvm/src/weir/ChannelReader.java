@@ -3,6 +3,7 @@ package weir;
 import java.io.ByteArrayInputStream;
 import java.io.IOException;
 import java.util.ArrayList;
+import java.util.Collections;
 import java.util.HashMap;
 import java.util.Iterator;
 import java.util.List;
@@ -21,30 +22,9 @@ import org.apache.spark.sql.vectorized.ArrowColumnVector;
 import org.apache.spark.sql.vectorized.ColumnVector;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
 
-/** Reads the blocks of one partition of one batch as columns, without copying them into rows first. */
+/** Reads the blocks of one slice of one batch as columns, without copying them into rows first. */
 final class ChannelReader implements PartitionReader<ColumnarBatch> {
   private static final int FETCH_BLOCKS = 32;
-
-  /** The entries after {@code start} up to {@code end}, both of one channel. */
-  static final class Range implements InputPartition {
-    final String url;
-    final String stream;
-    final String channel;
-    final String reader;
-    final String start;
-    final String end;
-    final long plannedMs;
-
-    Range(String url, String stream, String channel, String reader, String start, String end, long plannedMs) {
-      this.url = url;
-      this.stream = stream;
-      this.channel = channel;
-      this.reader = reader;
-      this.start = start;
-      this.end = end;
-      this.plannedMs = plannedMs;
-    }
-  }
 
   /** Makes readers where the tasks run. */
   static final class Factory implements PartitionReaderFactory {
@@ -61,7 +41,7 @@ final class ChannelReader implements PartitionReader<ColumnarBatch> {
 
     @Override
     public PartitionReader<ColumnarBatch> createColumnarReader(InputPartition partition) {
-      return new ChannelReader(schema, (Range) partition);
+      return new ChannelReader(schema, (Slice) partition);
     }
 
     @Override
@@ -71,51 +51,81 @@ final class ChannelReader implements PartitionReader<ColumnarBatch> {
   }
 
   private final StructType schema;
-  private final Range range;
+  private final Slice slice;
   private final Broker broker;
   private final BufferAllocator allocator;
   private final Map<String, Long> meters = new HashMap<>();
+  private final Iterator<Slice.Piece> pieces;
+  private Slice.Piece piece;
   private Iterator<Block> fetched;
   private String after;
+  private long skip; // events of the piece that are still to be left out
+  private long left; // events of the piece that are still to come
   private ArrowStreamReader block;
+  private VectorSchemaRoot part; // of the block's events, where not all are wanted
   private ColumnarBatch batch;
 
-  private ChannelReader(StructType schema, Range range) {
+  private ChannelReader(StructType schema, Slice slice) {
     this.schema = schema;
-    this.range = range;
-    broker = Broker.at(range.url);
-    allocator = ArrowUtils.rootAllocator().newChildAllocator("weir " + range.channel, 0, Long.MAX_VALUE);
-    List<Block> ahead = ReadAhead.take(range.stream, range.channel, range.end);
-    fetched = ahead == null ? new ArrayList<Block>().iterator() : ahead.iterator();
-    after = range.start;
+    this.slice = slice;
+    broker = Broker.at(slice.url);
+    allocator = ArrowUtils.rootAllocator().newChildAllocator("weir " + slice.reader, 0, Long.MAX_VALUE);
+    pieces = slice.pieces.iterator();
   }
 
   @Override
   public boolean next() throws IOException {
-    while (block == null || !block.loadNextBatch()) {
+    while (true) {
+      while (block != null && left > 0 && block.loadNextBatch()) if (show(block.getVectorSchemaRoot())) return true;
       closeBlock();
-      if (after.equals(range.end)) return false;
-      if (!fetched.hasNext()) fetched = fetch();
-      Block next = fetched.next();
-      after = next.id;
-      meter(next);
-      block = new ArrowStreamReader(new ByteArrayInputStream(next.payload), allocator);
+      if ((piece == null || left == 0 || after.equals(piece.end)) && !nextPiece()) return false;
+      if (!fetched.hasNext()) fetched = fetch(broker, piece.channel, after, piece.end).iterator();
+      open(fetched.next());
     }
-    VectorSchemaRoot root = block.getVectorSchemaRoot();
-    batch = new ColumnarBatch(columns(root), root.getRowCount());
+  }
+
+  private boolean nextPiece() {
+    if (!pieces.hasNext()) return false;
+    piece = pieces.next();
+    after = piece.start;
+    skip = piece.skip;
+    left = piece.take;
+    List<Block> ahead = ReadAhead.take(slice.stream, piece.channel, piece.start, piece.end);
+    fetched = ahead == null ? Collections.emptyIterator() : ahead.iterator();
     return true;
   }
 
-  private Iterator<Block> fetch() {
+  private void open(Block next) {
+    after = next.id;
+    meter(next);
+    block = new ArrowStreamReader(new ByteArrayInputStream(next.payload), allocator);
+  }
+
+  /** Shows the wanted events of those that were loaded; false where there are none. */
+  private boolean show(VectorSchemaRoot loaded) {
+    closePart();
+    int rows = loaded.getRowCount();
+    int from = (int) Math.min(skip, rows);
+    int count = (int) Math.min(left, rows - from);
+    skip -= from;
+    left -= count;
+    if (count == 0) return false;
+    if (count < rows) part = loaded.slice(from, count);
+    batch = new ColumnarBatch(columns(part == null ? loaded : part), count);
+    return true;
+  }
+
+  /** Some of the blocks after an entry, up to another; at least one. */
+  static List<Block> fetch(Broker broker, String channel, String after, String end) {
     List<Object[]> commands = new ArrayList<>();
-    commands.add(new Object[] {"HMGET", Keys.meta(range.channel), "trimmed", "last"});
-    commands.add(new Object[] {"XRANGE", Keys.channel(range.channel), "(" + after, range.end, "COUNT", FETCH_BLOCKS});
+    commands.add(new Object[] {"HMGET", Keys.meta(channel), "trimmed", "last"});
+    commands.add(new Object[] {"XRANGE", Keys.channel(channel), "(" + after, end, "COUNT", FETCH_BLOCKS});
     List<Object> replies = broker.pipeline(commands);
-    checkUnbroken(range.channel, after, (List<?>) replies.get(0));
+    checkUnbroken(channel, after, (List<?>) replies.get(0));
     List<Block> blocks = new ArrayList<>();
     for (Object entry : (List<?>) replies.get(1)) blocks.add(Block.of(entry));
-    if (blocks.isEmpty()) throw lost(range.channel, "entries after " + after + " up to " + range.end + " are gone");
-    return blocks.iterator();
+    if (blocks.isEmpty()) throw lost(channel, "entries after " + after + " up to " + end + " are gone");
+    return blocks;
   }
 
   /** Columns by name; one that the block lacks is an error, because an event would lose a part of itself. */
@@ -126,18 +136,19 @@ final class ChannelReader implements PartitionReader<ColumnarBatch> {
       String name = schema.fields()[i].name();
       // Written with the same schema as a rule: then the position is right, and names may even repeat.
       FieldVector vector = i < vectors.size() && vectors.get(i).getName().equals(name) ? vectors.get(i) : root.getVector(name);
-      if (vector == null) throw new IllegalStateException("channel " + range.channel + " has no column " + name);
+      if (vector == null) throw new IllegalStateException("channel " + piece.channel + " has no column " + name);
       columns[i] = new ArrowColumnVector(vector);
     }
     return columns;
   }
 
   private void meter(Block next) {
+    meters.merge("in:n", Math.min(next.events - Math.min(skip, next.events), left), Long::sum);
+    if (skip > 0) return; // the slice before has metered the block
     long now = System.currentTimeMillis();
-    meters.merge("in:n", next.events, Long::sum);
     meters.merge("in:bytes", (long) next.payload.length, Long::sum);
     meters.merge("in:chan:" + Meters.bucket(now - next.writtenMs), 1L, Long::sum);
-    meters.merge("in:wait:" + Meters.bucket(range.plannedMs - next.writtenMs), 1L, Long::sum);
+    meters.merge("in:wait:" + Meters.bucket(slice.plannedMs - next.writtenMs), 1L, Long::sum);
   }
 
   @Override
@@ -149,13 +160,19 @@ final class ChannelReader implements PartitionReader<ColumnarBatch> {
   public void close() throws IOException {
     closeBlock();
     allocator.close();
-    if (!meters.isEmpty()) broker.meters.add(range.reader, meters);
+    if (!meters.isEmpty()) broker.meters.add(slice.reader, meters);
   }
 
   private void closeBlock() throws IOException {
-    batch = null;
+    closePart();
     if (block != null) block.close(); // with its vectors, and so the columns of the last batch
     block = null;
+  }
+
+  private void closePart() {
+    batch = null;
+    if (part != null) part.close();
+    part = null;
   }
 
   /** Fails where entries after {@code start} are no longer there: skipping them would lose events silently. */

@@ -1,5 +1,8 @@
 package weir;
 
+import com.fasterxml.jackson.core.JsonProcessingException;
+import com.fasterxml.jackson.core.type.TypeReference;
+import com.fasterxml.jackson.databind.ObjectMapper;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
@@ -16,7 +19,11 @@ import org.apache.spark.sql.connector.read.streaming.SupportsAdmissionControl;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
-/** The driver's side of reading a channel: which blocks make the next batch, and which are done with. */
+/**
+ * The driver's side of reading a stream from the channels that carry it: which blocks make the next batch, and which are
+ * done with. The channels may be others when the query starts again: one that comes begins where the reader is
+ * registered, one that goes must have been read to its end.
+ */
 final class ChannelStream implements MicroBatchStream, SupportsAdmissionControl, ReportsSourceMetrics {
   private static final long ASK_ANYWAY_MS = 1_000; // a lost message costs a second at most
 
@@ -24,30 +31,31 @@ final class ChannelStream implements MicroBatchStream, SupportsAdmissionControl,
   private final String url;
   private final Broker broker;
   private final String reader;
-  private final List<String> channels = new ArrayList<>(); // one a partition
+  private final List<String> channels;
   private final Gates gates;
   private final Arrivals.Bell bell;
   private final long waitMs;
   private final int maxBlocks;
   private final long maxRows;
-  private final String begin;
+  private final int threads;
+  private final Map<String, String> begin;
   private final String id = UUID.randomUUID().toString();
+  private final Map<String, String> joined = new HashMap<>(); // where channels begin that the checkpoint lacks
+  private final Map<String, String> committed = new HashMap<>();
   private long askedAt;
-  private Offset committed;
 
   ChannelStream(StructType schema, CaseInsensitiveStringMap options) {
     this.schema = schema;
     url = options.get("redis_url");
     broker = Broker.at(url);
     reader = options.get("reader");
-    String channel = options.get("channel");
-    int partitions = options.getInt("partitions", 1);
-    for (int i = 0; i < partitions; i++) channels.add(Keys.partition(channel, i, partitions));
+    channels = Gates.split(options.get("channels"));
     gates = new Gates(broker, reader, options.get("gates"));
     waitMs = options.getLong("wait_ms", 0);
     maxBlocks = options.getInt("max_blocks", 64);
     maxRows = options.getLong("max_rows", 100_000);
-    begin = options.getOrDefault("begin", "0-0");
+    threads = options.getInt("threads", 1);
+    begin = parse(options.getOrDefault("begin", "{}"));
     // A query with several inputs waits in one of them for all.
     List<String> topics = gates.topics();
     channels.forEach(own -> topics.add(Keys.channel(own)));
@@ -55,19 +63,29 @@ final class ChannelStream implements MicroBatchStream, SupportsAdmissionControl,
     bell = broker.arrivals.subscribe(topics);
   }
 
-  /** Where the query starts without a checkpoint: the place at which the reader was registered. */
+  private static Map<String, String> parse(String begin) {
+    try {
+      return new ObjectMapper().readValue(begin, new TypeReference<Map<String, String>>() {});
+    } catch (JsonProcessingException broken) {
+      throw new IllegalArgumentException("not entries by channel: " + begin, broken);
+    }
+  }
+
+  /** Where the query starts without a checkpoint: the places at which the reader was registered. */
   @Override
   public Offset initialOffset() {
     Map<String, String> entries = new HashMap<>();
-    for (String channel : channels) {
-      Object place = broker.call(redis -> redis.call("HGET", Keys.readers(channel), reader));
-      if (place == null) {
-        throw new IllegalStateException(
-            "'" + reader + "' is not a reader of channel " + channel + ": register it before the query starts");
-      }
-      entries.put(channel, Redis.text(place));
-    }
+    for (String channel : channels) entries.put(channel, registered(channel));
     return new ChannelOffset(entries);
+  }
+
+  private String registered(String channel) {
+    Object place = broker.call(redis -> redis.call("HGET", Keys.readers(channel), reader));
+    if (place == null) {
+      throw new IllegalStateException(
+          "'" + reader + "' is not a reader of channel " + channel + ": register it before the query starts");
+    }
+    return Redis.text(place);
   }
 
   @Override
@@ -84,6 +102,7 @@ final class ChannelStream implements MicroBatchStream, SupportsAdmissionControl,
   public Offset latestOffset(Offset start, ReadLimit limit) {
     ChannelOffset from = (ChannelOffset) start;
     commit(from);
+    from.entries.forEach(this::checkLeft);
     long deadline = System.currentTimeMillis() + waitMs;
     do {
       long now = System.currentTimeMillis();
@@ -96,59 +115,99 @@ final class ChannelStream implements MicroBatchStream, SupportsAdmissionControl,
     return from;
   }
 
-  /** One round trip: the gates, and the next blocks of every partition, kept for the batch that will read them. */
+  /** A channel that is no longer read must have been read to its end, or be gone. */
+  private void checkLeft(String channel, String entry) {
+    if (channels.contains(channel)) return;
+    List<?> state = (List<?>) broker.call(redis -> redis.call("HMGET", Keys.meta(channel), "capacity", "last"));
+    if (state.get(0) == null || state.get(1) == null) return;
+    String last = Redis.text(state.get(1));
+    if (ChannelOffset.compare(entry, last) >= 0) return;
+    throw new IllegalStateException("WEIRGAP channel " + channel + " is no longer read by " + reader + ", which is at " + entry
+        + " there, but it holds events up to " + last + ": read them before the channel is left out");
+  }
+
+  /** One round trip: the gates, and the next blocks of every channel, kept for the batch that will read them. */
   private ChannelOffset ask(ChannelOffset from) {
-    List<Object[]> commands = gates.questions();
+    int most = (maxBlocks + channels.size() - 1) / channels.size();
+    List<Object[]> commands = new ArrayList<>(List.<Object[]>of(gates.question()));
     for (String channel : channels) {
-      String after = after(from, channel);
       commands.add(new Object[] {"HMGET", Keys.meta(channel), "trimmed", "last"});
-      commands.add(new Object[] {"XRANGE", Keys.channel(channel), "(" + after, "+", "COUNT", maxBlocks});
+      commands.add(new Object[] {"XRANGE", Keys.channel(channel), "(" + after(from, channel), "+", "COUNT", most});
     }
     List<Object> replies = broker.pipeline(commands);
-    boolean closed = gates.isClosed(replies);
-    Map<String, String> end = new HashMap<>(from.entries);
+    boolean closed = gates.isClosed(replies.get(0));
+    List<List<Block>> found = new ArrayList<>();
     for (int i = 0; i < channels.size(); i++) {
-      String channel = channels.get(i);
-      int at = gates.size() + 2 * i;
-      ChannelReader.checkUnbroken(channel, after(from, channel), (List<?>) replies.get(at));
-      List<?> entries = (List<?>) replies.get(at + 1);
-      if (closed || entries.isEmpty()) continue;
-      List<Block> blocks = admit(entries);
-      String last = blocks.get(blocks.size() - 1).id;
-      end.put(channel, last);
-      ReadAhead.keep(id, channel, last, blocks);
-      // More may be waiting than one batch takes: look again without waiting for a message.
-      if (blocks.size() < entries.size() || entries.size() == maxBlocks) bell.ring();
+      ChannelReader.checkUnbroken(channels.get(i), after(from, channels.get(i)), (List<?>) replies.get(1 + 2 * i));
+      List<Block> blocks = new ArrayList<>();
+      for (Object entry : (List<?>) replies.get(2 + 2 * i)) blocks.add(Block.of(entry));
+      found.add(blocks);
     }
-    return end.equals(from.entries) ? from : new ChannelOffset(end);
+    int[] taken = closed ? new int[found.size()] : admit(found);
+    Map<String, String> end = new HashMap<>();
+    boolean some = false;
+    for (int i = 0; i < taken.length; i++) {
+      String channel = channels.get(i);
+      String after = after(from, channel);
+      List<Block> blocks = found.get(i).subList(0, taken[i]);
+      end.put(channel, blocks.isEmpty() ? after : blocks.get(taken[i] - 1).id);
+      if (blocks.isEmpty()) continue;
+      some = true;
+      ReadAhead.keep(id, channel, after, new ArrayList<>(blocks));
+      // More may be waiting than one batch takes: look again without waiting for a message.
+      if (taken[i] < found.get(i).size() || taken[i] == most) bell.ring();
+    }
+    return some ? new ChannelOffset(end) : from;
+  }
+
+  /** How many blocks of each channel the next batch takes: those that were written first, one at least. */
+  private int[] admit(List<List<Block>> found) {
+    int[] taken = new int[found.size()];
+    long rows = 0;
+    for (int blocks = 0; blocks < maxBlocks; blocks++) {
+      int first = -1;
+      for (int i = 0; i < taken.length; i++) {
+        if (taken[i] == found.get(i).size()) continue;
+        if (first < 0 || found.get(i).get(taken[i]).writtenMs < found.get(first).get(taken[first]).writtenMs) first = i;
+      }
+      if (first < 0) return taken;
+      rows += found.get(first).get(taken[first]).events;
+      if (rows > maxRows && blocks > 0) return taken;
+      taken[first]++;
+    }
+    return taken;
   }
 
   /** The entry after which a batch that starts there begins: a reader that was paused leaves out what came meanwhile. */
   private String after(ChannelOffset from, String channel) {
     String entry = from.entries.get(channel);
-    return ChannelOffset.compare(entry, begin) < 0 ? begin : entry;
+    if (entry == null) entry = joined.computeIfAbsent(channel, this::registered);
+    String least = begin.getOrDefault(channel, "0-0");
+    return ChannelOffset.compare(entry, least) < 0 ? least : entry;
   }
 
-  private List<Block> admit(List<?> entries) {
-    List<Block> blocks = new ArrayList<>(entries.size());
-    long rows = 0;
-    for (Object entry : entries) {
-      Block block = Block.of(entry);
-      rows += block.events;
-      if (rows > maxRows && !blocks.isEmpty()) break;
-      blocks.add(block);
-    }
-    return blocks;
-  }
-
+  /** Reads what the offsets name, in the order of its name, whichever channels are read now: a repeated batch is the same. */
   @Override
   public InputPartition[] planInputPartitions(Offset start, Offset end) {
+    List<Slice.Piece> whole = new ArrayList<>();
+    ((ChannelOffset) end).entries.forEach((channel, to) -> {
+      String after = after((ChannelOffset) start, channel);
+      if (ChannelOffset.compare(after, to) < 0) whole.add(new Slice.Piece(channel, after, to));
+    });
     long now = System.currentTimeMillis();
-    ChannelOffset from = (ChannelOffset) start;
-    Map<String, String> to = ((ChannelOffset) end).entries;
-    return channels.stream()
-        .map(channel -> new ChannelReader.Range(url, id, channel, reader, after(from, channel), to.get(channel), now))
-        .toArray(InputPartition[]::new);
+    List<List<Slice.Piece>> cut = threads == 1 ? List.of(whole) : Slice.cut(whole, threads, this::blocks);
+    return cut.stream().map(pieces -> new Slice(url, id, reader, now, pieces)).toArray(InputPartition[]::new);
+  }
+
+  private List<Block> blocks(Slice.Piece piece) {
+    List<Block> blocks = ReadAhead.take(id, piece.channel, piece.start, piece.end);
+    if (blocks != null) return blocks;
+    blocks = new ArrayList<>();
+    for (String after = piece.start; !after.equals(piece.end); after = blocks.get(blocks.size() - 1).id) {
+      blocks.addAll(ChannelReader.fetch(broker, piece.channel, after, piece.end));
+    }
+    ReadAhead.keep(id, piece.channel, piece.start, blocks);
+    return blocks;
   }
 
   @Override
@@ -163,19 +222,21 @@ final class ChannelStream implements MicroBatchStream, SupportsAdmissionControl,
    */
   @Override
   public void commit(Offset end) {
-    if (end.equals(committed)) return;
+    List<Object[]> commands = new ArrayList<>();
     ((ChannelOffset) end).entries.forEach((channel, entry) -> {
+      if (entry.equals(committed.put(channel, entry))) return;
       ReadAhead.drop(id, channel);
       List<String> keys = List.of(Keys.channel(channel), Keys.meta(channel), Keys.readers(channel));
-      broker.call(redis -> Broker.Script.COMMIT.run(redis, keys, reader, entry));
+      commands.add(Broker.Script.COMMIT.command(keys, reader, entry));
     });
-    committed = end;
+    if (!commands.isEmpty()) broker.pipeline(commands);
   }
 
   @Override
   public void stop() {
     broker.arrivals.unsubscribe(bell);
     gates.forget();
+    committed.keySet().forEach(channel -> ReadAhead.drop(id, channel));
     channels.forEach(channel -> ReadAhead.drop(id, channel));
   }
 

@@ -5,21 +5,21 @@ import java.util.Arrays;
 import java.util.List;
 
 /**
- * What may keep a source from planning its next batch: a pause, or a channel that its query writes and that is full.
- * Asked only when there is something to plan, in the same round trip as the question for it.
+ * What may keep a source from planning its next batch: a pause, or a channel that its query writes and that is full, or
+ * a part of one. Asked only when there is something to plan, in the same round trip as the question for it.
  */
 final class Gates {
   private final Broker broker;
   private final String reader;
   private final List<String> channels;
-  private String full;
+  private String full = "";
   private boolean paused;
 
   Gates(Broker broker, String reader, String channels) {
     this.broker = broker;
     this.reader = reader;
     this.channels = split(channels);
-    broker.meters.throttle(reader, null); // whatever a driver that was killed has left
+    broker.meters.throttle(reader, ""); // whatever a driver that was killed has left
   }
 
   static List<String> split(String names) {
@@ -35,35 +35,21 @@ final class Gates {
     return topics;
   }
 
-  /** The questions, to be sent first in a pipeline; {@link #isClosed} reads as many replies. */
-  List<Object[]> questions() {
-    List<Object[]> commands = new ArrayList<>();
-    commands.add(new Object[] {"HGET", Keys.valve(reader), "paused"});
-    for (String channel : channels) {
-      commands.add(new Object[] {"XLEN", Keys.channel(channel)});
-      commands.add(new Object[] {"HMGET", Keys.meta(channel), "capacity", "retain"});
-    }
-    return commands;
-  }
-
-  int size() {
-    return 1 + 2 * channels.size();
+  /** The question, to be sent first in a pipeline; its reply is for {@link #isClosed}. */
+  Object[] question() {
+    List<String> arguments = new ArrayList<>(List.of(Keys.channel("")));
+    arguments.addAll(channels);
+    return Broker.Script.GATES.command(List.of(Keys.valve(reader)), arguments.toArray());
   }
 
   /** Whether the source must stand still; a full channel is made visible as {@code throttled_by}. */
-  boolean isClosed(List<Object> replies) {
-    String found = null;
-    for (int i = 0; i < channels.size() && found == null; i++) {
-      long blocks = (Long) replies.get(1 + 2 * i);
-      List<?> settings = (List<?>) replies.get(2 + 2 * i);
-      // A channel that is not open yet cannot be full.
-      if (settings.get(0) == null) continue;
-      if (blocks > number(settings.get(0)) + number(settings.get(1))) found = channels.get(i);
-    }
-    if (found == null ? full != null : !found.equals(full)) broker.meters.throttle(reader, found);
+  boolean isClosed(Object reply) {
+    List<?> answer = (List<?>) reply;
+    paused = (Long) answer.get(0) == 1;
+    String found = Redis.text(answer.get(1));
+    if (!found.equals(full)) broker.meters.throttle(reader, found);
     full = found;
-    paused = replies.get(0) != null;
-    return found != null || paused;
+    return paused || !full.isEmpty();
   }
 
   /** Whether the query was paused when last asked: then its source does not even wait. */
@@ -73,17 +59,13 @@ final class Gates {
 
   /** The full channel that the source waits for, or the empty string. */
   String throttledBy() {
-    return full == null ? "" : full;
+    return full;
   }
 
   /** The query stops: nothing throttles it any more, its counts are complete, and its control is read anew. */
   void forget() {
-    broker.meters.throttle(reader, null);
+    broker.meters.throttle(reader, "");
     broker.meters.flush();
     Control.forget(broker, reader);
-  }
-
-  private static long number(Object bulk) {
-    return bulk == null ? 0 : Long.parseLong(Redis.text(bulk));
   }
 }

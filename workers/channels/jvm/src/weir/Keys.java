@@ -22,11 +22,6 @@ final class Keys {
     return channel(channel) + ":room";
   }
 
-  /** A partition is a channel of its own; a channel of one partition has no suffix. */
-  static String partition(String channel, int index, int partitions) {
-    return partitions == 1 ? channel : channel + ":p" + index;
-  }
-
   static String valve(String fragment) {
     return "weir:valve:" + fragment;
   }

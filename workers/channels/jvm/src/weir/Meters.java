@@ -35,9 +35,9 @@ final class Meters {
     start();
   }
 
-  /** Notes which full channel keeps a fragment from planning, null when none does. */
+  /** Notes which full channel keeps a fragment from planning, the empty string when none does. */
   synchronized void throttle(String fragment, String channel) {
-    throttled.put(fragment, channel == null ? "" : channel);
+    throttled.put(fragment, channel);
     start();
   }
 

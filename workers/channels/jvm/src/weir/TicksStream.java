@@ -1,5 +1,6 @@
 package weir;
 
+import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import org.apache.spark.sql.catalyst.InternalRow;
@@ -68,7 +69,7 @@ final class TicksStream implements MicroBatchStream, SupportsAdmissionControl, R
       long now = System.currentTimeMillis();
       long nextDue = from.t0 + schedule.dueMs(from.next);
       boolean due = nextDue <= now;
-      if (due && !gates.isClosed(broker.pipeline(gates.questions()))) return advance(from, now);
+      if (due && !gates.isClosed(broker.pipeline(List.<Object[]>of(gates.question())).get(0))) return advance(from, now);
       if (due && gates.isPaused()) return start;
       // Until the next number is due, or a gate may have opened.
       long until = due ? deadline : Math.min(deadline, nextDue);

@@ -1,17 +1,19 @@
 package weir;
 
+import java.util.ArrayList;
 import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
 import org.apache.spark.TaskContext;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.util.TaskCompletionListener;
 
-/** A valve within one Spark task, that is, within one batch: decides once, then counts and passes. */
+/** A valve within one Spark task, that is, within one batch: decides once, then counts, deals out and passes. */
 final class ValveTask {
   private final Valve.Spec spec;
   private final Broker broker;
   private final boolean passes;
-  private final BlockWriter writer; // null where the outlet is closed
+  private final List<Outlet> outlets = new ArrayList<>(); // none where nobody reads the stream
   private final Map<String, Long> meters = new HashMap<>();
   private long events;
   private long nextSample = 1;
@@ -24,22 +26,22 @@ final class ValveTask {
     if (batch == null) {
       // Not a streaming query, as where a test looks at a plan's result: there is no batch to publish or to count.
       passes = true;
-      writer = null;
       return;
     }
     long batchId = Long.parseLong(batch);
     String run = context.getLocalProperty("spark.jobGroup.id");
     Control control = Control.of(broker, spec.fragment, run == null ? "" : run, batchId);
     passes = control.passes(spec.position);
-    writer = control.publishes(spec.position) ? new BlockWriter(spec, broker, batchId) : null;
+    if (control.publishes(spec.position)) outlets.add(new Outlet(spec, broker, batchId));
+    for (Map<String, Double> weights : control.routes(spec.position)) outlets.add(new Outlet(spec, broker, batchId, weights));
     context.addTaskCompletionListener((TaskCompletionListener) this::finish);
-    if (writer != null && context.numPartitions() > 1) {
+    if (isPublishing() && context.numPartitions() > 1) {
       throw new IllegalStateException("a valve stands on one partition, not on " + context.numPartitions());
     }
   }
 
   boolean isPublishing() {
-    return writer != null;
+    return !outlets.isEmpty();
   }
 
   boolean pass(long bornMs, InternalRow event) {
@@ -50,7 +52,7 @@ final class ValveTask {
       nextSample *= 2;
     }
     lastBornMs = bornMs;
-    if (event != null) writer.add(event);
+    if (event != null) for (Outlet outlet : outlets) outlet.add(event);
     return passes;
   }
 
@@ -61,7 +63,7 @@ final class ValveTask {
 
   private void finish(TaskContext context) {
     boolean failed = context.isFailed() || context.isInterrupted();
-    if (writer != null) writer.close(!failed);
+    Outlet.close(outlets, !failed);
     if (failed) return; // the batch is repeated and counted then
     if (lastBornMs >= 0 && events * 2 != nextSample) sample(lastBornMs);
     meters.merge(spec.position + ":n", events, Long::sum);

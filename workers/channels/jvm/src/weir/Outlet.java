@@ -1,0 +1,53 @@
+package weir;
+
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import org.apache.spark.sql.catalyst.InternalRow;
+
+/** Where the events of one batch are published: whole in the stream's channel, or dealt out to the parts of a reader. */
+final class Outlet {
+  private final Valve.Spec spec;
+  private final Broker broker;
+  private final long batch;
+  private final List<String> channels;
+  private final BlockWriter[] writers; // made with a part's first event
+  private final Rotation rotation; // null where there is nothing to choose
+
+  /** The whole stream. */
+  Outlet(Valve.Spec spec, Broker broker, long batch) {
+    this(spec, broker, batch, List.of(spec.channel), null);
+  }
+
+  /** One reader's parts of it. */
+  Outlet(Valve.Spec spec, Broker broker, long batch, Map<String, Double> weights) {
+    this(spec, broker, batch, new ArrayList<>(weights.keySet()), new Rotation(Rotation.shares(weights), batch));
+  }
+
+  private Outlet(Valve.Spec spec, Broker broker, long batch, List<String> channels, Rotation rotation) {
+    this.spec = spec;
+    this.broker = broker;
+    this.batch = batch;
+    this.channels = channels;
+    this.rotation = rotation;
+    writers = new BlockWriter[channels.size()];
+  }
+
+  void add(InternalRow event) {
+    int part = rotation == null ? 0 : rotation.next();
+    if (writers[part] == null) writers[part] = new BlockWriter(spec, channels.get(part), broker, batch);
+    writers[part].add(event);
+  }
+
+  /** Writes what is left everywhere, and then waits for all of it at once; or lets it go where the task failed. */
+  static void close(List<Outlet> outlets, boolean complete) {
+    List<BlockWriter> open = new ArrayList<>();
+    for (Outlet outlet : outlets) for (BlockWriter writer : outlet.writers) if (writer != null) open.add(writer);
+    try {
+      if (complete) open.forEach(BlockWriter::finish);
+      if (complete) open.forEach(BlockWriter::settle);
+    } finally {
+      open.forEach(BlockWriter::close);
+    }
+  }
+}
