@@ -133,8 +133,8 @@ def _overtaken(state: Mapping[str, str], batch_id: int) -> list[str]:
     fields: list[str] = []
     for changes in changes_of(state).values():
         begun = [change for change in changes if _begun(change, batch_id)]
-        ends = bool(begun) and not begun[-1].weights
-        fields += [change.field for change in (begun if ends else begun[:-1])]
+        is_over = begun == changes and not begun[-1].weights  # the route ends, and nothing follows
+        fields += [change.field for change in (begun if is_over else begun[:-1])]
     return [name for field in fields for name in (field, f"{field}:from")]
 
 

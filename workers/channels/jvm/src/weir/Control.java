@@ -102,7 +102,8 @@ final class Control {
         if (inForce == null || change == inForce) break;
         fields.add(change.field);
       }
-      if (inForce != null && inForce.ends()) fields.add(inForce.field);
+      boolean isNewest = inForce == changes.get(changes.size() - 1);
+      if (isNewest && inForce.ends()) fields.add(inForce.field); // the route ends, and nothing follows
     }
     return fields;
   }
