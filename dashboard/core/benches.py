@@ -28,8 +28,13 @@ _ALL = (
         "workers.benches.reuse_planning:main",
     ),
     Bench(
-        "schedules", "Published dataflows by each pair of allocation and mapping: slots; planning thousands of tasks.",
+        "schedules", "Slots by each pair of allocation and mapping, planning thousands of tasks; --on-spark: planned, "
+        "predicted and actual rates.",
         "workers.benches.schedules:main",
+    ),
+    Bench(
+        "profiles", "Task types measured on a slot of this machine: peak rate, CPU and memory by threads.",
+        "workers.benches.profiles:main",
     ),
     Bench("channels", "A hop's latency, throughput, idle CPU, restart, many queries.", "workers.channels.bench:main"),
     Bench("engine", "An idle estate, a query's restart from its checkpoint, 40 queries in a slot.",

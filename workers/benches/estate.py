@@ -5,16 +5,17 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import psutil
 import redis
 
-from scheduler.model.estate import Estate
+from scheduler.model.estate import Estate, Fragment
 from workers import desired, observed
 from workers.channels.registry import Channels
 from workers.library.registry import task_types
@@ -42,7 +43,7 @@ class RunningEstate:
 
     def meters(self) -> observed.Meters:
         """The meters of all fragments now."""
-        return observed.read_meters(self.client, self.estate.fragments)
+        return observed.read_meters(self.client, observed.queries_of(self.estate.fragments.values()))
 
     def fragments(self) -> dict[str, Any]:
         """What the agent reports of each fragment."""
@@ -57,10 +58,14 @@ class RunningEstate:
                 raise TimeoutError(f"{what}: not within {within_s} s; the agent reports {self.fragments()}")
             time.sleep(0.25)
 
+    def queries(self) -> dict[str, Fragment]:
+        """The queries that are to run, with their fragments: one for each bundle."""
+        return {part.id: fragment for fragment in self.estate.fragments.values() for part in fragment.parts}
+
     def wait_running(self, *, within_s: float = 180) -> None:
-        """Wait until every fragment runs."""
+        """Wait until every query runs."""
         self.wait(
-            lambda: all(self.fragments().get(name, {}).get("state") == "running" for name in self.estate.fragments),
+            lambda: all(self.fragments().get(name, {}).get("state") == "running" for name in self.queries()),
             what="every fragment runs", within_s=within_s,
         )
 
@@ -79,11 +84,11 @@ class RunningEstate:
         self.wait(self._is_enacted, what=f"generation {estate.generation} is enacted", within_s=within_s)
 
     def _is_enacted(self) -> bool:
-        report, found = observed.read_reports(self.client).get(NODE, {}), self.fragments()
+        report, found, wanted = observed.read_reports(self.client).get(NODE, {}), self.fragments(), self.queries()
         return report.get("version") == self.estate.generation and all(
             found.get(name, {}).get("state") == "running" and found[name]["active"] == fragment.active
-            for name, fragment in self.estate.fragments.items()
-        ) and all(found[name]["state"] == "stopped" for name in set(found) - set(self.estate.fragments))
+            for name, fragment in wanted.items()
+        ) and all(found[name]["state"] == "stopped" for name in set(found) - set(wanted))
 
     def cpu_s(self) -> float:
         """CPU seconds so far of agent, slots, their Python workers and the broker, children that ended included."""
@@ -111,8 +116,13 @@ class RunningEstate:
 
 
 @contextmanager
-def running(estate: Estate, data_dir: Path, *, trigger_ms: int) -> Iterator[RunningEstate]:
-    """Run an estate from nothing; afterwards nothing of it is left but the folder."""
+def running(
+    estate: Estate, data_dir: Path, *, trigger_ms: int, settings: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[RunningEstate]:
+    """Run an estate from nothing; afterwards nothing of it is left but the folder.
+
+    ``settings`` are further ones of the agent and its slots, by the names of their environment variables.
+    """
     prepared = embedded.prepare(data_dir)
     with (data_dir / "broker.log").open("ab") as log:
         broker = spawn(prepared.argv, stdout=log)
@@ -125,7 +135,8 @@ def running(estate: Estate, data_dir: Path, *, trigger_ms: int) -> Iterator[Runn
             sys.executable, "-m", "workers.agents.node", "--node", NODE,
             "--slots", str(len(estate.slots)), "--data-dir", str(data_dir),
         ]
-        env = {**os.environ, "REDIS_URL": prepared.url, "WEIR_DATA_DIR": str(data_dir), "PYTHONPATH": str(ROOT)}
+        env = {**os.environ, "REDIS_URL": prepared.url, "WEIR_DATA_DIR": str(data_dir), "PYTHONPATH": str(ROOT),
+               **settings}
         with (data_dir / "agent.log").open("ab") as log:
             agent = spawn(argv, env=env, cwd=ROOT, stdout=log)
         yield RunningEstate(

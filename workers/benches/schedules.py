@@ -1,5 +1,7 @@
 """`./weir bench schedules`: the dataflows of paper [2] by each pair of allocation and mapping, and what planning costs.
 
+With ``--on-spark`` schedules run: see ``schedules_on_spark.py``.
+
 Linear and Diamond are as published; of Star, Traffic and Smart Grid the structure is, and the labels are ours. The
 profiles are the published ones, and nothing runs: rates are predicted. The second table plans random dataflows of up
 to thousands of tasks with profiles of our own, about ten threads a task, and compares the growth of its CPU time with
@@ -12,6 +14,7 @@ import argparse
 import gc
 import os
 import random
+import sys
 import time
 from collections.abc import Sequence
 from math import log2
@@ -47,7 +50,12 @@ SUPPLY = Supply(catalogue=MACHINES)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Plan, print the tables, write JSON."""
+    """Plan, print the tables, write JSON; or measure on Spark."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if "--on-spark" in arguments:
+        from .schedules_on_spark import main as measure  # what it imports takes seconds, and is not needed otherwise
+
+        return measure([one for one in arguments if one != "--on-spark"])
     parser = argparse.ArgumentParser(prog="weir bench schedules", description=__doc__)
     parser.add_argument("--published", type=Path, default=Path("../shared/data/performance_models"),
                         help="folder of the published profiles and dataflows, which are no part of Weir")
@@ -56,7 +64,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--repeat", type=int, default=5, help="times that each size is planned")
     parser.add_argument("--seed", type=int, default=2017)
     parser.add_argument("--out", type=Path, default=Path("bench-results/schedules.json"))
-    options = parser.parse_args(argv)
+    options = parser.parse_args(arguments)
     published: list[dict[str, Any]] = []
     if (options.published / "dags.json").exists():
         published = _published(options.published, options.rates)

@@ -1,0 +1,187 @@
+"""Experiments with schedules: which rates are tried, what counts as sustained, and how predictions are judged."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import isnan, nan
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler.model.errors import WeirError
+from scheduler.model.estate import Slot
+from scheduler.model.profile import Point, Profile, Profiles
+from scheduler.model.resources import Node, Supply
+from scheduler.performance.modelling import Trial
+from scheduler.scheduling import prepare, schedule
+from workers.benches.experiment_dataflows import SHAPES, dataflow, kinds, parts
+from workers.benches.experiments import (
+    Sample,
+    Stair,
+    actual_per_s,
+    carried,
+    due_ms,
+    fit,
+    highest,
+    is_over,
+    loads_at,
+    plan,
+    slope,
+    stairs,
+    with_fixed_load,
+)
+from workers.benches.schedules_on_spark import PAPER
+from workers.library.registry import task_types
+
+RATES = st.floats(1, 1000)
+
+
+@given(RATES, RATES)
+def test_stairs_rise_from_below_to_beyond_what_is_predicted(planned, predicted):
+    climb = stairs(planned, predicted, first_s=10, stair_s=5)
+    rates = [stair.rate_per_s for stair in climb[1:]]
+    assert rates == sorted(rates) and climb[0].rate_per_s <= rates[0]
+    assert rates[-1] > 1.5 * predicted and predicted in rates
+    if planned <= 1.7 * predicted:
+        assert min(abs(rate - planned) for rate in rates) <= 0.0301 * planned
+
+
+@given(st.lists(st.builds(Stair, st.floats(0.5, 300), st.floats(0.5, 10)), min_size=1, max_size=5))
+def test_events_are_due_evenly_within_each_stair(climb):
+    due = due_ms(climb)
+    assert due == sorted(due) and len(due) == sum(stair.events for stair in climb)
+    began_ms = 0.0
+    for stair in climb:
+        mine = [at for at in due if began_ms - 1 <= at < began_ms + 1000 * stair.seconds - 1]
+        assert abs(len(mine) - stair.rate_per_s * stair.seconds) <= 2
+        began_ms += 1000 * stair.seconds
+
+
+@given(st.lists(st.tuples(st.floats(-100, 100), st.floats(-100, 100)), min_size=2, max_size=30))
+def test_the_slope_is_that_of_least_squares(points):
+    x, y = np.array(points).T
+    if x.max() - x.min() < 1e-3:
+        return
+    assert slope(points) == pytest.approx(np.polyfit(x, y, 1)[0], rel=1e-4, abs=1e-4)
+
+
+def samples(rates, *, seconds=6.0, every=0.25):
+    count = int(seconds / every)
+    return [Sample(at * every, {task: int(rate * at * every) for task, rate in rates.items()}, {})
+            for at in range(count)]
+
+
+def test_a_stair_carries_what_its_slowest_task_lets_through():
+    weights = {"source": 1.0, "a": 1.0, "b": 4.0}
+    kept = carried(samples({"source": 50, "a": 50, "b": 200}), rate_per_s=50, parts=weights, source="source")
+    assert kept.stable and kept.carried_per_s == pytest.approx(50, rel=0.02)
+    behind = carried(samples({"source": 50, "a": 50, "b": 160}), rate_per_s=50, parts=weights, source="source")
+    assert not behind.stable and behind.slowest == "b" and behind.carried_per_s == pytest.approx(40, rel=0.02)
+    drained = carried(samples({"source": 50, "a": 80, "b": 320}), rate_per_s=50, parts=weights, source="source")
+    assert drained.carried_per_s == pytest.approx(50, rel=0.02), "what had piled up before is not sustained"
+    starved = carried(samples({"source": 30, "a": 30, "b": 120}), rate_per_s=50, parts=weights, source="source")
+    assert not starved.stable and starved.carried_per_s == pytest.approx(30, rel=0.03)
+    assert actual_per_s([kept, behind, starved]) == kept.carried_per_s
+    assert not is_over([kept]) and is_over([kept, behind]) and isnan(actual_per_s([]))
+    little = replace(kept, carried_per_s=46.0)
+    assert not is_over([kept, little]) and is_over([little, little])
+
+
+def test_fits_by_correlation_and_by_equality():
+    exact = fit([(1, 1), (2, 2), (4, 4)])
+    assert (exact.correlation, exact.identity, exact.error) == (1, 1, 0)
+    doubled = fit([(2, 1), (4, 2), (8, 4), (nan, 3)])
+    assert doubled.points == 3 and doubled.correlation == pytest.approx(1) and doubled.identity < 0
+    assert doubled.error == pytest.approx(1)
+    assert isnan(fit([(1, 1)]).correlation) and isnan(fit([(1, 2), (3, 2)]).identity)
+
+
+@given(st.lists(st.tuples(st.floats(0, 100), st.floats(0, 100)), min_size=3, max_size=20))
+def test_the_correlation_is_that_of_numpy_and_no_less_than_equality(pairs):
+    x, y = np.array(pairs).T
+    if x.std() < 0.1 or y.std() < 0.1:
+        return
+    found = fit(pairs)
+    assert found.correlation == pytest.approx(np.corrcoef(x, y)[0, 1] ** 2, abs=1e-6)
+    assert found.identity <= found.correlation + 1e-6
+
+
+# Of the characters that the tasks have, in figures of our own.
+PROFILES = Profiles([
+    Profile("xml_document", (Point(1, 400, 0.9, 0.02),)),
+    Profile("pi_viete", (Point(1, 200, 0.9, 0.01), Point(2, 190, 0.95, 0.02))),
+    Profile("file_batches", (Point(1, 3000, 0.8, 0.02),)),
+    Profile("http_get", (Point(1, 18, 0.1, 0.01, 0.05), Point(4, 70, 0.3, 0.03, 0.05), Point(8, 130, 0.5, 0.05, 0.1))),
+    Profile("sql_lookup", (Point(1, 28, 0.1, 0.01, 0.05), Point(4, 110, 0.3, 0.03, 0.05))),
+])
+TASKS = kinds("http://127.0.0.1:1")
+SLOTS = 2
+SUPPLY = Supply(free=(Node("n1", tuple(Slot("n1", index) for index in range(SLOTS))),))
+
+
+def scheduled(name, pair, rate_per_s):
+    flow = dataflow(name, TASKS, path="events.parquet", run="x")
+    job = prepare(flow, task_types=task_types(), profiles=PROFILES, rate_per_s=rate_per_s)
+    return schedule(job, pair, supply=SUPPLY)
+
+
+def is_scheduled(name, pair, rate_per_s):
+    try:
+        return scheduled(name, pair, rate_per_s).slots <= SLOTS
+    except WeirError:
+        return False
+
+
+def test_the_plan_has_every_pair_at_every_part_of_its_highest_rate():
+    found = list(plan(sorted(SHAPES), PAPER, (1.0, 0.5), scheduled=scheduled, slots=SLOTS))
+    assert len(found) == 2 * len(SHAPES) * len(PAPER) and len(PAPER) == 5
+    made = {(name, pair, part): one for name, pair, part, one in found if not isinstance(one, WeirError)}
+    assert len(made) >= 20, {key[:3]: str(one) for *key, one in found if isinstance(one, WeirError)}
+    for (name, pair, part), one in made.items():
+        assert one.slots <= SLOTS
+        if part == 1.0:
+            assert not is_scheduled(name, pair, 1.02 * one.rate_per_s)
+        elif (name, pair, 1.0) in made:
+            assert one.rate_per_s == pytest.approx(0.5 * made[name, pair, 1.0].rate_per_s)
+    assert highest(lambda rate: scheduled("linear", ("MBA", "SAM"), 1000 + rate), slots=SLOTS) is None
+
+
+def test_loads_at_a_rate_are_those_of_the_prediction():
+    one = scheduled("linear", ("MBA", "SAM"), 40)
+    at = loads_at(one, min(40, one.sustained_per_s))
+    for load in one.prediction.slots:
+        assert at[load.slot.name] == (pytest.approx(min(1, load.cpu)), pytest.approx(load.memory))
+    assert all(half[0] <= full[0] for half, full in zip(loads_at(one, 20).values(), at.values(), strict=True))
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_parts_count_the_ways_from_the_source(name):
+    streams = SHAPES[name]
+
+    def ways(task):
+        return 1 if task == "source" else sum(ways(parent) for parent, target in streams if target == task)
+
+    assert parts(name) == {task: ways(task) for task in dict.fromkeys(end for ends in streams for end in ends)}
+
+
+def trial(threads, rate, cpu, memory=0.02, achieved=None):
+    return Trial(threads, rate, cpu, memory, 0.0, 5.0, achieved)
+
+
+def test_what_a_query_takes_at_any_rate_is_where_its_trials_begin():
+    profile = Profile("t", (Point(1, 100, 0.55, 0.02), Point(2, 150, 0.8, 0.02), Point(4, 200, 0.9, 0.04)))
+    line = [trial(1, rate, 0.05 + 0.005 * rate) for rate in (25, 50, 100)]
+    found = with_fixed_load(profile, [*line, trial(1, 200, 1.0, achieved=110), trial(2, 150, 0.8)])
+    assert [point.idle_cpu for point in found.points] == pytest.approx([0.05, 0.8 * 0.05 / 0.55, 0.9 * 0.05 / 0.55])
+    assert found.points[0].idle_memory == pytest.approx(0.02)
+    assert [replace(point, idle_cpu=0, idle_memory=0) for point in found.points] == list(profile.points)
+    assert with_fixed_load(profile, [trial(1, 100, 0.5)]) == profile
+
+
+@given(st.lists(st.tuples(st.floats(1, 100), st.floats(0, 1), st.floats(0, 1)), min_size=1, max_size=6))
+def test_no_trials_make_an_invalid_profile(seen):
+    profile = Profile("t", (Point(1, 100, 0.5, 0.1),))
+    found = with_fixed_load(profile, [trial(1, rate, cpu, memory) for rate, cpu, memory in seen])
+    assert found.points[0].idle_cpu <= 0.5 and found.points[0].idle_memory <= 0.1 + 1e-12

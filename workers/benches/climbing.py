@@ -1,0 +1,269 @@
+"""One run of a schedule: enacted, its source raised in stairs until it does not keep up, and what was measured of it.
+
+CPU of a slot is that of its driver and Python workers, as a share of a core, above what the slot took without queries.
+Memory is what is live on the driver's heap after a full collection and what its Python workers hold, as a share of the
+slot's part of the machine's memory, likewise above base: as trials define it (`workers.measuring.load`).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from scheduler.model.estate import Estate
+from scheduler.model.prices import Prices
+from scheduler.model.task_types import TaskTypes
+from scheduler.planning import apply_plan, plan_removal, plan_submission
+from scheduler.scheduling import Schedule
+from workers import observed
+from workers.channels.histogram import histogram_of
+from workers.measuring.load import TreeLoad
+from workers.measuring.machine import slot_memory_mb
+from workers.supervisor.process import descendants
+
+from .estate import NODE, RunningEstate
+from .experiment_dataflows import TEAM
+from .experiments import Carried, Sample, Stair, carried, is_over
+
+SAMPLE_S = 0.25
+LOAD_EVERY = 4  # samples
+SETTLES = 0.4  # of a stair, before it counts
+STARTING_S = 60.0
+VIOLIN = 60  # quantiles of latency that are kept of a stair
+_USED = re.compile(r"(?:def new generation|tenured generation)\s+total \d+K, used (\d+)K")
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """CPU and memory of a slot, as shares of it."""
+
+    cpu: float
+    memory: float
+
+
+@dataclass
+class StairFound:
+    """What was measured on a stair."""
+
+    carried: Carried
+    loads: dict[str, Load]
+    latency_ms: list[float]  # quantiles, evenly spaced
+    others_cores: float  # what the machine's other processes took, broker and services included
+
+
+@dataclass
+class Base:
+    """What slots take without queries: cores, and MiB of heap and Python."""
+
+    cpu: dict[str, float] = field(default_factory=dict)
+    memory_mb: dict[str, float] = field(default_factory=dict)
+
+
+class Slots:
+    """The slots of the node under measurement, by name: their processes' CPU and memory."""
+
+    def __init__(self, running: RunningEstate) -> None:
+        report = observed.read_reports(running.client)[NODE]["slots"]
+        self.pids = {f"{NODE}/{name}": slot["pid"] for name, slot in report.items()}
+        self._trees = {name: TreeLoad(pid) for name, pid in self.pids.items()}
+        for tree in self._trees.values():
+            tree.cpu_s()
+
+    def cpu_s(self) -> dict[str, float]:
+        """CPU seconds of each slot so far."""
+        return {name: tree.cpu_s() for name, tree in self._trees.items()}
+
+    def memory_mb(self) -> dict[str, float]:
+        """Live heap and Python workers of each slot, in MiB; the heap is collected for it."""
+        return {name: _heap_mb(self.pids[name]) + tree.python_mb() for name, tree in self._trees.items()}
+
+    def end_python_workers(self) -> None:
+        """End the Python workers that the queries before have left, but not those that fork them."""
+        for pid in self.pids.values():
+            forked = {one for one in descendants(pid) if "workers.spark.daemon" in _command(one)}
+            for one in forked:
+                with suppress(psutil.Error):
+                    if psutil.Process(one).ppid() in forked:
+                        os.kill(one, 9)
+
+
+def base_of(slots: Slots, *, seconds: float) -> Base:
+    """What the slots take now, without queries."""
+    before, began = slots.cpu_s(), time.monotonic()
+    time.sleep(seconds)
+    after, passed = slots.cpu_s(), time.monotonic() - began
+    return Base({name: (after[name] - before[name]) / passed for name in after}, slots.memory_mb())
+
+
+class Climb:
+    """Runs one schedule and takes it up its stairs."""
+
+    def __init__(
+        self, running: RunningEstate, slots: Slots, base: Base, *, task_types: TaskTypes, prices: Prices,
+        parts: Mapping[str, float],
+    ) -> None:
+        self._running = running
+        self._slots = slots
+        self._base = base
+        self._types = task_types
+        self._prices = prices
+        self._parts = parts
+        self._bundles: dict[str, tuple[str, ...]] = {}
+
+    def run(
+        self, schedule: Schedule, stairs: Sequence[Stair], *, told: Callable[[StairFound], None]
+    ) -> list[StairFound]:
+        """Enact the schedule, climb, and take the dataflow away again, whatever happens."""
+        dataflow = schedule.job.dataflow
+        estate = self._running.estate
+        plan = plan_submission(
+            estate, dataflow, dataflow_id=dataflow.name, team=TEAM, task_types=self._types, prices=self._prices,
+            schedule=schedule)
+        enacted = apply_plan(estate, plan)
+        self._bundles = bundles_by_task(enacted, dataflow.name)
+        try:
+            self._running.enact(enacted, within_s=STARTING_S)
+            return self._climb(stairs, told)
+        finally:
+            removal = plan_removal(enacted, dataflow.name, task_types=self._types, prices=self._prices)
+            self._running.enact(apply_plan(enacted, removal), within_s=STARTING_S)
+            self._slots.end_python_workers()
+
+    def _climb(self, stairs: Sequence[Stair], told: Callable[[StairFound], None]) -> list[StairFound]:
+        began_s = self._first_event_s()
+        found: list[StairFound] = []
+        ends_s = began_s + stairs[0].seconds
+        _sleep_until(ends_s)
+        for stair in stairs[1:]:
+            _sleep_until(ends_s + SETTLES * stair.seconds)
+            ends_s += stair.seconds
+            found.append(self._stair(stair, ends_s))
+            told(found[-1])
+            if is_over([one.carried for one in found]):
+                break
+        return found
+
+    def _stair(self, stair: Stair, ends_s: float) -> StairFound:
+        samples: list[Sample] = []
+        before, busy, began = self._latencies(), _busy_s(), time.monotonic()
+        cpu = self._slots.cpu_s()
+        while time.monotonic() < ends_s - SAMPLE_S / 2:
+            if len(samples) % LOAD_EVERY == 0:
+                cpu = self._slots.cpu_s()
+            samples.append(Sample(time.monotonic(), self._out(), cpu))
+            time.sleep(SAMPLE_S)
+        passed, cpu_after = time.monotonic() - began, self._slots.cpu_s()
+        cores = {name: (cpu_after[name] - samples[0].cpu_s[name]) / (time.monotonic() - samples[0].at_s)
+                 for name in cpu_after}
+        others = (_busy_s() - busy) / passed - sum(cores.values())
+        latency = quantiles_ms(before, self._latencies())
+        memory = self._slots.memory_mb()
+        loads = {name: Load(max(0.0, cores[name] - self._base.cpu[name]), self._share(name, memory[name]))
+                 for name in cores}
+        what = carried(samples, rate_per_s=stair.rate_per_s, parts=self._parts, source="source")
+        return StairFound(what, loads, latency, max(0.0, others))
+
+    def _share(self, name: str, memory_mb: float) -> float:
+        base_mb = self._base.memory_mb[name]
+        return max(0.0, memory_mb - base_mb) / (slot_memory_mb(len(self._slots.pids)) - base_mb)
+
+    def _first_event_s(self) -> float:
+        """When the source's first event was, as nearly as its counts tell."""
+        deadline = time.monotonic() + STARTING_S
+        while not self._out()["source"]:
+            if time.monotonic() > deadline:
+                raise TimeoutError("The source has not begun to emit.")
+            time.sleep(SAMPLE_S / 5)
+        return time.monotonic() - SAMPLE_S
+
+    def _out(self) -> dict[str, int]:
+        """How many events have left each task."""
+        names = [bundle for bundles in self._bundles.values() for bundle in bundles]
+        counts = observed.read_meters(self._running.client, names).counts
+        return {task: sum(counts[bundle].get("0:n", 0) for bundle in bundles)
+                for task, bundles in self._bundles.items()}
+
+    def _latencies(self) -> dict[int, int]:
+        """The latencies of what has left the sink, as a histogram."""
+        found: dict[int, int] = {}
+        names = self._bundles["sink"]
+        for counts in observed.read_meters(self._running.client, names).counts.values():
+            for bucket, count in histogram_of(counts, "0:lat").items():
+                found[bucket] = found.get(bucket, 0) + count
+        return found
+
+
+def bundles_by_task(estate: Estate, dataflow_id: str) -> dict[str, tuple[str, ...]]:
+    """By task of a submitted dataflow, the queries that run it."""
+    found = {}
+    for task, running in estate.submitted[dataflow_id].running.items():
+        fragment = estate.fragments[estate.places[running][0]]
+        found[task] = tuple(part.id for part in fragment.parts)
+    return found
+
+
+def quantiles_ms(before: Mapping[int, int], after: Mapping[int, int]) -> list[float]:
+    """Evenly spaced quantiles of the latencies that were counted between two readings."""
+    grown = {bucket: count - before.get(bucket, 0) for bucket, count in after.items()}
+    values = [observed.percentile_ms(grown, (number + 0.5) / VIOLIN) for number in range(VIOLIN)]
+    return [round(value, 1) for value in values if value is not None]
+
+
+def clear(folder: Path) -> None:
+    """Remove what runs have written, so that the disk does not fill up."""
+    for name in ("outputs", "recordings", "checkpoints"):
+        shutil.rmtree(folder / name, ignore_errors=True)
+        if name != "recordings":
+            (folder / name).mkdir(exist_ok=True)
+
+
+def _heap_mb(slot_pid: int) -> float:
+    """What is live on the heap of a slot's driver: used after a full collection, which this makes."""
+    java = next(one for one in descendants(slot_pid) if _name(one) == "java")
+    for command in ("GC.run", "GC.heap_info"):
+        said = subprocess.run(["jcmd", str(java), command], capture_output=True, text=True, timeout=30, check=True)
+    return sum(int(used) for used in _USED.findall(said.stdout)) / 1024
+
+
+def _busy_s() -> float:
+    times = psutil.cpu_times()
+    return times.user + times.nice + times.system + times.irq + times.softirq
+
+
+def _command(pid: int) -> str:
+    try:
+        return " ".join(psutil.Process(pid).cmdline())
+    except psutil.Error:
+        return ""
+
+
+def _name(pid: int) -> str:
+    try:
+        return psutil.Process(pid).name()
+    except psutil.Error:
+        return ""
+
+
+def _sleep_until(moment_s: float) -> None:
+    time.sleep(max(0.0, moment_s - time.monotonic()))
+
+
+def document(found: StairFound) -> dict[str, Any]:
+    """What was measured on a stair, as JSON."""
+    one = found.carried
+    return {
+        "rate_per_s": one.rate_per_s, "offered_per_s": one.offered_per_s, "carried_per_s": one.carried_per_s,
+        "slowest": one.slowest, "stable": one.stable, "others_cores": found.others_cores,
+        "loads": {name: {"cpu": load.cpu, "memory": load.memory} for name, load in found.loads.items()},
+        "latency_ms": found.latency_ms,
+    }

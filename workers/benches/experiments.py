@@ -1,0 +1,279 @@
+"""Experiments with schedules (paper [2], 8.5): which to run, at which rates, and how far predictions were right. Pure.
+
+A run raises the rate of its source in **stairs** until the dataflow does not keep up. What a stair *carries* is the
+rate at which its slowest task lets events through; the actual rate of a schedule is the most that a stair carried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import product
+from math import isnan, nan, sqrt
+
+import numpy as np
+
+from scheduler.model.errors import InsufficientSlots, InvalidResources, RateNotHeld, WeirError
+from scheduler.model.profile import Point, Profile
+from scheduler.performance.modelling import Trial
+from scheduler.scheduling import Pair, Schedule
+
+KEEPS_UP = 0.95  # of the offered rate has to come through
+GIVES_UP = 0.85  # a stair that carries less leaves nothing to be learnt from a higher one
+STEPS = (0.8, 0.9, 1.0, 1.1, 1.25, 1.45, 1.7)  # of the predicted rate
+FIRST = 0.6  # of it, while queries start and warm up
+
+
+@dataclass(frozen=True, slots=True)
+class Stair:
+    """A rate of the source, and for how long."""
+
+    rate_per_s: float
+    seconds: float
+
+    @property
+    def events(self) -> int:
+        """How many events it has."""
+        return max(1, round(self.rate_per_s * self.seconds))
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """What has left each task so far, at a moment, and what was taken of each slot's CPU until then."""
+
+    at_s: float
+    out: Mapping[str, int]
+    cpu_s: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """What came of a stair: the rate that its source did offer, and what came through its slowest task."""
+
+    rate_per_s: float
+    offered_per_s: float
+    carried_per_s: float
+    slowest: str
+
+    @property
+    def stable(self) -> bool:
+        """Whether all that was to be offered was, and came through."""
+        return min(self.offered_per_s, self.carried_per_s) >= KEEPS_UP * self.rate_per_s
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """How well one of two figures tells the other.
+
+    ``correlation`` is the square of Pearson's coefficient, which paper [2] calls R²: how near the points are to a line.
+    ``identity`` is 1 minus the squared errors over the squared spread of what was measured: how near they are to the
+    line on which both are equal. ``error`` is the median of the errors relative to what was measured.
+    """
+
+    points: int
+    correlation: float
+    identity: float
+    error: float
+
+
+def stairs(
+    planned_per_s: float, predicted_per_s: float, *, first_s: float, stair_s: float, steps: Sequence[float] = STEPS
+) -> tuple[Stair, ...]:
+    """The rates of a run: up to and beyond what is predicted, and the planned one where it is on the way.
+
+    The first stair warms up and says nothing.
+    """
+    rates = {step * predicted_per_s for step in steps}
+    # The planned rate is a stair of its own unless another is as good as that.
+    if not any(abs(rate - planned_per_s) <= 0.03 * planned_per_s for rate in rates):
+        rates.add(planned_per_s)
+    rising = sorted(rate for rate in rates if rate <= steps[-1] * predicted_per_s * 1.0001)
+    first = min(FIRST * predicted_per_s, rising[0])
+    return (Stair(first, first_s), *(Stair(rate, stair_s) for rate in rising))
+
+
+def due_ms(climb: Iterable[Stair]) -> list[int]:
+    """When each event of the stairs is due."""
+    due: list[int] = []
+    began_s = 0.0
+    for stair in climb:
+        due += [int(1000 * (began_s + number * stair.seconds / stair.events)) for number in range(stair.events)]
+        began_s += stair.seconds
+    return due
+
+
+def slope(points: Sequence[tuple[float, float]]) -> float:
+    """The slope of a line through points, by least squares; NaN where they say nothing."""
+    if len(points) < 2:
+        return nan
+    x, y = np.array(points, dtype=float).T
+    spread = x - x.mean()
+    square = float(spread @ spread)
+    return float(spread @ (y - y.mean())) / square if square > 0 else nan
+
+
+def carried(
+    samples: Sequence[Sample], *, rate_per_s: float, parts: Mapping[str, float], source: str
+) -> Carried:
+    """What came of a stair.
+
+    Parameters
+    ----------
+    samples : sequence of Sample
+        Those of the stair, once it has settled.
+    rate_per_s : float
+        Of the stair.
+    parts : mapping of str to float
+        By task, events that leave it for each event that leaves the source.
+    source : str
+        The source.
+    """
+    rates = {task: slope([(one.at_s, one.out.get(task, 0) / part) for one in samples]) for task, part in parts.items()}
+    offered = rates.pop(source)
+    slowest = min(rates, key=lambda task: rates[task])
+    return Carried(rate_per_s, offered, min(rates[slowest], max(offered, 0.0)), slowest)
+
+
+def actual_per_s(found: Iterable[Carried]) -> float:
+    """The rate that a schedule sustains: the most that a stair carried."""
+    return max((one.carried_per_s for one in found), default=nan)
+
+
+def is_over(found: Sequence[Carried]) -> bool:
+    """Whether to climb no further: a stair left far too much behind, or two in a row did not keep up."""
+    return bool(found) and (
+        found[-1].carried_per_s < GIVES_UP * found[-1].rate_per_s
+        or (len(found) > 1 and not found[-1].stable and not found[-2].stable))
+
+
+def fit(pairs: Iterable[tuple[float, float]]) -> Fit:
+    """How well predictions tell what was measured, from pairs of both."""
+    known = [(predicted, measured) for predicted, measured in pairs if not (isnan(predicted) or isnan(measured))]
+    if len(known) < 2:
+        return Fit(len(known), nan, nan, nan)
+    x, y = np.array(known, dtype=float).T
+    dx, dy = x - x.mean(), y - y.mean()
+    spread = float(dy @ dy)
+    together = sqrt(float(dx @ dx) * spread)
+    errors = [abs(a - b) / b for a, b in known if b]
+    return Fit(
+        len(known), (float(dx @ dy) / together) ** 2 if together else nan,
+        1 - float((x - y) @ (x - y)) / spread if spread else nan, float(np.median(errors)) if errors else nan)
+
+
+def loads_at(schedule: Schedule, rate_per_s: float) -> dict[str, tuple[float, float]]:
+    """CPU and memory that a schedule's slots are predicted to take at a rate, by slot; at most all of a slot."""
+    routed, placement = schedule.prediction.routed, schedule.placement
+    loads = {slot.name: (0.0, 0.0) for slot in placement.slots}
+    for task, estimates in routed.estimates.items():
+        profile = schedule.job.profiles[task]
+        for position, estimate in estimates.items():
+            rate = schedule.job.rates_per_s[task] * routed.shares[task][position] * rate_per_s / schedule.rate_per_s
+            point = estimate.point
+            rate = min(rate, point.rate_per_s)
+            cpu = point.cpu if profile.static else estimate.cpu_at(rate)
+            memory = point.memory if profile.static else estimate.memory_at(rate)
+            name = placement.slots[position].name
+            loads[name] = (loads[name][0] + cpu, loads[name][1] + memory)
+    return {name: (min(cpu, 1.0), min(memory, 1.0)) for name, (cpu, memory) in loads.items()}
+
+
+def highest(
+    scheduled: Callable[[float], Schedule], *, slots: int, lowest_per_s: float = 1.0, precision: float = 0.01
+) -> Schedule | None:
+    """The schedule for the highest rate at which a pair needs no more than so many slots (paper [2], 8.5).
+
+    The paper goes up in steps until it does not fit; here the rate doubles, and then the range is halved.
+
+    Parameters
+    ----------
+    scheduled : callable
+        The pair's schedule at a rate; raises where it has none.
+    """
+    def at(rate_per_s: float) -> Schedule | None:
+        try:
+            found = scheduled(rate_per_s)
+        except (InsufficientSlots, RateNotHeld):
+            return None
+        return found if found.slots <= slots else None
+
+    best, high = at(lowest_per_s), 2 * lowest_per_s
+    if best is None:
+        return None
+    while (found := at(high)) is not None:
+        if high > 1e9:
+            raise InvalidResources("No rate is too high for the schedule", remedy="Give its tasks profiles.")
+        best, high = found, 2 * high
+    while high > best.rate_per_s * (1 + precision):
+        middle = (best.rate_per_s + high) / 2
+        found = at(middle)
+        if found is None:
+            high = middle
+        else:
+            best = found
+    return best
+
+
+def plan(
+    names: Sequence[str], pairs: Sequence[Pair], fractions: Sequence[float],
+    *, scheduled: Callable[[str, Pair, float], Schedule], slots: int,
+) -> Iterator[tuple[str, Pair, float, Schedule | WeirError]]:
+    """Each dataflow by each pair at parts of the highest rate that it plans for these slots: what to run.
+
+    A pair that has no schedule comes with the reason.
+    """
+    best: dict[tuple[str, Pair], Schedule | None] = {}
+    for fraction, name, pair in product(fractions, names, pairs):
+        if (name, pair) not in best:
+            best[name, pair] = highest(partial(scheduled, name, pair), slots=slots)
+        found = best[name, pair]
+        try:
+            if found is None:
+                raise InsufficientSlots(
+                    f"{name} by {'+'.join(pair)} needs more than {slots} slots at any rate", remedy="Give more slots.",
+                    available=slots)
+            yield name, pair, fraction, scheduled(name, pair, fraction * found.rate_per_s)
+        except WeirError as error:
+            yield name, pair, fraction, error
+
+
+def with_fixed_load(profile: Profile, trials: Iterable[Trial], *, keeps_up: float = KEEPS_UP) -> Profile:
+    """A profile whose loads without events are what its trials have in common at any rate.
+
+    A query that has events runs its batches, however few these are. What it takes for that shows in trials at low
+    rates: CPU over the rate is a line that does not begin at 0. Least squares over the stable trials of a thread count
+    gives where it begins; a count with trials at one rate alone takes what others had, in the same part of its CPU.
+    """
+    by_threads: dict[int, list[Trial]] = {}
+    for trial in trials:
+        achieved = trial.rate_per_s if trial.achieved_per_s is None else trial.achieved_per_s
+        if achieved >= keeps_up * trial.rate_per_s:
+            by_threads.setdefault(trial.threads, []).append(trial)
+    parts: dict[int, tuple[float, float]] = {}
+    for point in profile.points:
+        known = [one for one in by_threads.get(point.threads, ()) if one.rate_per_s <= point.rate_per_s]
+        if len({one.rate_per_s for one in known}) > 1:
+            parts[point.threads] = (
+                _fixed_part([(one.rate_per_s, one.cpu) for one in known], point.cpu),
+                _fixed_part([(one.rate_per_s, one.memory) for one in known], point.memory))
+    if not parts:
+        return profile
+    usual = tuple(float(np.median([part[index] for part in parts.values()])) for index in (0, 1))
+    points = []
+    for point in profile.points:
+        cpu, memory = parts.get(point.threads, usual)
+        points.append(Point(
+            point.threads, point.rate_per_s, point.cpu, point.memory, max(point.idle_cpu, cpu * point.cpu),
+            max(point.idle_memory, memory * point.memory)))
+    return Profile(
+        profile.task_type, tuple(points), config=profile.config, version=profile.version, machine=profile.machine,
+        static=profile.static, origin=profile.origin)
+
+
+def _fixed_part(points: Sequence[tuple[float, float]], at_peak: float) -> float:
+    """Where the line through loads begins, as a part of the load at the peak; 0 to 1."""
+    growth = slope(points)
+    x, y = np.array(points, dtype=float).mean(axis=0)
+    begins = float(y - growth * x)
+    return min(1.0, max(0.0, begins / at_peak)) if at_peak > 0 and not isnan(growth) else 0.0

@@ -1,0 +1,110 @@
+"""Profiles for an experiment: Algorithm 1 of paper [2] over the node agent's trials, kept one by one in a file.
+
+What was measured once is not measured again: the steps follow from the trials in the file.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+import redis
+
+from scheduler.model.profile import Profile
+from scheduler.performance.modelling import Done, Sweep, Trial, measured_profile, next_step
+from workers import trials
+from workers.library.registry import task_types
+from workers.trials import TrialOrder, TrialResult
+
+from .estate import NODE
+from .experiment_dataflows import Kind, feed
+from .experiments import with_fixed_load
+
+PATIENCE_S = 180.0
+TRIES = 3
+FEED_RATE_PER_S = 500.0
+
+
+class NotMeasured(RuntimeError):
+    """A trial gave no figures."""
+
+
+def measured(
+    broker: redis.Redis, kind: Kind, sweep: Sweep, *, kept: list[dict[str, Any]], save: Callable[[], None],
+    warm_up_s: float, seconds: float, slot: str = "0",
+) -> Profile:
+    """Measure a task until its profile is done or its budget is spent.
+
+    Parameters
+    ----------
+    broker : redis.Redis
+        Where the agent takes its orders.
+    kind : Kind
+        The task; it gets the events of the recording.
+    sweep : Sweep
+        How far and how finely.
+    kept : list of dict
+        The trials so far, as JSON; new ones are appended.
+    save : callable
+        Called after each trial.
+    warm_up_s, seconds : float
+        Of each trial.
+    """
+    while not isinstance(step := next_step(map(as_trial, kept), sweep=sweep), Done):
+        print(f"  {kind.name}: {step.threads} threads at {step.rate_per_s:.4g} events/s ({step.why})", end=" … ",
+              flush=True)
+        found = _found(broker, TrialOrder(
+            f"{kind.name}-{len(kept)}-{time.time_ns()}", NODE, slot, kind.type, kind.config, step.threads,
+            step.rate_per_s, warm_up_s, seconds, feed(FEED_RATE_PER_S)))
+        kept.append(asdict(found))
+        save()
+        trial = as_trial(kept[-1])
+        print(f"{'stable' if sweep.stable(trial) else 'not stable'}: {found.achieved_per_s:.4g} events/s, latency "
+              f"grows {found.latency_slope:.3g} s/s, CPU {found.cpu:.0%}, memory {found.memory:.1%}, "
+              f"{found.took_s:.0f} s")
+    return of_trials(kind, step, kept)
+
+
+def of_trials(kind: Kind, done: Done, kept: Sequence[Mapping[str, Any]]) -> Profile:
+    """The profile of a finished sweep, with what its queries take at any rate."""
+    task_type = task_types()[kind.type]
+    machine = kept[-1]["machine"].get("class", "") if kept else ""
+    profile = measured_profile(
+        done, task_type=kind.type, version=task_type.version, machine=machine, origin="bench schedules --on-spark")
+    return with_fixed_load(profile, map(as_trial, kept))
+
+
+def as_trial(document: Mapping[str, Any]) -> Trial:
+    """A result in its JSON as Algorithm 1 takes it."""
+    return Trial(
+        document["threads"], document["rate_per_s"], document["cpu"], document["memory"], document["latency_slope"],
+        document["took_s"], document["achieved_per_s"], document["idle_cpu"], document["idle_memory"])
+
+
+def rows(profiles: Iterable[Profile]) -> list[dict[str, Any]]:
+    """Profiles as a table."""
+    return [
+        {"task": profile.task_type, "threads": point.threads, "peak/s": point.rate_per_s, "CPU %": 100 * point.cpu,
+         "memory %": 100 * point.memory, "CPU % at any rate": 100 * point.idle_cpu}
+        for profile in profiles for point in profile.points
+    ]
+
+
+def _found(broker: redis.Redis, order: TrialOrder) -> TrialResult:
+    """What came of an order; it is ordered again where what hindered it may pass."""
+    for number in range(TRIES):
+        again = replace(order, id=f"{order.id}-{number}")
+        trials.order(broker, again)
+        deadline = time.monotonic() + PATIENCE_S
+        while (found := trials.result(broker, again.id)) is None and time.monotonic() < deadline:
+            time.sleep(0.1)
+        if found is None:
+            trials.cancel(broker, again.id)
+        elif found.ok:
+            return found
+        elif not found.passing:
+            break
+    why = "nothing was heard of it" if found is None else f"{found.message}. {found.remedy}"
+    raise NotMeasured(f"A trial of {order.task_type} with {order.threads} threads gave no figures: {why}")
