@@ -15,6 +15,7 @@ from .model.task_types import TaskTypes
 from .performance.pricing import price_of, query_cores
 from .planning import reverse_plan, submitted_in, touched_by
 from .reuse.defragment import Evidence, Fusion, Rule, Worth, fusions, in_words, worth_of
+from .reuse.division import is_scheduled
 from .reuse.fragments import cut_into_chains
 from .reuse.handover import Piece, recut
 from .reuse.standing import adjust, is_working, queries_begun, queries_ceased
@@ -171,12 +172,13 @@ def plan_cutting_back(estate: EstateView, plan: Plan) -> Plan:
     NotSubmitted
         The dataflow that it was for has left the estate.
     InvalidTransition
-        What it fused was changed since: fused further, cut, paused, or rid of tasks.
+        What it fused was changed since: fused further, cut, paused, rid of tasks, or read by what a schedule divides.
     """
     submitted = submitted_in(estate, plan.dataflow.id)
     fused = [plan.fragments_after[step.fragment] for step in plan.steps]
     path = [estate.fragments[one.id] for one in fused if one.id in estate.fragments]
-    if [(one.tasks, one.active) for one in path] != [(one.tasks, one.active) for one in fused]:
+    changed = [(one.tasks, one.active) for one in path] != [(one.tasks, one.active) for one in fused]
+    if changed or any(is_scheduled(estate, one) for one in path):
         raise InvalidTransition(
             f"The queries of {submitted.name} were changed again since they were fused.",
             remedy="There is nothing left to undo; remove and submit the dataflow to run it in other pieces.",

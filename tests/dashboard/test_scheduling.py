@@ -1,0 +1,231 @@
+"""Schedules on the site: asked for, proposed, reviewed, stored, taken back; and what is refused with the numbers."""
+
+from __future__ import annotations
+
+import pytest
+
+from dashboard.approvals.difference import difference
+from dashboard.approvals.models import Proposal
+from dashboard.approvals.services import (
+    choose_joining,
+    prepare_proposal,
+    propose_schedule,
+    recompute_proposal,
+    roll_back_proposal,
+    submit_dataflow,
+)
+from dashboard.audit.models import AuditEntry
+from dashboard.catalog.models import DataflowRecord
+from dashboard.operations.estate import load_estate, load_part_of
+from dashboard.operations.models import BundleSlot, SlotRow
+from dashboard.operations.services import register_node
+from dashboard.plans.joining import InvalidBeginning
+from dashboard.plans.scheduling import Choice, InvalidChoice, question_of
+from dashboard.plans.selectors import plan_of
+from dashboard.teams.permissions import viewer_of
+from scheduler.model.errors import InvalidTransition, MissingProfile, PermissionDenied, RateNotHeld
+from scheduler.planning import apply_plan
+from tests.dashboard.building import World, approved, document, enacted, planned, removal_planned, running
+from tests.dashboard.checks import check_rows
+from tests.pages.scheduling import linear, measured
+from workers.desired import desired_of
+from workers.library import registry
+
+SAM = Choice.of(pair=("MBA", "SAM"))
+
+
+def at(rate_per_s: float, pair=("MBA", "SAM"), routing: str = "slot_aware") -> Choice:
+    return Choice.of(pair=pair, rate_per_s=rate_per_s, routing=routing)
+
+
+def proposed(world: World, choice: Choice | None, *, name: str = "linear", rate: float = 50, **extra) -> Proposal:
+    """A submission with this schedule, its plan before the reviewers."""
+    proposal = submit_dataflow(
+        actor=world.carla, team=world.city, text=linear(name, rate=rate, **extra), schedule=choice)
+    return prepare_proposal(proposal_id=proposal.pk)
+
+
+def scheduled(world: World, choice: Choice = SAM, **extra) -> DataflowRecord:
+    """A dataflow that runs by this schedule."""
+    return enacted(approved(proposed(world, choice, **extra), world.ana)).dataflow
+
+
+def rescheduled(world: World, record: DataflowRecord, choice: Choice) -> Proposal:
+    """Another schedule for it, its plan before the reviewers."""
+    proposal = propose_schedule(actor=world.carla, dataflow_id=record.pk, choice=choice)
+    return prepare_proposal(proposal_id=proposal.pk)
+
+
+@pytest.fixture
+def here(world: World) -> World:
+    measured(world)
+    return world
+
+
+def test_all_pairs_are_compared_for_a_submission_before_it_is_decided(here: World):
+    proposal = planned(here.carla, here.city, linear())
+    found = question_of(proposal.dataflow).compare(40)
+    assert {one.pair for one in found.schedules} | set(found.errors) == {
+        ("LSA", "DSM"), ("LSA", "RSM"), ("MBA", "DSM"), ("MBA", "RSM"), ("MBA", "SAM"), ("MBA", "exact")}
+    assert {one.rate_per_s for one in found.schedules} == {40}
+    by_sam = next(one for one in found.schedules if one.pair == ("MBA", "SAM"))
+    assert by_sam.acquisition.per_hour == pytest.approx(0.048 * by_sam.slots)
+    assert [(node.name, node.new) for node in by_sam.acquisition.nodes] == [("n1", False)]
+
+
+def test_a_submission_is_planned_with_its_schedule_reviewed_and_stored(here: World):
+    proposal = proposed(here, at(50))
+    plan = plan_of(proposal.plan)
+    assert plan.promise.pair == ("MBA", "SAM") and plan.promise.rate_per_s == 50
+    shown = difference(viewer_of(here.ana), proposal)
+    assert shown["promise"]["rate_per_s"] == 50 and shown["notes"] == list(plan.notes)
+    assert any("with 2 threads" in step["text"] for step in shown["steps"])
+    before = load_estate()
+    record = enacted(approved(proposal, here.ana)).dataflow
+    estate = load_estate()
+    assert estate == apply_plan(before, plan)
+    pi = estate.fragments[estate.places[estate.submitted[str(record.pk)].running["pi"]][0]]
+    assert len(pi.bundles) == 3 and {one.threads for one in pi.bundles} == {2, 1}
+    assert set(BundleSlot.objects.filter(fragment=pi.id).values_list("slot", flat=True)) == {
+        one.slot for one in pi.bundles}
+    check_rows()
+    enacted(approved(removal_planned(here.carla, record), here.ana))
+    assert not load_estate().fragments and not BundleSlot.objects.exists()
+    check_rows()
+
+
+def test_every_node_with_a_bundle_gets_its_part_of_the_desired_state(here: World):
+    register_node(name="n1", slots=2)
+    register_node(name="n2", slots=6)
+    scheduled(here, at(50))
+    whole, types = load_estate(), registry.task_types()
+    ids = set()
+    for node in ("n1", "n2"):
+        part = desired_of(load_part_of(node), node, types)
+        assert part == desired_of(whole, node, types), "a node's part has all that its desired state is made of"
+        ids |= {one["id"] for slot in part["slots"].values() for one in slot["fragments"]}
+    assert ids == {one.id for fragment in whole.fragments.values() for one in fragment.parts}
+
+
+def test_a_schedule_is_chosen_for_a_submission_that_waits_and_given_up_again(here: World):
+    proposal = planned(here.carla, here.city, linear())
+    without = proposal.plan.digest
+    again = prepare_proposal(
+        proposal_id=propose_schedule(actor=here.carla, dataflow_id=proposal.dataflow_id, choice=SAM).pk)
+    assert again.pk == proposal.pk and again.status == "pending" and plan_of(again.plan).promise is not None
+    fresh = prepare_proposal(proposal_id=choose_joining(actor=here.carla, proposal_id=proposal.pk, fresh=True).pk)
+    assert fresh.plan.options["schedule"] == SAM.as_option(), "how it joins is another choice"
+    propose_schedule(actor=here.carla, dataflow_id=proposal.dataflow_id, choice=None)
+    back = prepare_proposal(proposal_id=proposal.pk)
+    assert plan_of(back.plan).promise is None and back.plan.options == {"fresh": True}
+    assert back.plan.digest == without, "there is nothing to join, so it is the plan of before"
+
+
+def test_another_schedule_changes_only_what_differs_and_is_taken_back(here: World):
+    record = scheduled(here, at(18))
+    before = load_estate()
+    proposal = rescheduled(here, record, at(50))
+    plan = plan_of(proposal.plan)
+    assert plan.kind == "schedule" and set(plan.fragments_after) < set(before.fragments)
+    text = " ".join(step["text"] for step in difference(viewer_of(here.ana), proposal)["steps"])
+    assert "of pi" in text and "Divide the events of pi anew" in text
+    executing = approved(proposal, here.ana)
+    after = load_estate()
+    assert after == apply_plan(before, plan) and executing.status == "executing"
+    check_rows()
+    rolled = enacted(roll_back_proposal(actor=here.ana, proposal_id=proposal.pk))
+    assert rolled.status == "rolled_back"
+    check_rows()
+    back = load_estate()
+    assert {one: [(b.slot, b.threads, b.weight) for b in fragment.parts if not b.leaving]
+            for one, fragment in back.fragments.items()} == {
+        one: [(b.slot, b.threads, b.weight) for b in fragment.parts] for one, fragment in before.fragments.items()}
+
+
+def test_the_same_schedule_again_is_refused_with_the_reason(here: World):
+    record = scheduled(here, at(18))
+    proposal = rescheduled(here, record, at(18))
+    assert (proposal.status, proposal.plan.error["code"]) == ("unplannable", "nothing_to_change")
+    other = rescheduled(here, record, at(30))
+    assert other.pk == proposal.pk and other.status == "pending", "the open proposal takes another choice"
+
+
+def test_a_plan_of_a_schedule_is_overtaken_like_any_other(here: World):
+    record = scheduled(here, at(18))
+    proposal = rescheduled(here, record, at(50))
+    running(here.carla, here.city, document("other"), here.ana)
+    proposal.refresh_from_db()
+    assert proposal.status == "stale"
+    recompute_proposal(actor=here.carla, proposal_id=proposal.pk)
+    anew = prepare_proposal(proposal_id=proposal.pk)
+    assert anew.status == "pending" and anew.plan.options == proposal.plan.options
+
+
+def test_what_the_estate_does_not_hold_is_told_with_the_numbers_and_changes_nothing(here: World):
+    proposal = proposed(here, at(1500))
+    assert proposal.status == "unplannable" and proposal.plan.error["code"] == "insufficient_slots"
+    assert proposal.plan.error["facts"]["available"] == 8 and "machines to buy" in proposal.plan.error["message"]
+    assert not load_estate().fragments
+    fewer = prepare_proposal(
+        proposal_id=propose_schedule(actor=here.carla, dataflow_id=proposal.dataflow_id, choice=SAM).pk)
+    assert fewer.status == "pending", "another choice is planned in its place"
+
+
+def test_only_free_slots_count_and_reserved_ones_do_not(here: World):
+    proposal = planned(here.carla, here.city, linear())
+    assert sum(len(node.slots) for node in question_of(proposal.dataflow).supply.free) == 8
+    SlotRow.objects.filter(name="n1/0").update(reserved_for="sweep")
+    running(here.carla, here.city, document("other"), here.ana)
+    free = [slot.name for node in question_of(proposal.dataflow).supply.free for slot in node.slots]
+    taken = {fragment.slot for fragment in load_estate().fragments.values()}
+    assert "n1/0" not in free and not taken & set(free) and "n1/0" not in taken and len(free) == 7 - len(taken)
+
+
+def test_own_slots_count_as_free_and_come_first(here: World):
+    record = scheduled(here, at(18))
+    question = question_of(record)
+    own = {one.slot for fragment in load_estate().fragments.values() for one in fragment.parts}
+    free = [slot.name for node in question.supply.free for slot in node.slots]
+    assert set(free[:len(own)]) == own and len(free) == 8 and not question.blocked
+    found = question.schedule(("MBA", "SAM"), 18)
+    assert {slot.name for slot in found.placement.slots} == own
+
+
+def test_what_runs_fused_is_compared_and_says_why_it_cannot_be_proposed(here: World):
+    record = running(here.carla, here.city, linear(), here.ana)
+    question = question_of(record)
+    assert "submit it again with a schedule" in question.blocked and question.compare(50).schedules
+    proposal = rescheduled(here, record, SAM)
+    assert proposal.plan.error["code"] == "not_enactable"
+
+
+def test_task_types_that_nobody_measured_are_named(here: World):
+    proposal = planned(here.carla, here.city, document("other"))
+    with pytest.raises(MissingProfile, match="block_average"):
+        question_of(proposal.dataflow).compare()
+    rows = question_of(proposal.dataflow).what_if([10.0, 20.0])
+    assert {row["error"]["code"] for row in rows} == {"missing_profile"} and len(rows) == 10
+
+
+def test_rates_that_no_slot_holds_and_choices_that_are_none(here: World):
+    proposal = planned(here.carla, here.city, linear())
+    with pytest.raises(RateNotHeld, match="declares"):
+        question_of(proposal.dataflow).schedule(("MBA", "SAM"), 1e9)
+    with pytest.raises(InvalidChoice, match="is no pair"):
+        Choice.of(pair=("MBA", "FIFO"))
+    with pytest.raises(InvalidChoice, match="is no routing"):
+        Choice.of(pair=("MBA", "SAM"), routing="random")
+    with pytest.raises(InvalidBeginning, match="begin now"):
+        submit_dataflow(actor=here.carla, team=here.city, text=linear("b"), begin="oldest", schedule=SAM)
+
+
+def test_who_may_propose_a_schedule(here: World):
+    record = scheduled(here, at(18))
+    with pytest.raises(PermissionDenied):
+        propose_schedule(actor=here.vera, dataflow_id=record.pk, choice=at(50))
+    with pytest.raises(InvalidTransition, match="cannot be submitted without its schedule"):
+        propose_schedule(actor=here.carla, dataflow_id=record.pk, choice=None)
+    approved(rescheduled(here, record, at(50)), here.ana)
+    with pytest.raises(InvalidTransition, match="nothing to schedule yet"):
+        propose_schedule(actor=here.carla, dataflow_id=record.pk, choice=at(18))
+    assert AuditEntry.objects.filter(verb="dataflow.propose_schedule").count() == 1, "what is refused leaves no trace"
