@@ -9,7 +9,7 @@ from statistics import median
 from typing import Any
 
 from dashboard.catalog.lifecycle import RUNNING
-from dashboard.operations.live import FAILING, View, share_of_memory, sum_rate, totals_of, view_for
+from dashboard.operations.live import FAILING, View, sum_rate, totals_of, view_for
 from dashboard.operations.telemetry import EVERYTHING
 from dashboard.schedules.models import Reading
 from dashboard.schedules.promises import in_force
@@ -128,9 +128,12 @@ def _offered(view: View, fragments: Mapping[str, Fragment], running: Mapping[str
 
 
 def _slot(view: View, name: str) -> Load:
+    """The whole slot's CPU; and the memory of its queries, which like a profile's is above what its driver takes."""
     node, _, index = name.rpartition("/")
     report = view.reading.reports.get(node, {}).get("slots", {}).get(index, {})
-    return Load(report.get("cpu"), share_of_memory(view, node, report.get("memory_mb")))
+    memory = [one.get("memory") for one in report.get("fragments", {}).values()]
+    known = None if not memory or None in memory else sum(memory)
+    return Load(report.get("cpu"), known)
 
 
 def _typical_bundle(found: Sequence[Mapping[str, Any]]) -> BundleSeen:

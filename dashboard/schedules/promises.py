@@ -46,9 +46,15 @@ def in_force(dataflow_ids: Collection[UUID | str]) -> dict[str, InForce]:
 
 def promised_loads(dataflow_ids: Collection[UUID | str]) -> dict[str, Load]:
     """What was promised of each bundle of these dataflows, by bundle id."""
-    return {
-        bundle.id: Load(bundle.cpu, bundle.memory)
-        for kept in in_force(dataflow_ids).values() for bundle in kept.promise.bundles}
+    found: dict[str, Load] = {}
+    for kept in in_force(dataflow_ids).values():
+        found |= loads_in(kept.promise)
+    return found
+
+
+def loads_in(promise: Promise) -> dict[str, Load]:
+    """What was promised of each bundle, by its id."""
+    return {bundle.id: Load(bundle.cpu, bundle.memory) for bundle in promise.bundles}
 
 
 @lru_cache(maxsize=256)

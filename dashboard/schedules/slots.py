@@ -10,10 +10,11 @@ from django.conf import settings
 
 from dashboard.operations.live import SILENT, View, share_of_memory, view_for
 from dashboard.operations.models import NodeRow, SlotRow
+from dashboard.schedules.promises import loads_in, promised_loads
 from dashboard.teams.permissions import Viewer
 from scheduler.model.estate import Fragment, RunningBundle, RunningTask
 from scheduler.model.plan import Plan
-from scheduler.performance.outcome import Load
+from scheduler.model.promise import Load
 from scheduler.performance.pricing import query_cores
 from scheduler.planning import Prices
 
@@ -128,19 +129,22 @@ class _Maker:
         return {**self.view.estate.tasks, **{task.id: task for task in (*stopped, *started)}}
 
 
-def slots_grid(viewer: Viewer, *, plan: Plan | None = None, promised: Mapping[str, Load] | None = None) -> Grid:
+def slots_grid(viewer: Viewer, *, plan: Plan | None = None) -> Grid:
     """Every slot with the bundles that the viewer may know of.
+
+    Loads are those that schedules promised. Those of other bundles are estimated, as for placing them: from their
+    tasks' cores, and nothing is known of their memory.
 
     Parameters
     ----------
     plan : Plan, optional
         Shown as before and after it, whether it is enacted by now or not; the viewer may know of its dataflow.
-    promised : mapping, optional
-        Loads that schedules promised, by bundle id. Others are estimated, as for placing them: their tasks' cores, and
-        nothing is known of their memory.
     """
     view = view_for(viewer)
-    maker = _Maker(view, plan, promised or {})
+    promised = promised_loads(list(view.records))
+    if plan is not None and plan.promise is not None:
+        promised = promised | loads_in(plan.promise)
+    maker = _Maker(view, plan, promised)
     before, after = _before_and_after(view.estate.fragments, plan)
     by_slot = _by_slot(maker, before, after)
     reserved = dict(SlotRow.objects.exclude(reserved_for="").values_list("name", "reserved_for"))
@@ -212,7 +216,7 @@ def _bundle(
         tuple(maker.names.get(task, (maker.tasks[task].type if task in maker.tasks else "a task",))[0]
               for task in fragment.active_tasks),
         tuple(users), was, now, _planned(maker, fragment, bundle),
-        Load(found.get("cpu"), share_of_memory(maker.view, node, found.get("memory_mb"))), found.get("state", ""))
+        Load(found.get("cpu"), found.get("memory")), found.get("state", ""))
 
 
 def _planned(maker: _Maker, fragment: Fragment, bundle: RunningBundle) -> Load:

@@ -24,8 +24,8 @@ JSON = {"accept": "application/json"}
 
 @pytest.fixture
 def asked(world: World) -> DataflowRecord:
-    """A dataflow in review whose tasks have profiles, and a node with eight slots."""
-    measured(world)
+    """A dataflow in review whose tasks have profiles, and a node with slots enough."""
+    measured(world, slots=16)
     return planned(world.carla, world.city, linear()).dataflow
 
 
@@ -159,6 +159,7 @@ def test_another_schedule_of_what_runs_says_what_it_changes(
     assert re.search(r"\d starts?", more) and re.search(r"\d stays?", more), more
     client.post(reverse("schedule_propose", args=[asked.pk]), {"pair": "MBA-SAM", "rate": "190"})
     second = prepare_proposal(proposal_id=Proposal.objects.get(dataflow=asked, plan__kind="schedule").pk)
+    assert second.status == "pending", second.plan.error
     page = client.get(reverse("proposal", args=[second.pk]))
     assert_sound(page, "second")
     assert "Schedule linear" in page.text
