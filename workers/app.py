@@ -27,6 +27,7 @@ OBSERVE_EVERY_S = 10.0
 CHARGE_EVERY_S = 15.0
 ADVANCE_EVERY_S = 1.0
 MEASURE_EVERY_S = 2.0
+OBSERVE_PROFILES_EVERY_S = 60.0
 SWEEP_EVERY_S = 15.0
 DEFRAGMENT_EVERY_S = 300.0
 
@@ -73,6 +74,7 @@ app.conf.update(
         "record_observations": _every(OBSERVE_EVERY_S, names.RECORD_OBSERVATIONS),
         "record_usage": _every(CHARGE_EVERY_S, names.RECORD_USAGE),
         "advance_sweeps": _every(MEASURE_EVERY_S, names.ADVANCE_SWEEPS),
+        "observe_profiles": _every(OBSERVE_PROFILES_EVERY_S, names.OBSERVE_PROFILES),
         "sweep": _every(SWEEP_EVERY_S, names.SWEEP),
         "recommend_defragmentation": _every(DEFRAGMENT_EVERY_S, names.RECOMMEND_DEFRAGMENTATION),
     },

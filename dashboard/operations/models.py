@@ -82,11 +82,12 @@ class BundleSlot(models.Model):
 
 
 class NodeRow(models.Model):
-    """A machine and how many slots it offers."""
+    """A machine and how many slots it offers; its class is known once its agent has reported."""
 
     name = models.CharField(max_length=60, primary_key=True)
     slots = models.PositiveSmallIntegerField()
     seen = models.DateTimeField(null=True)
+    machine = models.CharField(max_length=120, blank=True, default="")
 
     class Meta:
         ordering = ["name"]

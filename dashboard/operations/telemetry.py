@@ -21,9 +21,17 @@ def record_history(*, at: datetime) -> int:
         points = [_scope_point(view, scope, at) for scope in sorted({t.scope for t in view.estate.tasks.values()})]
         points += [_dataflow_point(view, dataflow_id, at) for dataflow_id in view.records]
         HistoryPoint.objects.bulk_create(points)
-    NodeRow.objects.filter(name__in=list(view.reading.reports)).update(seen=at)
+    _note_nodes(view, at)
     HistoryPoint.objects.filter(at__lt=at - KEPT).delete()
     return len(points)
+
+
+def _note_nodes(view: View, at: datetime) -> None:
+    """When nodes were seen, and what class of machine they are, by which profiles fit them or not."""
+    NodeRow.objects.filter(name__in=list(view.reading.reports)).update(seen=at)
+    for name, report in view.reading.reports.items():
+        machine = str(report.get("machine", ""))[:120]
+        NodeRow.objects.filter(name=name).exclude(machine=machine).update(machine=machine)
 
 
 def _scope_point(view: View, scope: str, at: datetime) -> HistoryPoint:

@@ -16,9 +16,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from uuid import UUID
 
-from django.db.models import Q, QuerySet
+from django.db.models import Q, QuerySet, Sum
 
 from dashboard import jobs
+from dashboard.operations.models import NodeRow
 from dashboard.profiles import permissions
 from dashboard.profiles.models import ProfileRecord, SweepRecord, TrialRecord
 from dashboard.profiles.stored import profile_of
@@ -61,13 +62,14 @@ def staleness(profile: Profile, *, machine: str | None = None) -> str:
     if declared is None:
         return f"the task type {profile.task_type} is not installed"
     here = current_machine() if machine is None else machine
-    # Before anything was measured here nobody knows what the machines are.
+    # Before a node has reported nobody knows what the machines are.
     return profile.stale(version=declared.version, machine=here or profile.machine)
 
 
 def current_machine() -> str:
-    """The class of the machine that a sweep measured on last; empty where nothing was measured yet."""
-    return SweepRecord.objects.exclude(machine="").order_by("-started").values_list("machine", flat=True).first() or ""
+    """The class of machine that offers the most slots, by its agent's report; empty where none has reported yet."""
+    known = NodeRow.objects.exclude(machine="").values("machine").annotate(offered=Sum("slots"))
+    return known.order_by("-offered", "machine").values_list("machine", flat=True).first() or ""
 
 
 def profiles(viewer: Viewer, *, search: str = "") -> QuerySet[ProfileRecord]:

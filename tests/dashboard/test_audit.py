@@ -38,6 +38,7 @@ WRITERS = {
     "dashboard/bills/needs.py": "follows the states of dataflows, whose commands leave rows",
     "dashboard/bills/prices.py": "follows the settings",
     "dashboard/operations/reservations.py": "checked when it runs: inside a command only",
+    "dashboard/profiles/observing.py": "measurements, no state",
     "dashboard/profiles/stored.py": "checked when it runs: inside a command only",
     "dashboard/teams/logins.py": "counts failed log-ins",
     "dashboard/api/auth.py": "when a token was last used",

@@ -63,7 +63,7 @@ def test_a_sweep_finds_what_the_science_would_and_stores_it_as_a_profile(world: 
     again = next_step([trial_of(trial) for trial in trials], sweep=Sweep(**sweep.bounds))
     assert isinstance(again, Done) and again.points == found.points
     task = Task("t", "senml_parse", {})
-    assert selectors.profiles_for([task]).find(task) == found and selectors.current_machine() == "cpu-a"
+    assert selectors.profiles_for([task]).find(task) == found
     verbs = list(AuditEntry.objects.filter(subject_type__in=["sweeprecord", "profilerecord"]).order_by("id")
                  .values_list("verb", flat=True))
     assert verbs == ["sweep.start", "sweep.advance", "profile.measure", "sweep.advance"]

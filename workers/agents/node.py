@@ -22,6 +22,7 @@ from typing import Any
 import psutil
 
 from workers.library.registry import task_types
+from workers.measuring.machine import machine_class
 from workers.settings import ROOT, Settings, from_environment
 from workers.supervisor.process import adopt_orphans
 
@@ -139,6 +140,7 @@ class Node:
             "at_ms": now_ms,
             "cores": os.cpu_count(),
             "memory_mb": self._memory_mb,
+            "machine": machine_class(self._settings.slots),
             "slots": {slot.name: self._slot_report(slot, now_ms) for slot in self._slots},
         }
 

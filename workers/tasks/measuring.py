@@ -1,10 +1,11 @@
-"""Measuring profiles: sweeps moved on, trial by trial."""
+"""Measuring profiles: sweeps moved on, trial by trial; what runs held to what was measured."""
 
 from __future__ import annotations
 
 from django.utils import timezone
 
 from dashboard.jobs import BrokerAway
+from dashboard.profiles import observing
 from dashboard.profiles.services import driving
 from workers import names
 from workers.app import app
@@ -17,3 +18,9 @@ def advance_sweeps() -> int:
         return driving.advance_sweeps(at=timezone.now())
     except BrokerAway:
         return 0
+
+
+@app.task(name=names.OBSERVE_PROFILES)
+def observe_profiles() -> int:
+    """Note what running bundles do beside their profiles; how many were noted."""
+    return observing.record_observations(at=timezone.now())

@@ -1,0 +1,114 @@
+"""What running bundles do, beside the profiles that they were planned with: recorded, compared, and forgotten in time.
+
+Measurements, so nothing is audited. A bundle of several tasks says nothing of one type, and one that waits for its
+readers nothing of itself: both are left out. What a private dataflow's bundles do is compared with its team's own
+profiles alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta
+
+from dashboard import jobs
+from dashboard.operations.live import View, view_for
+from dashboard.operations.telemetry import EVERYTHING
+from dashboard.profiles.models import ObservationRow, ProfileRecord
+from dashboard.profiles.stored import profile_of
+from dashboard.profiles.trials import unscoped
+from scheduler.model.canonical import canonical_config, canonical_json
+from scheduler.model.estate import RunningTask
+from scheduler.performance.drift import Observation, drifts
+
+KEPT = timedelta(days=2)
+COMPARED = timedelta(hours=6)  # what is older says what was, not what is
+KEEPS_UP = 0.95  # of what is offered has to be read
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A bundle of one task, as its node reports it now."""
+
+    bundle: str
+    task: RunningTask
+    machine: str
+    observation: Observation
+
+
+def record_observations(*, at: datetime) -> int:
+    """Note what each bundle does whose task has a profile, and how far that profile is from it; how many were noted."""
+    view = view_for(EVERYTHING)
+    seen = list(_seen(view)) if view.reading.measured else []
+    profiles = _profiles({one.task.type for one in seen})
+    noted = []
+    for one in seen:
+        record = _profile_of(one, profiles)
+        if record is not None:
+            found = one.observation
+            noted.append(ObservationRow(
+                profile=record, at=at, bundle=one.bundle, threads=found.threads, rate_per_s=found.rate_per_s,
+                cpu=found.cpu, memory=found.memory, stable=found.stable))
+    ObservationRow.objects.bulk_create(noted)
+    ObservationRow.objects.filter(at__lt=at - KEPT).delete()
+    for record in {row.profile.pk: row.profile for row in noted}.values():
+        _compare(record, at)
+    return len(noted)
+
+
+def _compare(record: ProfileRecord, at: datetime) -> None:
+    """Keep with a profile how far it is from what was seen lately."""
+    rows = record.observations.filter(at__gte=at - COMPARED)
+    found = drifts(profile_of(record), [
+        Observation(row.threads, row.rate_per_s, row.cpu, row.memory, row.stable) for row in rows])
+    ProfileRecord.objects.filter(pk=record.pk).update(drifts=[asdict(drift) for drift in found])
+
+
+def _seen(view: View) -> Iterator[Seen]:
+    """The bundles that report what they do."""
+    for fragment in view.estate.fragments.values():
+        if len(fragment.active_tasks) != 1:
+            continue
+        task = view.estate.tasks[fragment.active_tasks[0]]
+        for part in fragment.parts:
+            node, _, index = part.slot.rpartition("/")
+            report = view.reading.reports.get(node, {})
+            told = report.get("slots", {}).get(index, {}).get("fragments", {}).get(part.id, {})
+            figures = [told.get(name) for name in ("rate_per_s", "cpu", "memory")]
+            if part.leaving or None in figures or told.get("state") != "running" or told.get("throttled_by"):
+                continue
+            rate_per_s, cpu, memory = (float(figure) for figure in figures)
+            offered = _offered(view, task, part.weight)
+            stable = offered is None or rate_per_s >= KEEPS_UP * offered
+            yield Seen(part.id, task, str(report.get("machine", "")), Observation(
+                part.threads, rate_per_s, cpu, memory, stable))
+
+
+def _offered(view: View, task: RunningTask, weight: float) -> float | None:
+    """What the task's parents make for a bundle, where that is measured of all of them."""
+    flows = [view.reading.flows.tasks.get(parent) for parent in task.parents]
+    if not flows or None in flows:
+        return None
+    return weight * sum(flow.rate_per_s for flow in flows if flow is not None)
+
+
+def _profiles(types: Iterable[str]) -> Mapping[tuple[str, str, str], list[ProfileRecord]]:
+    """Active profiles by type, config and team's short name."""
+    found: dict[tuple[str, str, str], list[ProfileRecord]] = {}
+    records = ProfileRecord.objects.filter(active=True, static=False, task_type__in=types)
+    for record in records.select_related("team").prefetch_related("points"):
+        key = (record.task_type, record.config, record.team.slug if record.team else "")
+        found.setdefault(key, []).append(record)
+    return found
+
+
+def _profile_of(seen: Seen, profiles: Mapping[tuple[str, str, str], list[ProfileRecord]]) -> ProfileRecord | None:
+    """The profile that a bundle is held to: of its very config before any, of its version, and of its machine."""
+    declared = jobs.task_types().get(seen.task.type)
+    if declared is None:
+        return None
+    for config in (unscoped(canonical_json(canonical_config(declared, seen.task.config))), ""):
+        for record in profiles.get((seen.task.type, config, seen.task.scope), ()):
+            if not profile_of(record).stale(version=declared.version, machine=seen.machine):
+                return record
+    return None

@@ -1,0 +1,163 @@
+"""Running bundles held to their profiles: what is noted, what is left out, and when a new measurement is asked for."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from dashboard import jobs
+from dashboard.operations.estate import load_estate
+from dashboard.operations.models import NodeRow
+from dashboard.operations.telemetry import record_history
+from dashboard.profiles import selectors
+from dashboard.profiles.models import ObservationRow, ProfileRecord
+from dashboard.profiles.observing import record_observations
+from dashboard.profiles.services.importing import import_profiles
+from dashboard.profiles.stored import profile_of
+from scheduler.model.estate import Fragment
+from tests.dashboard.building import World, document, running
+from tests.pages.conftest import ClientOf
+from workers.observed import Flows, TaskFlow
+
+NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+HEADER = "task,threads,peak_rate_tuples_s,cpu_pct,mem_pct,machine,config"
+
+
+class Reports:
+    """What nodes report: the same of every fragment that runs one task, unless a test says otherwise."""
+
+    def __init__(self) -> None:
+        self.machine = "cpu-a"
+        self.told = {"state": "running", "rate_per_s": 50.0, "cpu": 0.4, "memory": 0.1, "throttled_by": None}
+        self.offered = 50.0
+
+    def read(self, fragments: list[Fragment], parents) -> jobs.LiveReading:
+        slots: dict[str, dict] = {}
+        for fragment in fragments:
+            for part in fragment.parts:
+                index = part.slot.rpartition("/")[2]
+                slots.setdefault(index, {"state": "running", "fragments": {}})["fragments"][part.id] = self.told
+        flow = TaskFlow(self.offered, 0, None, None)
+        tasks = {task: flow for fragment in fragments for task in fragment.active_tasks}
+        report = {"node": "n1", "machine": self.machine, "slots": slots}
+        return jobs.LiveReading(reports={"n1": report}, flows=Flows(tasks=tasks), measured=True)
+
+
+@pytest.fixture
+def reports(monkeypatch: pytest.MonkeyPatch) -> Reports:
+    found = Reports()
+    monkeypatch.setattr(jobs, "read_live", found.read)
+    return found
+
+
+@pytest.fixture
+def branch(world: World) -> str:
+    """The fragment of a task that is by itself between a fork and a join: a block average."""
+    return run_forked(world, "a", "shared")
+
+
+def run_forked(world: World, name: str, visibility: str) -> str:
+    tasks = [
+        {"id": "sense", "type": "urban_sensing"}, {"id": "long", "type": "senml_parse"},
+        {"id": "longer", "type": "range_filter", "config": {"ranges": {"temperature": [0, 1]}}},
+        {"id": "branch", "type": "block_average", "config": {"window": 3}},
+        {"id": "both", "type": "block_average", "config": {"window": 5}},
+        {"id": "out", "type": "output", "config": {"name": f"{name}-out"}}]
+    streams = [("sense", "long"), ("sense", "branch"), ("long", "longer"), ("longer", "both"), ("branch", "both"),
+               ("both", "out")]
+    text = document(name, visibility=visibility, tasks=tasks, streams=[{"from": a, "to": b} for a, b in streams])
+    running(world.carla, world.city, text, world.ana)
+    return next(one.id for one in load_estate().fragments.values() if len(one.active_tasks) == 1)
+
+
+def profile(world: World, *, cpu: float = 40.0, memory: float = 10.0, config: str = "", machine: str = "cpu-a"):
+    text = f"{HEADER}\nblock_average,1,50,{cpu},{memory},{machine},{config}\n"
+    return import_profiles(actor=world.carla, text=text)[0]
+
+
+def seen(times: int) -> None:
+    for minute in range(times):
+        record_observations(at=NOW + timedelta(minutes=minute))
+
+
+def test_a_bundle_that_does_what_its_profile_says_asks_for_nothing(world: World, reports: Reports, branch: str):
+    record = profile(world)
+    seen(6)
+    record.refresh_from_db()
+    assert [row.bundle for row in record.observations.all()] == [branch] * 6
+    assert [(drift["what"], drift["beyond"]) for drift in record.drifts] == [("cpu", False), ("memory", False)]
+    assert not record.drifted
+
+
+def test_a_drift_beyond_the_bound_asks_for_a_new_measurement(
+    world: World, reports: Reports, branch: str, client_of: ClientOf
+):
+    record = profile(world, cpu=20.0)
+    seen(4)
+    record.refresh_from_db()
+    assert record.drifts == []  # too few say nothing
+    seen(6)
+    record.refresh_from_db()
+    assert ("cpu", True) in {(drift["what"], drift["beyond"]) for drift in record.drifts} and record.drifted
+    page = client_of("vera").get(f"/profiles/{record.pk}/").content.decode()
+    assert "Running bundles differ from it" in page and "40% of a slot" in page and "20% is expected" in page
+    assert "drifted" in client_of("vera").get("/profiles/").content.decode()
+    cross = client_of("vera").get(f"/profiles/{record.pk}/plots.json").json()["cpu"]["data"][-1]
+    assert (cross["name"], set(cross["y"])) == ("seen in running bundles", {40.0})
+
+
+def test_a_bundle_that_does_not_keep_up_contradicts_the_rate(world: World, reports: Reports, branch: str):
+    record = profile(world)
+    reports.told |= {"rate_per_s": 30.0, "cpu": 0.24, "memory": 0.06}
+    seen(6)
+    record.refresh_from_db()
+    rate = next(drift for drift in record.drifts if drift["what"] == "rate")
+    assert (rate["observed"], rate["expected"], rate["beyond"]) == (30.0, 50.0, True)
+
+
+@pytest.mark.parametrize("told", [
+    {"state": "starting"}, {"throttled_by": "f1-0.0"}, {"rate_per_s": None}, {"cpu": None}, {"memory": None}])
+def test_what_says_nothing_of_the_bundle_is_left_out(world: World, reports: Reports, branch: str, told):
+    profile(world)
+    reports.told |= told
+    seen(2)
+    assert not ObservationRow.objects.exists()
+
+
+def test_a_bundle_is_held_to_the_profile_that_is_planned_with(world: World, reports: Reports, branch: str):
+    profile(world)
+    special = profile(world, config='"{""window"":3}"')
+    profile(world, config='"{""window"":5}"')
+    profile(world, machine="cpu-b")
+    seen(1)
+    assert [row.profile for row in ObservationRow.objects.all()] == [special]
+    reports.machine = "cpu-b"
+    seen(1)
+    assert ObservationRow.objects.last().profile.machine == "cpu-b"
+
+
+def test_a_private_dataflows_bundles_are_compared_with_its_teams_profiles_alone(world: World, reports: Reports):
+    run_forked(world, "own", "private")
+    record = profile(world)
+    seen(2)
+    assert not ObservationRow.objects.exists()
+    ProfileRecord.objects.filter(pk=record.pk).update(team=world.city)
+    seen(2)
+    assert record.observations.count() == 2
+
+
+def test_old_observations_are_forgotten(world: World, reports: Reports, branch: str):
+    profile(world)
+    seen(2)
+    record_observations(at=NOW + timedelta(days=3))
+    assert ObservationRow.objects.count() == 1
+
+
+def test_profiles_of_other_machines_are_stale_as_soon_as_a_node_reports(world: World, reports: Reports, branch: str):
+    found = profile(world, machine="cpu-z").pk
+    record = ProfileRecord.objects.get(pk=found)
+    assert selectors.staleness(profile_of(record)) == ""
+    record_history(at=NOW)
+    assert NodeRow.objects.get().machine == selectors.current_machine() == "cpu-a"
+    assert "measured on cpu-z, which cpu-a is not" in selectors.staleness(profile_of(record))
