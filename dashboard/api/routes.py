@@ -14,6 +14,7 @@ from dashboard.api import schemas
 from dashboard.api.auth import BearerToken, Session
 from dashboard.api.problems import install
 from dashboard.api.profile_routes import router as profile_router
+from dashboard.api.schedule_routes import router as schedule_router
 from dashboard.approvals import selectors as approvals
 from dashboard.approvals import services
 from dashboard.approvals.difference import difference
@@ -43,6 +44,7 @@ api = NinjaAPI(
     urls_namespace="api")
 install(api)
 api.add_router("", profile_router)
+api.add_router("", schedule_router)
 
 
 @api.get("/me")
@@ -98,7 +100,8 @@ def submit(request: HttpRequest, submission: schemas.SubmissionIn) -> Status:
     """Submit a dataflow: 201 with the dataflow and its proposal, whose plan is being computed."""
     proposal = services.submit_dataflow(
         actor=request.user, team=teams.team(request.viewer, submission.team), text=submission.text,
-        format=submission.format, fresh=submission.fresh, begin=submission.begin)
+        format=submission.format, fresh=submission.fresh, begin=submission.begin,
+        schedule=submission.schedule.choice() if submission.schedule else None)
     return Status(201, {
         "dataflow": schemas.dataflow_row(proposal.dataflow), "proposal": schemas.proposal_row(proposal)})
 

@@ -19,6 +19,7 @@ from dashboard.bills.prices import lists_between
 from dashboard.bills.selectors import DataflowBill, TaskBill, total
 from dashboard.catalog.documents import Checked
 from dashboard.catalog.models import DataflowRecord
+from dashboard.plans.scheduling import Choice
 from dashboard.teams.models import Secret
 from scheduler.model.task_types import TaskType
 
@@ -32,8 +33,20 @@ class DocumentIn(Schema):
     format: str | None = None
 
 
+class ScheduleIn(Schema):
+    """The schedule that a dataflow is to run by; without a rate each source has its own."""
+
+    pair: list[str]
+    rate_per_s: float | None = None
+    routing: str = "slot_aware"
+
+    def choice(self) -> Choice:
+        """The choice that this makes; an error where it makes none."""
+        return Choice.of(pair=self.pair, rate_per_s=self.rate_per_s, routing=self.routing)
+
+
 class SubmissionIn(DocumentIn):
-    """A document, the short name of the team that it belongs to, and how it joins what is under way.
+    """A document, the short name of the team that it belongs to, how it joins what is under way, and by what schedule.
 
     ``fresh`` starts fresh from the first stateful task that runs already on; ``begin`` is now, oldest or a time.
     """
@@ -41,6 +54,7 @@ class SubmissionIn(DocumentIn):
     team: str
     fresh: bool = False
     begin: str = "now"
+    schedule: ScheduleIn | None = None
 
 
 class ControllerIn(Schema):

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any, get_args
 
 from django.conf import settings as site
@@ -26,7 +27,7 @@ from dashboard.operations.slots import supply
 from dashboard.plans.joining import last_options
 from dashboard.profiles.selectors import profiles_for
 from scheduler.model.dataflow import Dataflow
-from scheduler.model.errors import WeirError
+from scheduler.model.errors import InvalidResources, WeirError
 from scheduler.model.estate import Fragment
 from scheduler.model.ports import EstateView
 from scheduler.model.profile import Profiles
@@ -58,10 +59,13 @@ class Choice:
 
     @classmethod
     def of(cls, *, pair: Sequence[str], rate_per_s: float | None = None, routing: str = "slot_aware") -> Choice:
-        """The choice that these words make; ``InvalidChoice`` where they make none."""
+        """The choice that these words make; ``InvalidChoice`` or ``InvalidResources`` where they make none."""
         if tuple(pair) not in PAIRS:
             named = ", ".join("/".join(one) for one in PAIRS)
             raise InvalidChoice(f"{'/'.join(pair)} is no pair.", remedy=f"Choose one of {named}.", pair=list(pair))
+        if rate_per_s is not None and not 0 < rate_per_s < inf:
+            raise InvalidResources(
+                f"{rate_per_s:g} events/s are no rate.", remedy="Give a rate above 0.", rate_per_s=str(rate_per_s))
         if routing not in get_args(Routing):
             raise InvalidChoice(
                 f"{routing!r} is no routing.", remedy="Choose shuffle or slot_aware.", routing=routing)

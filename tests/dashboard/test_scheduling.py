@@ -229,3 +229,51 @@ def test_who_may_propose_a_schedule(here: World):
     with pytest.raises(InvalidTransition, match="nothing to schedule yet"):
         propose_schedule(actor=here.carla, dataflow_id=record.pk, choice=at(18))
     assert AuditEntry.objects.filter(verb="dataflow.propose_schedule").count() == 1, "what is refused leaves no trace"
+
+
+def test_schedules_over_the_api(here: World, client):
+    client.force_login(here.carla)
+    proposal = planned(here.carla, here.city, linear())
+    path = f"/api/dataflows/{proposal.dataflow_id}"
+    found = client.get(f"{path}/schedules", {"rate_per_s": 18}).json()
+    assert (found["free_slots"], found["blocked"], found["currency"]) == (8, "", "USD")
+    assert [tuple(one["pair"]) for one in found["schedules"]][-1] == ("MBA", "exact")
+    by_sam = found["schedules"][4]
+    assert by_sam["keeps"] and by_sam["per_month"] == pytest.approx(730 * by_sam["per_hour"])
+    assert {one["task"] for one in by_sam["bundles"]} == {"sense", "parse", "pi", "out"}
+    rows = client.get(f"{path}/what-if", {"most_per_s": 60, "points": 3}).json()
+    assert [row["rate_per_s"] for row in rows if row["pair"] == ["MBA", "SAM"]] == [20, 40, 60]
+    made = client.post(f"{path}/schedule", {"pair": ["MBA", "SAM"], "rate_per_s": 18}, content_type="application/json")
+    assert made.status_code == 201 and made.json()["id"] == str(proposal.pk)
+    assert made.json()["options"] == {"schedule": at(18).as_option()}
+    prepare_proposal(proposal_id=proposal.pk)
+    assert client.delete(f"{path}/schedule").json()["options"] == {}
+    submitted = client.post("/api/dataflows", {
+        "text": linear("b"), "team": "city", "schedule": {"pair": ["LSA", "RSM"]}}, content_type="application/json")
+    assert submitted.json()["proposal"]["options"]["schedule"]["pair"] == ["LSA", "RSM"]
+
+
+@pytest.mark.parametrize(("path", "body", "status", "code"), [
+    ("schedules?rate_per_s=0", None, 422, "invalid_resources"), ("schedules?rate_per_s=nan", None, 422, ""),
+    ("schedules?routing=random", None, 422, "invalid_choice"), ("what-if?most_per_s=-1", None, 422, ""),
+    ("what-if", None, 422, "invalid_request"), ("schedule", {"pair": []}, 422, "invalid_choice"),
+    ("schedule", {"pair": ["MBA", "SAM"], "rate_per_s": -3}, 422, "invalid_resources"),
+    ("schedule", {"pair": ["MBA", "SAM", "x"]}, 422, "invalid_choice"),
+])
+def test_strange_questions_get_the_one_error_shape(here: World, client, path, body, status, code):
+    client.force_login(here.carla)
+    record = planned(here.carla, here.city, linear()).dataflow
+    url = f"/api/dataflows/{record.pk}/{path}"
+    answer = client.get(url) if body is None else client.post(url, body, content_type="application/json")
+    assert answer.status_code == status and set(answer.json()) == {"code", "message", "remedy", "facts"}
+    assert answer.json()["code"] == (code or answer.json()["code"]) != ""
+
+
+def test_a_private_dataflow_has_no_schedules_for_others(here: World, client):
+    record = scheduled(here, at(18), visibility="private")
+    client.force_login(here.mo)
+    for path in ("schedules", "what-if?most_per_s=5"):
+        assert client.get(f"/api/dataflows/{record.pk}/{path}").status_code == 404
+    answer = client.post(
+        f"/api/dataflows/{record.pk}/schedule", {"pair": ["MBA", "SAM"]}, content_type="application/json")
+    assert answer.status_code == 404
