@@ -56,9 +56,12 @@ def database(*, rows: int) -> Iterator[tuple[str, int]]:
         PostgreSQL's programs are not there.
     """
     initdb, postgres = _program("initdb"), _program("postgres")
-    # PostgreSQL refuses to run as root: Debian's package brings a user for it.
+    # PostgreSQL refuses to run as root: Debian's package brings a user for it. The kernel forgets at a change of users
+    # that the server is to end with this process, and is told again.
     folder = Path(tempfile.mkdtemp(prefix="weir-pg-"))
-    prefix = ["runuser", "-u", "postgres", "--"] if os.geteuid() == 0 else []
+    prefix = [
+        "setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups", "--pdeathsig=INT",
+    ] if os.geteuid() == 0 else []
     if prefix:
         shutil.chown(folder, "postgres")
     port = _free_port()
