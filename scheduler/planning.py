@@ -348,8 +348,11 @@ def _as_running(dataflow: Dataflow) -> tuple[RunningTask, ...]:
 def _least_loaded(
     estate: EstateView, chains: Sequence[Sequence[str]], cores: Mapping[str, float], *, query_cores: float
 ) -> list[str]:
-    """A slot for each chain: the one that has least to do. More slots than chains are never needed."""
-    least = estate.least_loaded(len(chains), query_cores=query_cores)
+    """A slot for each chain: the one that has least to do, and that no schedule counts on where there is another.
+
+    More slots than chains are never needed.
+    """
+    least = estate.least_loaded(len(chains), query_cores=query_cores, apart=True)
     return place_least_loaded(
         [query_cores + sum(cores[task_id] for task_id in chain) for chain in chains],
         slots=[slot for slot, _ in least],

@@ -311,7 +311,8 @@ def _store_loads(loads: Mapping[str, SlotLoad]) -> None:
     for row in rows:
         row.queries += loads[row.name].queries
         row.task_nanocores += loads[row.name].task_nanocores
-    SlotRow.objects.bulk_update(rows, ["queries", "task_nanocores"])
+        row.bundles += loads[row.name].bundles
+    SlotRow.objects.bulk_update(rows, ["queries", "task_nanocores", "bundles"])
 
 
 def _moved(fragment: Fragment, node: NodeRow) -> Fragment:

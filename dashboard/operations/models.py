@@ -104,6 +104,7 @@ class SlotRow(models.Model):
     name = models.CharField(max_length=80, unique=True)
     queries = models.PositiveIntegerField(default=0)
     task_nanocores = models.BigIntegerField(default=0)
+    bundles = models.PositiveIntegerField(default=0)  # of the queries: those that a schedule put there
     reserved_for = models.CharField(max_length=100, blank=True, default="")
 
     class Meta:

@@ -76,13 +76,18 @@ class StoredEstate:
         """Who uses a running task."""
         return self._users[task_id]
 
-    def least_loaded(self, count: int, *, query_cores: float) -> tuple[tuple[Slot, float], ...]:
+    def least_loaded(
+        self, count: int, *, query_cores: float, apart: bool = False
+    ) -> tuple[tuple[Slot, float], ...]:
         """The slots that have least to do, at most so many, in the order of all slots, with the cores they spend.
 
-        Those that are reserved count as none.
+        With ``apart`` those that a schedule has bundles on are left out, as long as there are others. Those that are
+        reserved count as none.
         """
         spent = F("queries") * nanocores(query_cores) + F("task_nanocores")
         slots = SlotRow.objects.filter(reserved_for="").annotate(spent=spent)
+        if apart and slots.filter(bundles=0).exists():
+            slots = slots.filter(bundles=0)
         least = slots.order_by("spent", "node_id", "index").values("pk")[:count]
         rows = slots.filter(pk__in=least).order_by("node_id", "index")
         return tuple((Slot(node=row.node_id, index=row.index), row.spent / NANO) for row in rows)

@@ -200,10 +200,18 @@ class Estate:
             paused=sum(self.submitted[user].paused for user in users),
         )
 
-    def least_loaded(self, count: int, *, query_cores: float) -> tuple[tuple[Slot, float], ...]:
-        """The slots that have least to do, at most so many, in the order of all slots, with the cores they spend."""
-        spent = [self.loads.get(slot.name, SlotLoad()).nanocores(query_cores=query_cores) for slot in self.slots]
-        least = heapq.nsmallest(count, range(len(spent)), key=lambda order: (spent[order], order))
+    def least_loaded(
+        self, count: int, *, query_cores: float, apart: bool = False
+    ) -> tuple[tuple[Slot, float], ...]:
+        """The slots that have least to do, at most so many, in the order of all slots, with the cores they spend.
+
+        With ``apart`` those that a schedule has bundles on are left out, as long as there are others.
+        """
+        loads = [self.loads.get(slot.name, SlotLoad()) for slot in self.slots]
+        spent = [load.nanocores(query_cores=query_cores) for load in loads]
+        unscheduled = [order for order, load in enumerate(loads) if not load.bundles]
+        chosen = unscheduled if apart and unscheduled else range(len(spent))
+        least = heapq.nsmallest(count, chosen, key=lambda order: (spent[order], order))
         return tuple((self.slots[order], spent[order] / NANO) for order in sorted(least))
 
     def channel_of(self, task_id: str) -> str:

@@ -43,8 +43,13 @@ class EstateView(Protocol):
     def users_of(self, task_id: str) -> Users:
         """Who uses a running task."""
 
-    def least_loaded(self, count: int, *, query_cores: float) -> Sequence[tuple[Slot, float]]:
-        """The slots that have least to do, at most so many, in the order of all slots, with the cores they spend."""
+    def least_loaded(
+        self, count: int, *, query_cores: float, apart: bool = False
+    ) -> Sequence[tuple[Slot, float]]:
+        """The slots that have least to do, at most so many, in the order of all slots, with the cores they spend.
+
+        With ``apart`` those that a schedule has bundles on are left out, as long as there are others.
+        """
 
 
 def expect(rows: Mapping[str, object], keys: Iterable[str]) -> None:

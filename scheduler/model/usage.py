@@ -28,7 +28,7 @@ class Users:
 
 @dataclass(frozen=True, slots=True)
 class SlotLoad:
-    """What a slot is expected to do: run queries, and work on their tasks.
+    """What a slot is expected to do: run queries, and work on their tasks; ``bundles`` of them are a schedule's.
 
     In whole nanocores: sums do not depend on the order of their parts, so the same estate always gets the same plan,
     also where the sum is kept from plan to plan.
@@ -36,12 +36,15 @@ class SlotLoad:
 
     queries: int = 0
     task_nanocores: int = 0
+    bundles: int = 0
 
     def __add__(self, other: SlotLoad) -> SlotLoad:
-        return SlotLoad(self.queries + other.queries, self.task_nanocores + other.task_nanocores)
+        return SlotLoad(
+            self.queries + other.queries, self.task_nanocores + other.task_nanocores, self.bundles + other.bundles)
 
     def __sub__(self, other: SlotLoad) -> SlotLoad:
-        return SlotLoad(self.queries - other.queries, self.task_nanocores - other.task_nanocores)
+        return SlotLoad(
+            self.queries - other.queries, self.task_nanocores - other.task_nanocores, self.bundles - other.bundles)
 
     def nanocores(self, *, query_cores: float) -> int:
         """CPU that the slot is expected to spend, where a query takes so much for running batches at all."""
@@ -63,6 +66,6 @@ def loads_of(fragment: Fragment, tasks: Mapping[str, RunningTask]) -> dict[str, 
     work = sum(nanocores(tasks[task_id].cores) for task_id in fragment.active_tasks)
     loads: dict[str, SlotLoad] = {}
     for bundle in fragment.parts:
-        load = SlotLoad(1, work if bundle.weight == 1 else round(bundle.weight * work))
+        load = SlotLoad(1, work if bundle.weight == 1 else round(bundle.weight * work), int(fragment.divided))
         loads[bundle.slot] = loads.get(bundle.slot, SlotLoad()) + load
     return loads

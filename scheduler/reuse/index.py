@@ -46,9 +46,14 @@ class EstateIndex:
             by_team=dict(self._by_team.get(task_id, {})), first=tuple(self._users.get(task_id, ())[: NAMED + 1]),
             paused=self._paused[task_id])
 
-    def least_loaded(self, count: int, *, query_cores: float) -> tuple[tuple[Slot, float], ...]:
-        """The slots that have least to do, at most so many, in the order of all slots, with the cores they spend."""
-        return self._slots.least_loaded(count, query_nanocores=nanocores(query_cores))
+    def least_loaded(
+        self, count: int, *, query_cores: float, apart: bool = False
+    ) -> tuple[tuple[Slot, float], ...]:
+        """The slots that have least to do, at most so many, in the order of all slots, with the cores they spend.
+
+        With ``apart`` those that a schedule has bundles on are left out, as long as there are others.
+        """
+        return self._slots.least_loaded(count, query_nanocores=nanocores(query_cores), apart=apart)
 
     def apply(self, plan: Plan) -> None:
         """Take a plan in, in time of the plan.
@@ -129,24 +134,35 @@ class _Slots:
         self._slots = slots
         self._order = {slot.name: order for order, slot in enumerate(slots)}
         self._loads: dict[str, SlotLoad] = {}
-        self._ranks: list[tuple[int, int]] = []  # (nanocores, order of the slot), least first
+        # (nanocores, order of the slot), least first: of slots without bundles of a schedule, and of those with
+        self._ranks: tuple[list[tuple[int, int]], ...] = ([], [])
         self._query_nanocores = -1  # what a query takes in ``_ranks``
 
-    def least_loaded(self, count: int, *, query_nanocores: int) -> tuple[tuple[Slot, float], ...]:
+    def least_loaded(
+        self, count: int, *, query_nanocores: int, apart: bool
+    ) -> tuple[tuple[Slot, float], ...]:
         if query_nanocores != self._query_nanocores:
             self._query_nanocores = query_nanocores
-            self._ranks = sorted((self._spent(slot.name), order) for order, slot in enumerate(self._slots))
-        least = sorted(self._ranks[:count], key=lambda rank: rank[1])
+            ranked = sorted((self._spent(slot.name), order) for order, slot in enumerate(self._slots))
+            self._ranks = tuple(
+                [rank for rank in ranked if self._has_bundles(self._slots[rank[1]].name) is of] for of in (False, True))
+        unscheduled, scheduled = (ranks[:count] for ranks in self._ranks)
+        found = unscheduled if apart and unscheduled else sorted([*unscheduled, *scheduled])[:count]
+        least = sorted(found, key=lambda rank: rank[1])
         return tuple((self._slots[order], spent / NANO) for spent, order in least)
 
     def add(self, slot: str, load: SlotLoad) -> None:
         order = self._order.get(slot)
         ranked = order is not None and self._query_nanocores >= 0
         if ranked:
-            del self._ranks[bisect_left(self._ranks, (self._spent(slot), order))]
+            ranks = self._ranks[self._has_bundles(slot)]
+            del ranks[bisect_left(ranks, (self._spent(slot), order))]
         self._loads[slot] = self._loads.get(slot, SlotLoad()) + load
         if ranked:
-            insort(self._ranks, (self._spent(slot), order))
+            insort(self._ranks[self._has_bundles(slot)], (self._spent(slot), order))
+
+    def _has_bundles(self, slot: str) -> bool:
+        return self._loads.get(slot, SlotLoad()).bundles > 0
 
     def _spent(self, slot: str) -> int:
         load = self._loads.get(slot, SlotLoad())

@@ -27,8 +27,11 @@ def check_kept_figures(estate: Estate) -> None:
     for task_id in estate.tasks:
         assert part.places[task_id] == estate.places[task_id]
         assert part.users_of(task_id) == estate.users_of(task_id)
-    assert {row.name: SlotLoad(row.queries, row.task_nanocores) for row in SlotRow.objects.all()} == {
+    kept = {row.name: SlotLoad(row.queries, row.task_nanocores, row.bundles) for row in SlotRow.objects.all()}
+    assert kept == {
         slot.name: estate.loads.get(slot.name, SlotLoad()) for slot in estate.slots}
     for count in (1, 2, 3):
-        assert part.least_loaded(count, query_cores=0.1) == estate.least_loaded(count, query_cores=0.1)
+        for apart in (False, True):
+            expected = estate.least_loaded(count, query_cores=0.1, apart=apart)
+            assert part.least_loaded(count, query_cores=0.1, apart=apart) == expected
     assert TeamUse.objects.filter(dataflows=0).count() == 0

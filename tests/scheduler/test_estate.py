@@ -48,6 +48,9 @@ def test_each_bundle_loads_its_slot_with_its_part():
     estate = Estate(
         tasks={"a": RunningTask("a", "t", {}, (), cores=0.4)}, fragments={"f1-0": DIVIDED},
         slots=(Slot("n1", 0), Slot("n2", 0), Slot("n2", 1)))
-    assert estate.loads == {"n1/0": SlotLoad(1, 300_000_000), "n2/1": SlotLoad(2, 100_000_000)}
+    assert estate.loads == {"n1/0": SlotLoad(1, 300_000_000, 1), "n2/1": SlotLoad(2, 100_000_000, 2)}
+    assert [slot.name for slot, _ in estate.least_loaded(3, query_cores=0.0, apart=True)] == ["n2/0"]
+    whole = Estate(tasks=estate.tasks, fragments=estate.fragments, slots=(Slot("n1", 0), Slot("n2", 1)))
+    assert [slot.name for slot, _ in whole.least_loaded(1, query_cores=0.0, apart=True)] == ["n2/1"]
     assert [slot.name for slot, _ in estate.least_loaded(1, query_cores=0.0)] == ["n2/0"]
     assert [cores for _, cores in estate.least_loaded(3, query_cores=0.1)] == pytest.approx([0.4, 0.0, 0.3])

@@ -257,6 +257,17 @@ def test_a_divided_dataflow_pauses_goes_on_and_leaves_as_a_whole():
     assert removal.price.queries_stopped == queries and not apply_plan(estate, removal).fragments
 
 
+def test_what_is_not_scheduled_keeps_off_a_schedules_slots_while_there_are_others():
+    estate = apply_plan(ESTATE, submitted(ESTATE, rate_per_s=300))
+    taken = {one.slot for fragment in estate.fragments.values() for one in fragment.bundles}
+    other = flow("other", {"in": ("sensors", {"seed": 7}), **{f"o{n}": ("alarm", {"level": n}) for n in range(9)}},
+                 *(f"in > o{n}" for n in range(9)))
+    plan = plan_submission(estate, other, dataflow_id="other", team="air", task_types=TYPES, prices=PRICES)
+    assert not {fragment.slot for fragment in plan.fragments_after.values()} & taken
+    full = replace(estate, slots=tuple(slot for slot in estate.slots if slot.name in taken))
+    assert plan_submission(full, other, dataflow_id="other", team="air", task_types=TYPES, prices=PRICES)
+
+
 def test_what_is_divided_is_as_few_queries_as_it_should_be():
     estate = apply_plan(ESTATE, submitted(ESTATE, rate_per_s=300))
     queries = sum(len(fragment.parts) for fragment in estate.fragments.values())
@@ -300,6 +311,10 @@ def test_schedules_one_after_another(moves, data):
         after = apply_plan(estate, plan)
         index.apply(plan)
         assert index.estate() == after
+        for apart in (False, True):
+            for number in (1, 4, 20):
+                expected = after.least_loaded(number, query_cores=0.1, apart=apart)
+                assert index.least_loaded(number, query_cores=0.1, apart=apart) == expected
         check_divided(after)
         check_steps(estate, plan, after, left)
         parts = parts_of(found)
