@@ -241,9 +241,10 @@ def plan(
 def with_fixed_load(profile: Profile, trials: Iterable[Trial], *, keeps_up: float = KEEPS_UP) -> Profile:
     """A profile whose loads without events are what its trials have in common at any rate.
 
-    A query that has events runs its batches, however few these are. What it takes for that shows in trials at low
-    rates: CPU over the rate is a line that does not begin at 0. Least squares over the stable trials of a thread count
-    gives where it begins; a count with trials at one rate alone takes what others had, in the same part of its CPU.
+    A query that has events runs its batches, however few these are, which one without does not. What it takes for
+    that shows in trials at low rates: CPU over the rate is a line that does not begin at 0. Least squares over the
+    stable trials of a thread count gives where it begins; a count with trials at one rate alone takes what others had,
+    in the same part of its CPU.
     """
     by_threads: dict[int, list[Trial]] = {}
     for trial in trials:
@@ -264,8 +265,7 @@ def with_fixed_load(profile: Profile, trials: Iterable[Trial], *, keeps_up: floa
     for point in profile.points:
         cpu, memory = parts.get(point.threads, usual)
         points.append(Point(
-            point.threads, point.rate_per_s, point.cpu, point.memory, max(point.idle_cpu, cpu * point.cpu),
-            max(point.idle_memory, memory * point.memory)))
+            point.threads, point.rate_per_s, point.cpu, point.memory, cpu * point.cpu, memory * point.memory))
     return Profile(
         profile.task_type, tuple(points), config=profile.config, version=profile.version, machine=profile.machine,
         static=profile.static, origin=profile.origin)

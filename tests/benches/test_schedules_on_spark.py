@@ -1,0 +1,80 @@
+"""What is told of experiments with schedules: rows, fits, the page; and what is counted on the way."""
+
+from __future__ import annotations
+
+import random
+from xml.etree import ElementTree
+
+import pyarrow.parquet as pq
+import pytest
+
+from workers.benches import climbing, profiling
+from workers.benches.experiment_dataflows import document, kinds, write_recording
+from workers.benches.schedules_page import page
+from workers.benches.schedules_summary import actual_per_s, fits, highest_stable, shown, summary
+from workers.library.markup import read_records, wanted_values
+
+
+def stair(rate, carried, *, cpu=0.5, stable=True):
+    return {
+        "rate_per_s": rate, "carried_per_s": carried, "stable": stable, "latency_ms": [float(n) for n in range(60)],
+        "loads": {"n1/0": {"cpu": cpu, "memory": 0.02}, "n1/1": {"cpu": cpu / 2, "memory": 0.01}},
+        "predicted": {"n1/0": {"cpu": cpu, "memory": 0.02}, "n1/1": {"cpu": cpu / 2, "memory": 0.01}},
+    }
+
+
+def run(name="linear", pair=("MBA", "SAM"), planned=100.0, predicted=100.0, actual=98.0):
+    return {
+        "key": f"{name}, {'+'.join(pair)}, {planned}", "dataflow": name, "pair": list(pair), "planned_per_s": planned,
+        "predicted_per_s": predicted, "threads": 9, "slots": 2,
+        "stairs": [stair(0.8 * planned, 0.8 * planned, cpu=planned / 200),
+                   stair(planned, actual, stable=actual >= 0.95 * planned, cpu=planned / 150)],
+    }
+
+
+RUNS = [run(), run(planned=60.0, predicted=66.0, actual=64.0), run(pair=("LSA", "RSM"), predicted=50.0, actual=52.0),
+        {"key": "star", "dataflow": "star", "pair": ["LSA", "DSM"], "fraction": 1.0, "error": "too few slots"}]
+
+
+def test_a_row_tells_the_highest_rate_that_kept_up_and_what_it_took():
+    row = summary(RUNS[2])
+    assert row["actual/s"] == 80.0 == row["stable at/s"] and row["p50 ms"] == 30 and row["CPU % actual"] == "50 25"
+    assert summary(RUNS[3])["actual/s"] is None and highest_stable(RUNS[3]) is None
+    assert actual_per_s(RUNS[1]) == 64.0
+
+
+def test_fits_are_over_all_that_ran():
+    found = fits(RUNS)
+    assert found["rate"]["points"] == 3 and found["CPU"]["points"] == 6 and found["CPU"]["identity"] == 1
+    assert [one["keeps"] for one in found["mba_sam"]] == [True, True]
+    assert found["mba_sam"][0]["actual_over_planned"] == pytest.approx(0.98)
+
+
+def test_the_page_needs_nothing_besides_itself():
+    text = page({"runs": RUNS, "fits": fits(RUNS)})
+    assert text.count("<div") >= 5 and "violin" in text and "MBA+SAM" in text and "src=" not in text.split("<table>")[1]
+    assert shown({"fits": fits(RUNS)}).count("R²") == 5
+
+
+def test_quantiles_are_of_what_was_counted_in_between():
+    found = climbing.quantiles_ms({10: 5, 20: 1}, {10: 5, 20: 101, 24: 100})
+    assert len(found) == climbing.VIOLIN and found == sorted(found)
+    assert found[0] >= 2**5 - 1 and found[-1] <= 2**6.25 and climbing.quantiles_ms({1: 2}, {1: 2}) == []
+
+
+def test_documents_hold_what_the_task_reads(tmp_path):
+    text = document(random.Random(1))
+    assert ElementTree.fromstring(text) is not None and 3_000 < len(text) < 12_000
+    config = kinds("http://127.0.0.1:1")["parse"].config
+    [values] = read_records(text, wanted_values({"record": None, **config}))
+    assert None not in values and values[0].startswith("s")
+    write_recording(tmp_path / "a.parquet", [0, 10, 20])
+    write_recording(tmp_path / "b.parquet", [0, 10, 20])
+    table = pq.read_table(tmp_path / "a.parquet")
+    assert table.num_rows == 3 and table.equals(pq.read_table(tmp_path / "b.parquet"))
+
+
+def test_a_trial_in_its_json_is_one_of_the_algorithm():
+    kept = {"threads": 2, "rate_per_s": 10.0, "cpu": 0.5, "memory": 0.1, "latency_slope": 0.0, "took_s": 6.0,
+            "achieved_per_s": 9.9, "idle_cpu": 0.1, "idle_memory": 0.05, "machine": {}}
+    assert profiling.as_trial(kept).achieved_per_s == 9.9
