@@ -131,6 +131,16 @@ def read_live(fragments: Iterable[Fragment], parents: Mapping[str, tuple[str, ..
     return LiveReading(reports=reading.reports, flows=reading.flows, measured=reading.measured)
 
 
+def selectivities(fragments: Iterable[Fragment], *, least: int) -> dict[str, float]:
+    """Output events for each input event of running tasks that have read so many; none where the broker is away."""
+    running = list(fragments)
+    try:
+        meters = observed.read_meters(broker(settings.REDIS_URL), observed.queries_of(running))
+    except redis.RedisError:
+        return {}
+    return observed.selectivities(meters, running, least=least)
+
+
 def slot_counters(
     fragments: Callable[[Collection[str]], Mapping[str, Fragment]]
 ) -> dict[str, dict[str, Any]]:

@@ -134,6 +134,23 @@ def flows(
     return Flows(tasks=tasks, streams=streams)
 
 
+def selectivities(meters: Meters, fragments: Iterable[Fragment], *, least: int) -> dict[str, float]:
+    """Output events for each input event of running tasks, since their queries began; sources have none.
+
+    ``least`` is how many events a task has to have read for that to mean something.
+    """
+    found: dict[str, float] = {}
+    for fragment in fragments:
+        counts = meters.of(fragment)
+        read = counts.get("in:n", 0)
+        for position, task_id in enumerate(fragment.active_tasks):
+            made = counts.get(f"{position}:n", 0)
+            if read >= least:
+                found[task_id] = made / read
+            read = made
+    return found
+
+
 def steps_done(plan: Plan, reports: Mapping[str, Report]) -> set[str]:
     """Keys of the plan's steps that the reports show to be in force.
 

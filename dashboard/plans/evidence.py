@@ -7,8 +7,13 @@ from django.utils import timezone
 
 from dashboard import jobs
 from dashboard.operations.models import FragmentRow
+from scheduler.model.dataflow import Dataflow
 from scheduler.model.ports import EstateView
+from scheduler.performance.rates import selectivities
 from scheduler.rearranging import Evidence, Rule
+
+LEAST_EVENTS = 1000  # that a task has read before its selectivity is told from what it made
+NEAR = 0.05  # of a declared selectivity: what is measured so near to it is taken to be the same
 
 
 def evidence_of(estate: EstateView, dataflow_id: str) -> Evidence:
@@ -39,11 +44,22 @@ def channel_latency_ms(flows: jobs.observed.Flows) -> dict[tuple[str, str], floa
 
 def left_bundles() -> set[str]:
     """The bundles that have come to their end by the nodes' reports."""
+    return set(jobs.observed.left(jobs.read_live([], {}).reports.values()))
+
+
+def measured_selectivities(estate: EstateView, dataflow_id: str, dataflow: Dataflow) -> dict[tuple[str, str], float]:
+    """Selectivities of a running dataflow's streams, by source and target, where they were measured and differ.
+
+    Two figures that count: the same schedule is planned again while the third one changes.
+    """
+    running = estate.submitted[dataflow_id].running
+    fragments = {estate.places[task_id][0] for task_id in running.values()}
+    found = jobs.selectivities((estate.fragments[one] for one in sorted(fragments)), least=LEAST_EVENTS)
+    known = selectivities(dataflow, task_types=jobs.task_types())
+    measured = {
+        stream: float(f"{found[running[stream[0]]]:.2g}") for stream in known if running.get(stream[0]) in found}
     return {
-        name
-        for report in jobs.read_live([], {}).reports.values()
-        for slot in report["slots"].values() for name, found in slot["fragments"].items() if found["state"] == "left"
-    }
+        stream: value for stream, value in measured.items() if abs(value - known[stream]) > NEAR * known[stream]}
 
 
 def rule() -> Rule:

@@ -24,6 +24,7 @@ from dashboard.catalog.documents import stored_dataflow
 from dashboard.catalog.models import DataflowRecord, DataflowVersion
 from dashboard.operations.estate import stored_estate
 from dashboard.operations.slots import supply
+from dashboard.plans.evidence import measured_selectivities
 from dashboard.plans.joining import last_options
 from dashboard.profiles.selectors import profiles_for
 from scheduler.model.dataflow import Dataflow
@@ -86,14 +87,15 @@ class Question:
     settings: Settings
     among: frozenset[str] | None = None  # only these tasks; the others run already
     running: Mapping[str, Fragment] = field(default_factory=dict)  # by task: what is scheduled anew
+    measured: Mapping[tuple[str, str], float] = field(default_factory=dict)  # selectivities that differ, by stream
     blocked: str = ""  # why none of its schedules can be proposed; empty where they can
 
     def job(self, rate_per_s: float | None = None) -> Job:
         """Rates, streams and profiles at a rate; each source's own without one."""
         return prepare(
             self.dataflow, task_types=jobs.task_types(), profiles=self.profiles, rate_per_s=rate_per_s,
-            among=self.among, serial={task for task, fragment in self.running.items() if not fragment.divided},
-            trigger_s=self.settings.trigger_s)
+            measured=self.measured, among=self.among, trigger_s=self.settings.trigger_s,
+            serial={task for task, fragment in self.running.items() if not fragment.divided})
 
     def compare(self, rate_per_s: float | None = None, *, pairs: Iterable[Pair] = PAIRS) -> Comparison:
         """A schedule for each pair, with its slots chosen so that most of what runs stays; an error for each other."""
@@ -153,7 +155,8 @@ def question_of(
         running, blocked = schedulable(estate, str(record.pk), dataflow)
         among = frozenset(running) if not blocked else None
         return Question(
-            **known, supply=supply(own=running.values()), among=among, running=running, blocked=blocked)
+            **known, supply=supply(own=running.values()), among=among, running=running, blocked=blocked,
+            measured=measured_selectivities(estate, str(record.pk), dataflow))
     joined = bool(last_options(record).get("fresh")) if fresh is None else fresh
     new = new_tasks(
         estate, dataflow, dataflow_id=str(record.pk), team=record.team.slug, task_types=jobs.task_types(),

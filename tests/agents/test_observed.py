@@ -47,6 +47,15 @@ def test_the_flows_of_a_divided_fragment_are_those_of_its_bundles_together():
     assert 15 < found.tasks["k"].latency_p99_ms < 30 and 15 < found.streams["s", "k"].channel_p50_ms < 30
 
 
+def test_what_tasks_make_of_what_they_read():
+    bundles = (RunningBundle("f2-0", "n1/1", 2, 0.75), RunningBundle("f3-0", "n1/0", 1, 0.25))
+    divided = [FRAGMENTS[0], Fragment("f2-0", ("k",), "n1/1", 1, bundles=bundles)]
+    meters = Meters(0, {
+        "f1-0": {"0:n": 400, "1:n": 100}, "f2-0": {"in:n": 300, "0:n": 60}, "f3-0": {"in:n": 100, "0:n": 20}})
+    assert observed.selectivities(meters, divided, least=400) == {"p": 0.25, "k": 0.2}, "a source reads nothing"
+    assert observed.selectivities(meters, divided, least=401) == {}
+
+
 def test_latencies_are_of_the_time_between_the_readings():
     slow, fast = bucket_of(5_000), bucket_of(20)
     before = Meters(0, {"f2-0": {f"0:lat:{slow}": 1_000}})

@@ -277,3 +277,14 @@ def test_a_private_dataflow_has_no_schedules_for_others(here: World, client):
     answer = client.post(
         f"/api/dataflows/{record.pk}/schedule", {"pair": ["MBA", "SAM"]}, content_type="application/json")
     assert answer.status_code == 404
+
+
+def test_what_runs_is_scheduled_by_the_selectivities_that_were_measured(here: World, monkeypatch):
+    record = scheduled(here, at(18))
+    running_as = load_estate().submitted[str(record.pk)].running
+    declared = question_of(record).job(18).rates_per_s
+    monkeypatch.setattr("dashboard.jobs.selectivities", lambda fragments, least: {
+        running_as["parse"]: 12.58, running_as["pi"]: 1.04})
+    found = question_of(record).job(18).rates_per_s
+    assert declared["pi"] == 5 * declared["parse"] and found["pi"] == 13 * found["parse"]
+    assert found["out"] == found["pi"], "so near to what is declared it is that"
