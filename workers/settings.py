@@ -23,7 +23,7 @@ class Settings:
     trigger_ms: int = DEFAULT_TRIGGER_MS
     channel: Literal["jvm", "python", "auto"] = "auto"
     spark_master: str = ""  # empty: this machine, with ``threads`` threads a slot
-    threads: int = 4
+    threads: int = 64  # as many as a bundle may have; they cost nothing idle
     slot_memory_mb: int = 1024  # the JVM's heap; Python workers and RocksDB come on top
     pin: Literal["auto", "always", "never"] = "auto"
 

@@ -22,6 +22,8 @@ import redis
 from scheduler.model.errors import WeirError
 from workers.channels.keys import PREFIX
 
+WARM_UP_S = 2.0
+SECONDS = 4.0
 ORDER_LIVES_S = 600
 PROGRESS_LIVES_S = 90  # a trial that says nothing for so long has died with its agent
 RESULT_LIVES_S = 24 * 3600
@@ -59,8 +61,8 @@ class TrialOrder:
     config: Mapping[str, Any]
     threads: int
     rate_per_s: float
-    warm_up_s: float = 2.0
-    seconds: float = 4.0
+    warm_up_s: float = WARM_UP_S
+    seconds: float = SECONDS
     feed: tuple[Mapping[str, Any], ...] = ()
 
     def __post_init__(self) -> None:

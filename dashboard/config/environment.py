@@ -43,7 +43,7 @@ DECLARED: tuple[Declared, ...] = (
     Declared("WEIR_NODE", "n1", "Name of this machine's node."),
     Declared("WEIR_SLOTS", "2", "Slots of this machine's node: one core and one Spark driver each."),
     Declared("WEIR_SPARK_MASTER", "", "Spark master of every slot, such as `spark://host:7077`; empty: this machine."),
-    Declared("WEIR_SLOT_THREADS", "4", "Threads of a slot's Spark driver, where the master is this machine."),
+    Declared("WEIR_SLOT_THREADS", "64", "Threads of a slot's Spark driver, where the master is this machine."),
     Declared("WEIR_SLOT_MEMORY_MB", "1024", "Heap of a slot's JVM; Python workers and state come on top."),
     Declared("WEIR_PIN", "auto", "Whether a slot is pinned to its core: `auto`, `always` or `never`."),
     Declared("WEIR_REPLAY_DIRS", "", "Folders of recordings, as in PATH; empty: `replay` in the data folder."),

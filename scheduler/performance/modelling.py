@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import inf, log2
+from math import inf, log2, sqrt
 
 import numpy as np
 
 from scheduler.model.errors import InvalidResources, RateNotHeld
 from scheduler.model.profile import Point, Profile
+from scheduler.model.slope import slope
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,22 +40,23 @@ class Trial:
 class Sweep:
     """How far and how finely to measure.
 
-    ``latency_slope`` (λ_L max) parts stable from unstable. The sweep stops when the peak rate grows by no more than
-    ``rate_slope`` (λ_ω) of the best with every doubling of the threads, over the last ``window`` thread counts. Rates
-    are found to within ``rate_precision``, the best thread count to within ``thread_precision``, both relative.
-    ``trial_s`` is what the next trial is expected to take of ``budget_s``.
+    ``latency_slope`` (λ_L max) parts stable from unstable: beyond the peak rate latency grows by ω/ω̂ - 1 seconds a
+    second, so a slope of 0.03 is a rate 3% too high, which is as much as ``rate_precision`` asks to be told. The sweep
+    stops when the peak rate grows by no more than ``rate_slope`` (λ_ω) of the best with every doubling of the threads,
+    over the last ``window`` thread counts. Rates are found to within ``rate_precision``, the best thread count to
+    within ``thread_precision``, both relative. ``trial_s`` is what the next trial is expected to take of ``budget_s``.
     """
 
     smallest_rate_per_s: float = 1.0
     largest_rate_per_s: float = 100_000.0
     largest_threads: int = 64
-    latency_slope: float = 0.001
+    latency_slope: float = 0.03
     rate_slope: float = 0.05
     window: int = 3
     rate_precision: float = 0.05
     thread_precision: float = 0.25
     keeps_up: float = 0.95  # of the offered rate has to come out
-    trial_s: float = 20.0
+    trial_s: float = 8.0
     budget_s: float = 900.0
 
     def __post_init__(self) -> None:
@@ -102,17 +104,22 @@ class _Peak:
         return self.trial.rate_per_s if self.trial else 0.0
 
 
+Tried = dict[float, list[Trial]]  # of one thread count, by rate
+
+
 def next_step(trials: Iterable[Trial], *, sweep: Sweep) -> Try | Done:
     """Decide what to measure next, from what was measured so far.
 
     Thread counts double until the peak rate is flat or falls, then the ranges beside the best one are halved. For each
     thread count the rate doubles, beginning with the last peak, until a trial is unstable (or halves until one is
-    stable), and then the range between is halved.
+    stable), and then the range between is halved; for the first thread count, of which nothing is known, it grows
+    fourfold. The lowest rate that was not stable is tried once more before it is believed: a machine that was busy for
+    a second makes any rate look so.
 
     Parameters
     ----------
     trials : iterable of Trial
-        In any order. Where one was repeated the later counts.
+        In any order. A rate is stable where one of its trials was.
     sweep : Sweep
         Bounds, precision and budget.
 
@@ -125,10 +132,11 @@ def next_step(trials: Iterable[Trial], *, sweep: Sweep) -> Try | Done:
     ----------
     .. [1] Shukla and Simmhan, "Model-driven Scheduling for Distributed Stream Processing Systems", 2017, Algorithm 1.
     """
-    by_threads: dict[int, dict[float, Trial]] = {}
+    by_threads: dict[int, Tried] = {}
+    spent_s = 0.0
     for trial in trials:
-        by_threads.setdefault(trial.threads, {})[trial.rate_per_s] = trial
-    spent_s = sum(trial.took_s for of_count in by_threads.values() for trial in of_count.values())
+        by_threads.setdefault(trial.threads, {}).setdefault(trial.rate_per_s, []).append(trial)
+        spent_s += trial.took_s
     peaks: dict[int, _Peak] = {}
     while (threads := _next_threads(peaks, sweep)) is not None:
         step = _next_rate(by_threads.get(threads, {}), threads, _guess(peaks, threads, sweep), sweep)
@@ -160,16 +168,12 @@ def measured_profile(
 
 
 def latency_slope(at_s: Sequence[float], latencies_s: Sequence[float], *, warm_up_s: float) -> float:
-    """λ_L: by how many seconds latency grows in a second, fitted by least squares to what came after the warm-up.
+    """λ_L: by how many seconds latency grows in a second, fitted to what came after the warm-up.
 
     Infinite where fewer than two different times are left: what says nothing is not stable.
     """
-    at, latency = np.asarray(at_s, dtype=float), np.asarray(latencies_s, dtype=float)
-    warm = at >= warm_up_s
-    at, latency = at[warm], latency[warm]
-    spread = at - at.mean() if at.size else at
-    square = float(spread @ spread)
-    return float(spread @ (latency - latency.mean())) / square if square > 0 else inf
+    warm = [(at, latency) for at, latency in zip(at_s, latencies_s, strict=True) if at >= warm_up_s]
+    return slope([at for at, _ in warm], [latency for _, latency in warm])
 
 
 def _next_threads(peaks: Mapping[int, _Peak], sweep: Sweep) -> int | None:
@@ -207,32 +211,41 @@ def _guess(peaks: Mapping[int, _Peak], threads: int, sweep: Sweep) -> float:
     return peaks[max(fewer)].rate_per_s if fewer else sweep.smallest_rate_per_s
 
 
-def _next_rate(tried: Mapping[float, Trial], threads: int, guess: float, sweep: Sweep) -> Try | _Peak:
+def _next_rate(tried: Tried, threads: int, guess: float, sweep: Sweep) -> Try | _Peak:
     """The next rate to try with a number of threads, or their peak where it is found."""
     if not tried:
         return Try(threads, guess, "the rate that fewer threads sustain" if threads > 1 else "the smallest rate")
-    unstable = min((rate for rate, trial in tried.items() if not sweep.stable(trial)), default=inf)
-    stable = max((rate for rate, trial in tried.items() if rate < unstable and sweep.stable(trial)), default=0.0)
+    held = {rate: trial for rate, trials in tried.items() if (trial := _typical(trials, sweep))}
+    unstable = min((rate for rate in tried if rate not in held), default=inf)
+    stable = max((rate for rate in held if rate < unstable), default=0.0)
     if unstable == inf:
         if stable >= sweep.largest_rate_per_s:
-            return _Peak(tried[stable])
-        return Try(threads, min(2 * stable, sweep.largest_rate_per_s), "twice what was stable")
-    if not stable:
-        if unstable <= sweep.smallest_rate_per_s:
-            return _Peak(None)
+            return _Peak(held[stable])
+        factor = 4 if threads == 1 else 2
+        return Try(threads, min(factor * stable, sweep.largest_rate_per_s), f"{factor} times what was stable")
+    if stable and unstable > stable * (1 + sweep.rate_precision):
+        # Far apart, their ratio is halved; close together that is the middle.
+        return Try(threads, sqrt(stable * unstable), "between stable and unstable")
+    if not stable and unstable > sweep.smallest_rate_per_s:
         return Try(threads, max(unstable / 2, sweep.smallest_rate_per_s), "half of what was not stable")
-    if unstable > stable * (1 + sweep.rate_precision):
-        return Try(threads, (stable + unstable) / 2, "between stable and unstable")
-    return _Peak(tried[stable])
+    if len(tried[unstable]) < 2:
+        return Try(threads, unstable, "once more what was not stable, for that may have been a hiccup")
+    return _Peak(held.get(stable))
+
+
+def _typical(trials: Sequence[Trial], sweep: Sweep) -> Trial | None:
+    """The trial that stands for its repetitions: the calmest stable one; None where none was stable."""
+    stable = [trial for trial in trials if sweep.stable(trial)]
+    return min(stable, key=lambda trial: (trial.latency_slope, trial.cpu, trial.memory), default=None)
 
 
 def _out_of_time(
-    by_threads: Mapping[int, Mapping[float, Trial]], peaks: Mapping[int, _Peak], spent_s: float, sweep: Sweep
+    by_threads: Mapping[int, Tried], peaks: Mapping[int, _Peak], spent_s: float, sweep: Sweep
 ) -> Done:
     """What is known when the budget is spent: of a thread count under way its best stable trial."""
     known = dict(peaks)
     for threads, tried in by_threads.items():
-        stable = [trial for trial in tried.values() if sweep.stable(trial)]
+        stable = [trial for trials in tried.values() if (trial := _typical(trials, sweep))]
         if threads not in known and stable:
             known[threads] = _Peak(max(stable, key=lambda trial: trial.rate_per_s), precise=False)
     return _done(known, f"The next trial would exceed the budget of {sweep.budget_s:g} s; {spent_s:g} s are spent.")

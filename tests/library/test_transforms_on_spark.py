@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import time
 
 import pytest
 
@@ -204,6 +205,13 @@ def test_pi(events):
     assert plain(rows, "_seq", "x", "pi") == [(0, "a", pytest.approx(math.pi)), (1, "b", pytest.approx(math.pi))]
     [(rough,), _] = plain(build("pi_viete", events("x string", ("a",), ("b",)), iterations=1), "pi")
     assert rough == pytest.approx(2 * math.sqrt(2))
+
+
+def test_wait_passes_events_on_after_their_time(events):
+    began = time.monotonic()
+    rows = build("wait", events("x string", ("a",), ("b",)), pause=40)
+    assert plain(rows, "_seq", "x") == [(0, "a"), (1, "b")]
+    assert time.monotonic() - began >= 0.08
 
 
 @pytest.mark.parametrize("name", ["output", "parquet_files", "json_lines"])

@@ -19,6 +19,7 @@ from scheduler.model.task_types import TaskType, TaskTypes
 from workers import trials
 from workers.channels import keys
 from workers.channels.histogram import histogram_of
+from workers.library.registry import companion
 from workers.measuring import feed, figures
 from workers.measuring.feeder import Assignment
 from workers.measuring.feeding import Feeding
@@ -119,7 +120,11 @@ class Measurement:
             raise TrialFailed(
                 "not_measurable", f"The slots of node {order.node} run on {self._settings.spark_master}, not on a core",
                 remedy="Measure on a node whose slots are its own cores (without WEIR_SPARK_MASTER).")
-        if task_type.kind == "source" and task_type.parameter(RATE_KEY) is None:
+        if order.threads > self._settings.threads:
+            raise TrialFailed(
+                "not_measurable", f"{order.threads} threads were asked for, and the slots of node {order.node} have "
+                f"{self._settings.threads}", remedy="Sweep up to fewer threads, or set WEIR_SLOT_THREADS there.")
+        if task_type.kind == "source" and _has_own_times(task_type):
             raise TrialFailed(
                 "not_measurable", f"{task_type.name} goes by a schedule of its own, not at a rate that is asked for",
                 remedy="Sources are light: give its profile one static point instead.")
@@ -308,6 +313,10 @@ class Window:
         self.began_s = self.ended_s = now_s
         self.cpu_before, self.before = cpu_s, latencies
         self.python_mb = self.python_mb[-1:]
+
+
+def _has_own_times(source: TaskType) -> bool:
+    return companion(source, "_schedule") is not None and source.parameter(RATE_KEY) is None
 
 
 def core_of(slot: int) -> int:

@@ -1,8 +1,9 @@
-"""Work for the CPU alone: a task to measure machines and schedulers with."""
+"""Work for the CPU alone, and none but waiting: tasks to measure machines and schedulers with."""
 
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +27,17 @@ PI_VIETE = TaskType(
     cost_us=80,
 )
 
-TASK_TYPES = (PI_VIETE,)
+WAIT = TaskType(
+    name="wait", kind="transform", family="math",
+    doc="Waits for every event, one after the other, as for the answer of a slow service: nothing but waiting.",
+    build="workers.library.compute:wait",
+    parameters=(
+        Parameter("pause", "number", "How long for each event.", default=50, minimum=0, maximum=60_000, unit="ms"),
+    ),
+    cost_us=20,
+)
+
+TASK_TYPES = (PI_VIETE, WAIT)
 
 
 def pi_viete(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
@@ -46,6 +57,19 @@ def pi_viete(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
     kept = inputs.drop("pi")
     schema = StructType([*kept.schema.fields, StructField("pi", DoubleType())])
     return kept.mapInArrow(with_pi, schema)
+
+
+def wait(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
+    """Every event as it is, once its time has passed."""
+    pause_s = settings(WAIT, config)["pause"] / 1000
+
+    def waited(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for _ in range(batch.num_rows):
+                time.sleep(pause_s)
+            yield batch
+
+    return inputs.mapInArrow(waited, inputs.schema)
 
 
 def viete(iterations: int) -> float:

@@ -93,9 +93,9 @@ def is_clear(batches: Sequence[Batch], *, trigger_s: float, now_s: float, measur
     idle = all(batch.took_s <= LITTLE_WORK * trigger_s for batch in batches)
     if idle and len(batches) >= ENOUGH_BATCHES and now_s - batches[-1].ended_s < 2 * trigger_s:
         return True
-    growing = batches[-1].took_s > 1.5 * trigger_s or now_s - batches[-1].planned_s > 3 * trigger_s
-    grown = latency_slope(batches, trigger_s=trigger_s, now_s=now_s)
-    return growing and len(batches) >= ENOUGH_BATCHES - 1 and grown > CLEAR_GROWTH
+    took_s = batches[-1].took_s
+    enough = len(batches) >= ENOUGH_BATCHES and took_s > 1.5 * trigger_s or took_s > 2 * trigger_s
+    return enough and latency_slope(batches, trigger_s=trigger_s, now_s=now_s) > CLEAR_GROWTH
 
 
 def quantiles_s(before: Mapping[int, int], after: Mapping[int, int], percentile_ms: Any) -> dict[str, float]:

@@ -41,6 +41,8 @@ def configuration(settings: Settings, *, scratch: Path, sockets: Path) -> dict[s
     java_options = f"-XX:+UseSerialGC -Xss1m -Djava.io.tmpdir={scratch}/tmp"
     return {
         "spark.master": settings.spark_master or f"local[{settings.threads}]",
+        # So many threads wait for answers, they do not share out work: nothing is split by itself.
+        "spark.default.parallelism": "4",
         "spark.driver.memory": f"{settings.slot_memory_mb}m",
         "spark.driver.extraJavaOptions": java_options,
         "spark.local.dir": str(scratch),
@@ -65,7 +67,8 @@ def configuration(settings: Settings, *, scratch: Path, sockets: Path) -> dict[s
         "spark.python.unix.domain.socket.dir": str(sockets),
         # What a stopped query's Python tasks may still do after it is gone, they do in this time.
         "spark.python.task.killTimeout": "100ms",
-        "spark.python.factory.idleWorkerMaxPoolSize": str(4 * settings.threads),
+        # A thread of a bundle keeps its Python worker from batch to batch.
+        "spark.python.factory.idleWorkerMaxPoolSize": str(max(16, 2 * settings.threads)),
         **_streaming(),
         **_local_addresses(settings),
     }

@@ -1,0 +1,96 @@
+"""Events to feed: kept in a file, replayed in a cycle, written when they are due."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+import redis
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workers.channels.registry import Channels
+from workers.library.registry import task_types
+from workers.measuring import feed
+from workers.measuring.feed import Feed
+from workers.measuring.feeder import GENTLY, GENTLY_S, Assignment, Feeder
+
+SCHEMA = pa.schema([("_seq", pa.int64()), ("_time", pa.int64()), ("_born", pa.int64()), ("x", pa.string())])
+
+
+def events(count: int, *, born: int = 5) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays(
+        [pa.array(range(10, 10 + count)), pa.array(range(0, 20 * count, 20)), pa.array([born] * count, pa.int64()),
+         pa.array([f"e{number}" for number in range(count)])], schema=SCHEMA)
+
+
+@given(rows=st.integers(1, 40), first=st.integers(0, 100), count=st.integers(0, 100), most=st.integers(1, 30))
+def test_a_cycle_gives_every_event_in_its_turn_and_never_goes_back(rows: int, first: int, count: int, most: int):
+    batches = list(Feed(events(rows), "{}").between(first, first + count, now_ms=77, most=most))
+    assert all(0 < batch.num_rows <= most and batch.schema == SCHEMA for batch in batches)
+    found = [row for batch in batches for row in batch.to_pylist()]
+    assert [row["x"] for row in found] == [f"e{number % rows}" for number in range(first, first + count)]
+    assert all(row["_born"] == 77 for row in found)
+    for column in ("_seq", "_time"):
+        values = [row[column] for row in found]
+        assert values == sorted(set(values))
+
+
+def test_a_file_keeps_events_and_their_schema(tmp_path):
+    path = feed.path_of(tmp_path, "abc")
+    assert feed.write(path, [events(3), events(2)], schema_json='{"a": 1}') == 5
+    found = feed.read(path)
+    assert found.schema_json == '{"a": 1}' and found.events.num_rows == 5 and found.events.schema == SCHEMA
+    assert feed.write(path, [events(feed.EVENTS), events(9)], schema_json="{}") == feed.EVENTS
+
+
+def test_a_feed_is_known_by_what_its_tasks_mean():
+    types = task_types()
+
+    def name(config, extra=()):
+        return feed.digest([{"type": "urban_sensing", "config": config}, *extra], types)
+
+    seed = types["urban_sensing"].parameter("seed").default
+    assert name({}) == name({"seed": seed}) != name({"seed": seed + 1})
+    assert name({}) != name({}, [{"type": "senml_parse", "config": {}}])
+
+
+@given(rate=st.floats(0.5, 5_000), threads=st.integers(1, 64), at_s=st.floats(0, 60))
+def test_what_is_due_begins_gently_and_then_keeps_to_the_rate(rate: float, threads: int, at_s: float):
+    assignment = Assignment("", "c", 0, "", rate, threads)
+    assert assignment.due(0.0) == threads
+    grown = assignment.due(GENTLY_S + at_s) - assignment.due(GENTLY_S)
+    assert abs(grown - rate * at_s) <= 1
+    assert assignment.due(GENTLY_S) - threads <= GENTLY * rate * GENTLY_S + 1
+
+
+@pytest.mark.broker
+class TestFeeder:
+    ASSIGNMENT = Assignment("", "trial-t.in", fence=1, feed="", rate_per_s=100.0)
+
+    def feeder(self, broker: redis.Redis, **changes) -> Feeder:
+        channels = Channels(broker)
+        channels.open_channel("trial-t.in", schema_json="{}", readers=["trial-t"])
+        assert channels.take_fence("trial-t.in") == 1
+        return Feeder(broker, replace(self.ASSIGNMENT, **changes), Feed(events(1_000), "{}"))
+
+    def test_it_writes_blocks_as_any_writer_does(self, broker: redis.Redis):
+        feeder = self.feeder(broker)
+        for passed_s in (0.0, 1.0, 1.0, 1.5, 41.5):
+            feeder.write_due(passed_s, now_ms=1_000)
+        info = Channels(broker).info("trial-t.in")
+        assert feeder.sent == self.ASSIGNMENT.due(41.5) > 2_000
+        blocks = Channels(broker).read_blocks("trial-t.in", count=1_000)
+        found = [event for _, block in blocks for event in block]
+        assert [event["x"] for event in found] == [f"e{number % 1_000}" for number in range(feeder.sent)]
+        assert info.rejected == 0 and max(len(block) for _, block in blocks) <= 2_000
+        assert info.readers == {"trial-t": "0-0"}
+
+    def test_it_leaves_a_channel_alone_whose_reader_is_far_behind(self, broker: redis.Redis, monkeypatch):
+        monkeypatch.setattr("workers.measuring.feeder.FULL_BLOCKS", 2)
+        feeder = self.feeder(broker)
+        for passed_s in range(10):
+            feeder.write_due(float(passed_s), now_ms=1_000)
+        assert Channels(broker).info("trial-t.in").blocks == 3
+        assert feeder.sent == self.ASSIGNMENT.due(2.0)

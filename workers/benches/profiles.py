@@ -1,0 +1,221 @@
+"""`./weir bench profiles`: measures task types on a slot of this machine, without the site: table, CSV and JSON.
+
+A broker and a node agent of its own with one slot, which trials hold to a core; Algorithm 1 of paper [2] asks for
+trials until it has the profile. With ``--repeat`` each type is measured several times, and the spread of its peaks is
+told.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import redis
+
+from scheduler.model.canonical import canonical_config, canonical_json
+from scheduler.model.estate import Estate, Slot
+from scheduler.model.profile import Profile
+from scheduler.model.profile_csv import write_profiles
+from scheduler.performance.modelling import Done, Sweep, Trial, Try, measured_profile, next_step
+from workers import trials
+from workers.library.registry import task_types
+from workers.settings import from_environment
+from workers.trials import TrialOrder, TrialResult
+
+from . import results
+from .estate import NODE, running
+
+# Short names of what is worth measuring on any machine: work for the CPU alone, and none but waiting.
+KNOWN: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    "pi": ("pi_viete", {"iterations": 20_000}), "wait": ("wait", {"pause": 50}),
+}
+FEED = ({"type": "urban_sensing", "config": {"rate_per_s": 100.0, "seed": 1}},)
+SILENT_S = 180.0
+TRIES = 3
+
+
+class NotMeasured(RuntimeError):
+    """A trial gave no figures."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A task to measure, and the chain of tasks whose events it gets."""
+
+    name: str
+    task_type: str
+    config: Mapping[str, Any]
+    feed: tuple[Mapping[str, Any], ...] = FEED
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A finished sweep: what it found, why it ended, and the trials that it rests on."""
+
+    subject: Subject
+    done: Done
+    results: tuple[TrialResult, ...]
+    took_s: float
+
+    def profile(self) -> Profile:
+        """The profile; ``RateNotHeld`` where no trial was stable."""
+        task_type = task_types()[self.subject.task_type]
+        return measured_profile(
+            self.done, task_type=task_type.name, version=task_type.version,
+            machine=str(self.results[-1].machine["class"]),
+            config=canonical_json(canonical_config(task_type, self.subject.config)))
+
+
+def sweep(
+    subject: Subject, bounds: Sweep, run: Callable[[TrialOrder], TrialResult], *, warm_up_s: float, seconds: float,
+    say: Callable[[str], None] = print,
+) -> Measured:
+    """Ask for trials until the profile is there or the budget is spent."""
+    found: list[TrialResult] = []
+    began = time.monotonic()
+    while isinstance(step := next_step(map(trial_of, found), sweep=bounds), Try):
+        order = TrialOrder(
+            uuid.uuid4().hex, NODE, "0", subject.task_type, subject.config, step.threads, step.rate_per_s,
+            warm_up_s=warm_up_s, seconds=seconds, feed=subject.feed)
+        found.append(run(order))
+        say(_line(found[-1], step, bounds))
+    return Measured(subject, step, tuple(found), time.monotonic() - began)
+
+
+def trial_of(found: TrialResult) -> Trial:
+    """A result as Algorithm 1 takes it."""
+    return Trial(
+        found.threads, found.rate_per_s, found.cpu, found.memory, found.latency_slope, found.took_s,
+        achieved_per_s=found.achieved_per_s, idle_cpu=found.idle_cpu, idle_memory=found.idle_memory)
+
+
+def ordered(broker: redis.Redis, order: TrialOrder) -> TrialResult:
+    """What comes of an order; it is given again where what hindered it may pass.
+
+    Raises
+    ------
+    NotMeasured
+        The trial failed, or nothing was heard of it.
+    """
+    why = ""
+    for attempt in range(TRIES):
+        again = replace(order, id=f"{order.id}-{attempt}")
+        trials.order(broker, again)
+        heard = time.monotonic()
+        while (found := trials.result(broker, again.id)) is None and time.monotonic() - heard < SILENT_S:
+            if trials.progress(broker, again.id) is not None:
+                heard = time.monotonic()
+            time.sleep(0.05)
+        if found is not None and found.ok:
+            return found
+        trials.cancel(broker, again.id)
+        why = "nothing was heard of it" if found is None else f"{found.message}. {found.remedy}"
+        if found is not None and not found.passing:
+            break
+    raise NotMeasured(f"A trial of {order.task_type} with {order.threads} threads gave no figures: {why}")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Measure, print, write."""
+    options = _parser().parse_args(argv)
+    bounds = replace(
+        Sweep(), largest_threads=options.threads, budget_s=60 * options.minutes,
+        smallest_rate_per_s=options.from_rate)
+    subjects = [_subject(name, options.config, options.feed) for name in options.type]
+    estate = Estate(slots=(Slot(NODE, 0),))
+    found: list[Measured] = []
+    with (
+        tempfile.TemporaryDirectory(prefix="weir-bench-") as folder,
+        running(estate, Path(folder), trigger_ms=from_environment().trigger_ms) as around,
+    ):
+        around.wait_slots()
+        for subject in subjects:
+            for number in range(options.repeat):
+                print(f"{subject.name}, sweep {number + 1} of {options.repeat}:", flush=True)
+                found.append(sweep(
+                    subject, bounds, lambda order: ordered(around.client, order), warm_up_s=options.warm_up,
+                    seconds=options.seconds, say=lambda line: print(line, flush=True)))
+                print(f"  {found[-1].done.why} {len(found[-1].results)} trials, {found[-1].took_s:.0f} s\n")
+    print(results.table([row for number, one in enumerate(found, 1) for row in _rows(number, one)]))
+    if options.repeat > 1:
+        print("", results.table(_spreads(found)), sep="\n")
+    _write(options.out, found)
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="weir bench profiles", description=__doc__)
+    parser.add_argument("--type", nargs="+", default=["pi", "wait"],
+                        help="task types, or pi and wait for two that need nothing else")
+    parser.add_argument("--config", type=json.loads, default={}, help="JSON, over the type's defaults")
+    parser.add_argument("--feed", type=json.loads, default=list(FEED),
+                        help='JSON list of the tasks upstream, source first: [{"type": …, "config": …}]')
+    parser.add_argument("--threads", type=int, default=64, help="at most")
+    parser.add_argument("--from-rate", type=float, default=1.0, help="events/s of the first trial")
+    parser.add_argument("--minutes", type=float, default=15.0, help="budget of a sweep")
+    parser.add_argument("--warm-up", type=float, default=trials.WARM_UP_S, help="s of each trial")
+    parser.add_argument("--seconds", type=float, default=trials.SECONDS, help="measured of each trial")
+    parser.add_argument("--repeat", type=int, default=1)
+    parser.add_argument("--out", type=Path, default=Path("bench-results/profiles"), help="without .json and .csv")
+    return parser
+
+
+def _subject(name: str, config: Mapping[str, Any], feed: Sequence[Mapping[str, Any]]) -> Subject:
+    task_type, defaults = KNOWN.get(name, (name, {}))
+    if task_type not in task_types():
+        raise SystemExit(f"There is no task type {task_type}. Known: {', '.join(sorted(task_types()))}.")
+    is_source = task_types()[task_type].kind == "source"
+    return Subject(name, task_type, {**defaults, **config}, () if is_source else tuple(feed))
+
+
+def _line(found: TrialResult, step: Try, bounds: Sweep) -> str:
+    return (f"  {step.threads:3} threads {step.rate_per_s:9.4g}/s  "
+            f"{'stable    ' if bounds.stable(trial_of(found)) else 'not stable'} {found.achieved_per_s:9.4g}/s  "
+            f"latency {found.latency_slope:+.3f} s/s, p50 {found.latency_s.get('p50', 0):.2f} s  "
+            f"CPU {found.cpu:4.0%}  memory {found.memory:.2%}  {found.took_s:4.1f} s  load {found.machine['load']}  "
+            f"({step.why})")
+
+
+def _rows(number: int, one: Measured) -> list[dict[str, Any]]:
+    return [
+        {"task": one.subject.name, "sweep": number, "threads": point.threads, "peak/s": point.rate_per_s,
+         "CPU %": 100 * point.cpu, "memory %": 100 * point.memory, "idle CPU %": 100 * point.idle_cpu,
+         "idle memory %": 100 * point.idle_memory, "rough": "rough" if point.threads in one.done.rough else ""}
+        for point in one.done.points
+    ]
+
+
+def _spreads(found: Sequence[Measured]) -> list[dict[str, Any]]:
+    """Of each task and thread count that was measured more than once, how far its peaks lie apart."""
+    peaks: dict[tuple[str, int], list[float]] = {}
+    for one in found:
+        for point in one.done.points:
+            peaks.setdefault((one.subject.name, point.threads), []).append(point.rate_per_s)
+    return [
+        {"task": name, "threads": threads, "sweeps": len(rates), "least/s": min(rates), "most/s": max(rates),
+         "apart %": 100 * (max(rates) - min(rates)) / results.mean(rates)}
+        for (name, threads), rates in peaks.items() if len(rates) > 1
+    ]
+
+
+def _write(out: Path, found: Sequence[Measured]) -> None:
+    with_points = [one for one in found if one.done.points]
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.with_suffix(".csv").write_text(write_profiles([one.profile() for one in with_points]), encoding="utf-8")
+    results.write(out.with_suffix(".json"), {
+        "machine": results.machine(), "load": os.getloadavg()[0],
+        "sweeps": [
+            {"task": one.subject.name, "type": one.subject.task_type, "config": dict(one.subject.config),
+             "feed": list(one.subject.feed), "why": one.done.why, "rough": list(one.done.rough), "took_s": one.took_s,
+             "points": [asdict(point) for point in one.done.points], "trials": [asdict(trial) for trial in one.results]}
+            for one in found
+        ]})
+    print(f"\nWritten to {out.with_suffix('.csv')} and {out.with_suffix('.json')}.")
