@@ -222,5 +222,10 @@ def finish(broker: redis.Redis, found: TrialResult) -> None:
     pipeline.execute()
 
 
+def give_up(broker: redis.Redis, trial_id: str) -> None:
+    """Say no more of a trial that was cancelled."""
+    broker.delete(_key(trial_id, "progress"))
+
+
 def _key(trial_id: str, what: str) -> str:
     return f"{PREFIX}trial:{trial_id}:{what}"

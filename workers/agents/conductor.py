@@ -29,6 +29,7 @@ from .mail import connect
 from .supervision import SlotGone, SlotProcess
 from .trial import Known, Measurement
 
+TAKE_S = 1.0  # for the next order; less than the client's own patience
 READY_S = 90.0  # for a slot that is just starting
 METERS_KEPT_S = 60
 
@@ -74,7 +75,7 @@ class Conductor(threading.Thread):
         while not self._stopped.is_set():
             try:
                 self._clear_leftovers()
-                order = trials.take(self._broker, self._settings.node)
+                order = trials.take(self._broker, self._settings.node, wait_s=TAKE_S)
                 if order is not None and not self._stopped.is_set():
                     self._serve(order)
             except redis.RedisError:
@@ -84,6 +85,7 @@ class Conductor(threading.Thread):
         began_s = time.monotonic()
         found = self._found(order)
         if found is None:
+            trials.give_up(self._broker, order.id)
             return
         self._log.info("trial", id=order.id, type=order.task_type, threads=order.threads, rate=order.rate_per_s,
                        ok=found.ok, code=found.code, message=found.message)

@@ -94,7 +94,7 @@ def is_clear(batches: Sequence[Batch], *, trigger_s: float, now_s: float, measur
     if idle and len(batches) >= ENOUGH_BATCHES and now_s - batches[-1].ended_s < 2 * trigger_s:
         return True
     took_s = batches[-1].took_s
-    enough = len(batches) >= ENOUGH_BATCHES and took_s > 1.5 * trigger_s or took_s > 2 * trigger_s
+    enough = (len(batches) >= ENOUGH_BATCHES and took_s > 1.5 * trigger_s) or took_s > 2 * trigger_s
     return enough and latency_slope(batches, trigger_s=trigger_s, now_s=now_s) > CLEAR_GROWTH
 
 

@@ -1,0 +1,168 @@
+"""Orders of trials, with a stand-in for the slot: what is refused and why, what dies midway, and what stays of it."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import redis
+
+from workers import trials
+from workers.agents import conductor as conductor_module
+from workers.agents import trial as trial_module
+from workers.agents.conductor import Conductor
+from workers.agents.supervision import SlotGone
+from workers.channels import keys
+from workers.channels.registry import Channels
+from workers.library.registry import task_types
+from workers.measuring import feed
+from workers.settings import Settings
+from workers.trials import TrialOrder, TrialResult
+
+from ..measuring.test_feed import events
+
+pytestmark = pytest.mark.broker
+ORDER = TrialOrder(
+    "t1", "n1", "0", "pi_viete", {}, threads=2, rate_per_s=50.0, warm_up_s=0.1, seconds=0.6,
+    feed=({"type": "urban_sensing", "config": {}},),
+)
+
+
+class StandIn:
+    """A slot that answers what a real one would, or dies when it is told to do something."""
+
+    def __init__(self, process: subprocess.Popen, *, dies_at: str = "", fails_at: str = "") -> None:
+        self.name, self.state, self.report, self.pid = "0", "running", {"fragments": {}}, process.pid
+        self.asked: list[str] = []
+        self._dies_at, self._fails_at = dies_at, fails_at
+
+    def ask(self, do: str, *, pid: int, within_s: float, **what) -> dict:
+        self.asked.append(do)
+        if do == self._dies_at:
+            raise SlotGone("slot 0 died")
+        if do == self._fails_at:
+            return {"ok": False, "code": "task_failed", "message": "it is broken", "remedy": "mend it"}
+        if do == "feed":
+            feed.write(Path(what["path"]), [events(50)], schema_json="{}")
+        return {"ok": True, "heap_mb": 40.0, "java": "17", "pyspark": "4", "fence": 1, "batches": []}
+
+
+@pytest.fixture
+def slot() -> Iterator[StandIn]:
+    process = subprocess.Popen(["sleep", "60"])
+    yield StandIn(process)
+    process.kill()
+    process.wait()
+
+
+@pytest.fixture
+def conductor(broker_url: str, broker: redis.Redis, tmp_path: Path, slot: StandIn, monkeypatch) -> Iterator[Conductor]:
+    for name in ("BASE_S", "IDLE_S", "SAMPLE_S", "FIRST_WARM_UP_S"):
+        monkeypatch.setattr(trial_module, name, 0.05)
+    monkeypatch.setattr(conductor_module, "TAKE_S", 0.05)
+    settings = Settings(redis_url=broker_url, data_dir=tmp_path, threads=8)
+    made = Conductor(settings, slots=lambda: [slot], folder=tmp_path / "nodes" / "n1", task_types=task_types())
+    yield made
+    made.stop()
+    if made.is_alive():
+        made.join(10)
+
+
+def come_of(broker: redis.Redis, conductor: Conductor, order: TrialOrder) -> TrialResult:
+    if not conductor.is_alive():
+        conductor.start()
+    trials.order(broker, order)
+    deadline = time.monotonic() + 20
+    while (found := trials.result(broker, order.id)) is None:
+        assert time.monotonic() < deadline, "nothing came of it"
+        time.sleep(0.02)
+    return found
+
+
+@pytest.mark.parametrize("changes,code,named", [
+    ({"slot": "7"}, "no_such_slot", "it has 0"),
+    ({"task_type": "nothing"}, "unknown_task_type", "nothing"),
+    ({"feed": ({"type": "nowhere", "config": {}},)}, "unknown_task_type", "nowhere"),
+    ({"feed": ()}, "no_feed", "pi_viete"),
+    ({"threads": 9}, "not_measurable", "have 8"),
+    ({"task_type": "replay", "feed": ()}, "not_measurable", "schedule"),
+])
+def test_what_cannot_be_measured_is_refused_with_the_reason(broker, conductor, slot, changes, code, named):
+    if changes.get("task_type") == "replay" and task_types()["replay"].parameter("rate_per_s") is not None:
+        pytest.skip("a replay goes at a rate that is asked for, too")
+    found = come_of(broker, conductor, replace(ORDER, **changes))
+    assert (found.ok, found.code, found.passing) == (False, code, False)
+    assert named in found.message and found.remedy
+    assert "begin" not in slot.asked
+
+
+def test_a_slot_that_runs_something_is_not_measured_on(broker, conductor, slot):
+    slot.report = {"fragments": {"f3-0": {}, "f1-2": {}}}
+    found = come_of(broker, conductor, ORDER)
+    assert found.code == "slot_busy" and "f1-2, f3-0" in found.message and slot.asked == []
+
+
+def test_what_a_task_says_of_its_failure_is_told_and_the_slot_is_left_clean(broker, conductor, slot):
+    slot._fails_at = "begin"
+    found = come_of(broker, conductor, ORDER)
+    assert (found.code, found.message, found.remedy) == ("task_failed", "it is broken", "mend it")
+    assert slot.asked[-1] == "end"
+
+
+def test_a_trial_has_figures_its_machine_and_its_versions(broker, conductor, slot):
+    found = come_of(broker, conductor, ORDER)
+    assert found.ok and (found.threads, found.rate_per_s) == (2, 50.0)
+    assert found.latency_slope == 1.0 and found.achieved_per_s == 0.0, "nothing came out of the stand-in"
+    assert found.series and found.took_s > 0 and found.machine["class"] and found.versions["type"] == 1
+    assert slot.asked.count("feed") == 1
+    assert come_of(broker, conductor, replace(ORDER, id="t2")).ok
+    assert slot.asked.count("feed") == 1, "events are made once"
+
+
+@pytest.mark.parametrize("at", ["weigh", "feed", "begin", "look"])
+def test_nothing_stays_of_a_trial_whose_slot_dies(broker, conductor, slot, tmp_path, at: str):
+    slot._dies_at = at
+    channels = Channels(broker)
+    channels.open_channel("trial-t1.in", schema_json="{}", readers=["trial-t1"])
+    channels.open_channel("trial-t1-feed.1", schema_json="{}")
+    channels.pause("trial-t1")
+    checkpoint = tmp_path / "checkpoints" / "trial-t1"
+    output = tmp_path / "outputs" / "files-measured" / "trial-t1"
+    for folder in (checkpoint, output):
+        folder.mkdir(parents=True)
+    found = come_of(broker, conductor, ORDER)
+    assert (found.code, found.passing) == ("slot_died", True)
+    assert not checkpoint.exists() and not output.exists() and conductor.pids == set()
+    left = [key for key in broker.keys("weir:*") if b"trial-t1" in key]
+    assert all(0 < broker.ttl(key) <= 60 for key in left), left
+    assert not list((tmp_path / "nodes" / "n1" / "trials").iterdir())
+
+
+def test_what_an_agent_left_that_died_is_cleared_away_by_the_next(broker, conductor, tmp_path):
+    left = tmp_path / "nodes" / "n1" / "trials" / "trial-old"
+    left.parent.mkdir(parents=True)
+    left.touch()
+    (tmp_path / "checkpoints" / "trial-old").mkdir(parents=True)
+    Channels(broker).open_channel("trial-old.in", schema_json="{}")
+    conductor.start()
+    deadline = time.monotonic() + 10
+    while left.exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not left.exists() and not (tmp_path / "checkpoints" / "trial-old").exists()
+    assert Channels(broker).info("trial-old.in") is None and not broker.exists(keys.channel("trial-old.in"))
+
+
+def test_a_cancelled_trial_ends_soon_and_without_a_result(broker, conductor, slot):
+    conductor.start()
+    trials.order(broker, replace(ORDER, seconds=600.0))
+    deadline = time.monotonic() + 10
+    while (at := trials.progress(broker, "t1")) is None or at.state != "measuring":
+        assert time.monotonic() < deadline, at
+        time.sleep(0.02)
+    trials.cancel(broker, "t1")
+    assert come_of(broker, conductor, replace(ORDER, id="t2")).ok, "the slot is free again"
+    assert trials.result(broker, "t1") is None and trials.progress(broker, "t1") is None
