@@ -33,10 +33,9 @@ def divided(rate_per_s: float, peak_per_s: float) -> tuple[int, float]:
 
 
 def scaled_thread(task: str, profile: Profile, rate_per_s: float) -> Bundle:
-    """One thread at no more than its peak, its CPU and memory in proportion to the rate."""
-    one = profile.one
-    part = rate_per_s / one.rate_per_s
-    return Bundle(task, 1, rate_per_s, one.cpu * part, one.memory * part)
+    """One thread at no more than its peak, its CPU and memory in proportion to the rate above what it takes anyway."""
+    one = profile.estimate(1)
+    return Bundle(task, 1, rate_per_s, one.cpu_at(rate_per_s), one.memory_at(rate_per_s))
 
 
 def undivided(

@@ -21,12 +21,19 @@ EPSILON = 1e-6
 
 
 @st.composite
-def profiles(draw: st.DrawFn, *, name: str = "task") -> Profile:
-    """A profile of one to four points, one thread among them; peaks go up and down."""
+def profiles(draw: st.DrawFn, *, name: str = "task", idle: bool = False) -> Profile:
+    """A profile of one to four points, one thread among them; peaks go up and down.
+
+    With ``idle`` queries may take something without events, which the published algorithms know nothing of.
+    """
     counts = [1, *draw(st.lists(st.integers(2, 60), max_size=3, unique=True))]
     share = st.floats(0, 1, allow_nan=False).map(lambda value: round(value, 3))
-    return Profile(name, tuple(
-        Point(threads, draw(st.integers(1, 400)), draw(share), draw(share)) for threads in counts))
+    points = []
+    for threads in counts:
+        cpu, memory = draw(share), draw(share)
+        part = draw(st.sampled_from((0.0, 0.3, 1.0))) if idle else 0.0
+        points.append(Point(threads, draw(st.integers(1, 400)), cpu, memory, part * cpu, part * memory))
+    return Profile(name, tuple(points))
 
 
 @st.composite
