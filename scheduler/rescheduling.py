@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from itertools import count
 
+from .applying import reversed_plan
 from .enactment import bundle_ids, notes_of, parts_of, promise_of
 from .model.dataflow import Dataflow
 from .model.encoding import freeze_plan
@@ -16,7 +17,7 @@ from .model.ports import EstateView
 from .model.prices import Prices
 from .model.task_types import TaskTypes
 from .performance.pricing import in_slots, price_of
-from .planning import reversed_plan, submitted_in, touched_by
+from .planning import submitted_in, touched_by
 from .reuse.division import divided_anew, divided_back, live, together
 from .reuse.order import order_note, stateful_downstream
 from .reuse.standing import FragmentChange

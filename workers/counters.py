@@ -5,7 +5,7 @@ Imports the broker's client and ``observed``, nothing of Spark.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 import redis
@@ -13,6 +13,7 @@ import redis
 from scheduler.model.estate import Fragment
 from workers import observed
 from workers.channels import keys
+from workers.channels.control import changes_of
 
 
 def read_counters(
@@ -56,9 +57,10 @@ def read_counters(
 
 
 def _written(broker: redis.Redis, fragments: Mapping[str, Fragment]) -> dict[str, dict[str, int]]:
-    """Bytes written so far to each channel of these fragments."""
+    """Bytes written so far to each channel of these fragments, and to each part of one that is divided."""
     channels = [
         (name, fragment.channel_of(task)) for name, fragment in fragments.items() for task in fragment.active_tasks]
+    channels += [(name, part) for name, parts in _parts(broker, fragments).items() for part in parts]
     pipeline = broker.pipeline(transaction=False)
     for _, channel in channels:
         pipeline.hget(keys.meta(channel), "bytes")
@@ -67,6 +69,20 @@ def _written(broker: redis.Redis, fragments: Mapping[str, Fragment]) -> dict[str
         if count is not None:
             found.setdefault(name, {})[f"ch:{channel}"] = int(count)
     return found
+
+
+def _parts(broker: redis.Redis, names: Iterable[str]) -> dict[str, list[str]]:
+    """The part channels that these queries write to."""
+    names = list(names)
+    pipeline = broker.pipeline(transaction=False)
+    for name in names:
+        pipeline.hgetall(keys.valve(name))
+    states = pipeline.execute() if names else []
+    return {
+        name: sorted({
+            part for changes in changes_of(observed.texts(state)).values() for change in changes
+            for part in change.weights})
+        for name, state in zip(names, states, strict=True)}
 
 
 def _is_told(field: str) -> bool:

@@ -85,7 +85,7 @@ def read_meters(broker: redis.Redis, queries: Iterable[str]) -> Meters:
     for name in names:
         pipeline.hgetall(keys.meter(name))
     (seconds, microseconds), *hashes = pipeline.execute()
-    counts = [{name: int(value) for name, value in _texts(found).items() if value.isdigit()} for found in hashes]
+    counts = [{name: int(value) for name, value in texts(found).items() if value.isdigit()} for found in hashes]
     return Meters(at_ms=seconds * 1000 + microseconds // 1000, counts=dict(zip(names, counts, strict=True)))
 
 
@@ -265,7 +265,7 @@ def _rate(count: int, elapsed_s: float) -> float:
     return count / elapsed_s if elapsed_s > 0 else 0.0
 
 
-def _texts(mapping: Mapping[bytes | str, bytes | str]) -> dict[str, str]:
+def texts(mapping: Mapping[bytes | str, bytes | str]) -> dict[str, str]:
     """Text, whether or not the client decodes."""
     return {_text(name): _text(value) for name, value in mapping.items()}
 

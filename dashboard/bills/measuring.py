@@ -17,8 +17,8 @@ from dashboard import jobs
 from dashboard.bills.models import NeedRow, SlotReading, UsageHour
 from dashboard.bills.needs import note_needs_of
 from dashboard.bills.prices import note_prices, prices_at
-from dashboard.operations.models import FragmentRow, RunningTaskRow
-from dashboard.operations.stored import fragment_of
+from dashboard.operations.models import RunningTaskRow
+from dashboard.operations.stored import queries_of
 from scheduler.model.amounts import Amounts
 from scheduler.model.estate import Fragment
 from scheduler.performance.attribution import Counters, attribute, grown, query_work
@@ -44,7 +44,7 @@ def record_usage(*, at: datetime) -> int:
     fragments: dict[str, Fragment] = {}
 
     def look_up(ids: Collection[str]) -> Mapping[str, Fragment]:
-        fragments.update({row.id: fragment_of(row) for row in FragmentRow.objects.filter(pk__in=list(ids))})
+        fragments.update(queries_of(ids))
         return fragments
 
     found = {slot: Counters(**counters) for slot, counters in jobs.slot_counters(look_up).items()}

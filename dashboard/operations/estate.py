@@ -272,11 +272,12 @@ def _store_bundle_slots(before: Mapping[str, Fragment], after: Mapping[str, Frag
     changed = [one for one in after if old.get(one, []) != new[one]]
     if any(old.get(one) for one in changed):
         BundleSlot.objects.filter(fragment__in=changed).delete()
-    BundleSlot.objects.bulk_create(BundleSlot(fragment_id=one, slot=slot) for one in changed for slot in new[one])
+    BundleSlot.objects.bulk_create(
+        BundleSlot(fragment_id=one, bundle=bundle, slot=slot) for one in changed for bundle, slot in new[one])
 
 
-def _bundle_slots(fragment: Fragment) -> list[str]:
-    return sorted({bundle.slot for bundle in fragment.bundles})
+def _bundle_slots(fragment: Fragment) -> list[tuple[str, str]]:
+    return [(bundle.id, bundle.slot) for bundle in fragment.bundles]
 
 
 def fragment_fields(fragment: Fragment) -> dict[str, object]:

@@ -75,9 +75,10 @@ class FragmentRow(models.Model):
 
 
 class BundleSlot(models.Model):
-    """A slot on which a divided fragment has a bundle: looked up with `FragmentRow.slot` for what runs where."""
+    """Where a bundle of a divided fragment is: looked up by its slot, for what runs there, and by its id."""
 
     fragment = models.ForeignKey(FragmentRow, on_delete=models.CASCADE, related_name="bundle_slots")
+    bundle = models.CharField(max_length=40, db_index=True)
     slot = models.CharField(max_length=80, db_index=True)
 
 

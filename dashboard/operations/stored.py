@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Generic, TypeVar
 from uuid import UUID
 
 from django.db import connection
-from django.db.models import F
+from django.db.models import F, Q
 
 from dashboard.catalog.models import DataflowRecord
 from dashboard.operations.models import BundleSlot, EstateState, FragmentRow, RunningTaskRow, SlotRow, TeamUse, Use
@@ -148,6 +149,14 @@ def fragment_of(row: FragmentRow) -> Fragment:
         id=row.id, tasks=tuple(row.tasks), slot=row.slot, active=row.active, resting=row.resting,
         outlets={task: tuple(readers) for task, readers in row.outlets.items()}, channels=row.channels,
         inherits=tuple(row.inherits), joins=row.joins, bundles=bundles_from_data(row.bundles))
+
+
+def queries_of(query_ids: Collection[str]) -> dict[str, Fragment]:
+    """What these queries run, each as a fragment of its own: a bundle looks as if it were alone."""
+    whole = FragmentRow.objects.filter(Q(pk__in=query_ids) | Q(bundle_slots__bundle__in=query_ids)).distinct()
+    return {
+        bundle.id: replace(fragment, id=bundle.id, slot=bundle.slot, bundles=()) if fragment.divided else fragment
+        for fragment in map(fragment_of, whole) for bundle in fragment.parts if bundle.id in query_ids}
 
 
 def submitted_of(dataflow_ids: Collection[str] | None = None) -> dict[str, Submitted]:

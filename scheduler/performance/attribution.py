@@ -41,7 +41,8 @@ class Counters:
 
     ``queries`` holds counters by fragment id: ``busy_ms`` and ``batches``, which begin with the process; and the
     broker's, which go on wherever the query runs: ``in:n`` and ``<position>:n`` events, ``in:bytes`` read, and
-    ``ch:<channel>`` bytes written, which are the channel's, whichever query writes it.
+    ``ch:<channel>`` bytes written, which are the channel's, whichever query writes it; of a stream that is divided,
+    ``ch:<channel>@<reader>`` for each part.
     """
 
     since_ms: int
@@ -118,7 +119,9 @@ def query_work(counts: Mapping[str, int], tasks: Iterable[tuple[str, float, str]
         read = counts.get("in:bytes", 0) if position == 0 else 0
         found.append(TaskWork(
             id=task_id, events=leaving if arriving is None else arriving, cost_us=cost_us,
-            traffic_bytes=counts.get(CHANNEL + channel, 0) + read))
+            traffic_bytes=read + sum(
+                count for name, count in counts.items()
+                if name == CHANNEL + channel or name.startswith(f"{CHANNEL}{channel}@"))))
         arriving = leaving
     return QueryWork(counts.get("busy_ms", 0), counts.get("batches", 0), tuple(found))
 

@@ -8,7 +8,9 @@ import pytest
 import redis
 
 from scheduler.model.estate import Fragment
+from scheduler.performance.attribution import query_work
 from workers.channels import keys
+from workers.channels.registry import Channels
 from workers.counters import read_counters
 
 pytestmark = pytest.mark.broker
@@ -43,6 +45,19 @@ def test_counters_of_slots_queries_and_channels(broker: redis.Redis) -> None:
         "gone": {"busy_ms": 2, "batches": 0, "0:n": 1},
     }}}
     assert asked == [["f1-0", "f2-0", "gone"]]
+
+
+def test_bytes_of_a_divided_stream_are_those_of_its_parts(broker: redis.Redis) -> None:
+    publish(broker, {"0": {"used": USED, "fragments": {"f1-0": {"busy_ms": 30, "batches": 4}}}})
+    channels = Channels(broker)
+    channels.route("f1-0", 0, "f2-0", {"f2-0": 0.5, "f3-0": 0.5}, from_batch=0)
+    for part, count in (("f1-0.0@f2-0", 70), ("f1-0.0@f3-0", 30), ("f1-0.0@gone", 9), ("f1-0.0", 5)):
+        broker.hset(keys.meta(part), "bytes", count)
+    found = read_counters(broker, lambda ids: {"f1-0": Fragment("f1-0", ("a",), "n1/0", active=1)})
+    counts = found["n1/0"]["queries"]["f1-0"]
+    assert counts == {"busy_ms": 30, "batches": 4, "ch:f1-0.0": 5, "ch:f1-0.0@f2-0": 70, "ch:f1-0.0@f3-0": 30}
+    work = query_work(counts, [("a", 1.0, "f1-0.0")])
+    assert work.tasks[0].traffic_bytes == 105, "what was written to both and to the whole"
 
 
 def test_a_slot_that_is_not_metered_is_left_out(broker: redis.Redis) -> None:

@@ -19,6 +19,7 @@ from dashboard.catalog.models import DataflowRecord
 from dashboard.operations.estate import load_estate, load_part_of
 from dashboard.operations.models import BundleSlot, SlotRow
 from dashboard.operations.services import register_node
+from dashboard.operations.stored import queries_of
 from dashboard.plans.joining import InvalidBeginning
 from dashboard.plans.scheduling import Choice, InvalidChoice, question_of
 from dashboard.plans.selectors import plan_of
@@ -288,3 +289,14 @@ def test_what_runs_is_scheduled_by_the_selectivities_that_were_measured(here: Wo
     found = question_of(record).job(18).rates_per_s
     assert declared["pi"] == 5 * declared["parse"] and found["pi"] == 13 * found["parse"]
     assert found["out"] == found["pi"], "so near to what is declared it is that"
+
+
+def test_a_query_is_known_by_the_id_of_its_bundle(here: World):
+    record = scheduled(here, at(50))
+    pi = (estate := load_estate()).fragments[estate.places[estate.submitted[str(record.pk)].running["pi"]][0]]
+    source = estate.fragments[estate.places[estate.submitted[str(record.pk)].running["sense"]][0]]
+    first, second = pi.bundles[:2]
+    found = queries_of([first.id, second.id, source.id, "gone"])
+    assert set(found) == {first.id, second.id, source.id} and found[source.id] == source
+    assert (found[second.id].tasks, found[second.id].slot) == (pi.tasks, second.slot)
+    assert found[second.id].channel_of(pi.tasks[0]) == f"{second.id}.0"
