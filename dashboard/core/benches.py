@@ -36,6 +36,10 @@ _ALL = (
         "profiles", "Task types measured on a slot of this machine: peak rate, CPU and memory by threads.",
         "workers.benches.profiles:main",
     ),
+    Bench(
+        "what-if", "How soon the page of schedules answers while its slider moves: in process and over HTTP.",
+        "workers.benches.what_if:main",
+    ),
     Bench("channels", "A hop's latency, throughput, idle CPU, restart, many queries.", "workers.channels.bench:main"),
     Bench("engine", "An idle estate, a query's restart from its checkpoint, 40 queries in a slot.",
           "workers.agents.bench:main"),

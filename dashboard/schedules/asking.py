@@ -71,11 +71,11 @@ def ask(
     question = question_of(record, routing=routing)
     pairs = tuple(pairs)
     try:
-        job = question.job(rate_per_s)
-        found = rows_of(question.compare(rate_per_s, pairs=pairs), today=today_of(question))
+        found = question.compare(rate_per_s, pairs=pairs)
+        job = found.schedules[0].job if found.schedules else question.job(rate_per_s)
     except WeirError as error:
         return Asked(question, rate_per_s, failure=error)
-    rows = {row.pair: row for row in found}
+    rows = {row.pair: row for row in rows_of(found, today=today_of(question))}
     return Asked(question, rate_per_s, tuple(rows.get(pair) or Row(pair) for pair in PAIRS), job)
 
 

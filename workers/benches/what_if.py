@@ -1,0 +1,218 @@
+"""`./weir bench what-if`: how soon the page of schedules answers while its slider moves, for 50 tasks and more.
+
+A random dataflow in a database of its own, every task with a profile, at rates drawn anew for each question. Three
+times: the science alone (all pairs but the exact one, settled on the free slots), what the site does for one question
+(reading, planning and the markup), and a question over HTTP to a server of its own, as the browser asks it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import http.client
+import os
+import random
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from scheduler.model.dataflow import Dataflow, Stream, Task
+from scheduler.model.documents import to_document
+
+from . import results
+from .planning_workload import temporary_database
+
+if TYPE_CHECKING:
+    from dashboard.catalog.models import DataflowRecord
+
+LIMIT_MS = 100.0
+# In figures of our own: CPU alone, CPU and memory, and a service that answers many at once.
+PROFILES = """task,threads,peak_rate_tuples_s,cpu_pct,mem_pct
+pi_viete,1,100,90,2
+pi_viete,2,110,95,3
+xml_document,1,300,85,35
+http_get,1,2,7,20
+http_get,8,12,40,25
+http_get,16,20,70,30
+"""
+KINDS: tuple[Callable[[int], tuple[str, dict[str, Any]]], ...] = (  # each task another: equal ones would be one
+    lambda number: ("pi_viete", {"iterations": 100 + number}),
+    lambda number: ("xml_document", {"values": [f"value{number}=speed"]}),
+    lambda number: ("http_get", {"url": f"http://localhost/{number}"}),
+)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Ask, print the table, write JSON; fails where half of the questions over HTTP take longer than 100 ms."""
+    parser = argparse.ArgumentParser(prog="weir bench what-if", description=__doc__)
+    parser.add_argument("--tasks", type=int, nargs="+", default=[10, 50, 100])
+    parser.add_argument("--threads-per-task", type=float, default=6.0, help="on average, by MBA at the middle rate")
+    parser.add_argument("--questions", type=int, default=40)
+    parser.add_argument("--slots", type=int, default=400, help="free slots of the estate")
+    parser.add_argument("--seed", type=int, default=2017)
+    parser.add_argument("--out", type=Path, default=Path("bench-results/what-if.json"))
+    options = parser.parse_args(argv)
+    with TemporaryDirectory(prefix="weir-what-if-") as folder, temporary_database(Path(folder)):
+        rows = [row for tasks in options.tasks for row in _asked(tasks, options)]
+    print(results.table(rows))
+    load = os.getloadavg()[0]
+    print(f"\nLoad of the machine over the last minute: {load:.1f}")
+    results.write(options.out, {"machine": results.machine(), "load": load, "seed": options.seed, "rows": rows})
+    print(f"Written to {options.out}.")
+    over = [row for row in rows if row["way"] == "over HTTP" and row["tasks"] <= 50 and row["median ms"] > LIMIT_MS]
+    return 1 if over else 0
+
+
+def random_dataflow(tasks: int, *, seed: int) -> Dataflow:
+    """A source, tasks that each read one of the five before, and an output of all that nobody reads."""
+    rng = random.Random(seed)
+    names = [f"t{number}" for number in range(tasks - 2)]
+    middle = [Task(name, *rng.choice(KINDS)(number)) for number, name in enumerate(names)]
+    streams = [Stream("sense" if at == 0 else names[rng.randrange(max(0, at - 5), at)], name)
+               for at, name in enumerate(names)]
+    leaves = [name for name in names if all(stream.source != name for stream in streams)]
+    return Dataflow(
+        f"random {tasks}", (Task("sense", "urban_sensing"), *middle, Task("out", "output", {"name": "out"})),
+        (*streams, *(Stream(leaf, "out") for leaf in leaves)), rates_per_s={"sense": 10.0})
+
+
+def _asked(tasks: int, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """A row for each of the three ways."""
+    from dashboard.plans.scheduling import QUICK, question_of  # here, and below: Django is set up by the command
+
+    record = _stored(random_dataflow(tasks, seed=options.seed), slots=options.slots)
+    question = question_of(record)
+    middle = _rate_for(question, options.threads_per_task * tasks)
+    rng = random.Random(options.seed)
+    rates = [middle * rng.uniform(0.5, 1.5) for _ in range(options.questions)]
+    schedules = question.compare(middle, pairs=QUICK).schedules
+    fixed = {"tasks": tasks, "threads": max(one.allocation.threads for one in schedules),
+             "slots": max(one.slots for one in schedules)}
+    with _server() as ask:
+        for way, question_at in (
+            ("science", lambda rate: question.compare(rate, pairs=QUICK)),
+            ("in process", _in_process(record)), ("over HTTP", ask(record)),
+        ):
+            yield fixed | {"way": way} | _timed(question_at, rates)
+
+
+def _timed(question_at: Callable[[float], Any], rates: Sequence[float]) -> dict[str, float]:
+    question_at(rates[0])  # what is read and compiled once is not a question's
+    gc.collect()
+    took = []
+    for rate in rates:
+        began = time.perf_counter()
+        question_at(rate)
+        took.append((time.perf_counter() - began) * 1000)
+    took.sort()
+    return {"median ms": results.median(took) or 0.0, "p95 ms": took[int(len(took) * 0.95)], "max ms": took[-1]}
+
+
+def _rate_for(question: Any, threads: float) -> float:
+    """The rate of the source at which MBA gives about so many threads."""
+    low, high = 0.1, 0.1
+    while _threads(question, high) < threads:
+        low, high = high, high * 2
+    for _ in range(12):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _threads(question, middle) < threads else (low, middle)
+    return high
+
+
+def _threads(question: Any, rate_per_s: float) -> int:
+    found = question.compare(rate_per_s, pairs=[("MBA", "SAM")])
+    return found.schedules[0].allocation.threads if found.schedules else 0
+
+
+def _in_process(record: DataflowRecord) -> Callable[[float], Any]:
+    """The view itself, without a server around it."""
+    from django.contrib.sessions.backends.db import SessionStore
+    from django.test import RequestFactory
+
+    from dashboard.pages.views.schedules import schedule_pairs
+    from dashboard.teams.permissions import viewer_of
+
+    factory = RequestFactory()
+
+    def ask(rate_per_s: float) -> Any:
+        request = factory.get("/", {"rate": rate_per_s, "pair": "MBA-SAM"})
+        request.user, request.session, request.viewer = record.author, SessionStore(), viewer_of(record.author)
+        response = schedule_pairs(request, record.pk)
+        assert response.status_code == 200, response.content
+        return response
+
+    return ask
+
+
+@contextmanager
+def _server() -> Iterator[Callable[[DataflowRecord], Callable[[float], Any]]]:
+    """The site on a port of its own, in this process; gives a way to ask it as the record's author."""
+    import uvicorn
+
+    from dashboard.config.asgi import application
+
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    server = uvicorn.Server(uvicorn.Config(application, port=port, log_level="warning", lifespan="off"))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.05)
+    connection = http.client.HTTPConnection("127.0.0.1", port)
+    try:
+        yield lambda record: _over_http(connection, record)
+    finally:
+        connection.close()
+        server.should_exit = True
+        thread.join(10)
+
+
+def _over_http(connection: http.client.HTTPConnection, record: DataflowRecord) -> Callable[[float], Any]:
+    from django.conf import settings
+    from django.test import Client
+
+    client = Client()
+    client.force_login(record.author, backend="dashboard.teams.logins.ThrottledBackend")
+    headers = {"Accept": "application/json",
+               "Cookie": f"{settings.SESSION_COOKIE_NAME}={client.cookies[settings.SESSION_COOKIE_NAME].value}"}
+
+    def ask(rate_per_s: float) -> bytes:
+        connection.request(
+            "GET", f"/dataflows/{record.pk}/schedule/pairs.json?rate={rate_per_s}&pair=MBA-SAM", headers=headers)
+        response = connection.getresponse()
+        answer = response.read()
+        assert response.status == 200, answer
+        return answer
+
+    return ask
+
+
+def _stored(dataflow: Dataflow, *, slots: int) -> DataflowRecord:
+    """The dataflow of an engineer, with profiles of all its tasks and a node with free slots."""
+    from dashboard.audit.trail import audited
+    from dashboard.catalog.models import DataflowRecord, DataflowVersion
+    from dashboard.operations.models import NodeRow, SlotRow
+    from dashboard.profiles.services.importing import import_profiles
+    from dashboard.teams.models import Membership, Role, Team, User
+
+    team, _ = Team.objects.get_or_create(slug="bench", defaults={"name": "Bench"})
+    author, new = User.objects.get_or_create(username="engineer")
+    if new:  # rows, not the service: it would tell nodes, and there are none
+        node = NodeRow.objects.create(name="n1", slots=slots)
+        SlotRow.objects.bulk_create(
+            SlotRow(node=node, index=index, name=f"n1/{index}") for index in range(slots))
+        Membership.objects.create(user=author, team=team, role=Role.ENGINEER)
+        import_profiles(actor=author, text=PROFILES)
+    with audited(actor=author, verb="dataflow.store", team=team) as audit:
+        record = DataflowRecord.objects.create(
+            team=team, author=author, name=dataflow.name, visibility="shared", tasks=len(dataflow.tasks))
+        DataflowVersion.objects.create(
+            dataflow=record, number=1, text="", format="json", document=to_document(dataflow), author=author)
+        audit.subject, audit.details = record, {"name": record.name}
+    return record
