@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from django.core.management import CommandError, call_command
 
 from dashboard.approvals.difference import difference
 from dashboard.approvals.models import Proposal
@@ -300,3 +301,17 @@ def test_a_query_is_known_by_the_id_of_its_bundle(here: World):
     assert set(found) == {first.id, second.id, source.id} and found[source.id] == source
     assert (found[second.id].tasks, found[second.id].slot) == (pi.tasks, second.slot)
     assert found[second.id].channel_of(pi.tasks[0]) == f"{second.id}.0"
+
+
+def test_schedules_from_the_command_line(here: World, tmp_path):
+    file = tmp_path / "linear.json"
+    file.write_text(linear())
+    call_command("submit", str(file), username="carla", schedule="MBA-SAM", rate=18.0)
+    proposal = Proposal.objects.get()
+    assert proposal.plan.options == {"schedule": at(18).as_option()}
+    record = enacted(approved(prepare_proposal(proposal_id=proposal.pk), here.ana)).dataflow
+    call_command("schedule", record.name, "MBA-SAM", username="carla", rate=50.0, routing="shuffle")
+    other = Proposal.objects.get(plan__kind="schedule")
+    assert other.plan.options == {"schedule": at(50, routing="shuffle").as_option()}
+    with pytest.raises(CommandError, match="is no pair"):
+        call_command("schedule", record.name, "MBA-FIFO", username="carla")

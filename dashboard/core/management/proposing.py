@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 from uuid import UUID
 
 from django.core.management.base import BaseCommand, CommandError
@@ -27,7 +28,11 @@ class ProposingCommand(BaseCommand):
         parser.add_argument("--team", help="short name of its team, where several have one of that name")
         parser.add_argument("--as", dest="username", help="who proposes; otherwise the first administrator")
 
-    def handle(self, *, dataflow: str, team: str | None, username: str | None, **_: object) -> None:
+    def more(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """What ``propose`` is told besides, from the command's own options."""
+        return {}
+
+    def handle(self, *, dataflow: str, team: str | None, username: str | None, **options: Any) -> None:
         actor = actor_of(username)
         found = dataflows(viewer_of(actor), team=team or "")
         found = found.filter(pk=UUID(dataflow)) if is_uuid(dataflow) else found.filter(name=dataflow)
@@ -37,7 +42,7 @@ class ProposingCommand(BaseCommand):
         if len(records) > 1:
             raise CommandError(f"Several teams have a dataflow {dataflow}: name one with --team, or give its id.")
         try:
-            proposal = type(self).propose(actor=actor, dataflow_id=records[0].pk)
+            proposal = type(self).propose(actor=actor, dataflow_id=records[0].pk, **self.more(options))
         except WeirError as error:
             raise CommandError(f"{error.message} {error.remedy}") from error
         self.stdout.write(f"Proposed for {records[0].name}: /proposals/{proposal.pk}/")

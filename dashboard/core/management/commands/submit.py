@@ -10,6 +10,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from dashboard.approvals.services import submit_dataflow
 from dashboard.core.management.actors import actor_of
+from dashboard.plans.scheduling import Choice
 from dashboard.teams.permissions import viewer_of
 from dashboard.teams.selectors import teams_to_submit_for
 from scheduler.model.errors import InvalidDataflow, WeirError
@@ -26,9 +27,12 @@ class Command(BaseCommand):
         parser.add_argument(
             "--begin", default="now", metavar="WHEN",
             help="read running streams from now on, from the oldest event still kept, or from a time (ISO 8601)")
+        parser.add_argument("--schedule", metavar="PAIR", help="run by a schedule, such as MBA-SAM")
+        parser.add_argument("--rate", type=float, metavar="PER_S", help="that the schedule is for, of every source")
 
     def handle(
-        self, *, file: str, username: str | None, team: str | None, fresh: bool, begin: str, **_: object
+        self, *, file: str, username: str | None, team: str | None, fresh: bool, begin: str,
+        schedule: str | None = None, rate: float | None = None, **_: object
     ) -> None:
         actor = actor_of(username)
         teams = teams_to_submit_for(viewer_of(actor))
@@ -36,8 +40,9 @@ class Command(BaseCommand):
         if chosen is None:
             raise CommandError(f"{actor.username} may not submit for {team or 'any team'}.")
         try:
+            choice = Choice.of(pair=schedule.split("-"), rate_per_s=rate) if schedule else None
             proposal = submit_dataflow(
-                actor=actor, team=chosen, text=_text(file), fresh=fresh, begin=begin)
+                actor=actor, team=chosen, text=_text(file), fresh=fresh, begin=begin, schedule=choice)
         except InvalidDataflow as invalid:
             for problem in invalid.problems:
                 place = f"{file}:{problem.line}:{problem.column}" if problem.line else f"{file} {problem.path}"

@@ -1,0 +1,26 @@
+"""`./weir schedule DATAFLOW PAIR`: propose from the command line that a dataflow runs by a schedule."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from collections.abc import Mapping
+from typing import Any
+
+from dashboard.approvals.services import propose_schedule
+from dashboard.core.management.proposing import ProposingCommand
+from dashboard.plans.scheduling import Choice
+
+
+class Command(ProposingCommand):
+    help = "Propose that a dataflow runs by a schedule: one that waits for its decision, or one that runs."
+    propose = staticmethod(propose_schedule)
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        super().add_arguments(parser)
+        parser.add_argument("pair", help="allocation and mapping, such as MBA-SAM")
+        parser.add_argument("--rate", type=float, metavar="PER_S", help="of every source; otherwise each has its own")
+        parser.add_argument("--routing", default="slot_aware", help="slot_aware or shuffle")
+
+    def more(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        return {"choice": Choice.of(
+            pair=options["pair"].split("-"), rate_per_s=options["rate"], routing=options["routing"])}
