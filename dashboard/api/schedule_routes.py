@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict
 from math import isinf
 from typing import Any
 from uuid import UUID
@@ -11,9 +13,14 @@ from django.http import HttpRequest
 from ninja import Query, Router, Status
 
 from dashboard.api.schemas import ScheduleIn, proposal_row
+from dashboard.approvals import selectors as proposals
 from dashboard.approvals.services import propose_schedule
 from dashboard.catalog import selectors as catalog
 from dashboard.plans.scheduling import QUICK, Choice, question_of
+from dashboard.plans.selectors import plan_of
+from dashboard.schedules.selectors import outcome_of
+from dashboard.schedules.slots import SlotCell, slots_grid
+from scheduler.model.encoding import to_json
 from scheduler.scheduling import PAIRS, Schedule
 
 router = Router()
@@ -58,6 +65,38 @@ def propose(request: HttpRequest, dataflow_id: UUID, schedule: ScheduleIn) -> St
 def without(request: HttpRequest, dataflow_id: UUID) -> dict[str, Any]:
     """Plan a submission that is not decided yet without a schedule."""
     return proposal_row(propose_schedule(actor=request.user, dataflow_id=dataflow_id, choice=None))
+
+
+@router.get("/dataflows/{uuid:dataflow_id}/schedule/outcome")
+def outcome(request: HttpRequest, dataflow_id: UUID) -> dict[str, Any]:
+    """What the schedule in force promised, what was measured, and what was missed and why."""
+    found = outcome_of(request.viewer, dataflow_id)
+    return {
+        "proposal": str(found.kept.proposal_id) if found.kept else None,
+        "since": found.kept.since if found.kept else None, "readings": found.readings, "judged": found.judged,
+        "promise": json.loads(to_json(found.kept.promise)) if found.kept else None,
+        "seen": asdict(found.seen) if found.kept else None,
+        "missed": [asdict(miss) for miss in found.missed]}
+
+
+@router.get("/slots")
+def slots(request: HttpRequest, proposal: UUID | None = None) -> list[dict[str, Any]]:
+    """Every slot with its bundles; with ``proposal`` as before and after its plan."""
+    record = proposals.proposal(request.viewer, proposal) if proposal else None
+    grid = slots_grid(request.viewer, plan=plan_of(record.plan) if record else None)
+    return [slot_row(slot) for slot in grid.slots]
+
+
+def slot_row(slot: SlotCell) -> dict[str, Any]:
+    """One slot: planned before and after, measured, and its bundles."""
+    return {
+        "name": slot.name, "state": slot.state, "reserved_for": slot.reserved_for,
+        "planned": asdict(slot.before), "planned_after": asdict(slot.after), "measured": asdict(slot.measured),
+        "bundles": [
+            {"id": one.id, "fragment": one.fragment, "tasks": one.tasks, "users": one.users, "change": one.change,
+             "threads": one.threads, "weight": one.weight, "planned": asdict(one.planned),
+             "measured": asdict(one.measured), "state": one.state} for one in slot.bundles],
+    }
 
 
 def schedule_row(found: Schedule) -> dict[str, Any]:

@@ -183,3 +183,14 @@ def test_slots_show_what_was_promised_of_their_bundles(client_of: ClientOf, obse
         load = observed.promise.load_of(slot)
         found = re.search(rf'data-slot="{slot}".*?planned: CPU (\d+)%, memory (\d+)%', page, re.DOTALL)
         assert (int(found[1]), int(found[2])) == (round(load.cpu * 100), round(load.memory * 100)), slot
+
+
+def test_the_api_says_the_same(client_of: ClientOf, observed: Observed) -> None:
+    observed.keep(factor=0.5)
+    found = client_of("carla").get(f"/api/dataflows/{observed.record.pk}/schedule/outcome").json()
+    assert (found["readings"], found["judged"], found["promise"]["rate_per_s"]) == (4, True, RATE)
+    assert [(miss["what"], miss["reason"]["cause"]) for miss in found["missed"]] == [("rate", "source")]
+    assert found["seen"]["rate_per_s"] == pytest.approx(RATE / 2)
+    slots = client_of("carla").get("/api/slots").json()
+    assert {bundle["id"] for slot in slots for bundle in slot["bundles"]} == {
+        bundle.id for bundle in observed.promise.bundles}
