@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 import pyarrow.parquet as pq
 import pytest
 
-from workers.benches import climbing, profiling
+from workers.benches import climbing
 from workers.benches.experiment_dataflows import document, kinds, write_recording
 from workers.benches.schedules_page import page
 from workers.benches.schedules_summary import actual_per_s, fits, highest_stable, shown, summary
@@ -72,9 +72,3 @@ def test_documents_hold_what_the_task_reads(tmp_path):
     write_recording(tmp_path / "b.parquet", [0, 10, 20])
     table = pq.read_table(tmp_path / "a.parquet")
     assert table.num_rows == 3 and table.equals(pq.read_table(tmp_path / "b.parquet"))
-
-
-def test_a_trial_in_its_json_is_one_of_the_algorithm():
-    kept = {"threads": 2, "rate_per_s": 10.0, "cpu": 0.5, "memory": 0.1, "latency_slope": 0.0, "took_s": 6.0,
-            "achieved_per_s": 9.9, "idle_cpu": 0.1, "idle_memory": 0.05, "machine": {}}
-    assert profiling.as_trial(kept).achieved_per_s == 9.9

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,8 @@ from .experiments import Carried, Sample, Stair, carried, is_over
 
 SAMPLE_S = 0.25
 LOAD_EVERY = 4  # samples
-SETTLES = 0.4  # of a stair, before it counts
+SETTLES = 0.35  # of a stair, before it counts
+STARTED = 0.6  # of the first stair, after which the source is taken to be in time
 STARTING_S = 60.0
 VIOLIN = 60  # quantiles of latency that are kept of a stair
 _USED = re.compile(r"(?:def new generation|tenured generation)\s+total \d+K, used (\d+)K")
@@ -140,10 +142,8 @@ class Climb:
             self._slots.end_python_workers()
 
     def _climb(self, stairs: Sequence[Stair], told: Callable[[StairFound], None]) -> list[StairFound]:
-        began_s = self._first_event_s()
+        ends_s = self._began_s(stairs[0]) + stairs[0].seconds
         found: list[StairFound] = []
-        ends_s = began_s + stairs[0].seconds
-        _sleep_until(ends_s)
         for stair in stairs[1:]:
             _sleep_until(ends_s + SETTLES * stair.seconds)
             ends_s += stair.seconds
@@ -177,14 +177,18 @@ class Climb:
         base_mb = self._base.memory_mb[name]
         return max(0.0, memory_mb - base_mb) / (slot_memory_mb(len(self._slots.pids)) - base_mb)
 
-    def _first_event_s(self) -> float:
-        """When the source's first event was, as nearly as its counts tell."""
+    def _began_s(self, first: Stair) -> float:
+        """When the source began, by how far it is on its first stair: only its first batches come late."""
         deadline = time.monotonic() + STARTING_S
         while not self._out()["source"]:
             if time.monotonic() > deadline:
                 raise TimeoutError("The source has not begun to emit.")
-            time.sleep(SAMPLE_S / 5)
-        return time.monotonic() - SAMPLE_S
+            time.sleep(SAMPLE_S)
+        began_s, ends_s = inf, time.monotonic() + STARTED * first.seconds
+        while time.monotonic() < min(ends_s, began_s + first.seconds - 1):
+            time.sleep(SAMPLE_S)
+            began_s = min(began_s, time.monotonic() - self._out()["source"] / first.rate_per_s)
+        return began_s
 
     def _out(self) -> dict[str, int]:
         """How many events have left each task."""

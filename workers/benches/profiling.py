@@ -5,30 +5,24 @@ What was measured once is not measured again: the steps follow from the trials i
 
 from __future__ import annotations
 
-import time
+import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any
 
 import redis
 
 from scheduler.model.profile import Profile
-from scheduler.performance.modelling import Done, Sweep, Trial, measured_profile, next_step
-from workers import trials
+from scheduler.performance.modelling import Done, Sweep, measured_profile, next_step
 from workers.library.registry import task_types
-from workers.trials import TrialOrder, TrialResult
+from workers.trials import TrialOrder, result_of
 
 from .estate import NODE
 from .experiment_dataflows import Kind, feed
 from .experiments import with_fixed_load
+from .profiles import ordered, trial_of
 
-PATIENCE_S = 180.0
-TRIES = 3
 FEED_RATE_PER_S = 500.0
-
-
-class NotMeasured(RuntimeError):
-    """A trial gave no figures."""
 
 
 def measured(
@@ -52,18 +46,17 @@ def measured(
     warm_up_s, seconds : float
         Of each trial.
     """
-    while not isinstance(step := next_step(map(as_trial, kept), sweep=sweep), Done):
+    while not isinstance(step := next_step(map(trial_of, map(result_of, kept)), sweep=sweep), Done):
         print(f"  {kind.name}: {step.threads} threads at {step.rate_per_s:.4g} events/s ({step.why})", end=" … ",
               flush=True)
-        found = _found(broker, TrialOrder(
-            f"{kind.name}-{len(kept)}-{time.time_ns()}", NODE, slot, kind.type, kind.config, step.threads,
-            step.rate_per_s, warm_up_s, seconds, feed(FEED_RATE_PER_S)))
+        found = ordered(broker, TrialOrder(
+            uuid.uuid4().hex, NODE, slot, kind.type, kind.config, step.threads, step.rate_per_s, warm_up_s, seconds,
+            feed(FEED_RATE_PER_S)))
         kept.append(asdict(found))
         save()
-        trial = as_trial(kept[-1])
-        print(f"{'stable' if sweep.stable(trial) else 'not stable'}: {found.achieved_per_s:.4g} events/s, latency "
-              f"grows {found.latency_slope:.3g} s/s, CPU {found.cpu:.0%}, memory {found.memory:.1%}, "
-              f"{found.took_s:.0f} s")
+        print(f"{'stable' if sweep.stable(trial_of(found)) else 'not stable'}: {found.achieved_per_s:.4g} events/s, "
+              f"latency grows {found.latency_slope:.3g} s/s, CPU {found.cpu:.0%}, memory {found.memory:.1%}, "
+              f"{found.took_s:.0f} s", flush=True)
     return of_trials(kind, step, kept)
 
 
@@ -73,14 +66,7 @@ def of_trials(kind: Kind, done: Done, kept: Sequence[Mapping[str, Any]]) -> Prof
     machine = kept[-1]["machine"].get("class", "") if kept else ""
     profile = measured_profile(
         done, task_type=kind.type, version=task_type.version, machine=machine, origin="bench schedules --on-spark")
-    return with_fixed_load(profile, map(as_trial, kept))
-
-
-def as_trial(document: Mapping[str, Any]) -> Trial:
-    """A result in its JSON as Algorithm 1 takes it."""
-    return Trial(
-        document["threads"], document["rate_per_s"], document["cpu"], document["memory"], document["latency_slope"],
-        document["took_s"], document["achieved_per_s"], document["idle_cpu"], document["idle_memory"])
+    return with_fixed_load(profile, map(trial_of, map(result_of, kept)))
 
 
 def rows(profiles: Iterable[Profile]) -> list[dict[str, Any]]:
@@ -90,21 +76,3 @@ def rows(profiles: Iterable[Profile]) -> list[dict[str, Any]]:
          "memory %": 100 * point.memory, "CPU % at any rate": 100 * point.idle_cpu}
         for profile in profiles for point in profile.points
     ]
-
-
-def _found(broker: redis.Redis, order: TrialOrder) -> TrialResult:
-    """What came of an order; it is ordered again where what hindered it may pass."""
-    for number in range(TRIES):
-        again = replace(order, id=f"{order.id}-{number}")
-        trials.order(broker, again)
-        deadline = time.monotonic() + PATIENCE_S
-        while (found := trials.result(broker, again.id)) is None and time.monotonic() < deadline:
-            time.sleep(0.1)
-        if found is None:
-            trials.cancel(broker, again.id)
-        elif found.ok:
-            return found
-        elif not found.passing:
-            break
-    why = "nothing was heard of it" if found is None else f"{found.message}. {found.remedy}"
-    raise NotMeasured(f"A trial of {order.task_type} with {order.threads} threads gave no figures: {why}")

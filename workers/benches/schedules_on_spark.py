@@ -56,6 +56,7 @@ PAPER = tuple(pair for pair in PAIRS if pair[1] != "exact")
 BASE_S = 4.0
 CALM_S = 5.0
 FIRST_S = 12.0  # of a run, while its queries start
+COLD_S = 25.0  # of the first run, while the drivers compile their code
 DRIVER_THREADS = 64
 
 
@@ -77,9 +78,9 @@ class Sizes:
 def sizes_of(given: argparse.Namespace) -> Sizes:
     """What the options ask for."""
     if given.quick:
-        return Sizes(given.slots, given.trigger_ms, 35.0, 2.5, 6.0, 8, ("fetch",), (1.0,),
+        return Sizes(given.slots, given.trigger_ms, 60.0, 2.5, 6.0, 4, ("fetch",), (1.0,),
                      (("LSA", "RSM"), ("MBA", "SAM")))
-    return Sizes(given.slots, given.trigger_ms, given.budget, 4.0, given.stair, 16, tuple(given.dataflows),
+    return Sizes(given.slots, given.trigger_ms, given.budget, 4.0, given.stair, 8, tuple(given.dataflows),
                  tuple(given.fractions), PAPER)
 
 
@@ -119,8 +120,8 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--fractions", type=float, nargs="+", default=[1.0, 0.6],
                         help="of the highest rate that a pair plans for the slots")
     parser.add_argument("--slots", type=int, default=2, help="of this machine, each held to a core of its own")
-    parser.add_argument("--budget", type=float, default=110.0, help="seconds for a profile")
-    parser.add_argument("--stair", type=float, default=7.0, help="seconds at a rate")
+    parser.add_argument("--budget", type=float, default=150.0, help="seconds for a profile")
+    parser.add_argument("--stair", type=float, default=8.0, help="seconds at a rate")
     parser.add_argument("--minutes", type=float, default=20.0, help="after which no further schedule is run")
     parser.add_argument("--trigger-ms", type=int, default=500)
     parser.add_argument("--anew", action="store_true", help="measure again what is in the JSON already")
@@ -169,8 +170,8 @@ def _profiles(
             continue
         sweep = Sweep(
             smallest_rate_per_s=tasks[name].first_per_s, largest_rate_per_s=4_000.0,
-            largest_threads=sizes.largest_threads, rate_precision=0.08, thread_precision=0.5, window=2,
-            rate_slope=0.1, trial_s=sizes.trial_s + 6.0, budget_s=sizes.budget_s)
+            largest_threads=sizes.largest_threads, rate_precision=0.1, thread_precision=0.6, window=2,
+            rate_slope=0.1, trial_s=sizes.trial_s + 3.0, budget_s=sizes.budget_s)
         found.append(profiling.measured(
             estate.client, tasks[name], sweep, kept=kept["trials"].setdefault(name, []), save=save,
             warm_up_s=2.0, seconds=sizes.trial_s))
@@ -194,7 +195,7 @@ def _experiments(
         return schedule(job, pair, supply=supply, settings=settings)
 
     slots = Slots(estate)
-    base = base_of(slots, seconds=BASE_S)
+    base, number = base_of(slots, seconds=BASE_S), 0
     for name, pair, fraction, found in plan(
             sizes.dataflows, sizes.pairs, sizes.fractions, scheduled=scheduled, slots=sizes.slots):
         key = f"{name}, {'+'.join(pair)}, {fraction:g}"
@@ -208,7 +209,9 @@ def _experiments(
             kept["runs"].append(facts | {"error": str(found)})
             print(f"{key}: {found}")
             continue
-        run = _run(estate, slots, base, found, tasks, sizes, name=name, number=len(kept["runs"]), folder=folder)
+        here = Base(base.cpu, slots.memory_mb())  # what drivers hold for good grows from run to run
+        run = _run(estate, slots, here, found, tasks, sizes, name=name, number=number, folder=folder)
+        number += 1
         kept["runs"] = [one for one in kept["runs"] if one["key"] != key] + [facts | run]
         save()
 
@@ -218,7 +221,8 @@ def _run(
     *, name: str, number: int, folder: Path,
 ) -> dict[str, Any]:
     """Enact a schedule, climb its stairs, and say what was planned, predicted and measured."""
-    climb = stairs(planned.rate_per_s, planned.sustained_per_s, first_s=FIRST_S, stair_s=sizes.stair_s)
+    first_s = FIRST_S if number else COLD_S
+    climb = stairs(planned.rate_per_s, planned.sustained_per_s, first_s=first_s, stair_s=sizes.stair_s)
     path = f"run-{number}.parquet"
     write_recording(folder / "replay" / path, due_ms(climb))
     types, prices = task_types(), Prices(trigger_ms=sizes.trigger_ms)
