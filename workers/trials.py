@@ -23,6 +23,7 @@ from scheduler.model.errors import WeirError
 from workers.channels.keys import PREFIX
 
 WARM_UP_S = 2.0
+FIRST_WARM_UP_S = 12.0
 SECONDS = 4.0
 ORDER_LIVES_S = 600
 PROGRESS_LIVES_S = 90  # a trial that says nothing for so long has died with its agent
@@ -51,7 +52,9 @@ class TrialOrder:
 
     ``slot`` is the slot's index on the node, as the desired state names it. ``feed`` is the chain of tasks, source
     first, each ``{"type": …, "config": …}``, whose output the task gets, replayed at the rate; it is empty where the
-    task is a source itself. What is measured are the last ``seconds``, after ``warm_up_s`` of events at the same rate.
+    task is a source itself. What is measured are the last ``seconds``, after ``warm_up_s`` of events at the same rate;
+    where the slot's driver has not run that task yet, after ``first_warm_up_s``: its compilers take the core to
+    themselves for a while.
     """
 
     id: str
@@ -63,6 +66,7 @@ class TrialOrder:
     rate_per_s: float
     warm_up_s: float = WARM_UP_S
     seconds: float = SECONDS
+    first_warm_up_s: float = FIRST_WARM_UP_S
     feed: tuple[Mapping[str, Any], ...] = ()
 
     def __post_init__(self) -> None:

@@ -15,6 +15,8 @@ from scheduler.model.errors import InvalidResources, RateNotHeld
 from scheduler.model.profile import Point, Profile
 from scheduler.model.slope import slope
 
+NEARBY = 1.25  # a first guess is wrong by no more than this, as a rule
+
 
 @dataclass(frozen=True, slots=True)
 class Trial:
@@ -111,10 +113,10 @@ def next_step(trials: Iterable[Trial], *, sweep: Sweep) -> Try | Done:
     """Decide what to measure next, from what was measured so far.
 
     Thread counts double until the peak rate is flat or falls, then the ranges beside the best one are halved. For each
-    thread count the rate doubles, beginning with the last peak, until a trial is unstable (or halves until one is
-    stable), and then the range between is halved; for the first thread count, of which nothing is known, it grows
-    fourfold. The lowest rate that was not stable is tried once more before it is believed: a machine that was busy for
-    a second makes any rate look so.
+    thread count the rate begins where fewer threads and the CPU that they left suggest, grows until a trial is unstable
+    (or falls until one is stable), and then the range between is halved; for the first thread count, of which nothing
+    is known, it grows fourfold. The lowest rate that was not stable is tried once more before it is believed: a machine
+    that was busy for a second makes any rate look so.
 
     Parameters
     ----------
@@ -206,28 +208,33 @@ def _flat(peaks: Mapping[int, _Peak], counts: Sequence[int], sweep: Sweep) -> bo
 
 
 def _guess(peaks: Mapping[int, _Peak], threads: int, sweep: Sweep) -> float:
-    """Where to begin: at the peak of the nearest fewer threads."""
+    """Where to begin: with what the nearest fewer threads sustain, multiplied as long as there is CPU for it."""
     fewer = [count for count in peaks if count < threads and peaks[count].rate_per_s]
-    return peaks[max(fewer)].rate_per_s if fewer else sweep.smallest_rate_per_s
+    if not fewer:
+        return sweep.smallest_rate_per_s
+    nearest = peaks[max(fewer)].trial
+    more = min(threads / nearest.threads, 1 / max(nearest.cpu, 0.01))
+    return min(nearest.rate_per_s * max(1.0, more), sweep.largest_rate_per_s)
 
 
 def _next_rate(tried: Tried, threads: int, guess: float, sweep: Sweep) -> Try | _Peak:
     """The next rate to try with a number of threads, or their peak where it is found."""
     if not tried:
-        return Try(threads, guess, "the rate that fewer threads sustain" if threads > 1 else "the smallest rate")
+        return Try(threads, guess, "as fewer threads suggest" if threads > 1 else "the smallest rate")
     held = {rate: trial for rate, trials in tried.items() if (trial := _typical(trials, sweep))}
     unstable = min((rate for rate in tried if rate not in held), default=inf)
     stable = max((rate for rate in held if rate < unstable), default=0.0)
     if unstable == inf:
         if stable >= sweep.largest_rate_per_s:
             return _Peak(held[stable])
-        factor = 4 if threads == 1 else 2
-        return Try(threads, min(factor * stable, sweep.largest_rate_per_s), f"{factor} times what was stable")
+        factor = 4 if threads == 1 else NEARBY if stable <= guess else 2
+        return Try(threads, min(factor * stable, sweep.largest_rate_per_s), f"{factor:g} times what was stable")
     if stable and unstable > stable * (1 + sweep.rate_precision):
         # Far apart, their ratio is halved; close together that is the middle.
         return Try(threads, sqrt(stable * unstable), "between stable and unstable")
     if not stable and unstable > sweep.smallest_rate_per_s:
-        return Try(threads, max(unstable / 2, sweep.smallest_rate_per_s), "half of what was not stable")
+        factor = NEARBY if unstable >= guess else 2
+        return Try(threads, max(unstable / factor, sweep.smallest_rate_per_s), "less than what was not stable")
     if len(tried[unstable]) < 2:
         return Try(threads, unstable, "once more what was not stable, for that may have been a hiccup")
     return _Peak(held.get(stable))

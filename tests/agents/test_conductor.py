@@ -28,6 +28,7 @@ from ..measuring.test_feed import events
 pytestmark = pytest.mark.broker
 ORDER = TrialOrder(
     "t1", "n1", "0", "pi_viete", {}, threads=2, rate_per_s=50.0, warm_up_s=0.1, seconds=0.6,
+    first_warm_up_s=0.1,
     feed=({"type": "urban_sensing", "config": {}},),
 )
 
@@ -61,7 +62,7 @@ def slot() -> Iterator[StandIn]:
 
 @pytest.fixture
 def conductor(broker_url: str, broker: redis.Redis, tmp_path: Path, slot: StandIn, monkeypatch) -> Iterator[Conductor]:
-    for name in ("BASE_S", "IDLE_S", "SAMPLE_S", "FIRST_WARM_UP_S"):
+    for name in ("BASE_S", "IDLE_S", "SAMPLE_S"):
         monkeypatch.setattr(trial_module, name, 0.05)
     monkeypatch.setattr(conductor_module, "TAKE_S", 0.05)
     settings = Settings(redis_url=broker_url, data_dir=tmp_path, threads=8)

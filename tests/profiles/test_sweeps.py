@@ -54,7 +54,7 @@ def test_a_sweep_finds_what_the_science_would_and_stores_it_as_a_profile(world: 
     found = profile_of(sweep.profile)
     for point in found.points:
         assert 0.95 * saturating(point.threads) / 1.05 <= point.rate_per_s <= saturating(point.threads)
-    assert found.peak.threads == 4 and (found.machine, found.version, found.origin) == ("cpu-a", 1, "measured")
+    assert found.peak.threads in (4, 5) and (found.machine, found.version, found.origin) == ("cpu-a", 1, "measured")
     trials = list(sweep.trials.all())
     assert [trial.number for trial in trials] == list(range(1, len(trials) + 1))
     assert len(node.orders) == len(trials) and not sweep.trials.filter(ended=None).exists()

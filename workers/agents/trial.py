@@ -37,7 +37,6 @@ BASE_S = 2.0
 AT_REST = 0.05  # of a core: no more than this is a driver's that does nothing
 SETTLING_S = 20.0
 IDLE_S = 1.0
-FIRST_WARM_UP_S = 12.0  # of a task that the driver has not run: its compilers take the core to themselves for a while
 COMMAND_S = 60.0
 
 
@@ -188,7 +187,7 @@ class Measurement:
     def _measured(self, base: Weight, idle_cpu: float, idle_mb: float, task_type: TaskType) -> TrialResult:
         order = self._order
         kind = f"{order.task_type} {canonical_json(order.config)}"
-        warm_up_s = order.warm_up_s if kind in self._known.warmed else max(order.warm_up_s, FIRST_WARM_UP_S)
+        warm_up_s = order.warm_up_s if kind in self._known.warmed else max(order.warm_up_s, order.first_warm_up_s)
         self._known.warmed.add(kind)
         window = self._window(warm_up_s, base)
         heap_mb = self._weigh().heap_mb
