@@ -103,7 +103,7 @@ class WhatIf {
     this.pairs.innerHTML = found.pairs;
     if (focused) this.pairs.querySelector(`input[value='${CSS.escape(focused)}']`)?.focus();
     this.headline.innerHTML = found.headline;
-    this.shown.textContent = `${found.rate}/s`;
+    this.shown.textContent = found.shown;
     const proposed = document.querySelector("[data-part='propose-rate']");
     if (proposed) proposed.value = found.rate;
     const address = new URLSearchParams({ rate: found.rate, pair: found.chosen, routing: this.routing.value });

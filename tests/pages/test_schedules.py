@@ -11,6 +11,7 @@ from dashboard.approvals.models import Proposal
 from dashboard.approvals.services import prepare_proposal
 from dashboard.catalog.models import DataflowRecord
 from dashboard.operations.services import register_node
+from dashboard.pages.templatetags.schedules import exact_rate, seconds
 from dashboard.plans.selectors import plan_of
 from dashboard.profiles.models import ProfileRecord
 from tests.dashboard.building import World, approved, document, enacted, planned, running
@@ -188,3 +189,17 @@ def test_a_private_dataflow_of_others_is_not_there(world: World, client_of: Clie
     hidden = client_of("mo").get(address, headers=JSON)
     missing = client_of("mo").get(reverse(way, args=["00000000-0000-4000-8000-000000000000"]), headers=JSON)
     assert (hidden.status_code, hidden.json()) == (404, missing.json())
+
+
+@pytest.mark.parametrize(("per_s", "shown"), [
+    (None, "–"), (0.25, "0.25/s"), (62.5, "62.5/s"), (190, "190/s"), (1234.5, "1234/s"), (58_000, "58\u202f000/s"),
+])
+def test_a_rate_is_read_as_it_was_asked(per_s: float | None, shown: str) -> None:
+    assert exact_rate(per_s) == shown
+
+
+@pytest.mark.parametrize(("value", "shown"), [
+    (None, "–"), (0.0421, "42 ms"), (1.26, "1.3 s"), (119, "119.0 s"), (180, "3 min"),
+])
+def test_times_have_the_unit_that_suits_them(value: float | None, shown: str) -> None:
+    assert seconds(value) == shown

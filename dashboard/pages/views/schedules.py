@@ -20,6 +20,7 @@ from dashboard.approvals import selectors as approvals
 from dashboard.approvals import services
 from dashboard.catalog import selectors as catalog
 from dashboard.pages.figures import curve_figure
+from dashboard.pages.templatetags.schedules import exact_rate
 from dashboard.plans.scheduling import QUICK, Choice
 from dashboard.plans.selectors import plan_of
 from dashboard.schedules import asking
@@ -80,7 +81,7 @@ def schedule_pairs(request: HttpRequest, dataflow_id: UUID) -> JsonResponse:
         raise asked.failure
     context = _answer(request, asked)
     return JsonResponse({
-        "rate": context["rate_asked"], "chosen": context["chosen"],
+        "rate": context["rate_asked"], "shown": exact_rate(context["rate_asked"]), "chosen": context["chosen"],
         "pairs": render_to_string("schedules/pairs.html", context, request=request),
         "headline": render_to_string("schedules/headline.html", {**context, "row": context["chosen_row"]}),
     })
