@@ -87,8 +87,9 @@ def _wanted(
         "id": bundle.id,
         "tasks": [{"id": task.id, "type": task_types[task.type].name, "config": dict(task.config)} for task in tasks],
         "inputs": [
-            {"channel": channel, "task": parent}
-            for parent in tasks[0].parents for channel in _read(estate, fragment, bundle, parent)
+            {"channel": channel, "task": parent, **({"ending": True} if writer.leaving else {})}
+            for parent in tasks[0].parents
+            for channel, writer in _read(estate, fragment, bundle, parent)
         ],
         "outlets": {
             str(position(task_id)): readers
@@ -111,22 +112,23 @@ def _wanted(
     return wanted | {name: value for name, value in further.items() if value}
 
 
-def _read(estate: Estate, fragment: Fragment, bundle: RunningBundle, parent: str) -> list[str]:
-    """The channels in which a bundle reads a stream: its part of each where its fragment is divided."""
+def _read(
+    estate: Estate, fragment: Fragment, bundle: RunningBundle, parent: str
+) -> Iterable[tuple[str, RunningBundle]]:
+    """The channels in which a bundle reads a stream, and who writes them: parts where its fragment is divided."""
     channels = estate.channels_of(parent)
-    return [keys.part(channel, bundle.id) for channel in channels] if fragment.divided else list(channels)
+    own = [keys.part(channel, bundle.id) for channel in channels] if fragment.divided else channels
+    return zip(own, estate.fragments[estate.places[parent][0]].parts, strict=True)
 
 
 def _writers(
     estate: Estate, fragment: Fragment, bundle: RunningBundle, parents: Iterable[str]
 ) -> dict[str, list[str | int]]:
     """By channel that a bundle reads: who writes it, at which position, and for which divided fragment."""
-    writers: dict[str, list[str | int]] = {}
-    for parent in parents:
-        upstream = estate.fragments[estate.places[parent][0]]
-        for channel, writer in zip(_read(estate, fragment, bundle, parent), upstream.parts, strict=True):
-            writers[channel] = [writer.id, upstream.tasks.index(parent), fragment.id]
-    return writers
+    return {
+        channel: [writer.id, estate.places[parent][1], fragment.id]
+        for parent in parents for channel, writer in _read(estate, fragment, bundle, parent)
+    }
 
 
 def _undivided(estate: Estate, fragment: Fragment, task_id: str) -> list[str]:

@@ -200,8 +200,9 @@ def test_each_bundle_is_an_entry_of_its_own_where_it_runs():
     assert parse_there["id"] == "f1-5" and parse_there["leaving"] and "leaving" not in parse
     assert parse_there["writers"] == {"f1-0.0@f1-5": ["f1-0", 0, "f1-1"]} and "writers" not in parse
     assert parse_there["routes"] == {"0": {"f1-2": weights}}
-    assert sink["inputs"] == [{"channel": f"{one}.0@f1-2", "task": "p"} for one in ("f1-1", "f1-5")]
-    assert sink_there["inputs"] == [{"channel": f"{one}.0@f2-0", "task": "p"} for one in ("f1-1", "f1-5")]
+    assert sink["inputs"] == [
+        {"channel": "f1-1.0@f1-2", "task": "p"}, {"channel": "f1-5.0@f1-2", "task": "p", "ending": True}]
+    assert [one["channel"] for one in sink_there["inputs"]] == ["f1-1.0@f2-0", "f1-5.0@f2-0"]
     wanted = parse_fragment(sink_there)
     assert wanted.streams == (("f1-1.0@f2-0", "f1-5.0@f2-0"),) and wanted.threads == 2
 
@@ -256,6 +257,9 @@ def test_every_part_that_is_written_is_read_by_exactly_one(found):
             read.setdefault(item.channel, []).append(entry.id)
         assert entry.leaving == any(one.id == entry.id and one.leaving for one in bundles[entry.id].parts)
         assert set(entry.writers) == ({item.channel for item in entry.inputs} if entry.leaving else set())
+        assert all(item.ending == next(
+            one.leaving for fragment in found.fragments.values() for one in fragment.parts
+            if item.channel.startswith(f"{one.id}.")) for item in entry.inputs)
         assert len(entry.streams) == len(found.tasks[entry.tasks[0].id].parents)
     assert {name: sorted(readers) for name, readers in read.items()} == {
         name: sorted(readers) for name, readers in written.items()}

@@ -33,6 +33,14 @@ def test_what_is_gone_is_read_to_its_end_first():
     assert now([A2], [A1], ready=[A1]) is None, "a stream without a channel would be another query"
 
 
+def test_nobody_waits_for_a_writer_that_leaves_before_it_began():
+    leaving = Input("a1.0", "a", ending=True)
+    assert now([leaving, A2], ready=[A2]) == (A2,)
+    assert now([leaving, A2], ready=[A1, A2]) == (A1, A2)
+    assert now([leaving], ready=[]) is None, "a stream needs a channel"
+    assert now([leaving, A2], [A1], ready=[A2]) is None, "what it has read it goes on reading"
+
+
 def test_a_batch_that_was_planned_is_done_with_the_channels_that_it_was_planned_with():
     assert now([A2], [A1], ready=[A1, A2], between_batches=False) == (A1,)
     assert now([A2], [A1], ready=[A2], between_batches=False) is None

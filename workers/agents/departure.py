@@ -6,13 +6,14 @@ not heard of has not begun yet, and may still write what an older plan says.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from workers.channels import keys
 
 from .handover import order_of
 from .inlets import Inlets
-from .wanted import WantedFragment, Writer
+from .wanted import Input, WantedFragment, Writer
 
 if TYPE_CHECKING:
     from .hands import Surroundings
@@ -32,12 +33,15 @@ class Departure:
         # In this order: what is written meanwhile must not be missed.
         if not all(self._is_final(writer, fragment.id) for writer in fragment.writers.values()):
             return False
-        known = self._around.store.known(fragment.id)
-        items = dict.fromkeys((*fragment.inputs, *(known.inputs if known else ())))
-        return self._inlets.is_read(fragment, items)
+        return self._inlets.is_read(fragment, self._read_by(fragment))
 
     def stops(self, fragment: WantedFragment) -> None:
-        """It has stopped for good: those who read what it wrote may rely on it."""
+        """It has stopped for good: those who wrote for it, and those who read what it wrote, may rely on it.
+
+        Its places in channels say how far it had come before its last batch.
+        """
+        for item in self._read_by(fragment):
+            self._around.channels.unregister(item.channel, fragment.id)
         self._around.broker.hset(keys.valve(fragment.id), LEFT, 1)
 
     def comes_back(self, fragment_id: str) -> None:
@@ -57,8 +61,13 @@ class Departure:
         infos = [info for channel in channels if (info := self._around.channels.info(channel)) is not None]
         return all(order_of(place) >= order_of(info.last) for info in infos for place in info.readers.values())
 
+    def _read_by(self, fragment: WantedFragment) -> Iterable[Input]:
+        known = self._around.store.known(fragment.id)
+        return dict.fromkeys((*fragment.inputs, *(known.inputs if known else ())))
+
     def _is_final(self, writer: Writer, bundle: str) -> bool:
         if self._around.broker.hexists(keys.valve(writer.fragment), LEFT):
             return True
         route = self._around.channels.routed(writer.fragment, writer.position, writer.reader)
-        return route is not None and route.settled and not route.weights.get(bundle)
+        # A route that lacks the bundle is of a plan before it, which its writer's node has still to hear of.
+        return route is not None and route.settled and route.weights.get(bundle) == 0

@@ -24,12 +24,14 @@ from .reconcile import (
     UnregisterReaders,
     Unroute,
 )
-from .wanted import WantedFragment, Weights
+from .wanted import Routes, WantedFragment, Weights
 
 if TYPE_CHECKING:
     from .hands import Surroundings
 
 LOOK_AGAIN_MS = 250  # for what others must have done before
+SETTLE_MS = 1_500  # in which batches with events bring a route into force
+PART = ":part:"  # in a fragment's control hash, between position and bundle: a part of a stream that was opened
 PARTS_KEPT_S = 2 * 3600  # longer than a checkpoint that was removed, which may go on from there
 
 
@@ -73,12 +75,13 @@ class Doors:
         before = channels.routes(whole.id)
         for position, reader in before:
             if reader not in whole.routes.get(position, {}):
-                self._unroute(whole, position, reader)
+                channels.unroute(whole.id, position, reader)
         for position, readers in whole.routes.items():
             self._persist(whole.channel(position))  # its fence holds for the parts, too
             for reader, weights in readers.items():
                 self._open_parts(whole, position, schemas[position], weights)
                 self._route(whole, position, reader, weights, from_batch=first_batch)
+        self._close_parts(whole, whole.routes)
         progress = self._around.store.progress(whole.id)
         if progress.is_done and (before or whole.routes):  # nobody need wait for events that may not come
             channels.settle(whole.id, done_batch=progress.batch)
@@ -87,6 +90,7 @@ class Doors:
         """Every part of a stream is open, and has its reader's place, before anything is written there."""
         for bundle in sorted(weights):
             part = keys.part(fragment.channel(position), bundle)
+            self._around.broker.hset(keys.valve(fragment.id), f"{position}{PART}{bundle}", 1)
             self._persist(part)
             self._around.channels.open_channel(part, schema_json=schema, capacity=CAPACITY_BLOCKS)
             self._around.channels.join(part, bundle)
@@ -102,31 +106,27 @@ class Doors:
     def _route(
         self, fragment: WantedFragment, position: int, reader: str, weights: Weights, *, from_batch: int | None = None
     ) -> None:
-        channels, stream = self._around.channels, fragment.channel(position)
-        before = channels.routed(fragment.id, position, reader)
-        channels.route(fragment.id, position, reader, weights, channel=stream, from_batch=from_batch)
-        self._close_parts(stream, set(before.weights if before else ()) - weights.keys())
-
-    def _unroute(self, fragment: WantedFragment, position: int, reader: str) -> None:
-        before = self._around.channels.routed(fragment.id, position, reader)
-        self._around.channels.unroute(fragment.id, position, reader)
-        self._close_parts(fragment.channel(position), before.weights if before else ())
-
-    def parts_of(self, fragment: WantedFragment) -> tuple[str, ...]:
-        """The channels in which the fragment's streams are divided."""
-        routes = self._around.channels.routes(fragment.id)
-        return tuple(
-            keys.part(fragment.channel(position), bundle)
-            for (position, _), route in routes.items() for bundle in route.weights
+        self._around.channels.route(
+            fragment.id, position, reader, weights, channel=fragment.channel(position), from_batch=from_batch
         )
 
-    def _close_parts(self, stream: str, bundles: Iterable[str]) -> None:
-        """Nobody reads these parts any more; the batch under way may still be written there."""
-        for bundle in sorted(bundles):
-            part = keys.part(stream, bundle)
+    def parts_of(self, fragment: WantedFragment) -> dict[tuple[int, str], str]:
+        """The channels in which the fragment's streams are divided, by position and the bundle that reads."""
+        control = self._around.channels.control(fragment.id)
+        found = [name.split(PART) for name in control if PART in name]
+        return {
+            (int(position), bundle): keys.part(fragment.channel(int(position)), bundle) for position, bundle in found
+        }
+
+    def _close_parts(self, fragment: WantedFragment, *kept: Routes) -> None:
+        """Nobody reads the other parts any more; the batch under way may still be written there."""
+        for (position, bundle), part in self.parts_of(fragment).items():
+            if any(bundle in weights for routes in kept for weights in routes.get(position, {}).values()):
+                continue
             self._around.channels.unregister(part, bundle)
             for key in channel_keys(part):
                 self._around.broker.expire(key, PARTS_KEPT_S)
+            self._around.broker.hdel(keys.valve(fragment.id), f"{position}{PART}{bundle}")
 
     def _persist(self, channel: str) -> None:
         """What was left to expire is used again."""
@@ -186,21 +186,25 @@ class Doors:
                     return
                 self._route(fragment, position, reader, weights)
                 routes.setdefault(position, {})[reader] = weights
+                self._close_parts(fragment, routes, fragment.routes)
             case Unroute(_, position, reader):
-                self._unroute(fragment, position, reader)
+                channels.unroute(fragment.id, position, reader)
                 routes[position].pop(reader)
+                self._close_parts(fragment, routes, fragment.routes)
             case CloseTail(fragment_id, active) | OpenTail(fragment_id, active):
                 self._set_active(fragment_id, active, of=len(fragment.tasks))
                 live.changed(active=active)
                 return
-        live.changed(
-            outlets={position: frozenset(readers) for position, readers in outlets.items()}, routes=routes
-        )
+        live.changed(outlets={position: frozenset(readers) for position, readers in outlets.items()})
+        if isinstance(action, Route | Unroute):
+            live.changed(routes=routes, settle_at_ms=self._clock_ms() + SETTLE_MS)
 
     def _as_wanted(self, live: Live) -> WantedFragment:
         """The whole chain that runs, with what is now said of its readers."""
         wanted = self._around.desired().wanted.get(live.id)
-        return live.fragment if wanted is None else replace(live.fragment, heirs=wanted.heirs, joins=wanted.joins)
+        if wanted is None:
+            return live.fragment
+        return replace(live.fragment, heirs=wanted.heirs, joins=wanted.joins, routes=wanted.routes)
 
     def _close_outlet(self, fragment: WantedFragment, position: int, readers: Iterable[str]) -> None:
         self._around.channels.close_outlet(fragment.id, position)

@@ -24,7 +24,7 @@ from workers.spark.failures import FragmentFailed, explain_error
 from workers.spark.files import clear_uncommitted
 
 from .departure import Departure
-from .doors import LOOK_AGAIN_MS, PARTS_KEPT_S, Doors, channel_keys
+from .doors import LOOK_AGAIN_MS, PARTS_KEPT_S, SETTLE_MS, Doors, channel_keys
 from .inlets import Inlets
 from .live import Live
 from .logs import logger
@@ -34,6 +34,7 @@ from .reconcile import (
     Leave,
     Pause,
     Restart,
+    Settle,
     Start,
     State,
     Stop,
@@ -43,6 +44,7 @@ from .succession import Succession
 from .wanted import Desired, Input, WantedFragment
 
 SOON_MS = 30  # while a handover is under way, every moment counts
+SELDOM_MS = 3_000
 HINDERED_MS = 1_000
 FILES_EVERY_MS = 5_000
 METERS_KEPT_S = 60
@@ -96,6 +98,8 @@ class Hands:
                         self._start(live, fragment)
                     case Restart(fragment):
                         self._restart(live, fragment)
+                    case Settle():
+                        self._settle(live)
                     case Leave(fragment):
                         self._leave(live, fragment)
                     case Stop(_, keep):
@@ -157,7 +161,7 @@ class Hands:
         )
         live.runs(
             query, query.runId, outlets=wanted.outlets, routes=wanted.routes, active=wanted.active,
-            now_ms=self._clock_ms(),
+            now_ms=self._clock_ms(), settle_at_ms=self._clock_ms() + SETTLE_MS if wanted.routes else None,
         )
         took_ms = round(1000 * (time.monotonic() - began_s))
         self._log.info("fragment started", fragment=wanted.id, resumed=has_begun, took_ms=took_ms)
@@ -201,7 +205,9 @@ class Hands:
         inputs = self._inlets.now(wanted, between_batches=True)
         runs = live.fragment
         if inputs is None or (set(inputs) == set(runs.inputs) and wanted.threads == runs.threads):
-            live.looks_again(at_ms=self._clock_ms() + LOOK_AGAIN_MS)
+            missing = set(wanted.inputs) - set(inputs or ())
+            seldom = inputs is not None and all(item.ending for item in missing)  # they may never come
+            live.looks_again(at_ms=self._clock_ms() + (SELDOM_MS if seldom else LOOK_AGAIN_MS))
             return
         self._come_to_rest(live)
         self._start(live, wanted)
@@ -254,6 +260,7 @@ class Hands:
         """Bring a bundle that gets nothing more to its end, or a step nearer to it."""
         if not self._rests(live, fragment, is_drained=self._departure.is_drained):
             return
+        self._around.store.take_on(self._around.store.known(fragment.id) or fragment)
         self._departure.stops(fragment)
         if self._departure.is_read(fragment):
             self._around.store.record_left(fragment.id, left=True)
@@ -261,6 +268,21 @@ class Hands:
             self._log.info("bundle left", fragment=fragment.id)
         else:
             live.looks_again(at_ms=self._clock_ms() + LOOK_AGAIN_MS)
+
+    def _settle(self, live: Live) -> None:
+        """Bring routes into force that wait for events: those who are to get no more wait for that."""
+        if live.query is None:
+            return
+        channels = self._around.channels
+        settled = all(route.settled for route in channels.routes(live.id).values())
+        if not settled:
+            at_rest = queries.rest(live.query, pause=lambda: self.pause(live.id))
+            progress = self._around.store.progress(live.id)
+            if at_rest and progress.is_done:
+                channels.settle(live.id, done_batch=progress.batch)
+                settled = True
+            channels.resume(live.id)
+        live.settles(at_ms=None if settled else self._clock_ms() + SETTLE_MS)
 
     def _let_go(self, live: Live) -> None:
         lock = self._locks.pop(live.id, None)
@@ -314,7 +336,7 @@ class Hands:
                 around.channels.delete_channel(channel)
             if not self._is_wanted_task(task.id):
                 around.broker.delete(keys.schema(task.id))
-        for part in self._doors.parts_of(fragment) if fragment else ():
+        for part in self._doors.parts_of(fragment).values() if fragment else ():
             self._leave_behind(part, PARTS_KEPT_S)
         around.channels.forget_fragment(live.id)
         # What the JVM counted last arrives within the second: it must find meters that will expire.

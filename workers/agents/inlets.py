@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from workers.channels.registry import ChannelInfo
 
+from .checkpoint import Progress
 from .handover import order_of
 from .inputs import inputs_now
 from .wanted import Input, WantedFragment
@@ -27,9 +28,10 @@ class Inlets:
         ``between_batches`` is what its checkpoint says, if not given: a query that runs ends its batch before it stops.
         """
         store = self._around.store
+        known_inputs, read = (), Progress()
         known = store.known(wanted.id)
-        known_inputs = known.inputs if known is not None else ()
-        read = store.progress(wanted.id)
+        if known is not None and {item.task for item in known.inputs} == {item.task for item in wanted.inputs}:
+            known_inputs, read = known.inputs, store.progress(wanted.id)
         items = dict.fromkeys((*wanted.inputs, *known_inputs))
         infos = {item.channel: self._around.channels.info(item.channel) for item in items}
         there = {channel: info for channel, info in infos.items() if info is not None and info.schema_json}

@@ -1,8 +1,8 @@
 """What a fragment can read now of what it should read, where its streams come in other channels than before. Pure.
 
 A stream of a divided fragment comes in one channel of each of its bundles. One that is new is read once it is open and
-the reader has its place there; one that is gone is read to its end first. A batch that was planned is done with the
-channels that it was planned with.
+the reader has its place there; one that is gone is read to its end first. One whose writer is leaving may never open:
+it is read where it is there. A batch that was planned is done with the channels that it was planned with.
 """
 
 from __future__ import annotations
@@ -42,15 +42,16 @@ def inputs_now(
     """
     if known and not between_batches:
         return tuple(known) if all(item.channel in ready for item in known) else None
-    ending = [item for item in known if item not in wanted and item.channel in unread]
-    if all(item.channel in ready for item in wanted):
-        return _by_stream([*wanted, *ending], wanted)
-    # What is new keeps nothing from going on that is not: its writer may take long to begin.
-    going_on = [item for item in wanted if item in known]
-    if not all(item.channel in ready for item in going_on):
-        return None
-    streams = {item.task for item in (*going_on, *ending)}
-    return _by_stream([*going_on, *ending], wanted) if streams >= {item.task for item in wanted} else None
+    gone = [item for item in known if item not in wanted and item.channel in unread]
+    needed = [item for item in wanted if not item.ending or item in known]
+    if all(item.channel in ready for item in needed):
+        found = [item for item in wanted if item.channel in ready]
+    else:  # what is new keeps nothing from going on that is not: its writer may take long to begin
+        found = [item for item in wanted if item in known]
+        if not all(item.channel in ready for item in found):
+            return None
+    streams = {item.task for item in (*found, *gone)}
+    return _by_stream([*found, *gone], wanted) if streams >= {item.task for item in wanted} else None
 
 
 def _by_stream(items: Sequence[Input], wanted: Sequence[Input]) -> tuple[Input, ...]:

@@ -30,6 +30,7 @@ class Live:
         self._busy = False
         self._outlets: Outlets = {}
         self._routes: Routes = {}
+        self._settle_at_ms: int | None = None
         self._active = 1
         self._since_ms = now_ms
         self._failures = 0
@@ -62,7 +63,7 @@ class Live:
             return Actual(
                 self.id, self._state, busy=self._busy, outlets=self._outlets, active=self._active,
                 retry_at_ms=self._retry_at_ms, inputs=self.fragment.inputs, threads=self.fragment.threads,
-                routes=self._routes,
+                routes=self._routes, settle_at_ms=self._settle_at_ms,
             )
 
     def begin(self, state: State | None, *, now_ms: int) -> None:
@@ -78,14 +79,16 @@ class Live:
             self._busy = False
 
     def runs(
-        self, query: Any, run_id: str, *, outlets: Outlets, routes: Routes, active: int, now_ms: int
+        self, query: Any, run_id: str, *, outlets: Outlets, routes: Routes, active: int, now_ms: int,
+        settle_at_ms: int | None = None,
     ) -> None:
-        """Its query has started with these outlets, routes and tails in force."""
+        """Its query has started with these outlets, routes and tails; whether routes are in force is to be seen."""
         with self._lock:
             self._move(State.RUNNING, now_ms)
             self._restarts += 1 if self._has_run else 0
             self._has_run = True
             self._outlets, self._routes, self._active = dict(outlets), dict(routes), active
+            self._settle_at_ms = settle_at_ms
             self._retry_at_ms = None
             self.query, self.run_id = query, run_id
 
@@ -115,17 +118,24 @@ class Live:
             self.run_id = None
 
     def changed(
-        self, *, outlets: Outlets | None = None, routes: Routes | None = None, active: int | None = None
+        self, *, outlets: Outlets | None = None, routes: Routes | None = None, settle_at_ms: int | None = None,
+        active: int | None = None,
     ) -> None:
-        """Other outlets, other routes or another tail are in force from now on."""
+        """Other outlets, other routes or another tail are in force from now on; or routes are to be looked at then."""
         with self._lock:
             if outlets is not None:
                 self._outlets = {position: readers for position, readers in outlets.items() if readers}
             if routes is not None:
                 self._routes = {position: readers for position, readers in routes.items() if readers}
+                self._settle_at_ms = settle_at_ms
             if active is not None:
                 self._active = active
             self._retry_at_ms = None
+
+    def settles(self, *, at_ms: int | None) -> None:
+        """All routes are in force; or not yet, and it is looked at again then."""
+        with self._lock:
+            self._settle_at_ms = at_ms
 
     def looks_again(self, *, at_ms: int) -> None:
         """Nothing can be done yet; it is tried again then."""

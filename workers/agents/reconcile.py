@@ -57,6 +57,7 @@ class Actual:
     inputs: tuple[Input, ...] = ()
     threads: int = 1
     routes: Routes = field(default_factory=dict)
+    settle_at_ms: int | None = None  # routes are not in force yet as far as is known; it is looked at then
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +184,13 @@ class Restart:
 
 
 @dataclass(frozen=True, slots=True)
+class Settle:
+    """Bring routes into force between two batches: no batch with events has done it."""
+
+    fragment_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class Leave:
     """Stop cleanly once nothing is left to read, and nobody will write more; done when all that it wrote is read."""
 
@@ -194,7 +202,7 @@ class Leave:
 
 
 Change = OpenOutlet | RegisterReaders | UnregisterReaders | CloseOutlet | Route | Unroute | CloseTail | OpenTail
-Action = Start | Restart | End | Pause | Leave | Change | Stop
+Action = Start | Restart | End | Pause | Settle | Leave | Change | Stop
 
 
 def reconcile(
@@ -248,6 +256,8 @@ def reconcile(
             continue
         elif found is not None and found.state is State.RUNNING:
             changes += _changes(fragment, found, stopping)
+            if found.settle_at_ms is not None and found.settle_at_ms <= now_ms:
+                changes.append(Settle(fragment.id))
             if fragment.leaving:
                 changes.append(Leave(fragment))
         elif fragment.leaving:

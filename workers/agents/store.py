@@ -92,10 +92,14 @@ class SlotStore:
 
     def record(self, fragment: WantedFragment) -> None:
         """Remember that the fragment is about to be started."""
-        text = json.dumps(fragment_document(fragment), sort_keys=True)
         self._beside(fragment.id, "removed").unlink(missing_ok=True)
-        write_atomically(self._beside(fragment.id, "json"), text)
-        write_atomically(self.folder / f"{fragment.id}.json", text)
+        write_atomically(self._beside(fragment.id, "json"), _text_of(fragment))
+        write_atomically(self._own(fragment.id), _text_of(fragment))
+
+    def take_on(self, fragment: WantedFragment) -> None:
+        """Remember that what the fragment leaves is this slot's to clear away, though it may never be started here."""
+        if not self._own(fragment.id).exists():
+            write_atomically(self._own(fragment.id), _text_of(fragment))
 
     def known(self, fragment_id: str) -> WantedFragment | None:
         """The fragment that made the checkpoint, as it last started, on whatever slot; None for a new one."""
@@ -116,7 +120,7 @@ class SlotStore:
 
     def forget(self, fragment_id: str) -> None:
         """The fragment is no longer this slot's."""
-        (self.folder / f"{fragment_id}.json").unlink(missing_ok=True)
+        self._own(fragment_id).unlink(missing_ok=True)
 
     def checkpoint(self, fragment_id: str) -> Path:
         """The fragment's checkpoint folder."""
@@ -218,8 +222,15 @@ class SlotStore:
         """Who holds it may run the fragment on this machine; the kernel frees it when its holder dies."""
         return FileLock(self._beside(fragment_id, "lock"))
 
+    def _own(self, fragment_id: str) -> Path:
+        return self.folder / f"{fragment_id}.json"
+
     def _beside(self, fragment_id: str, what: str) -> Path:
         return self.data_dir / "checkpoints" / f"{fragment_id}.{what}"
+
+
+def _text_of(fragment: WantedFragment) -> str:
+    return json.dumps(fragment_document(fragment), sort_keys=True)
 
 
 class FileLock:

@@ -18,10 +18,14 @@ Routes = Mapping[int, Mapping[str, Weights]]  # position in the chain -> divided
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """A channel that a fragment reads, and the running task whose stream it carries."""
+    """A channel that a fragment reads, and the running task whose stream it carries.
+
+    It is ``ending`` where its writer is leaving: a reader that has not begun need not wait for it.
+    """
 
     channel: str
     task: str
+    ending: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +141,7 @@ def parse_fragment(document: Mapping[str, Any]) -> WantedFragment:
     return WantedFragment(
         id=document["id"],
         tasks=tuple(Task(id=task["id"], type=task["type"], config=task["config"]) for task in document["tasks"]),
-        inputs=tuple(Input(channel=item["channel"], task=item["task"]) for item in document["inputs"]),
+        inputs=tuple(Input(**item) for item in document["inputs"]),
         outlets={int(position): frozenset(readers) for position, readers in document["outlets"].items() if readers},
         active=document["active"],
         trigger_ms=document.get("trigger_ms", DEFAULT_TRIGGER_MS),
@@ -160,7 +164,10 @@ def fragment_document(fragment: WantedFragment) -> dict[str, Any]:
     return {
         "id": fragment.id,
         "tasks": [{"id": task.id, "type": task.type, "config": dict(task.config)} for task in fragment.tasks],
-        "inputs": [{"channel": item.channel, "task": item.task} for item in fragment.inputs],
+        "inputs": [
+            {"channel": item.channel, "task": item.task, **({"ending": True} if item.ending else {})}
+            for item in fragment.inputs
+        ],
         "outlets": {str(position): sorted(readers) for position, readers in fragment.outlets.items()},
         "active": fragment.active,
         "trigger_ms": fragment.trigger_ms,

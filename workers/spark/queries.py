@@ -45,6 +45,13 @@ def stop(query: StreamingQuery, *, pause: Callable[[], None], drain_s: float = D
     stopped in the middle of a batch leaves tasks behind that go on writing for seconds; a fencing token holds those
     off, but nothing is as clean as not having them.
     """
+    drained = rest(query, pause=pause, drain_s=drain_s)
+    query.stop()
+    return drained
+
+
+def rest(query: StreamingQuery, *, pause: Callable[[], None], drain_s: float = DRAIN_S) -> bool:
+    """Bring a query to rest between two batches, until it is resumed; False where one is still under way."""
     pause()
     deadline = time.monotonic() + drain_s
     still = 0
@@ -55,7 +62,6 @@ def stop(query: StreamingQuery, *, pause: Callable[[], None], drain_s: float = D
         at_rest = not (status.isTriggerActive() and status.isDataAvailable())
         still = still + 1 if at_rest else 0
         time.sleep(LOOK_S)
-    query.stop()
     return still >= STILL_LOOKS
 
 

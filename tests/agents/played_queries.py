@@ -1,0 +1,165 @@
+"""Played queries and their disk: a batch is planned, done and committed, or cut short anywhere between."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
+
+from workers.agents.checkpoint import Progress
+from workers.agents.handover import order_of
+from workers.agents.wanted import WantedFragment
+from workers.channels import keys
+from workers.channels.control import Control
+
+from .world import Disk
+
+if TYPE_CHECKING:
+    from .divided_world import World
+
+NUMBERS = 120  # that the source gives in all
+
+
+class Failed(Exception):
+    """A query's batch failed here."""
+
+
+class Store(Disk):
+    """A node's disk as one of its slots uses it; both slots have the same checkpoints and locks."""
+
+    def __init__(self, locks: dict[str, str], slot: str) -> None:
+        super().__init__()
+        self.kept["left"] = {}
+        self.locks, self.slot, self.own = locks, slot, {}
+
+    def of_slot(self, slot: str) -> Store:
+        other = Store(self.locks, slot)
+        other.kept, other.checkpoints, other.before, other.definitions = (
+            self.kept, self.checkpoints, self.before, self.definitions)
+        return other
+
+    def record(self, fragment: WantedFragment) -> None:
+        self.definitions[fragment.id] = self.own[fragment.id] = fragment
+
+    def take_on(self, fragment: WantedFragment) -> None:
+        self.own[fragment.id] = fragment
+
+    def records(self) -> dict[str, WantedFragment]:
+        return dict(self.own)
+
+    def forget(self, name: str) -> None:
+        self.own.pop(name, None)
+
+    def record_left(self, name: str, *, left: bool) -> None:
+        self.kept["left"].pop(name, None)
+        if left:
+            self.kept["left"][name] = True
+
+    def record_folds(self, name: str, folds) -> None:
+        pass
+
+    def mark_removed(self, name: str) -> None:
+        pass
+
+    def lock(self, name: str) -> SimpleNamespace:
+        def acquire() -> bool:
+            return self.locks.setdefault(name, self.slot) == self.slot
+
+        def release() -> None:
+            if self.locks.get(name) == self.slot:
+                del self.locks[name]
+
+        return SimpleNamespace(acquire=acquire, release=release)
+
+
+class Query:
+    """A query of one fragment: it plans a batch, does it and commits it, or dies or fails anywhere between."""
+
+    def __init__(self, world: World, store: Store, fragment: WantedFragment) -> None:
+        self.world, self.store, self.fragment, self.runId = world, store, fragment, "run"
+        self.isActive = True
+        assert fragment.id not in world.running, f"{fragment.id} runs twice"
+        world.running[fragment.id] = self
+        place = store.progress(fragment.id).places
+        reads = {item.channel for item in fragment.inputs}
+        if store.progress(fragment.id).is_done:
+            for channel in place.keys() - reads:
+                found = world.broker.streams.get(keys.channel(channel))
+                assert found is None or order_of(place[channel]) >= order_of(found.last), "dropped before it was read"
+
+    def stop(self) -> None:
+        self.isActive = False
+        self.world.running.pop(self.fragment.id, None)
+
+    def batch(self) -> None:
+        name, store = self.fragment.id, self.store
+        done = store.progress(name)
+        if done.is_done:
+            if self.world.broker.hexists(keys.valve(name), "paused"):
+                return
+            self._commit_places(done)
+            planned = self._plan(done)
+            if planned is None:
+                return
+            store.before[name] = done
+            store.checkpoints[name] = done = planned
+        self._may_fail()
+        events = self._events(store.before[name], done)
+        task = self.fragment.tasks[0]
+        events = events if task.type != "mark" else [(task.id, event) for event in events]
+        control = Control.read(self.world.broker, name, done.batch)
+        entry = f"{done.batch + 1}-0"
+        if control.publishes(0):
+            self.world.broker.write(self.fragment.channel(0), entry, events)
+        for rotation in control.routes(0):
+            turns = rotation.turns(done.batch, 0, len(events))
+            for index, part in enumerate(rotation.parts):
+                own = [event for event, turn in zip(events, turns, strict=True) if turn == index]
+                if own:
+                    self._may_fail()
+                    self.world.broker.write(part, entry, own)
+        self._may_fail()
+        store.checkpoints[name] = replace(done, is_done=True)
+
+    def _may_fail(self) -> None:
+        self.world.may_die()
+        if self.world.deadly and self.world.chance.random() < 0.01:
+            raise Failed
+
+    def _commit_places(self, done: Progress) -> None:
+        for item in self.fragment.inputs:
+            stream = self.world.broker.streams[keys.channel(item.channel)]
+            place = done.places.get(item.channel)
+            if place is not None and self.fragment.id in stream.readers:
+                stream.readers[self.fragment.id] = max(place, stream.readers[self.fragment.id], key=order_of)
+                self.world.broker.trim(item.channel)
+
+    def _plan(self, done: Progress) -> Progress | None:
+        if not self.fragment.inputs:
+            first = (done.ticks or {"next": 0})["next"]
+            until = min(NUMBERS, first + self.world.chance.randint(1, 4))
+            return Progress(done.batch + 1, False, {"next": until}) if until > first else None
+        places, more = {}, False
+        for item in self.fragment.inputs:
+            place = self._place(item.channel, done)
+            later = [entry for entry, _ in self.world.broker.after(item.channel, place)]
+            places[item.channel] = later[: self.world.chance.randint(1, 3)][-1] if later else place
+            more = more or bool(later)
+        return Progress(done.batch + 1, False, None, places) if more else None
+
+    def _place(self, channel: str, done: Progress) -> str:
+        return done.places.get(channel) or self.world.broker.streams[keys.channel(channel)].readers[self.fragment.id]
+
+    def _events(self, before: Progress, done: Progress) -> list:
+        if not self.fragment.inputs:
+            return list(range((before.ticks or {"next": 0})["next"], done.ticks["next"]))
+        events = []
+        for item in self.fragment.inputs:
+            end = done.places.get(item.channel)
+            if end is not None:
+                blocks = self.world.broker.after(item.channel, self._place(item.channel, before), end)
+                events += [event for _, block in blocks for event in block]
+        for channel, end in done.places.items():  # planned with a channel that it does not read any more
+            if channel not in {item.channel for item in self.fragment.inputs}:
+                assert before.places.get(channel, end) == end, "a planned batch lost a channel"
+        return events
