@@ -144,6 +144,26 @@ def store_slots(node: NodeRow, *, generation: int) -> int:
     return len(after)
 
 
+def drop_bundles(bundle_ids: Collection[str]) -> list[str]:
+    """Take bundles that were leaving and have left out of the estate; which of these there were."""
+    state = _state_for_update()
+    fragments = BundleSlot.objects.filter(bundle__in=bundle_ids).values_list("fragment", flat=True)
+    before = _fragments(pk__in=set(fragments))
+    gone = {
+        one: [bundle.id for bundle in fragment.bundles if bundle.leaving and bundle.id in bundle_ids]
+        for one, fragment in before.items()}
+    before = {one: fragment for one, fragment in before.items() if gone[one]}
+    if not before:
+        return []
+    after = {
+        one: replace(fragment, bundles=tuple(bundle for bundle in fragment.bundles if bundle.id not in gone[one]))
+        for one, fragment in before.items()}
+    _store_fragments(before, after, state.generation + 1)
+    _store_loads(_loads(before, after, ()))
+    _advance(state)
+    return sorted(bundle for those in gone.values() for bundle in those)
+
+
 def _read(generation: int) -> Estate:
     return Estate(
         generation=generation,

@@ -12,6 +12,11 @@ class EstateState(models.Model):
     generation = models.PositiveIntegerField(default=0)
     changed = models.DateTimeField(auto_now=True)
 
+    @property
+    def name(self) -> str:
+        """What the audit trail calls it."""
+        return "the estate"
+
 
 class RunningTaskRow(models.Model):
     """A running task; its key is its fingerprint."""

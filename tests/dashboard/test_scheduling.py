@@ -9,6 +9,7 @@ from dashboard.approvals.difference import difference
 from dashboard.approvals.models import Proposal
 from dashboard.approvals.services import (
     choose_joining,
+    drop_left_bundles,
     prepare_proposal,
     propose_schedule,
     recompute_proposal,
@@ -315,3 +316,23 @@ def test_schedules_from_the_command_line(here: World, tmp_path):
     assert other.plan.options == {"schedule": at(50, routing="shuffle").as_option()}
     with pytest.raises(CommandError, match="is no pair"):
         call_command("schedule", record.name, "MBA-FIFO", username="carla")
+
+
+def test_bundles_that_have_left_free_their_slots_once_all_is_done(here: World):
+    record = scheduled(here, at(50))
+    proposal = approved(rescheduled(here, record, at(18)), here.ana)
+    leaving = [one.id for fragment in load_estate().fragments.values() for one in fragment.parts if one.leaving]
+    assert len(leaving) == 2 and drop_left_bundles(left=leaving) == [], "not while the plan is being enacted"
+    enacted(proposal)
+    waiting = planned(here.carla, here.city, document("other"))
+    before = question_of(record).supply
+    assert drop_left_bundles(left=[*leaving[:1], "gone"]) == leaving[:1]
+    parts = [one for fragment in load_estate().fragments.values() for one in fragment.parts]
+    assert [one.id for one in parts if one.leaving] == leaving[1:]
+    assert drop_left_bundles(left=leaving[:1]) == [] == drop_left_bundles(left=[])
+    drop_left_bundles(left=leaving)
+    running_ids = [one.id for fragment in load_estate().fragments.values() for one in fragment.parts]
+    assert drop_left_bundles(left=running_ids) == [], "what does not leave stays"
+    check_rows()
+    waiting.refresh_from_db()
+    assert waiting.status == "stale" and before.free != question_of(waiting.dataflow).supply.free

@@ -52,6 +52,7 @@ def advance_proposals() -> int:
         services.record_progress(
             proposal_id=proposal.pk, at=timezone.now(),
             observed=Observed(done=observed.steps_done(plan, reports), failing=failing(plan, reports)))
+    services.drop_left_bundles(left=observed.left(reports.values()))
     return len(proposals)
 
 

@@ -16,7 +16,8 @@ from dashboard.approvals.models import Proposal
 from dashboard.approvals.moves import move_proposal
 from dashboard.audit.trail import Audit, audited
 from dashboard.catalog import lifecycle as dataflows
-from dashboard.operations.estate import lock_generation, store_plan
+from dashboard.operations.estate import drop_bundles, lock_generation, store_plan
+from dashboard.operations.models import EstateState
 from dashboard.operations.stored import StoredEstate
 from dashboard.plans import services as plans
 from dashboard.plans.computing import compute
@@ -149,6 +150,25 @@ def record_progress(*, proposal_id: UUID | str, observed: Observed, at: datetime
         _finish(proposal, after, at)
         audit.details = {"before": before, "after": after, "failing": progress["failing"]}
         return proposal
+
+
+def drop_left_bundles(*, left: Collection[str]) -> list[str]:
+    """Take bundles that have come to their end out of the estate, so that their slots are free; which there were.
+
+    Only while nothing is being enacted: the steps of a plan are told by the bundles that it knows.
+    """
+    if not left:
+        return []
+    with audited(actor=None, verb="estate.drop_bundles") as audit:
+        generation = lock_generation()
+        dropped = [] if Proposal.objects.under_way().exists() else drop_bundles(left)
+        if not dropped:
+            audit.nothing_changed()
+            return []
+        audit.subject = EstateState.objects.get(pk=1)
+        audit.details = {"bundles": dropped, "generation": generation + 1}
+        jobs.republish()
+        return dropped
 
 
 def _progress(plan: Plan, observed: Observed, *, since: Mapping, at: datetime) -> dict:

@@ -40,7 +40,7 @@ _DEEDS = {
     "dataflow.recommend_defragmentation": "recommended to defragment",
     "proposal.choose_joining": "chose how to join in", "team.set_defragmentation": "set the defragmentation of",
     "proposal.progress": "moved on", "proposal.overtaken": "marked stale", "proposal.give_up": "gave up",
-    "node.register": "registered", "profile.import": "imported the profile of", "profile.measure": "measured",
+    "node.register": "registered", "estate.drop_bundles": "dropped the bundles that had left", "profile.import": "imported the profile of", "profile.measure": "measured",
     "profile.supersede": "superseded the profile of", "sweep.start": "asked to measure", "sweep.advance": "measured",
     "sweep.pause": "paused measuring", "sweep.resume": "resumed measuring", "sweep.cancel": "cancelled measuring",
     "user.create": "added", "team.create": "made", "team.set_role": "set a role in",
