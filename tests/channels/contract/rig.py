@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
+from workers.channels import keys
 from workers.channels import spark as channel_spark
 from workers.channels.config import ChannelConfig
 from workers.channels.registry import Channels
@@ -45,9 +46,11 @@ class Rig:
     def ticks(self, fragment: str, **options: Any) -> DataFrame:
         return channel_spark.read_ticks(self.spark, self.config, name=fragment, **options)
 
-    def read(self, fragment: str, *inputs: str, gates: tuple[str, ...] = (), **begin: Any) -> DataFrame:
+    def read(
+        self, fragment: str, *inputs: str | list[str], gates: tuple[str, ...] = (), **options: Any
+    ) -> DataFrame:
         return channel_spark.read_channels(
-            self.spark, self.config, inputs=list(inputs), reader=fragment, gates=list(gates), **begin
+            self.spark, self.config, inputs=list(inputs), reader=fragment, gates=list(gates), **options
         )
 
     def valve(
@@ -72,6 +75,20 @@ class Rig:
         )
         self.channels.open_outlet(fragment, position, from_batch=0)
         return self.valve(events, fragment, position)
+
+    def divide(
+        self, events: DataFrame, fragment: str, position: int = 0, *, weights: Mapping[str, float], **settings: Any
+    ) -> None:
+        """Let a fragment that has not started yet deal a stream out to bundles; where it does already, it stays so."""
+        self.open_parts(events, f"{fragment}.{position}", weights, **settings)
+        if self.channels.routed(fragment, position, min(weights)) is None:
+            self.channels.route(fragment, position, min(weights), weights, from_batch=0)
+
+    def open_parts(self, events: DataFrame, channel: str, bundles: Iterable[str], **settings: Any) -> None:
+        """The part of a stream for each bundle, with the bundle as its reader."""
+        for bundle in bundles:
+            part = keys.part(channel, bundle)
+            self.channels.open_channel(part, schema_json=events.schema.json(), readers=(bundle,), **settings)
 
     def start(self, events: DataFrame, fragment: str, *, trigger_ms: int = 50) -> StreamingQuery:
         query = (

@@ -1,4 +1,4 @@
-"""A Spark session for contract tests, whose JVM ends with it: settings as a slot has them, on two threads."""
+"""A Spark session for contract tests, whose JVM ends with it: settings as a slot has them, on four threads."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 _CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 SETTINGS = {
-    "spark.master": "local[2]",
+    "spark.master": "local[4]",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "OFF",
