@@ -50,8 +50,8 @@ def measured(
         print(f"  {kind.name}: {step.threads} threads at {step.rate_per_s:.4g} events/s ({step.why})", end=" … ",
               flush=True)
         found = ordered(broker, TrialOrder(
-            uuid.uuid4().hex, NODE, slot, kind.type, kind.config, step.threads, step.rate_per_s, warm_up_s, seconds,
-            feed(FEED_RATE_PER_S)))
+            uuid.uuid4().hex, NODE, slot, kind.type, kind.config, step.threads, step.rate_per_s, warm_up_s=warm_up_s,
+            seconds=seconds, feed=feed(FEED_RATE_PER_S)))
         kept.append(asdict(found))
         save()
         print(f"{'stable' if sweep.stable(trial_of(found)) else 'not stable'}: {found.achieved_per_s:.4g} events/s, "
