@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 from uuid import UUID
@@ -132,7 +132,7 @@ def feeds_for(declared: TaskType) -> tuple[Feed, ...]:
                 chain = _chain(feed_of(dataflow, task.id, task_types=jobs.task_types()))
                 title = f"as in the sample {sample['name']}: " + " → ".join(one["type"] for one in chain)
                 ways.setdefault(canonical_json(chain), Feed(f"{sample['slug']}:{task.id}", title[:200], chain))
-    alone = [Feed(f"source:{name}", f"the source {name} alone", ({"type": name, "config": {}},)) for name in _sources()]
+    alone = [Feed(f"source:{name}", f"the source {name} alone", _alone(name)) for name in _sources()]
     return (*ways.values(), *alone)
 
 
@@ -148,6 +148,13 @@ def installed(name: str) -> TaskType:
 
 def _chain(feed: tuple[Task, ...]) -> Chain:
     return tuple({"type": task.type, "config": plain(task.config)} for task in feed)
+
+
+def _alone(source: str) -> Chain:
+    """A source with its defaults, as a task of a dataflow has them."""
+    task = Task("source", source)
+    dataflow = Dataflow(source, (task,), ())
+    return _chain((replace(task, config=identity_config(dataflow, task, installed(source))),))
 
 
 def _sources() -> list[str]:

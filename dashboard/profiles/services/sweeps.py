@@ -25,7 +25,7 @@ from scheduler.model.canonical import canonical_json
 from scheduler.model.errors import InvalidResources, NotFound
 from scheduler.performance.modelling import Sweep
 
-WARM_UP_S, SECONDS = 2.0, 4.0
+WARM_UP_S, SECONDS = jobs.TRIAL_WARM_UP_S, jobs.TRIAL_SECONDS
 LONGEST_TRIAL_S = 120.0
 LONGEST_BUDGET_S = 4 * 3600.0
 MOST_THREADS = 256
