@@ -30,8 +30,6 @@ from workers.channels.config import EVENTS_KEPT
 from workers.channels.registry import Channels
 from workers.library import registry
 from workers.readings import RateWindow
-from workers.trials import SECONDS as TRIAL_SECONDS
-from workers.trials import WARM_UP_S as TRIAL_WARM_UP_S
 from workers.trials import Progress as TrialProgress
 from workers.trials import TrialOrder, TrialResult
 
@@ -175,6 +173,7 @@ def notable_events() -> list[dict[str, Any]]:
 
 
 # Trials ---------------------------------------------------------------------------------------------------------------
+TRIAL_WARM_UP_S, TRIAL_SECONDS = trials.WARM_UP_S, trials.SECONDS
 
 
 def order_trial(order: TrialOrder) -> None:
