@@ -18,7 +18,7 @@ from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.permissions import dataflow_for, visible_to
 from dashboard.operations.estate import current_estate
 from dashboard.teams.permissions import Viewer
-from scheduler.model.estate import Estate, Fragment
+from scheduler.model.estate import Estate, Fragment, RunningBundle
 from scheduler.reuse.standing import is_working
 
 FAILING = "backoff"
@@ -48,16 +48,21 @@ class View:
         return [{"id": str(record.pk), "name": record.name, "team": record.team.name} for record in records]
 
     def fragment_report(self, fragment: Fragment) -> dict[str, Any]:
-        """What its node reports of a fragment: ``state``, ``error``, ``retry_at_ms``, ``throttled_by``."""
-        node, _, index = fragment.slot.rpartition("/")
+        """What its node reports of a fragment: ``state``, ``error``, ``retry_at_ms``, ``throttled_by``.
+
+        Of a divided one, of the bundle that is worst off; those that are leaving do not count.
+        """
+        reports = [self.bundle_report(part) for part in fragment.parts if not part.leaving]
+        return min(reports, key=lambda report: _rank(report["state"]))
+
+    def bundle_report(self, bundle: RunningBundle) -> dict[str, Any]:
+        """What its node reports of one query."""
+        node, _, index = bundle.slot.rpartition("/")
         report = self.reading.reports.get(node)
         if report is None:
             return {"state": SILENT if self.reading.available else "unknown"}
-        slot = report["slots"].get(index, {})
-        found = slot.get("fragments", {}).get(fragment.id)
-        if found is None:
-            return {"state": "starting", "error": None}
-        return found
+        found = report["slots"].get(index, {}).get("fragments", {}).get(bundle.id)
+        return {"state": "starting", "error": None} if found is None else found
 
 
 def view_for(viewer: Viewer) -> View:
@@ -86,7 +91,7 @@ def live_estate(viewer: Viewer) -> dict[str, Any]:
     - ``slots`` by name: ``state`` (``silent`` where the node does not report), ``cpu`` (cores), ``memory_mb``,
       ``memory_share`` (of its even share of the node's), ``restarts``, ``fragments`` (how many of those that the
       viewer may see: bundles, where they are divided)
-    - ``health``: failing fragments by id: ``cause``, ``state``, ``slot``, ``retry_at_ms``, ``dataflows`` (id, name,
+    - ``health``: failing queries by id: ``cause``, ``state``, ``slot``, ``retry_at_ms``, ``dataflows`` (id, name,
       team)
     - ``dataflows`` by id: ``name``, ``team``, ``status``, ``state``, ``events_in_per_s``, ``events_out_per_s``,
       ``latency_p50_ms``, ``latency_p99_ms``
@@ -212,12 +217,13 @@ def share_of_memory(view: View, node: str, memory_mb: float | None) -> float | N
 def _health(view: View) -> dict[str, Any]:
     failing = {}
     for fragment in view.fragments():
-        report = view.fragment_report(fragment)
-        if report["state"] == FAILING or (report.get("error") and report["state"] != "running"):
-            failing[fragment.id] = {
-                "cause": report.get("error") or "The query fails.", "state": report["state"], "slot": fragment.slot,
-                "retry_at_ms": report.get("retry_at_ms"), "dataflows": view.users(fragment.active_tasks),
-            }
+        for bundle in fragment.parts:
+            report = view.bundle_report(bundle)
+            if report["state"] == FAILING or (report.get("error") and report["state"] != "running"):
+                failing[bundle.id] = {
+                    "cause": report.get("error") or "The query fails.", "state": report["state"], "slot": bundle.slot,
+                    "retry_at_ms": report.get("retry_at_ms"), "dataflows": view.users(fragment.active_tasks),
+                }
     return failing
 
 
@@ -229,7 +235,7 @@ def _tasks(view: View, dataflow_id: str) -> dict[str, Any]:
         report = view.fragment_report(fragment)
         flow = view.reading.flows.tasks.get(running)
         tasks[task] = {
-            "running": running, "fragment": fragment_id, "position": position, "slot": fragment.slot,
+            "running": running, "fragment": fragment_id, "position": position, "slot": _slots(fragment),
             "state": _state_of(view, running), "error": report.get("error"), "retry_at_ms": report.get("retry_at_ms"),
             "throttled_by": report.get("throttled_by"),
             "rate_per_s": _rounded(flow.rate_per_s, 1) if flow else None, "events": flow.events if flow else None,
@@ -266,10 +272,23 @@ def _state_of(view: View, running_task: str) -> str:
     return PAUSED if position >= fragment.active else view.fragment_report(fragment)["state"]
 
 
+def _slots(fragment: Fragment) -> str:
+    """The slot that it runs on; of a divided one the first, and how many more."""
+    more = len({bundle.slot for bundle in fragment.parts}) - 1
+    return f"{fragment.slot} and {more} more" if more else fragment.slot
+
+
 def _worst(states: Iterable[str]) -> str:
-    found = set(states)
-    order = ("unknown", FAILING, SILENT, "starting", "waiting", "draining", "stopped", PAUSED)
-    return next((state for state in order if state in found), "running")
+    found = min(states, key=_rank, default="running")
+    return found if found in _WORST_FIRST else "running"
+
+
+_WORST_FIRST = ("unknown", FAILING, SILENT, "starting", "waiting", "draining", "stopped", PAUSED)
+
+
+def _rank(state: str) -> int:
+    """How bad a state is, the worst first; what is not named runs."""
+    return _WORST_FIRST.index(state) if state in _WORST_FIRST else len(_WORST_FIRST)
 
 
 def _highest(values: Iterable[float | None]) -> float | None:

@@ -32,7 +32,8 @@ def notable_events(viewer: Viewer, dataflow_id: UUID | str, *, count: int = 20) 
     submitted = estate.submitted.get(str(record.pk))
     if submitted is None:
         return []
-    own = {estate.places[task_id][0] for task_id in submitted.running.values()}
+    fragments = {estate.places[task_id][0] for task_id in submitted.running.values()}
+    own = {bundle.id for fragment in fragments for bundle in estate.fragments[fragment].parts}
     found = (_told(event) for event in jobs.notable_events() if event.get("fragment") in own)
     return [event for event in found if event is not None][:count]
 
