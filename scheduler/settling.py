@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -43,9 +44,9 @@ def settled(
     NotEnactable
         Tasks that are bound to different nodes have one slot in it, or a node has too few slots for those bound to it.
     """
-    free = [slot for node in supply.free for slot in node.slots]
-    if not running or len(schedule.placement.slots) > len(free):
+    if not running or len(schedule.placement.slots) > sum(len(node.slots) for node in supply.free):
         return schedule
+    free = _candidates(schedule, running, supply)
     tasks_on = _tasks_on(schedule)
     positions = _assigned(tasks_on, free, schedule, running, pinned)
     slots = tuple(free[number] for number in positions)
@@ -65,6 +66,19 @@ def _tasks_on(schedule: Schedule) -> list[dict[str, int]]:
     return found
 
 
+def _candidates(schedule: Schedule, running: Mapping[str, Sequence[RunningBundle]], supply: Supply) -> list[Slot]:
+    """The slots that something runs on, and as many of the first others as there are places: no more can be better."""
+    own = {bundle.slot for bundles in running.values() for bundle in bundles}
+    places = set(schedule.placement.slots)
+    spare = len(places)
+    found = []
+    for node in supply.free:
+        # Of every node, since what is bound to one needs slots there.
+        others = set([slot for slot in node.slots if slot.name not in own and slot not in places][:spare])
+        found.extend(slot for slot in node.slots if slot.name in own or slot in places or slot in others)
+    return found
+
+
 def _assigned(
     tasks_on: Sequence[Mapping[str, int]], free: Sequence[Slot], schedule: Schedule,
     running: Mapping[str, Sequence[RunningBundle]], pinned: Mapping[str, str],
@@ -76,25 +90,31 @@ def _assigned(
     solver = linear_sum_assignment.SimpleLinearSumAssignment()
     for place in range(len(free)):
         tasks = tasks_on[place] if place < len(tasks_on) else {}
+        kept = schedule.placement.slots[place] if place < len(tasks_on) else None
+        bound = {pinned[task] for task in tasks if task in pinned}
+        near, here = _worth(tasks, running)
         for number, slot in enumerate(free):
-            if any(pinned.get(task, slot.node) != slot.node for task in tasks):
-                continue
-            worth = sum(_worth(running.get(task, ()), slot, threads) for task, threads in tasks.items())
-            kept = place < len(tasks_on) and schedule.placement.slots[place] == slot
-            solver.add_arc_with_cost(place, number, -(worth + AS_IT_WAS * kept))
+            if not bound or bound == {slot.node}:
+                worth = near.get(slot.node, 0) + here.get(slot.name, 0) + AS_IT_WAS * (slot == kept)
+                solver.add_arc_with_cost(place, number, -worth)
     if solver.solve() != solver.OPTIMAL:
-        bound = sorted({f"{task} to {node}" for task, node in pinned.items()})
+        what = sorted({f"{task} to {node}" for task, node in pinned.items()})
         raise NotEnactable(
-            f"The schedule moves what cannot leave its node while it runs ({', '.join(bound[:5])})",
+            f"The schedule moves what cannot leave its node while it runs ({', '.join(what[:5])})",
             remedy="Choose another pair, or remove the dataflow and submit it again with this schedule.",
             tasks=sorted(pinned),
         )
     return [solver.right_mate(place) for place in range(len(tasks_on))]
 
 
-def _worth(bundles: Sequence[RunningBundle], slot: Slot, threads: int) -> int:
-    """What it is worth that a task's threads come to a slot, with the bundles that it has now."""
-    here = [bundle for bundle in bundles if bundle.slot == slot.name and not bundle.leaving]
-    if here:
-        return SAME if any(bundle.threads == threads for bundle in here) else OTHER_THREADS
-    return SAME_NODE * any(bundle.slot.rpartition("/")[0] == slot.node for bundle in bundles)
+def _worth(
+    tasks: Mapping[str, int], running: Mapping[str, Sequence[RunningBundle]]
+) -> tuple[Counter[str], Counter[str]]:
+    """What it is worth that a place's tasks come to a node, and what to a slot there besides."""
+    near: Counter[str] = Counter()
+    here: Counter[str] = Counter()
+    for task, threads in tasks.items():
+        live = [bundle for bundle in running.get(task, ()) if not bundle.leaving]
+        near.update({bundle.slot.rpartition("/")[0]: SAME_NODE for bundle in live})
+        here.update({bundle.slot: SAME if bundle.threads == threads else OTHER_THREADS for bundle in live})
+    return near, here
