@@ -1,0 +1,56 @@
+"""Profiles of the source and the sink of experiments: run alone, each on a slot of its own.
+
+Trials measure tasks that read events at a rate; a recording is replayed by its own times. So both are measured as the
+schedules are, on stairs, which also lets the drivers of two slots warm up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from scheduler.allocation.lsa import allocate_lsa
+from scheduler.model.placement import Placement
+from scheduler.model.profile import Point, Profile
+from scheduler.model.resources import Supply
+from scheduler.performance.modelling import Trial
+from scheduler.scheduling import Job, Schedule, Settings, predicted
+from workers.library.registry import task_types
+
+from .experiments import Stair, with_fixed_load
+
+RATES_PER_S = (40.0, 120.0, 360.0)
+TYPES = {"source": "replay", "sink": "output"}
+
+
+def apart(job: Job, *, supply: Supply, settings: Settings) -> Schedule:
+    """A schedule of a source and a sink on two slots."""
+    allocation = allocate_lsa(job.rates_per_s, job.profiles)
+    placement = Placement("apart", 2, supply.slots(2), {"source": (0,), "sink": (1,)})
+    return predicted(job, ("LSA", "DSM"), allocation, placement, supply=supply, settings=settings)
+
+
+def climb(*, first_s: float, stair_s: float) -> tuple[Stair, ...]:
+    """Warming up, then each rate."""
+    return (Stair(RATES_PER_S[0], first_s), *(Stair(rate, stair_s) for rate in RATES_PER_S))
+
+
+def profiles(
+    stairs: Sequence[Mapping[str, Any]], *, slot_of: Mapping[str, str], machine: str, origin: str
+) -> list[Profile]:
+    """What was measured on the stairs (as JSON), as profiles of one thread: loads grow with the rate from a fixed part.
+
+    The peak is the highest rate that was tried: more was not needed.
+    """
+    found = []
+    for end, task_type in TYPES.items():
+        loads = [(stair["carried_per_s"], stair["loads"][slot_of[end]]) for stair in stairs if stair["stable"]]
+        if not loads:
+            raise ValueError(f"The {end} did not keep up with {RATES_PER_S[0]:g} events/s; nothing can be measured so.")
+        trials = [Trial(1, rate, load["cpu"], load["memory"], 0.0, 0.0) for rate, load in loads]
+        peak = max(trials, key=lambda one: one.rate_per_s)
+        point = Point(1, peak.rate_per_s, min(1.0, peak.cpu), min(1.0, peak.memory))
+        version = task_types()[task_type].version
+        found.append(with_fixed_load(
+            Profile(task_type, (point,), version=version, machine=machine, origin=origin), trials))
+    return found
