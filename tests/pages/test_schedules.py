@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 
 import pytest
 from django.urls import reverse
 
+from dashboard.approvals.bundles import bundles_of
 from dashboard.approvals.models import Proposal
 from dashboard.approvals.services import prepare_proposal
 from dashboard.catalog.models import DataflowRecord
@@ -161,6 +163,11 @@ def test_another_schedule_of_what_runs_says_what_it_changes(
     client.post(reverse("schedule_propose", args=[asked.pk]), {"pair": "MBA-SAM", "rate": "190"})
     second = prepare_proposal(proposal_id=Proposal.objects.get(dataflow=asked, plan__kind="schedule").pk)
     assert second.status == "pending", second.plan.error
+    plan = plan_of(second.plan)
+    changed = Counter(bundle["change"] for bundle in bundles_of(plan, {}))
+    told = {word: int(number) for number, word in re.findall(r"(\d+) (start|move|leave|reweighed)", more)}
+    assert told == {word: changed[kind] for word, kind in (
+        ("start", "starts"), ("move", "moves"), ("leave", "leaves"), ("reweighed", "weighs")) if changed[kind]}
     page = client.get(reverse("proposal", args=[second.pk]))
     assert_sound(page, "second")
     assert "Schedule linear" in page.text

@@ -1,0 +1,110 @@
+"""Pairs side by side: what would change against today, which machines, which pair to look at first."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dashboard.schedules.comparison import Changes, best_of, changes, machines_of, pair_of, rows_of
+from scheduler.model.dataflow import Dataflow, Stream, Task
+from scheduler.model.estate import RunningBundle, Slot
+from scheduler.model.prices import VmSize
+from scheduler.model.profile import Point, Profile, Profiles
+from scheduler.model.resources import Catalogue, Node, Supply
+from scheduler.model.task_types import TaskType, TaskTypes
+from scheduler.scheduling import PAIRS, Schedule, compare, prepare, schedule
+
+TYPES = TaskTypes([
+    TaskType("make", "source", "Makes events.", "none:none"), TaskType("work", "transform", "Works.", "none:none")])
+PROFILES = Profiles([
+    Profile("make", (Point(1, 1, 0.1, 0.1),), static=True),
+    Profile("work", (Point(1, 10, 0.3, 0.1), Point(4, 30, 0.9, 0.4)))])
+FLOW = Dataflow("flow", (Task("make", "make"), Task("work", "work")), (Stream("make", "work"),))
+SIZES = Catalogue((VmSize("small", 1, 0.1), VmSize("large", 4, 0.3)), slot_hour=0.05)
+NODES = ("n1", "n2")
+
+
+def supply(free: int = 8) -> Supply:
+    """So many free slots on each of two nodes."""
+    return Supply(tuple(Node(name, tuple(Slot(name, index) for index in range(free))) for name in NODES), SIZES)
+
+
+def scheduled(rate: float, *, free: int = 8) -> Schedule:
+    job = prepare(FLOW, task_types=TYPES, profiles=PROFILES, rate_per_s=rate)
+    return schedule(job, ("MBA", "SAM"), supply=supply(free))
+
+
+def as_it_runs(found: Schedule) -> dict[str, list[RunningBundle]]:
+    """The bundles that run once a schedule is enacted."""
+    bundles: dict[str, list[RunningBundle]] = {}
+    for number, one in enumerate(found.prediction.bundles):
+        bundles.setdefault(one.task, []).append(RunningBundle(f"f1-{number}", one.slot.name, one.threads, one.share))
+    return bundles
+
+
+slots = st.builds(lambda node, at: f"{node}/{at}", st.sampled_from(NODES), st.integers(0, 9))
+bundles = st.builds(RunningBundle, st.just("f"), slots, st.integers(1, 4), st.sampled_from([0.0, 0.2, 0.5, 1.0]))
+running = st.fixed_dictionaries({
+    task: st.lists(bundles, max_size=5, unique_by=lambda bundle: bundle.slot) for task in ("make", "work")})
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(5, 200), running)
+def test_every_bundle_of_either_side_is_counted_once(rate: int, today: dict[str, list[RunningBundle]]) -> None:
+    found = scheduled(rate)
+    counts = changes(found, today)
+    working = [bundle for bundles in today.values() for bundle in bundles if not bundle.leaving]
+    kept = counts.stay + counts.weigh + counts.move
+    assert counts.start + kept == len(found.prediction.bundles)
+    assert counts.leave + kept == len(working)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(5, 200))
+def test_a_schedule_that_runs_changes_nothing(rate: int) -> None:
+    found = scheduled(rate)
+    counts = changes(found, as_it_runs(found))
+    assert counts == Changes(stay=len(found.prediction.bundles)) and not counts.any
+    assert changes(found, {}) == Changes(start=len(found.prediction.bundles))
+
+
+def test_what_changes_is_told_apart() -> None:
+    found = scheduled(25)  # one bundle of each task
+    make, work = found.prediction.bundles
+    node, index = work.slot.node, work.slot.index
+    for was, expected in (
+        (RunningBundle("f", work.slot.name, work.threads, 0.5), Changes(weigh=1, stay=1)),
+        (RunningBundle("f", work.slot.name, work.threads + 1), Changes(move=1, stay=1)),
+        (RunningBundle("f", f"{node}/{index + 5}", work.threads), Changes(move=1, stay=1)),
+        (RunningBundle("f", "n9/0", work.threads), Changes(start=1, leave=1, stay=1)),
+    ):
+        today = {"make": [RunningBundle("m", make.slot.name, make.threads)], "work": [was]}
+        assert changes(found, today) == expected
+
+
+def test_machines_to_buy_stand_apart_from_nodes_that_are_there() -> None:
+    found = scheduled(200, free=1)
+    there, *bought = machines_of(found)
+    assert (there.size, there.names, there.slots) == ("", NODES, 2)
+    assert sum(machines.slots for machines in bought) == found.slots - 2
+    assert bought[0].size == "large"
+    enough = scheduled(200)
+    assert [machines.size for machines in machines_of(enough)] == [""]
+
+
+def test_the_first_to_look_at_keeps_the_rate_and_costs_least() -> None:
+    job = prepare(FLOW, task_types=TYPES, profiles=PROFILES, rate_per_s=100)
+    rows = rows_of(compare(job, supply=supply(), pairs=PAIRS[:-1]))
+    best = best_of(rows)
+    assert best is not None and best.keeps
+    kept = [row.schedule.acquisition.per_hour for row in rows if row.keeps and row.schedule]
+    assert best.schedule is not None and best.schedule.acquisition.per_hour == min(kept)
+    assert best_of([]) is None
+    assert [row.pair for row in rows] == list(PAIRS[:-1])
+
+
+@pytest.mark.parametrize("key", ["", "MBA", "MBA-SAM-x", "SAM-MBA", "mba-sam"])
+def test_what_is_no_pair_is_none(key: str) -> None:
+    assert pair_of(key) is None
+    assert pair_of("MBA-SAM") == ("MBA", "SAM")
