@@ -31,6 +31,7 @@ from scheduler.model.errors import (
 )
 from scheduler.performance.modelling import Done, Sweep, next_step
 from tests.dashboard.building import World, document, planned, running
+from tests.dashboard.test_concurrency import at_once
 from tests.profiles.nodes import Node, saturating
 
 BOUNDS = Sweep(largest_threads=8, budget_s=3600.0)
@@ -247,7 +248,10 @@ def test_what_is_measured_of_a_private_dataflow_is_its_teams_alone(world: World,
     for outside in (world.mo, world.vera):
         with pytest.raises(PermissionDenied):
             start_sweep(actor=outside, subject=subject, slot="n1/1")
-    sweep = node.finish(started(world, subject=subject))
+    sweep = started(world, subject=subject)
+    node.run()
+    assert "block_average" not in slot().reserved_for  # everybody reads what a slot is reserved for
+    sweep = node.finish(sweep)
     for stranger in (world.mo, world.outsider):
         viewer = viewer_of(stranger)
         assert not selectors.sweeps(viewer).exists() and not selectors.profiles(viewer).exists()
@@ -321,3 +325,16 @@ def test_the_estate_is_not_moved_on_by_a_sweep_that_goes_on(world: World, node: 
     node.run(steps=5)
     assert EstateState.objects.get().generation == generation
     cancel_sweep(actor=world.carla, sweep_id=sweep.pk)
+
+
+def test_workers_that_come_at_once_order_each_trial_once(committed_world: World, node: Node):
+    sweep = started(committed_world)
+    for _ in range(6):
+        node.now += timedelta(seconds=2)
+        assert at_once(*[lambda: advance_sweeps(at=node.now)] * 3) == [1, 1, 1]
+        node.work()
+    trials = list(sweep.trials.exclude(ended=None))
+    assert len(trials) >= 4 and [trial.number for trial in trials] == list(range(1, len(trials) + 1))
+    assert len({order.id for order in node.orders}) >= len(trials)
+    assert all(trial.rate_per_s != other.rate_per_s or trial.threads != other.threads or not trial.stable
+               for trial in trials for other in trials if trial.number < other.number)

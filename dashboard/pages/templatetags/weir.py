@@ -42,8 +42,9 @@ _DEEDS = {
     "proposal.progress": "moved on", "proposal.overtaken": "marked stale", "proposal.give_up": "gave up",
     "node.register": "registered", "estate.drop_bundles": "dropped the bundles that had left",
     "profile.import": "imported the profile of", "profile.measure": "measured",
-    "profile.supersede": "superseded the profile of", "sweep.start": "asked to measure", "sweep.advance": "measured",
-    "sweep.pause": "paused measuring", "sweep.resume": "resumed measuring", "sweep.cancel": "cancelled measuring",
+    "profile.supersede": "superseded the profile of", "sweep.start": "asked to measure",
+    "sweep.advance": "went on measuring", "sweep.pause": "paused measuring", "sweep.resume": "resumed measuring",
+    "sweep.cancel": "cancelled measuring",
     "user.create": "added", "team.create": "made", "team.set_role": "set a role in",
     "team.remove_member": "removed a member of", "token.create": "made", "token.revoke": "revoked",
 }

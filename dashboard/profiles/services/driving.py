@@ -143,7 +143,7 @@ def _take(sweep: SweepRecord, trial: TrialRecord, heard: Heard, at: datetime) ->
 
 
 def _store(sweep: SweepRecord, trial: TrialRecord, found: TrialResult, at: datetime) -> None:
-    here, runs = str(found.machine.get("class", "")), found.versions.get("type", sweep.version)
+    here, runs = str(found.machine.get("class", ""))[:120], found.versions.get("type", sweep.version)
     if sweep.machine and here != sweep.machine:
         _end(trial, at, f"It ran on {here}.", "Measure anew on one class of machine.")
         return _fail(sweep, MixedSweep(

@@ -100,8 +100,9 @@ def stop_measuring(sweep: SweepRecord) -> None:
 
 
 def holder_of(sweep: SweepRecord) -> str:
-    """What stands at the slot while it is reserved."""
-    return f"measuring {sweep.task_type[:40]} ({sweep.pk})"
+    """What stands at the slot while it is reserved, for everybody to read."""
+    what = sweep.task_type[:40] if sweep.team_id is None else "a private task"
+    return f"measuring {what} ({sweep.pk})"
 
 
 @contextmanager
