@@ -18,6 +18,11 @@ if (document.body.dataset.live) {
   const { startLivePage } = await import("./live_page.js");
   startLivePage();
 }
+const polled = document.querySelector("[data-poll-ms]");
+if (polled) {
+  const { startPolling } = await import("./live_page.js");
+  startPolling(Number(polled.dataset.pollMs));
+}
 if (document.querySelector("[data-plots]")) {
   const { startPlots } = await import("./plots.js");
   startPlots();

@@ -41,6 +41,16 @@ export function shapeOf(state) {
   return JSON.stringify(state, (name, value) => (MOVING.has(name) ? undefined : value));
 }
 
+/** Ask for the page's parts anew and morph them, so that focus and scrolling stay. */
+export function refreshParts() {
+  const parts = [...document.querySelectorAll("[data-refresh][id]")];
+  // Who types or is asked something keeps what is there; the next change comes soon enough.
+  const busy = parts.some((part) => part.contains(document.activeElement) && document.activeElement.matches("input, textarea, select"));
+  if (!parts.length || busy || document.querySelector("dialog[open]")) return;
+  const selectOOB = parts.map((part) => `#${CSS.escape(part.id)}:outerMorph`).join(",");
+  window.htmx.ajax("GET", location.pathname + location.search, { swap: "none", selectOOB });
+}
+
 class LivePage {
   constructor(topic) {
     this.live = new LiveTopic(topic);
@@ -81,12 +91,7 @@ class LivePage {
   }
 
   refresh() {
-    const parts = [...document.querySelectorAll("[data-refresh][id]")];
-    // Who types or is asked something keeps what is there; the next change comes soon enough.
-    const busy = parts.some((part) => part.contains(document.activeElement) && document.activeElement.matches("input, textarea, select"));
-    if (!parts.length || busy || document.querySelector("dialog[open]")) return;
-    const selectOOB = parts.map((part) => `#${CSS.escape(part.id)}:outerMorph`).join(",");
-    window.htmx.ajax("GET", location.pathname + location.search, { swap: "none", selectOOB });
+    refreshParts();
   }
 
   restore() {
@@ -103,6 +108,12 @@ async function drawHistory(spark) {
   } catch {
     // The line stands still until the site answers again.
   }
+}
+
+/** For pages whose figures are kept every few seconds and are no live topic's. */
+export function startPolling(everyMs) {
+  document.addEventListener("htmx:after:swap", ageTimes);
+  setInterval(() => document.hidden || refreshParts(), everyMs);
 }
 
 export function startLivePage() {

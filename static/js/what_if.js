@@ -106,12 +106,25 @@ class WhatIf {
     this.shown.textContent = found.shown;
     const proposed = document.querySelector("[data-part='propose-rate']");
     if (proposed) proposed.value = found.rate;
+    this.pairs.removeAttribute("data-stale");
+    this.may(found.cannot);
     const address = new URLSearchParams({ rate: found.rate, pair: found.chosen, routing: this.routing.value });
     history.replaceState(null, "", `?${address}`);
     this.card.dataset.at = found.rate;
   }
 
+  /** Whether the chosen pair can be proposed, and if not, why. */
+  may(cannot) {
+    const button = document.querySelector("[data-part='propose']");
+    if (!button) return;
+    button.disabled = Boolean(cannot);
+    document.querySelector("[data-part='cannot']").textContent = cannot;
+    document.querySelector("[data-part='can']").hidden = Boolean(cannot);
+  }
+
   fail(message) {
+    this.pairs.setAttribute("data-stale", "");
+    this.may("There is no schedule at this rate.");
     const note = document.createElement("p");
     note.className = "what-if-none text-bad";
     note.textContent = message;

@@ -93,6 +93,7 @@ def test_what_is_no_rate_is_refused(client_of: ClientOf, asked: DataflowRecord, 
     page = client_of("carla").get(f"/dataflows/{asked.pk}/schedule", {"rate": rate})
     assert page.status_code == 422
     assert "is no rate" in page.text and "a number above 0" in page.text
+    assert list(rows(page.text)) == PAIRS  # at the sources' own
     assert_sound(page, rate)
     found = client_of("carla").get(f"/dataflows/{asked.pk}/schedule/pairs.json", {"rate": rate}, headers=JSON)
     assert (found.status_code, found.json()["code"]) == (422, "invalid_resources")
@@ -120,6 +121,9 @@ def test_slots_that_are_not_there_would_be_bought(world: World, client_of: Clien
     record = planned(world.carla, world.city, linear()).dataflow
     found = rows(client_of("carla").get(f"/dataflows/{record.pk}/schedule?rate=600").text)
     assert re.search(r"n1 3 × D4 to buy 1 × D3 to buy", found["MBA-SAM"]), found["MBA-SAM"]
+    whole = client_of("carla").get(f"/dataflows/{record.pk}/schedule?rate=600").text
+    assert "28 of its slots would be on machines to buy" in whole
+    assert re.search(r"data-part=\"propose\" disabled", whole)
 
 
 def test_a_stale_profile_is_said(world: World, client_of: ClientOf, asked: DataflowRecord) -> None:

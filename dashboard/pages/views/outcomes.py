@@ -27,7 +27,7 @@ def outcome(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
     return render(request, "schedules/outcome.html", {
         "record": found.record, "outcome": found, "promise": found.kept.promise if found.kept else None,
         "missed": [{"miss": miss, "help": _help(miss, found, types)} for miss in found.missed],
-        "enough": selectors.ENOUGH, "live_topic": f"dataflow:{found.record.pk}",
+        "enough": selectors.ENOUGH,
     })
 
 

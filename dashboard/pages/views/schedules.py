@@ -61,14 +61,16 @@ def slots(request: HttpRequest) -> HttpResponse:
 def schedule(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
     """All pairs side by side at a rate, and the slider that moves it."""
     record = catalog.dataflow(request.viewer, dataflow_id)
+    refused: WeirError | None = None
     try:
         asked = _ask(request, record)
-    except WeirError as error:
-        return render(request, "schedules/compare.html", {"record": record, "failure": error}, status=error.http_status)
+    except WeirError as error:  # no rate, or no routing: the page shows what it would without
+        refused, asked = error, asking.ask(record, None)
+    failure = refused or asked.failure
     return render(request, "schedules/compare.html", {
-        "record": record, "failure": asked.failure, "missing": _measuring(record, missing_of(asked.failure)),
+        "record": record, "failure": failure, "missing": _measuring(record, missing_of(failure)),
         **_answer(request, asked), **_frame(request, record, asked),
-    })
+    }, status=refused.http_status if refused else 200)
 
 
 @require_safe
@@ -82,6 +84,7 @@ def schedule_pairs(request: HttpRequest, dataflow_id: UUID) -> JsonResponse:
     context = _answer(request, asked)
     return JsonResponse({
         "rate": context["rate_asked"], "shown": exact_rate(context["rate_asked"]), "chosen": context["chosen"],
+        "cannot": context["cannot"],
         "pairs": render_to_string("schedules/pairs.html", context, request=request),
         "headline": render_to_string("schedules/headline.html", {**context, "row": context["chosen_row"]}),
     })
@@ -139,7 +142,8 @@ def _answer(request: HttpRequest, asked: asking.Asked) -> dict[str, Any]:
     chosen = next((row for row in asked.rows if row.pair == wanted), None) or best or (asked.rows or (None,))[0]
     return {
         "rows": asked.rows, "rate": rate_per_s, "rate_asked": float(f"{rate_per_s:.6g}"),
-        "chosen": chosen.key if chosen else "", "chosen_row": chosen or Row(PAIRS[0], error=asked.failure),
+        "chosen": chosen.key if chosen else "", "cannot": _why_not(chosen),
+        "chosen_row": chosen or Row(PAIRS[0], error=asked.failure),
         "best": best.key if best else "", "currency": settings.CURRENCY, "waiting": True, "routing": _routing(request),
     }
 
@@ -161,6 +165,16 @@ def _frame(request: HttpRequest, record: DataflowRecord, asked: asking.Asked) ->
         "buys": supply.catalogue is not None, "may_propose": not why_not, "why_not": why_not,
         "has_schedule": _has_schedule(record),
     }
+
+
+def _why_not(chosen: Row | None) -> str:
+    """Why the chosen pair cannot be proposed as it stands; empty where it can."""
+    if chosen is None or chosen.schedule is None:
+        return "There is no schedule to propose: choose another pair or rate."
+    if chosen.to_buy:
+        return (f"{chosen.to_buy} of its slots would be on machines to buy: add nodes or slots first, or choose a rate "
+                "that takes fewer.")
+    return ""
 
 
 def _has_schedule(record: DataflowRecord) -> bool:
