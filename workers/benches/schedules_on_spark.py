@@ -57,9 +57,9 @@ class Sizes:
 def sizes_of(given: argparse.Namespace) -> Sizes:
     """What the options ask for."""
     if given.quick:
-        return Sizes(given.slots, given.trigger_ms, 60.0, 2.5, 6.0, 4, ("fetch",), (1.0,),
+        return Sizes(given.slots, given.trigger_ms, 90.0, 2.5, 6.0, 8, ("fetch",), (1.0,),
                      (("LSA", "RSM"), ("MBA", "SAM")))
-    return Sizes(given.slots, given.trigger_ms, given.budget, 4.0, given.stair, 8, tuple(given.dataflows),
+    return Sizes(given.slots, given.trigger_ms, given.budget, 4.0, given.stair, 16, tuple(given.dataflows),
                  tuple(given.fractions), PAPER)
 
 
@@ -101,7 +101,7 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--fractions", type=float, nargs="+", default=[1.0, 0.6],
                         help="of the highest rate that a pair plans for the slots")
     parser.add_argument("--slots", type=int, default=2, help="of this machine, each held to a core of its own")
-    parser.add_argument("--budget", type=float, default=150.0, help="seconds for a profile")
+    parser.add_argument("--budget", type=float, default=180.0, help="seconds for a profile")
     parser.add_argument("--stair", type=float, default=8.0, help="seconds at a rate")
     parser.add_argument("--minutes", type=float, default=20.0, help="after which no further schedule is run")
     parser.add_argument("--trigger-ms", type=int, default=500)
