@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import pyarrow as pa
 import redis
 
 from scheduler.model.task_types import TaskTypes
@@ -124,8 +125,12 @@ class Conductor(threading.Thread):
         except SlotGone as error:
             if self._stopped.is_set():
                 return None
-            return TrialResult(order.id, False, code="slot_died", message=f"In the middle of the trial, {error}.",
+            return TrialResult(order.id, False, code="slot_died", message=f"In the middle of the trial, {error}",
                                remedy="Order it again; the log of the node's agent says why it died.")
+        except (OSError, ValueError, KeyError, pa.ArrowException) as error:  # the machine's, or a damaged file
+            self._log.error("trial failed", id=order.id, exc_info=error)
+            return TrialResult(order.id, False, code="agent_stopped", message=f"The agent failed: {error!r}"[:600],
+                               remedy="Order it again; the log of the node's agent says more.")
 
     def _ready_slot(self, order: TrialOrder) -> tuple[SlotProcess, int]:
         """The slot that is ordered, once it has a driver and nothing else to do."""

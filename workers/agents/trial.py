@@ -26,11 +26,12 @@ from workers.measuring.feeding import Feeding
 from workers.measuring.figures import Batch
 from workers.measuring.load import TreeLoad, held_to
 from workers.measuring.machine import slot_memory_mb
+from workers.measuring.window import Weight, Window, sample_of
 from workers.observed import percentile_ms
 from workers.settings import Settings
 from workers.trials import Progress, Sample, TrialFailed, TrialOrder, TrialResult
 
-from .supervision import SlotProcess
+from .supervision import SlotGone, SlotProcess
 
 SAMPLE_S = 0.5
 BASE_S = 2.0
@@ -47,18 +48,6 @@ class Known:
     base_cpu: float | None = None
     idle: dict[str, tuple[float, float]] = field(default_factory=dict)
     warmed: set[str] = field(default_factory=set)
-
-
-@dataclass(frozen=True, slots=True)
-class Weight:
-    """Memory in use in a slot: on its heap, and by its Python processes."""
-
-    heap_mb: float
-    python_mb: float
-
-    @property
-    def total_mb(self) -> float:
-        return self.heap_mb + self.python_mb
 
 
 class Measurement:
@@ -89,9 +78,25 @@ class Measurement:
         return self._feeding.pids
 
     def run(self) -> TrialResult | None:
-        """The figures; None where the trial was cancelled."""
+        """The figures; None where the trial was cancelled.
+
+        Raises
+        ------
+        TrialFailed
+            It cannot be measured, or the task failed.
+        SlotGone
+            The slot died.
+        """
         task_type = self._measurable()
-        with held_to(self._core, self._pid), self._feeding, suppress(_Over):
+        try:
+            with held_to(self._core, self._pid), self._feeding, suppress(_Over):
+                return self._run(task_type)
+        except ProcessLookupError as error:
+            raise SlotGone(f"slot {self._slot.name} died") from error
+        return None
+
+    def _run(self, task_type: TaskType) -> TrialResult:
+        try:
             base = self._base()
             path = self._feed(task_type)
             fence = self._begin(task_type, path)
@@ -102,7 +107,9 @@ class Measurement:
                     threads=self._order.threads, avoid_core=self._core,
                 ))
             return self._measured(base, idle_cpu, idle_mb, task_type)
-        return None
+        finally:
+            with suppress(SlotGone):  # then its query is gone, too
+                self._slot.ask("end", pid=self._pid, within_s=COMMAND_S)
 
     # -- step by step --------------------------------------------------------------------------------------------
 
@@ -191,7 +198,10 @@ class Measurement:
         self._known.warmed.add(kind)
         window = self._window(warm_up_s, base)
         heap_mb = self._weigh().heap_mb
-        self._ask("end")
+        if there := sorted(self._slot.report.get("fragments", {})):
+            raise TrialFailed(
+                "slot_busy", f"Meanwhile slot {order.node}/{order.slot} was given {', '.join(there)} to run",
+                remedy="Measure again on a slot that nothing is placed on.")
         free_mb = slot_memory_mb(self._settings.slots) - base.total_mb
         memory_mb = heap_mb + median(window.python_mb) - base.total_mb
         series = tuple(
@@ -226,7 +236,7 @@ class Measurement:
                 window.python_mb.append(self._load.python_mb())
             share = self._above_base((cpu - cpu_before) / (now_s - before_s))
             memory = window.python_mb[-1] - base.python_mb
-            window.series.append(_sample(now_s - began_s, new, now_s - before_s, share, memory))
+            window.series.append(sample_of(now_s - began_s, new, now_s - before_s, share, memory))
             before_s, cpu_before = now_s, cpu
             if window.began_s:
                 window.batches += new
@@ -270,7 +280,6 @@ class Measurement:
         while (left_s := deadline - time.monotonic()) > 0:
             time.sleep(min(left_s, SAMPLE_S))
             if self._is_over():
-                self._ask("end")
                 raise _Over
 
     def _tell(self, state: str, of_s: float = 0.0) -> None:
@@ -279,39 +288,12 @@ class Measurement:
     def _ask(self, do: str, *, within_s: float = COMMAND_S, **what: Any) -> dict[str, Any]:
         answer = self._slot.ask(do, pid=self._pid, within_s=within_s, **what)
         if not answer["ok"]:
-            if do != "end":
-                self._slot.ask("end", pid=self._pid, within_s=COMMAND_S)
             raise TrialFailed(answer["code"], answer["message"], remedy=answer["remedy"])
         return answer
 
 
 class _Over(Exception):
     """The trial was cancelled, or the agent ends."""
-
-
-@dataclass
-class Window:
-    """What is measured, as it comes together; moments in seconds since the epoch."""
-
-    began_s: float = 0.0
-    ended_s: float = 0.0
-    cpu: float = 0.0
-    cpu_before: float = 0.0
-    before: dict[int, int] = field(default_factory=dict)
-    batches: list[Batch] = field(default_factory=list)
-    python_mb: list[float] = field(default_factory=list)
-    series: list[Sample] = field(default_factory=list)
-    latency_s: dict[str, float] = field(default_factory=dict)
-
-    @property
-    def measured_s(self) -> float:
-        return self.ended_s - self.began_s
-
-    def begin(self, now_s: float, cpu_s: float, latencies: dict[int, int]) -> None:
-        """From now on it counts."""
-        self.began_s = self.ended_s = now_s
-        self.cpu_before, self.before = cpu_s, latencies
-        self.python_mb = self.python_mb[-1:]
 
 
 def _has_own_times(source: TaskType) -> bool:
@@ -322,11 +304,3 @@ def core_of(slot: int) -> int:
     """The core that a slot is held to while it is measured: the one that it would be pinned to."""
     cores = sorted(os.sched_getaffinity(0))
     return cores[-1 - slot % len(cores)]
-
-
-def _sample(at_s: float, batches: list[Batch], seconds: float, cpu: float, memory_mb: float) -> Sample:
-    out = sum(batch.events_out for batch in batches)
-    known = [(batch.latency_s, batch.events_out) for batch in batches if batch.latency_s is not None]
-    latency_s = round(sum(latency * count for latency, count in known) / out, 4) if out else None
-    through = sum(batch.events_in for batch in batches) / seconds
-    return Sample(round(at_s, 3), latency_s, round(through, 2), round(cpu, 4), memory_mb)

@@ -171,9 +171,10 @@ def _input(
 
 
 def due_ms(source: Task, task_type: TaskType, number: int, *, folder: Path) -> int:
-    """When a source's number is due, in ms after number 0."""
+    """When a source's number is due, in ms after number 0; of one behind the last, when the last is."""
     pace = _pace(source, task_type, folder)
-    return Schedule(file=pace.pop("schedule_file", None), **pace).due_of(number)
+    schedule = Schedule(file=pace.pop("schedule_file", None), **pace)
+    return schedule.due_of(number if schedule.size is None else min(number, max(0, schedule.size - 1)))
 
 
 def _pace(source: Task, task_type: TaskType, folder: Path) -> dict[str, Any]:
