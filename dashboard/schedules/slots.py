@@ -93,7 +93,7 @@ class NodeCells:
 
 @dataclass(frozen=True)
 class Grid:
-    """All slots by node; ``changes`` is whether a plan is looked at."""
+    """All slots by node, what is observed of them, and the plan that they are shown before and after."""
 
     nodes: tuple[NodeCells, ...]
     reading: Any

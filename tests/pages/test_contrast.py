@@ -17,6 +17,7 @@ TEXT = [
     for ground in ("bg", "surface", "raised", "sunken")
 ] + [
     ("accent-ink", "accent"), ("accent-ink", "accent-strong"), ("accent", "accent-soft"),
+    ("ink-2", "accent-soft"), ("warn", "accent-soft"), ("bad", "accent-soft"), ("ok", "accent-soft"),
     ("accent-strong", "accent-soft"),
     ("ink", "accent-soft"), ("ok", "ok-soft"), ("warn", "warn-soft"), ("bad", "bad-soft"), ("ink", "bad-soft"),
 ]

@@ -193,6 +193,14 @@ def test_a_dataflow_that_was_submitted_without_a_schedule_says_why_it_has_none(
     assert "was submitted without a schedule" in page and "Propose this schedule" not in page
 
 
+def test_a_dataflow_at_rest_can_be_compared_but_not_scheduled(client_of: ClientOf, asked: DataflowRecord) -> None:
+    Proposal.objects.filter(dataflow=asked).update(status="rejected")
+    DataflowRecord.objects.filter(pk=asked.pk).update(status="rejected")
+    page = client_of("carla").get(f"/dataflows/{asked.pk}/schedule?rate=50").text
+    assert "It is rejected: a schedule is chosen for a submission in review" in page
+    assert list(rows(page)) == PAIRS and "Propose this schedule" not in page
+
+
 @pytest.mark.parametrize("way", ["schedule", "schedule_pairs", "schedule_curve", "schedule_outcome"])
 def test_a_private_dataflow_of_others_is_not_there(world: World, client_of: ClientOf, way: str) -> None:
     record = planned(world.carla, world.city, document("hush", visibility="private")).dataflow

@@ -19,8 +19,10 @@ from django.views.decorators.http import require_POST, require_safe
 from dashboard.approvals import selectors as approvals
 from dashboard.approvals import services
 from dashboard.catalog import selectors as catalog
+from dashboard.catalog.lifecycle import RUNNING
 from dashboard.pages.figures import curve_figure
 from dashboard.pages.templatetags.schedules import exact_rate
+from dashboard.pages.templatetags.weir import words
 from dashboard.plans.scheduling import QUICK, Choice
 from dashboard.plans.selectors import plan_of
 from dashboard.schedules import asking
@@ -156,7 +158,8 @@ def _frame(request: HttpRequest, record: DataflowRecord, asked: asking.Asked) ->
     most = asking.scale_of(max(rate_per_s, own or 0.0))
     basis = asking.basis_of(job) if job else []
     may = request.viewer.has_role(record.team_id, Role.ENGINEER)
-    why_not = asked.question.blocked or ("" if may else f"Engineers of {record.team} may propose a schedule.")
+    why_not = asked.question.blocked or _not_open(record) or (
+        "" if may else f"Engineers of {record.team} may propose a schedule.")
     return {
         "sources": asking.sources_of(job) if job else 1, "own_rate": own, "most": most, "steps": STEPS,
         "least": float(f"{most / STEPS:.6g}"), "step": max(1, round(rate_per_s / most * STEPS)), "tasks": basis,
@@ -165,6 +168,13 @@ def _frame(request: HttpRequest, record: DataflowRecord, asked: asking.Asked) ->
         "buys": supply.catalogue is not None, "may_propose": not why_not, "why_not": why_not,
         "has_schedule": _has_schedule(record),
     }
+
+
+def _not_open(record: DataflowRecord) -> str:
+    """Why no schedule of this dataflow can be proposed, whoever asks; empty where one can."""
+    if record.status == RUNNING or record.proposals.open().filter(plan__kind="submit").exists():
+        return ""
+    return f"It is {words(record.status)}: a schedule is chosen for a submission in review, or for what runs."
 
 
 def _why_not(chosen: Row | None) -> str:
