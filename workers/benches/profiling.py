@@ -27,7 +27,7 @@ FEED_RATE_PER_S = 500.0
 
 def measured(
     broker: redis.Redis, kind: Kind, sweep: Sweep, *, kept: list[dict[str, Any]], save: Callable[[], None],
-    warm_up_s: float, seconds: float, slot: str = "0",
+    warm_up_s: float, seconds: float, slot: str,
 ) -> Profile:
     """Measure a task until its profile is done or its budget is spent.
 
@@ -45,6 +45,8 @@ def measured(
         Called after each trial.
     warm_up_s, seconds : float
         Of each trial.
+    slot : str
+        Where.
     """
     while not isinstance(step := next_step(map(trial_of, map(result_of, kept)), sweep=sweep), Done):
         print(f"  {kind.name}: {step.threads} threads at {step.rate_per_s:.4g} events/s ({step.why})", end=" … ",
