@@ -178,7 +178,7 @@ def test_a_trial_shows_its_series(measured: SweepRecord, client_of: ClientOf) ->
 def test_pages_of_a_private_dataflows_profile_are_hidden_from_others(
     world: World, node: Node, client_of: ClientOf
 ) -> None:
-    record = planned(world.carla, world.city, document("own", visibility="private", window=77)).dataflow
+    record = planned(world.carla, world.city, document("own", visibility="private", window=77177)).dataflow
     client_of("carla").post(reverse("measure"), {"dataflow": str(record.pk), "task": "average", "slot": "n1/1"})
     sweep = node.finish(SweepRecord.objects.get())
     hidden = [
@@ -193,5 +193,5 @@ def test_pages_of_a_private_dataflows_profile_are_hidden_from_others(
         assert client_of("mo").get(address).status_code == 404, address
     assert client_of("mo").post(reverse("sweep_act", args=[sweep.pk, "cancel"])).status_code == 404
     for address in ("/profiles/", "/profiles/export.csv"):
-        assert "77" not in client_of("mo").get(address).content.decode()
-        assert "77" in client_of("carla").get(address).content.decode()
+        assert "77177" not in client_of("mo").get(address).content.decode()
+        assert "77177" in client_of("carla").get(address).content.decode()
