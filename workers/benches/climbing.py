@@ -37,6 +37,9 @@ from .experiment_dataflows import TEAM
 from .experiments import Carried, Sample, Stair, carried, is_over
 
 SAMPLE_S = 0.25
+BASE_S = 2.0
+BASE_WINDOWS = 10
+AT_REST = 0.05  # of a core
 LOAD_EVERY = 4  # samples
 SETTLES = 0.35  # of a stair, before it counts
 STARTED = 0.6  # of the first stair, after which the source is taken to be in time
@@ -99,12 +102,17 @@ class Slots:
                         os.kill(one, 9)
 
 
-def base_of(slots: Slots, *, seconds: float) -> Base:
-    """What the slots take now, without queries."""
-    before, began = slots.cpu_s(), time.monotonic()
-    time.sleep(seconds)
-    after, passed = slots.cpu_s(), time.monotonic() - began
-    return Base({name: (after[name] - before[name]) / passed for name in after}, slots.memory_mb())
+def base_of(slots: Slots) -> Base:
+    """What the slots take without queries, once their drivers have come to rest; the least where they do not."""
+    least = dict.fromkeys(slots.pids, 1.0)
+    for _ in range(BASE_WINDOWS):
+        before, began = slots.cpu_s(), time.monotonic()
+        time.sleep(BASE_S)
+        after, passed = slots.cpu_s(), time.monotonic() - began
+        least = {name: min(least[name], (after[name] - before[name]) / passed) for name in after}
+        if max(least.values()) <= AT_REST:
+            break
+    return Base(least, slots.memory_mb())
 
 
 class Climb:
@@ -139,6 +147,7 @@ class Climb:
         finally:
             removal = plan_removal(enacted, dataflow.name, task_types=self._types, prices=self._prices)
             self._running.enact(apply_plan(enacted, removal), within_s=STARTING_S)
+            self._running.wait(lambda: not self._running.fragments(), what="nothing runs", within_s=STARTING_S)
             self._slots.end_python_workers()
 
     def _climb(self, stairs: Sequence[Stair], told: Callable[[StairFound], None]) -> list[StairFound]:

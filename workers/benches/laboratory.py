@@ -37,7 +37,6 @@ from .experiment_dataflows import (
 )
 from .experiments import Stair, due_ms, loads_at
 
-BASE_S = 4.0
 CALM_S = 5.0
 DRIVER_THREADS = 64
 
@@ -58,7 +57,7 @@ class Laboratory:
         """Enact a schedule of one of the dataflows, take it up its stairs, and say what was measured."""
         if self._slots is None:
             self._slots = Slots(self.estate)
-            self._base_cpu = base_of(self._slots, seconds=BASE_S).cpu
+            self._base_cpu = base_of(self._slots).cpu
         # What drivers hold for good grows from run to run.
         base = Base(dict(self._base_cpu), self._slots.memory_mb())
         self._number += 1
