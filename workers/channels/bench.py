@@ -28,6 +28,7 @@ from workers.supervisor.process import spawn, stop
 
 from . import codec, keys
 from . import spark as channel_spark
+from .bench_divided import routes, threads
 from .config import ChannelConfig
 from .connections import client
 from .registry import Channels
@@ -99,6 +100,14 @@ class Bench:
             if time.monotonic() > deadline:
                 raise TimeoutError(f"{fragment} did not put out {events} events within {timeout_s} s")
             time.sleep(0.05)
+
+    def cpu_s(self) -> float:
+        """CPU that the driver's JVM and its Python workers have used."""
+        return _cpu_s()
+
+    def stop(self, queries: list[StreamingQuery]) -> None:
+        """Stop queries; fails where one did."""
+        _stop(queries)
 
 
 def hop(bench: Bench, *, pairs: int = FRAGMENT_PAIRS, warm_s: float = 20, seconds: float = 20) -> dict[str, float]:
@@ -240,7 +249,7 @@ def leak(bench: Bench, *, times: int = 200) -> dict[str, float]:
             "files_after": after[1]}
 
 
-MEASUREMENTS = {each.__name__: each for each in (hop, throughput, valve, idle, restart, many, leak)}
+MEASUREMENTS = {each.__name__: each for each in (hop, throughput, valve, idle, restart, many, leak, threads, routes)}
 
 
 def _latencies(bench: Bench, fragment: str, since_ms: float) -> list[float]:
