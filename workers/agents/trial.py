@@ -43,10 +43,10 @@ COMMAND_S = 60.0
 
 @dataclass
 class Known:
-    """What is measured once in the life of a slot's process: its base load, and what queries take without events."""
+    """What is measured once in the life of a slot's process: its CPU at rest, and that of queries without events."""
 
     base_cpu: float | None = None
-    idle: dict[str, tuple[float, float]] = field(default_factory=dict)
+    idle_cpu: dict[str, float] = field(default_factory=dict)
     warmed: set[str] = field(default_factory=set)
 
 
@@ -97,8 +97,8 @@ class Measurement:
 
     def _run(self, task_type: TaskType) -> TrialResult:
         try:
+            path = self._feed(task_type)  # first, for what it leaves in the driver is none of the query's
             base = self._base()
-            path = self._feed(task_type)
             fence = self._begin(task_type, path)
             idle_cpu, idle_mb = self._idle(base)
             if path is not None:
@@ -184,12 +184,12 @@ class Measurement:
         if not order.feed:
             return 0.0, 0.0
         key = f"{order.task_type} {canonical_json(order.config)} {order.threads}"
-        if key not in self._known.idle:
+        if key not in self._known.idle_cpu:
             self._tell("idle", 2 * IDLE_S)
             self._pause(SAMPLE_S)
-            cpu = self._above_base(min(self._cpu_over(IDLE_S) for _ in range(2)))  # starting may not be over at first
-            self._known.idle[key] = cpu, max(0.0, self._weigh().total_mb - base.total_mb)
-        return self._known.idle[key]
+            # Starting may not be over at first.
+            self._known.idle_cpu[key] = self._above_base(min(self._cpu_over(IDLE_S) for _ in range(2)))
+        return self._known.idle_cpu[key], max(0.0, self._weigh().total_mb - base.total_mb)
 
     def _measured(self, base: Weight, idle_cpu: float, idle_mb: float, task_type: TaskType) -> TrialResult:
         order = self._order
