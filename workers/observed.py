@@ -58,10 +58,14 @@ class StreamFlow:
 
 @dataclass(frozen=True, slots=True)
 class Flows:
-    """Flows by running task, and by stream (a pair of running tasks)."""
+    """Flows by running task, and by stream (a pair of running tasks); and what each query takes in, in events/s.
+
+    A query that begins with a source takes in what that makes.
+    """
 
     tasks: Mapping[str, TaskFlow] = field(default_factory=dict)
     streams: Mapping[tuple[str, str], StreamFlow] = field(default_factory=dict)
+    queries: Mapping[str, float] = field(default_factory=dict)
 
 
 def read_reports(broker: redis.Redis) -> dict[str, Report]:
@@ -131,7 +135,10 @@ def flows(
                 rate_per_s = tasks[parent].rate_per_s if parent in tasks else 0.0
                 growth = growths.of(fragment) if position == 0 else {}
                 streams[parent, task_id] = _stream_flow(rate_per_s, growth)
-    return Flows(tasks=tasks, streams=streams)
+    queries = {
+        part.id: _rate(_taken_in(growths.counts[part.id], fragment, parents), elapsed_s)
+        for fragment in fragments for part in fragment.parts if fragment.active_tasks and part.id in growths.counts}
+    return Flows(tasks=tasks, streams=streams, queries=queries)
 
 
 def selectivities(meters: Meters, fragments: Iterable[Fragment], *, least: int) -> dict[str, float]:
@@ -239,6 +246,11 @@ def _is_routed(fragment: Fragment, reports: Mapping[str, Report]) -> bool:
 
 def _is_anywhere(fragment_ids: Iterable[str], report: Report) -> bool:
     return any(one in slot["fragments"] for slot in report["slots"].values() for one in fragment_ids)
+
+
+def _taken_in(growth: Mapping[str, int], fragment: Fragment, parents: Mapping[str, tuple[str, ...]]) -> int:
+    reads = bool(parents.get(fragment.tasks[0]))
+    return growth.get("in:n" if reads else "0:n", 0)
 
 
 def _stream_flow(rate_per_s: float, growth: Mapping[str, int]) -> StreamFlow:

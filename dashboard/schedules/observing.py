@@ -82,7 +82,8 @@ def _bundle(view: View, fragment: Fragment, bundle_id: str, slot: str) -> Bundle
         return BundleSeen()
     failing = report.get("state") == FAILING
     return BundleSeen(
-        rate_per_s=report.get("rate_per_s"), load=Load(report.get("cpu"), report.get("memory")),
+        rate_per_s=view.reading.flows.queries.get(bundle_id, report.get("rate_per_s")),
+        load=Load(report.get("cpu"), report.get("memory")),
         waits_for=_readers(view, fragment, report.get("throttled_by") or ""),
         failing=(report.get("error") or "The query fails.") if failing else "")
 

@@ -40,10 +40,11 @@ def test_the_flows_of_a_divided_fragment_are_those_of_its_bundles_together():
     assert observed.queries_of(divided) == {"f1-0", "f2-0", "f3-0"}
     before = Meters(0, {"f2-0": {"0:n": 10}, "f3-0": {"0:n": 5}})
     after = Meters(2_000, {
-        "f1-0": {"0:n": 60}, "f2-0": {"0:n": 40, f"0:lat:{fast}": 3, f"in:chan:{fast}": 3},
-        "f3-0": {"0:n": 15, f"0:lat:{fast}": 1}})
+        "f1-0": {"0:n": 60}, "f2-0": {"in:n": 24, "0:n": 40, f"0:lat:{fast}": 3, f"in:chan:{fast}": 3},
+        "f3-0": {"in:n": 12, "0:n": 15, f"0:lat:{fast}": 1}})
     found = flows(before, after, divided, PARENTS)
     assert (found.tasks["k"].rate_per_s, found.tasks["k"].events) == (20.0, 55)
+    assert found.queries == {"f1-0": 30.0, "f2-0": 12.0, "f3-0": 6.0}, "what a source makes, and what others read"
     assert 15 < found.tasks["k"].latency_p99_ms < 30 and 15 < found.streams["s", "k"].channel_p50_ms < 30
 
 
