@@ -74,6 +74,7 @@ def _over_threads(
         [point.threads for point in profile.points], [scale * getattr(point, field) for point in profile.points],
         name="measured at the peak rate" if idle else "measured", symbol="circle", series=0, unit=unit,
         texts=["measured"] * len(profile.points)))
+    seen = [one for one in seen if getattr(one, field) is not None]
     if seen:
         data.append(_points(
             [one.threads for one in seen], [scale * getattr(one, field) for one in seen],

@@ -165,7 +165,7 @@ class ObservationRow(models.Model):
     threads = models.PositiveIntegerField()
     rate_per_s = models.FloatField()
     cpu = models.FloatField()
-    memory = models.FloatField()
+    memory = models.FloatField(null=True)  # not every node can tell its queries' memory apart
     stable = models.BooleanField(default=True)
 
     class Meta:

@@ -27,13 +27,24 @@ KEEPS_UP = 0.95  # of what is offered has to be read
 
 
 @dataclass(frozen=True, slots=True)
+class Figures:
+    """What a bundle does; ``memory`` is None where its node cannot tell, ``stable`` is whether it keeps up."""
+
+    threads: int
+    rate_per_s: float
+    cpu: float
+    memory: float | None
+    stable: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Seen:
     """A bundle of one task, as its node reports it now."""
 
     bundle: str
     task: RunningTask
     machine: str
-    observation: Observation
+    figures: Figures
 
 
 def record_observations(*, at: datetime) -> int:
@@ -45,10 +56,7 @@ def record_observations(*, at: datetime) -> int:
     for one in seen:
         record = _profile_of(one, profiles)
         if record is not None:
-            found = one.observation
-            noted.append(ObservationRow(
-                profile=record, at=at, bundle=one.bundle, threads=found.threads, rate_per_s=found.rate_per_s,
-                cpu=found.cpu, memory=found.memory, stable=found.stable))
+            noted.append(ObservationRow(profile=record, at=at, bundle=one.bundle, **asdict(one.figures)))
     ObservationRow.objects.bulk_create(noted)
     ObservationRow.objects.filter(at__lt=at - KEPT).delete()
     for record in {row.profile.pk: row.profile for row in noted}.values():
@@ -58,10 +66,12 @@ def record_observations(*, at: datetime) -> int:
 
 def _compare(record: ProfileRecord, at: datetime) -> None:
     """Keep with a profile how far it is from what was seen lately."""
-    rows = record.observations.filter(at__gte=at - COMPARED)
+    rows = list(record.observations.filter(at__gte=at - COMPARED))
     found = drifts(profile_of(record), [
-        Observation(row.threads, row.rate_per_s, row.cpu, row.memory, row.stable) for row in rows])
-    ProfileRecord.objects.filter(pk=record.pk).update(drifts=[asdict(drift) for drift in found])
+        Observation(row.threads, row.rate_per_s, row.cpu, row.memory or 0.0, row.stable) for row in rows])
+    unknown = {row.threads for row in rows if row.memory is None}
+    kept = [asdict(drift) for drift in found if drift.what != "memory" or drift.threads not in unknown]
+    ProfileRecord.objects.filter(pk=record.pk).update(drifts=kept)
 
 
 def _seen(view: View) -> Iterator[Seen]:
@@ -74,14 +84,14 @@ def _seen(view: View) -> Iterator[Seen]:
             node, _, index = part.slot.rpartition("/")
             report = view.reading.reports.get(node, {})
             told = report.get("slots", {}).get(index, {}).get("fragments", {}).get(part.id, {})
-            figures = [told.get(name) for name in ("rate_per_s", "cpu", "memory")]
-            if part.leaving or None in figures or told.get("state") != "running" or told.get("throttled_by"):
+            rate_per_s, cpu = told.get("rate_per_s"), told.get("cpu")
+            if part.leaving or told.get("state") != "running" or told.get("throttled_by"):
                 continue
-            rate_per_s, cpu, memory = (float(figure) for figure in figures)
+            if rate_per_s is None or cpu is None:
+                continue
             offered = _offered(view, task, part.weight)
-            stable = offered is None or rate_per_s >= KEEPS_UP * offered
-            yield Seen(part.id, task, str(report.get("machine", "")), Observation(
-                part.threads, rate_per_s, cpu, memory, stable))
+            yield Seen(part.id, task, str(report.get("machine", "")), Figures(
+                part.threads, rate_per_s, cpu, told.get("memory"), offered is None or rate_per_s >= KEEPS_UP * offered))
 
 
 def _offered(view: View, task: RunningTask, weight: float) -> float | None:

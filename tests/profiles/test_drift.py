@@ -117,12 +117,22 @@ def test_a_bundle_that_does_not_keep_up_contradicts_the_rate(world: World, repor
 
 
 @pytest.mark.parametrize("told", [
-    {"state": "starting"}, {"throttled_by": "f1-0.0"}, {"rate_per_s": None}, {"cpu": None}, {"memory": None}])
+    {"state": "starting"}, {"throttled_by": "f1-0.0"}, {"rate_per_s": None}, {"cpu": None}])
 def test_what_says_nothing_of_the_bundle_is_left_out(world: World, reports: Reports, branch: str, told):
     profile(world)
     reports.told |= told
     seen(2)
     assert not ObservationRow.objects.exists()
+
+
+def test_memory_that_nobody_can_tell_is_compared_with_nothing(world: World, reports: Reports, branch: str, client_of):
+    record = profile(world)
+    reports.told |= {"memory": None}
+    seen(6)
+    record.refresh_from_db()
+    assert [drift["what"] for drift in record.drifts] == ["cpu"]
+    figures = client_of("vera").get(f"/profiles/{record.pk}/plots.json").json()
+    assert figures["cpu"]["data"][-1]["name"] == "seen in running bundles" != figures["memory"]["data"][-1]["name"]
 
 
 def test_a_bundle_is_held_to_the_profile_that_is_planned_with(world: World, reports: Reports, branch: str):
