@@ -11,6 +11,7 @@ from typing import Any
 from dashboard.catalog.lifecycle import RUNNING
 from dashboard.operations.live import FAILING, View, sum_rate, totals_of, view_for
 from dashboard.operations.telemetry import EVERYTHING
+from dashboard.profiles.models import TrialRecord
 from dashboard.schedules.models import Reading
 from dashboard.schedules.promises import in_force
 from scheduler.model.estate import Fragment
@@ -26,16 +27,26 @@ def record_readings(*, at: datetime) -> int:
     readings = []
     if view.reading.measured:
         running = [key for key, record in view.records.items() if record.status == RUNNING]
+        base_cpu = driver_cpu()
         readings = [
-            Reading(dataflow_id=key, at=at, seen=asdict(seen_now(view, key, kept.promise)))
+            Reading(dataflow_id=key, at=at, seen=asdict(seen_now(view, key, kept.promise, base_cpu=base_cpu)))
             for key, kept in in_force(running).items()]
     Reading.objects.bulk_create(readings)
     Reading.objects.filter(at__lt=at - KEPT).delete()
     return len(readings)
 
 
-def seen_now(view: View, dataflow_id: str, promise: Promise) -> Seen:
-    """What is measured of one dataflow of the view, for the tasks of its promise."""
+def driver_cpu() -> float:
+    """What a slot's driver takes of its CPU without any query, as the last trials found; 0 where there were none."""
+    found = TrialRecord.objects.filter(stable__isnull=False).order_by("-ended").values_list("base_cpu", flat=True)[:9]
+    return median(found) if found else 0.0
+
+
+def seen_now(view: View, dataflow_id: str, promise: Promise, *, base_cpu: float = 0.0) -> Seen:
+    """What is measured of one dataflow of the view, for the tasks of its promise.
+
+    Loads are above what a driver takes without any query (``base_cpu`` of its CPU), as they are in profiles.
+    """
     submitted = view.estate.submitted[dataflow_id]
     fragments = {
         task: view.estate.fragments[view.estate.places[submitted.running[task]][0]]
@@ -50,7 +61,7 @@ def seen_now(view: View, dataflow_id: str, promise: Promise) -> Seen:
         rate_per_s=sum_rate(view, sources), latency_s=None if latency_ms is None else latency_ms / 1000,
         read_per_s=_read(view, fragments, submitted.running, bundles),
         offered_per_s=_offered(view, fragments, submitted.running), bundles=bundles,
-        slots={slot: _slot(view, slot) for slot in {bundle.slot for bundle in promise.bundles}})
+        slots={slot: _slot(view, slot, base_cpu) for slot in {bundle.slot for bundle in promise.bundles}})
 
 
 def typical(readings: Iterable[Mapping[str, Any]]) -> Seen:
@@ -128,13 +139,14 @@ def _offered(view: View, fragments: Mapping[str, Fragment], running: Mapping[str
     return found
 
 
-def _slot(view: View, name: str) -> Load:
-    """The whole slot's CPU; and the memory of its queries, which like a profile's is above what its driver takes."""
+def _slot(view: View, name: str, base_cpu: float) -> Load:
+    """What all queries on a slot take: CPU besides the driver's own, and memory where each of them reports it."""
     node, _, index = name.rpartition("/")
     report = view.reading.reports.get(node, {}).get("slots", {}).get(index, {})
     memory = [one.get("memory") for one in report.get("fragments", {}).values()]
-    known = None if not memory or None in memory else sum(memory)
-    return Load(report.get("cpu"), known)
+    cpu = report.get("cpu")
+    return Load(
+        None if cpu is None else max(0.0, cpu - base_cpu), None if not memory or None in memory else sum(memory))
 
 
 def _typical_bundle(found: Sequence[Mapping[str, Any]]) -> BundleSeen:

@@ -13,7 +13,7 @@ from .drift import BOUND, LEAST_LOAD
 RATE_BOUND = 0.05  # a rate is kept where at least 95% of it is there
 LATENCY_BOUND = 0.5  # the prediction of latency is an estimate: half as much again is not yet a miss
 AT_PEAK = 0.95  # of what a profile says that threads sustain
-TAKEN = 0.95  # of a slot's CPU or memory
+TAKEN = 0.9  # of a slot's CPU or memory, besides what its driver takes
 
 What = Literal["rate", "CPU", "memory", "latency"]
 Cause = Literal["failing", "source", "peak", "CPU", "memory", "drift", "others", "more", "estimate"]

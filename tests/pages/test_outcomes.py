@@ -17,6 +17,7 @@ from dashboard.approvals.models import Proposal
 from dashboard.approvals.services import prepare_proposal
 from dashboard.catalog.models import DataflowRecord
 from dashboard.operations.estate import load_estate
+from dashboard.profiles.models import SweepRecord, TrialRecord
 from dashboard.schedules.models import Reading
 from dashboard.schedules.observing import KEPT, record_readings
 from dashboard.schedules.promises import in_force
@@ -194,3 +195,17 @@ def test_the_api_says_the_same(client_of: ClientOf, observed: Observed) -> None:
     slots = client_of("carla").get("/api/slots").json()
     assert {bundle["id"] for slot in slots for bundle in slot["bundles"]} == {
         bundle.id for bundle in observed.promise.bundles}
+
+
+def test_what_a_driver_takes_by_itself_is_no_load(world: World, observed: Observed) -> None:
+    sweep = SweepRecord.objects.create(
+        task_type="pi_viete", config="{}", version=1, feed=[], slot="n1/0", bounds={}, warm_up_s=1, seconds=1,
+        author=world.carla)
+    for number, base in enumerate((0.03, 0.04, 0.9)):
+        TrialRecord.objects.create(
+            sweep=sweep, number=number, threads=1, rate_per_s=1, why="", stable=True, base_cpu=base,
+            ended=timezone.now())
+    observed.keep(count=1)
+    seen = Reading.objects.get().seen["slots"]
+    for slot in observed.promise.slots:
+        assert seen[slot]["cpu"] == pytest.approx(max(0.0, observed.promise.load_of(slot).cpu - 0.04))
