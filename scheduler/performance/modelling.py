@@ -15,6 +15,8 @@ from scheduler.model.errors import InvalidResources, RateNotHeld
 from scheduler.model.profile import Point, Profile
 from scheduler.model.slope import slope
 
+from .fixed_load import with_fixed_load
+
 NEARBY = 1.25  # a first guess is wrong by no more than this, as a rule
 
 
@@ -147,7 +149,8 @@ def next_step(trials: Iterable[Trial], *, sweep: Sweep) -> Try | Done:
                 return _out_of_time(by_threads, peaks, spent_s, sweep)
             return step
         peaks[threads] = step
-    return _done(peaks, "The peak rate is flat or falls with more threads." if max(peaks) < sweep.largest_threads else
+    flat = max(peaks) < sweep.largest_threads
+    return _done(peaks, by_threads, sweep, "The peak rate is flat or falls with more threads." if flat else
                  f"{sweep.largest_threads} threads are the most that were asked for.")
 
 
@@ -255,13 +258,18 @@ def _out_of_time(
         stable = [trial for trials in tried.values() if (trial := _typical(trials, sweep))]
         if threads not in known and stable:
             known[threads] = _Peak(max(stable, key=lambda trial: trial.rate_per_s), precise=False)
-    return _done(known, f"The next trial would exceed the budget of {sweep.budget_s:g} s; {spent_s:g} s are spent.")
+    why = f"The next trial would exceed the budget of {sweep.budget_s:g} s; {spent_s:.0f} s are spent."
+    return _done(known, by_threads, sweep, why)
 
 
-def _done(peaks: Mapping[int, _Peak], why: str) -> Done:
+def _done(peaks: Mapping[int, _Peak], by_threads: Mapping[int, Tried], sweep: Sweep, why: str) -> Done:
     points = tuple(
         Point(threads, peak.trial.rate_per_s, min(1.0, peak.trial.cpu), min(1.0, peak.trial.memory),
               min(peak.trial.idle_cpu, peak.trial.cpu, 1.0), min(peak.trial.idle_memory, peak.trial.memory, 1.0))
         for threads, peak in sorted(peaks.items()) if peak.trial is not None
     )
-    return Done(points, why, tuple(sorted(threads for threads, peak in peaks.items() if not peak.precise)))
+    stable = {
+        threads: [trial for trials in tried.values() for trial in trials if sweep.stable(trial)]
+        for threads, tried in by_threads.items()}
+    rough = tuple(sorted(threads for threads, peak in peaks.items() if not peak.precise))
+    return Done(with_fixed_load(points, stable), why, rough)

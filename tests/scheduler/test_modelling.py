@@ -10,6 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.model.errors import InvalidResources, RateNotHeld
+from scheduler.model.profile import Point
+from scheduler.performance.fixed_load import with_fixed_load
 from scheduler.performance.modelling import Done, Sweep, Trial, Try, latency_slope, measured_profile, next_step
 
 SWEEP = Sweep(largest_threads=32, largest_rate_per_s=5000, budget_s=1e9)
@@ -115,6 +117,29 @@ def test_one_late_batch_bends_no_slope():
     at, latencies = [0.5 * number for number in range(9)], [0.4] * 9
     latencies[-1] = 2.0
     assert latency_slope(at, latencies, warm_up_s=0) == pytest.approx(0.0)
+
+
+def test_what_a_query_takes_at_any_rate_is_told_apart_from_what_its_events_take():
+    """Batches take 10% of the core however few events there are; a Python worker for each thread stays."""
+    def with_batches(step: Try) -> Trial:
+        trial = run(step, lambda threads: 200.0 * threads)
+        return replace(trial, cpu=0.1 + trial.cpu * 0.9, memory=0.02 * step.threads, idle_cpu=0.01)
+
+    trials: list[Trial] = []
+    while isinstance(step := next_step(trials, sweep=replace(SWEEP, largest_threads=4)), Try):
+        trials.append(with_batches(step))
+    assert step.points[0].idle_cpu == pytest.approx(0.1, abs=0.005)
+    assert all(point.idle_cpu == pytest.approx(0.1 * point.cpu / step.points[0].cpu, abs=0.01) for point in step.points)
+    assert all(point.idle_memory == pytest.approx(point.memory) for point in step.points)
+
+
+@given(seen=st.lists(st.tuples(st.floats(1, 200), st.floats(0, 1), st.floats(0, 1)), max_size=6))
+def test_whatever_trials_say_no_fixed_load_is_above_the_load_at_the_peak(seen):
+    point = Point(1, 100, 0.5, 0.1, 0.02, 0.01)
+    trials = [Trial(1, rate, cpu, memory, 0.0, 5.0) for rate, cpu, memory in seen]
+    [found] = with_fixed_load([point], {1: trials})
+    assert not found.problem() and found.idle_cpu >= 0.02 and found.idle_memory >= 0.01
+    assert replace(found, idle_cpu=0.02, idle_memory=0.01) == point
 
 
 def test_nothing_stable_is_an_error_and_not_a_profile():
