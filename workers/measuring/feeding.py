@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import queue
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
+from workers.settings import ROOT
 from workers.supervisor.process import spawn, stop
 from workers.trials import TrialFailed
 
@@ -35,9 +37,10 @@ class Feeding:
         return set() if self._process is None else {self._process.pid}
 
     def __enter__(self) -> Feeding:
+        paths = [str(ROOT), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
         self._process = spawn(
             [sys.executable, "-m", "workers.measuring.feeder"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            stderr=None)
+            stderr=None, env={**os.environ, "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths))})
         threading.Thread(target=self._listen, args=(self._process,), name="feeder", daemon=True).start()
         return self
 
