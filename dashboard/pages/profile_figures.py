@@ -11,8 +11,10 @@ from scheduler.model.profile import Profile
 BEYOND = 1.25  # how far past the last measured number of threads a curve is drawn
 MOST_STEPS = 160
 WORDS = {"measured": "measured", "interpolated": "between measured points", "beyond": "beyond what was measured"}
-THREADS = {"type": "linear", "title": {"text": "threads", "standoff": 6}, "rangemode": "tozero"}
-SECONDS = {"type": "linear", "title": {"text": "seconds since the first event", "standoff": 6}, "rangemode": "tozero"}
+SECONDS = {
+    "type": "linear", "title": {"text": "seconds since the first event", "standoff": 6, "font": {"size": 11}},
+    "rangemode": "tozero"}
+ABOVE = {"legend": {"y": 1.02, "yanchor": "bottom"}, "margin": {"t": 46}}  # room for a legend of two lines
 
 
 def profile_figures(profile: Profile, observed: Iterable[ObservationRow]) -> dict[str, Any]:
@@ -42,7 +44,9 @@ def sweep_figure(trials: Iterable[TrialRecord]) -> dict[str, Any]:
     data = [those(True, "stable", "circle", 0), those(False, "not stable", "x", 1)]
     return {"trials": {
         "data": data, "least": 1, "empty": "The first trial shows here as soon as it has ended.",
-        "layout": {"xaxis": THREADS, "yaxis": {"ticksuffix": "/s"}, "hovermode": "closest"}}}
+        "layout": {
+            "xaxis": _threads(max((trial.threads for trial in done), default=1)), "yaxis": {"ticksuffix": "/s"},
+            "hovermode": "closest"}}}
 
 
 def trial_figures(trial: TrialRecord) -> dict[str, Any]:
@@ -61,7 +65,7 @@ def _over_threads(
     estimates = [profile.estimate(threads) for threads in _steps(profile)]
     between = [scale * getattr(one.point, field) for one in estimates]
     data = [{
-        "type": "scatter", "mode": "lines", "name": "taken to be in between", "series": 0, "line": {"dash": "dot"},
+        "type": "scatter", "mode": "lines", "name": "in between", "series": 0, "line": {"dash": "dot"},
         "x": [one.point.threads for one in estimates], "y": between, "text": [WORDS[one.basis] for one in estimates],
         "hovertemplate": "%{x} threads: %{y:.1f}" + unit + "<br>%{text}<extra></extra>",
     }]
@@ -72,16 +76,25 @@ def _over_threads(
             "hovertemplate": "without events %{y:.1f}" + unit + "<extra></extra>"})
     data.append(_points(
         [point.threads for point in profile.points], [scale * getattr(point, field) for point in profile.points],
-        name="measured at the peak rate" if idle else "measured", symbol="circle", series=0, unit=unit,
+        name="measured", symbol="circle", series=0, unit=unit,
         texts=["measured"] * len(profile.points)))
     seen = [one for one in seen if getattr(one, field) is not None]
     if seen:
         data.append(_points(
             [one.threads for one in seen], [scale * getattr(one, field) for one in seen],
-            name="seen in running bundles", symbol="cross", series=1, unit=unit,
+            name="seen running", symbol="cross", series=1, unit=unit,
             texts=[f"at {one.rate_per_s:.4g} events/s{'' if one.stable else ', not kept up with'}" for one in seen]))
-    layout = {"xaxis": THREADS, "yaxis": {"ticksuffix": unit if unit == "%" else "/s"}, "hovermode": "closest"}
+    layout = {
+        "xaxis": _threads(estimates[-1].point.threads), "hovermode": "closest", **ABOVE,
+        "yaxis": {"ticksuffix": unit if unit == "%" else "/s"}}
     return {"data": data, "layout": layout, "least": 1}
+
+
+def _threads(most: int) -> dict[str, Any]:
+    """The axis of threads, which are whole."""
+    few = {"dtick": 1} if most <= 10 else {}
+    title = {"text": "threads", "standoff": 6, "font": {"size": 11}}
+    return {"type": "linear", "title": title, "rangemode": "tozero", **few}
 
 
 def _steps(profile: Profile) -> list[int]:

@@ -36,10 +36,14 @@ def places() -> list[Place]:
 
 
 def unmeasured(viewer: Viewer) -> list[str]:
-    """Installed task types of running tasks that the viewer may know of and that have no active profile, by name."""
+    """Types of running tasks that the viewer may know of and that have no active profile, by name.
+
+    Without sources and sinks: those are planned with what they declare.
+    """
     own = Team.objects.filter(pk__in=viewer.team_ids).values_list("slug", flat=True)
     seen = RunningTaskRow.objects.all() if viewer.superuser else RunningTaskRow.objects.filter(
         Q(scope="") | Q(scope__in=own))
     measured = ProfileRecord.objects.filter(known_to(viewer), active=True).values_list("task_type", flat=True)
     running = set(seen.values_list("type", flat=True).distinct()) - set(measured)
-    return sorted(running & set(jobs.task_types()))
+    transforms = {name for name, declared in jobs.task_types().items() if declared.kind == "transform"}
+    return sorted(running & transforms)

@@ -73,7 +73,7 @@ def subject_of_task(viewer: Viewer, dataflow_id: UUID | str, task_id: str) -> Su
     through = " → ".join(one.id for one in feed) or "itself, a source"
     return Subject(
         task.type, plain(identity_config(dataflow, task, declared)), declared.version, declared.stateful,
-        _chain(feed), f"{record.name}: {through}"[:200], record.team_id if record.private else None)
+        _chain(feed), f"{through}, as in {record.name}"[:200], record.team_id if record.private else None)
 
 
 def subject_of_type(name: str, config: Mapping[str, Any], *, feed_key: str) -> Subject:
@@ -130,7 +130,8 @@ def feeds_for(declared: TaskType) -> tuple[Feed, ...]:
         for task in dataflow.tasks:
             if task.type == declared.name:
                 chain = _chain(feed_of(dataflow, task.id, task_types=jobs.task_types()))
-                title = f"as in the sample {sample['name']}: " + " → ".join(one["type"] for one in chain)
+                through = " → ".join(one["type"] for one in chain)
+                title = f"{through}, as in the sample {sample['name']}"
                 ways.setdefault(canonical_json(chain), Feed(f"{sample['slug']}:{task.id}", title[:200], chain))
     alone = [Feed(f"source:{name}", f"the source {name} alone", _alone(name)) for name in _sources()]
     return (*ways.values(), *alone)

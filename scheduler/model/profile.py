@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -31,18 +31,18 @@ class Point:
     idle_cpu: float = 0.0
     idle_memory: float = 0.0
 
-    def problem(self) -> str:
-        """What cannot be in it; empty where nothing is wrong."""
+    def problems(self) -> Iterator[tuple[str, str]]:
+        """What cannot be in it: fields, and what is wrong with each."""
         if self.threads < 1:
-            return f"{self.threads} threads; there is at least one"
+            yield "threads", f"{self.threads} threads; there is at least one"
         if not 0 < self.rate_per_s < math.inf:
-            return f"a peak rate of {self.rate_per_s:g} events/s; it is above 0"
-        for name, share in (("CPU", self.cpu), ("memory", self.memory)):
+            yield "rate_per_s", f"a peak rate of {self.rate_per_s:g} events/s; it is above 0"
+        for field, name in (("cpu", "CPU"), ("memory", "memory")):
+            share, idle = getattr(self, field), getattr(self, f"idle_{field}")
             if not 0 <= share <= 1 + TOLERANCE:
-                return f"{share:.4g} of a slot's {name}; it is between 0 and 1 (100%)"
-        if not (0 <= self.idle_cpu <= self.cpu + TOLERANCE and 0 <= self.idle_memory <= self.memory + TOLERANCE):
-            return "more load without events than at the peak rate"
-        return ""
+                yield field, f"{share:.4g} of a slot's {name}; it is between 0 and 1 (100%)"
+            elif not 0 <= idle <= share + TOLERANCE:
+                yield f"idle_{field}", f"more {name} without events ({idle:.4g}) than at the peak rate ({share:.4g})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ class Profile:
         object.__setattr__(self, "points", tuple(sorted(self.points, key=lambda point: point.threads)))
         counts = [point.threads for point in self.points]
         wrong = "no measured point" if not counts else ""
-        wrong = wrong or next((problem for point in self.points if (problem := point.problem())), "")
+        wrong = wrong or next((problem for point in self.points for _, problem in point.problems()), "")
         if not wrong and len(set(counts)) < len(counts):
             wrong = f"two points for {next(count for count in counts if counts.count(count) > 1)} threads"
         if not wrong and self.static and counts != [1]:

@@ -25,8 +25,10 @@ NUMBERS = {
     "threads": int, "peak_rate_tuples_s": float, "cpu_pct": _share, "mem_pct": _share, "idle_cpu_pct": _share,
     "idle_mem_pct": _share, "version": int,
 }
-# Where a point is wrong, by the words that `Point.problem` has for it.
-OF_A_POINT = {"threads": "threads", "peak rate of": "peak_rate_tuples_s", "CPU": "cpu_pct", "memory": "mem_pct"}
+COLUMNS = {  # of a point's fields
+    "threads": "threads", "rate_per_s": "peak_rate_tuples_s", "cpu": "cpu_pct", "memory": "mem_pct",
+    "idle_cpu": "idle_cpu_pct", "idle_memory": "idle_mem_pct",
+}
 TRUTHS = {"": False, "0": False, "false": False, "1": True, "true": True}
 
 
@@ -125,10 +127,10 @@ def _take(
     point = Point(
         int(values["threads"]), values["peak_rate_tuples_s"], values["cpu_pct"], values["mem_pct"],
         values.get("idle_cpu_pct", 0.0), values.get("idle_mem_pct", 0.0))
-    if wrong := point.problem():
-        named = next((name for words, name in OF_A_POINT.items() if words in wrong), None)
-        column = list(row).index(named) + 1 if named else None
+    for field, wrong in point.problems():
+        column = list(row).index(COLUMNS[field]) + 1
         problems.append(_problem(line, f"{task} has {wrong}", "Correct the point, or measure it again.", column))
+    if len(problems) > before:
         return
     key = (task, row.get("config") or "", int(values.get("version", 1)), row.get("machine") or "")
     rows.setdefault(key, []).append((line, point, row.get("origin") or "", TRUTHS[row.get("static") or ""]))

@@ -66,7 +66,7 @@ def test_a_type_is_measured_and_waited_for(world: World, prompt: Node):
 def test_a_task_of_a_dataflow_is_measured(world: World, prompt: Node):
     planned(world.carla, world.city, document("traffic"))
     run("measure", "--dataflow", "traffic", "--task", "average", "--slot", "n1/1", "--as", "carla")
-    assert SweepRecord.objects.get().fed_by == "traffic: sense → parse"
+    assert SweepRecord.objects.get().fed_by == "sense → parse, as in traffic"
 
 
 @pytest.mark.parametrize("words", [

@@ -104,7 +104,7 @@ def test_a_drift_beyond_the_bound_asks_for_a_new_measurement(
     assert "Running bundles differ from it" in page and "40% of a slot" in page and "20% is expected" in page
     assert "drifted" in client_of("vera").get("/profiles/").content.decode()
     cross = client_of("vera").get(f"/profiles/{record.pk}/plots.json").json()["cpu"]["data"][-1]
-    assert (cross["name"], set(cross["y"])) == ("seen in running bundles", {40.0})
+    assert (cross["name"], set(cross["y"])) == ("seen running", {40.0})
 
 
 def test_a_bundle_that_does_not_keep_up_contradicts_the_rate(world: World, reports: Reports, branch: str):
@@ -132,7 +132,7 @@ def test_memory_that_nobody_can_tell_is_compared_with_nothing(world: World, repo
     record.refresh_from_db()
     assert [drift["what"] for drift in record.drifts] == ["cpu"]
     figures = client_of("vera").get(f"/profiles/{record.pk}/plots.json").json()
-    assert figures["cpu"]["data"][-1]["name"] == "seen in running bundles" != figures["memory"]["data"][-1]["name"]
+    assert figures["cpu"]["data"][-1]["name"] == "seen running" != figures["memory"]["data"][-1]["name"]
 
 
 def test_a_bundle_is_held_to_the_profile_that_is_planned_with(world: World, reports: Reports, branch: str):

@@ -77,7 +77,7 @@ def test_what_runs_and_nobody_has_measured_is_named(world: World, client_of: Cli
     running(world.carla, world.city, document("shown"), world.ana)
     running(world.carla, world.city, document("hidden", visibility="private", window=91), world.ana)
     page = client_of("ben").get("/profiles/").content.decode()
-    assert "Nobody has measured 4 task types that run" in page
+    assert "Nobody has measured 2 task types that run" in page
 
 
 def test_the_published_profiles_import_by_upload(world: World, client_of: ClientOf) -> None:

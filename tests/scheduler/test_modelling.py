@@ -138,7 +138,7 @@ def test_whatever_trials_say_no_fixed_load_is_above_the_load_at_the_peak(seen):
     point = Point(1, 100, 0.5, 0.1, 0.02, 0.01)
     trials = [Trial(1, rate, cpu, memory, 0.0, 5.0) for rate, cpu, memory in seen]
     [found] = with_fixed_load([point], {1: trials})
-    assert not found.problem() and found.idle_cpu >= 0.02 and found.idle_memory >= 0.01
+    assert not [*found.problems()] and found.idle_cpu >= 0.02 and found.idle_memory >= 0.01
     assert replace(found, idle_cpu=0.02, idle_memory=0.01) == point
 
 

@@ -12,6 +12,7 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_safe
 
+from dashboard import jobs
 from dashboard.core.errors import BadInput
 from dashboard.pages.profile_figures import profile_figures, trial_figures
 from dashboard.profiles import selectors
@@ -129,7 +130,7 @@ def row_of(record: ProfileRecord, machine: str) -> dict[str, Any]:
     return {
         "record": record, "peak": found.peak, "stale": selectors.staleness(found, machine=machine),
         "drifts": [drift for drift in record.drifts if drift["beyond"]],
-        "imported": not hasattr(record, "sweep"),
+        "imported": not hasattr(record, "sweep"), "installed": record.task_type in jobs.task_types(),
     }
 
 
