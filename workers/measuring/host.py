@@ -27,7 +27,7 @@ from workers.channels.config import ChannelConfig
 from workers.channels.registry import Channels
 from workers.spark import queries
 from workers.spark.compile import Beginning, Chain, Compiled, compile_chain, due_ms, places_of
-from workers.spark.failures import explain
+from workers.spark.failures import FragmentFailed, explain, explain_error
 from workers.spark.listener import QueryListener
 from workers.trials import TrialFailed
 
@@ -73,8 +73,7 @@ class Host:
         except TrialFailed as error:
             return {"ok": False, "code": error.code, "message": error.message, "remedy": error.remedy}
         except Exception as error:
-            return {"ok": False, "code": "task_failed", "message": f"{type(error).__name__}: {error}"[:600],
-                    "remedy": "See what the message says of the task and its config."}
+            return {"ok": False, **_told(explain_error(error))}
 
     def weigh(self) -> dict[str, Any]:
         """What is live on the heap, and which Java it is on."""
@@ -120,8 +119,8 @@ class Host:
         if schema_json is not None:
             inputs = [f"{fragment}.in"]
             around.channels.open_channel(inputs[0], schema_json=schema_json, readers=[fragment])
-        further = {"threads": threads} if threads > 1 else {}
-        compiled = self._compile(Chain(fragment, [task], inputs, [f"{fragment}.0"], **further), around.config)
+        compiled = self._compile(
+            Chain(fragment, [task], inputs, [f"{fragment}.0"], threads=threads), around.config)
         if around.task_types[task_type].terminal == "output":
             retain = int(config.get("keep_events") or 1_000)
             around.channels.open_channel(f"{fragment}.0", schema_json=compiled.schemas[0], retain=retain)
@@ -135,8 +134,8 @@ class Host:
         """The batches since the last look; an error where the query has failed."""
         around = self._around
         if self._query is not None and not self._query.isActive:
-            failure = explain(queries.causes_of(self._query), places_of([self._task], around.task_types))
-            raise TrialFailed("task_failed", str(failure), remedy="Correct the config, or the code of the task type.")
+            told = _told(explain(queries.causes_of(self._query), places_of([self._task], around.task_types)))
+            raise TrialFailed(told["code"], told["message"], remedy=told["remedy"])
         documents = around.listener.watched(self._fragment, self._query)
         batches = [figures.batch_of(one, started_s=_seconds(one["timestamp"])) for one in documents]
         return {"batches": [asdict(batch) for batch in batches if batch.events_in]}
@@ -183,6 +182,14 @@ class Host:
                 return
             self.look()
             time.sleep(0.05)
+
+
+def _told(failure: FragmentFailed) -> dict[str, str]:
+    """A failure as a trial's answer: the task's own, or the broker's absence, which passes."""
+    if failure.broker_is_away:
+        return {"code": "slot_not_ready", "message": f"The broker was away: {failure}", "remedy": "Order it again."}
+    return {"code": "task_failed", "message": str(failure),
+            "remedy": "Correct the config, or the code of the task type."}
 
 
 def end_python_workers() -> None:

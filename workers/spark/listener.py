@@ -109,7 +109,8 @@ class QueryListener:
             self._poll(query)
         with self._lock:
             said = self._watched.get(name, [])
-            self._watched[name] = []
+            if said:
+                self._watched[name] = []
         return said
 
     def unwatch(self, name: str) -> None:
