@@ -6,11 +6,13 @@ something there.
 
 from __future__ import annotations
 
+from collections import Counter
+
 from django.db.models import Q
 
 from dashboard.audit.trail import inside_command
 from dashboard.operations.estate import lock_generation, moved
-from dashboard.operations.models import EstateState, FragmentRow, SlotRow
+from dashboard.operations.models import BundleSlot, EstateState, FragmentRow, SlotRow
 from scheduler.model.errors import NotFound, WeirError
 
 
@@ -69,9 +71,15 @@ def require_free(row: SlotRow) -> None:
 
 
 def fragments_on(slot: str) -> list[str]:
-    """The fragments with a query on a slot."""
+    """The fragments that have a query, or rest, on a slot."""
     found = FragmentRow.objects.filter(Q(slot=slot) | Q(bundle_slots__slot=slot)).distinct()
     return list(found.order_by("pk").values_list("pk", flat=True))
+
+
+def fragments_by_slot() -> dict[str, int]:
+    """How many fragments have a query, or rest, on each slot that has any."""
+    there = {*FragmentRow.objects.values_list("slot", "pk"), *BundleSlot.objects.values_list("slot", "fragment_id")}
+    return Counter(slot for slot, _ in there)
 
 
 def _require_command() -> None:

@@ -8,7 +8,7 @@ from django.db.models import Q
 
 from dashboard import jobs
 from dashboard.operations.models import RunningTaskRow, SlotRow
-from dashboard.operations.reservations import fragments_on
+from dashboard.operations.reservations import fragments_by_slot
 from dashboard.profiles.models import ProfileRecord
 from dashboard.profiles.permissions import known_to
 from dashboard.teams.models import Team
@@ -31,7 +31,8 @@ class Place:
 
 def places() -> list[Place]:
     """All slots, those first on which nothing runs."""
-    found = [Place(row.name, len(fragments_on(row.name)), row.reserved_for) for row in SlotRow.objects.all()]
+    there = fragments_by_slot()
+    found = [Place(row.name, there.get(row.name, 0), row.reserved_for) for row in SlotRow.objects.all()]
     return sorted(found, key=lambda place: (not place.free, place.queries))
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import fields
 
 from dashboard.jobs import TrialOrder, TrialResult
 from dashboard.profiles.models import SweepRecord, TrialRecord
 from scheduler.model.canonical import canonical_json
 from scheduler.model.secrets import SECRET, is_reference
-from scheduler.performance.modelling import Trial
+from scheduler.performance.modelling import Sweep, Trial
 
 FIGURES = (
     "offered_per_s", "achieved_per_s", "cpu", "memory", "idle_cpu", "idle_memory", "base_cpu", "base_memory", "took_s")
@@ -39,6 +40,12 @@ def take_result(trial: TrialRecord, found: TrialResult) -> None:
         [_finite(value) for value in (one.at_s, one.latency_s, one.events_per_s, one.cpu, one.memory)]
         for one in found.series]
     trial.machine, trial.versions = dict(found.machine), dict(found.versions)
+
+
+def bounds_of(sweep: SweepRecord) -> Sweep:
+    """The bounds of a sweep; what an earlier version of Weir bounded besides is left out."""
+    known = {field.name for field in fields(Sweep)}
+    return Sweep(**{name: value for name, value in sweep.bounds.items() if name in known})
 
 
 def trial_of(trial: TrialRecord) -> Trial:

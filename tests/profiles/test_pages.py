@@ -6,7 +6,9 @@ import json
 
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from dashboard.operations.models import SlotRow
@@ -195,3 +197,13 @@ def test_pages_of_a_private_dataflows_profile_are_hidden_from_others(
     for address in ("/profiles/", "/profiles/export.csv"):
         assert "77177" not in client_of("mo").get(address).content.decode()
         assert "77177" in client_of("carla").get(address).content.decode()
+
+
+def test_a_longer_list_asks_the_database_no_more_often(world: World, node: Node, client_of: ClientOf) -> None:
+    counts, client = [], client_of("vera")
+    for names in ("ab", "abcdefgh"):
+        import_profiles(actor=world.carla, text=f"{HEADER}\n" + "".join(f"{name},1,1,1,1\n" for name in names))
+        with CaptureQueriesContext(connection) as queries:
+            assert client.get("/profiles/").status_code == 200
+        counts.append(len(queries))
+    assert counts[0] == counts[1]

@@ -18,7 +18,7 @@ from dashboard.profiles.services.driving import advance_sweeps
 from dashboard.profiles.services.sweeps import cancel_sweep, pause_sweep, resume_sweep, start_sweep
 from dashboard.profiles.stored import profile_of
 from dashboard.profiles.subjects import Subject, feeds_for, installed, subject_of_task, subject_of_type
-from dashboard.profiles.trials import trial_of
+from dashboard.profiles.trials import bounds_of, trial_of
 from dashboard.teams.permissions import viewer_of
 from scheduler.model.dataflow import Task
 from scheduler.model.errors import (
@@ -61,7 +61,7 @@ def test_a_sweep_finds_what_the_science_would_and_stores_it_as_a_profile(world: 
     assert len(node.orders) == len(trials) and not sweep.trials.filter(ended=None).exists()
     assert all(trial.stable == (trial.rate_per_s <= saturating(trial.threads)) for trial in trials)
     # The profile can be judged and repeated from its trials alone.
-    again = next_step([trial_of(trial) for trial in trials], sweep=Sweep(**sweep.bounds))
+    again = next_step([trial_of(trial) for trial in trials], sweep=bounds_of(sweep))
     assert isinstance(again, Done) and again.points == found.points
     task = Task("t", "senml_parse", {})
     assert selectors.profiles_for([task]).find(task) == found
@@ -338,3 +338,10 @@ def test_workers_that_come_at_once_order_each_trial_once(committed_world: World,
     assert len({order.id for order in node.orders}) >= len(trials)
     assert all(trial.rate_per_s != other.rate_per_s or trial.threads != other.threads or not trial.stable
                for trial in trials for other in trials if trial.number < other.number)
+
+
+def test_a_sweep_outlives_bounds_that_a_new_version_no_longer_knows(world: World, node: Node):
+    sweep = started(world)
+    sweep.bounds |= {"patience": 3}
+    sweep.save()
+    assert node.finish(sweep).status == "done"

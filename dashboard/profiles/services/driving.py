@@ -23,7 +23,7 @@ from dashboard.profiles.lifecycle import DONE, FAILED, LIFECYCLE, OPEN, QUEUED, 
 from dashboard.profiles.models import SweepRecord, TrialRecord
 from dashboard.profiles.services.sweeps import holder_of, stop_measuring
 from dashboard.profiles.stored import store_profile
-from dashboard.profiles.trials import order_id, order_of, take_result, trial_of, unscoped
+from dashboard.profiles.trials import bounds_of, order_id, order_of, take_result, trial_of, unscoped
 from scheduler.model.errors import NotFound, WeirError
 from scheduler.performance.modelling import Done, Sweep, Try, measured_profile, next_step
 
@@ -156,7 +156,7 @@ def _store(sweep: SweepRecord, trial: TrialRecord, found: TrialResult, at: datet
             remedy="Install the same packages on the node and the site, then measure anew."), at)
     sweep.machine = here
     take_result(trial, found)
-    trial.stable = Sweep(**sweep.bounds).stable(trial_of(trial))
+    trial.stable = bounds_of(sweep).stable(trial_of(trial))
     trial.ended = at
 
 
@@ -203,7 +203,7 @@ def _finish(sweep: SweepRecord, done: Done, at: datetime, audit: Audit) -> None:
 
 def _bounds(sweep: SweepRecord, done: Sequence[TrialRecord]) -> Sweep:
     """The sweep's bounds, with what its last trials took as what the next one is expected to take."""
-    bounds = Sweep(**sweep.bounds)
+    bounds = bounds_of(sweep)
     took_s = [trial.took_s for trial in done[-5:]]
     return replace(bounds, trial_s=sum(took_s) / len(took_s)) if took_s else bounds
 
