@@ -9,7 +9,7 @@ from math import isinf
 
 from .model.errors import InsufficientSlots, StalePlan
 from .model.estate import Fragment, RunningBundle
-from .model.promise import BundlePromise, ProfileUsed, Promise
+from .model.promise import BundlePromise, Load, ProfileUsed, Promise
 from .model.resources import TOLERANCE
 from .model.task_types import TaskTypes
 from .performance.rates import input_rates_per_s
@@ -44,7 +44,7 @@ class LaidOut:
     slots: Mapping[str, str] = field(default_factory=dict)
     bundles: Mapping[str, tuple[RunningBundle, ...]] = field(default_factory=dict)
     queries: int = 0
-    all_slots: tuple[str, ...] = ()
+    all_slots: Mapping[str, float] = field(default_factory=dict)  # the part of each that it counts on
 
 
 def lay_out(schedule: Schedule, running: Mapping[str, str], started: Collection[str]) -> LaidOut:
@@ -79,7 +79,16 @@ def lay_out(schedule: Schedule, running: Mapping[str, str], started: Collection[
     return LaidOut(
         slots={running[task]: its[0].slot for task, its in parts.items()}, bundles=divided,
         queries=sum(map(len, parts.values())),
-        all_slots=tuple(sorted({part.slot for its in parts.values() for part in its})))
+        all_slots=parts_of_slots(schedule))
+
+
+def parts_of_slots(schedule: Schedule) -> dict[str, float]:
+    """The slots that a schedule uses, and the part of each that it counts on: what others leave of it."""
+    placement = schedule.placement
+    used = sorted({position for counts in placement.counts.values() for position in counts})
+    return {
+        placement.slots[position].name: placement.taken[position].rest if position in placement.taken else 1.0
+        for position in used}
 
 
 def bundle_ids(fragments: Iterable[Fragment], running: Mapping[str, str]) -> Callable[[str, str], str]:
@@ -109,6 +118,9 @@ def promise_of(schedule: Schedule, *, id_of: Callable[[str, str], str], currency
         profiles=tuple(
             ProfileUsed(task, profile.task_type, profile.version, profile.machine, profile.origin)
             for task, profile in job.profiles.items()),
+        others={
+            schedule.placement.slots[position].name: Load(taken.cpu, taken.memory)
+            for position, taken in schedule.placement.taken.items()},
     )
 
 
@@ -128,6 +140,12 @@ def notes_of(schedule: Schedule, *, task_types: TaskTypes) -> list[str]:
         notes.append(
             f"It is predicted to sustain {schedule.sustained_per_s:.4g} of the {schedule.rate_per_s:g} events/s that "
             f"it is planned for{why}.")
+    if shared := schedule.placement.taken:
+        named = ", ".join(
+            f"{taken.cpu:.0%} of {schedule.placement.slots[position].name}" for position, taken in shared.items())
+        notes.append(
+            f"Others run on {len(shared)} of its slots and are expected to take CPU there ({named}): by what their "
+            "types declare, not by what was measured.")
     return notes
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import count
 
 from .applying import reversed_plan
-from .enactment import bundle_ids, notes_of, parts_of, promise_of
+from .enactment import bundle_ids, notes_of, parts_of, parts_of_slots, promise_of
 from .model.dataflow import Dataflow
 from .model.encoding import freeze_plan
 from .model.errors import NotEnactable, NothingToChange
@@ -118,7 +118,7 @@ def plan_schedule(
             queries_stopped=max(-queries, 0), task_cores_delta=0.0,
             task_cores_alone=sum(estate.tasks[task_id].cores for task_id in set(submitted.running.values())),
             queries_alone=_queries(now.values())),
-        prices=prices, slots=_slots(now.values()), before=_slots(running.values()))
+        prices=prices, slots=parts_of_slots(schedule), before=_counted_on(running, schedule))
     return freeze_plan(_plan(estate, submitted, change, price, schedule, now, task_types, prices))
 
 
@@ -178,5 +178,8 @@ def _queries(fragments: Iterable[Fragment]) -> int:
     return sum(len(live(fragment)) for fragment in fragments)
 
 
-def _slots(fragments: Iterable[Fragment]) -> set[str]:
-    return {one.slot for fragment in fragments for one in live(fragment)}
+def _counted_on(running: Mapping[str, Fragment], schedule: Schedule) -> dict[str, float]:
+    """The slots that it runs on, and the part of each that it counts on: of one that it keeps, as much as then."""
+    after = parts_of_slots(schedule)
+    used = {one.slot for fragment in running.values() for one in live(fragment)}
+    return {slot: after.get(slot, 1.0) for slot in sorted(used)}

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from .allocation.acquisition import Acquisition, acquire
+from .allocation.acquisition import Acquisition, acquisition_of
 from .allocation.lsa import allocate_lsa
 from .allocation.mba import allocate_mba
 from .mapping.dsm import map_dsm
@@ -280,11 +280,11 @@ def _complete(job: Job, pair: Pair, allocation: Allocation, *, supply: Supply, s
 def predicted(
     job: Job, pair: Pair, allocation: Allocation, placement: Placement, *, supply: Supply, settings: Settings
 ) -> Schedule:
-    """What a placement will do, and what its slots cost; they are the first of the supply."""
+    """What a placement will do, and what its slots, all of the supply, cost."""
     prediction = predict(
         placement, job.profiles, rates_per_s=job.rates_per_s, routing=settings.routing, allocation=allocation)
     return Schedule(
-        pair, job.rate_per_s, allocation, placement, acquire(len(placement.slots), supply=supply), prediction,
+        pair, job.rate_per_s, allocation, placement, acquisition_of(placement.slots, supply=supply), prediction,
         between_nodes_per_s(placement, job.streams),
         latency_s(job.dataflow, prediction, trigger_s=settings.trigger_s, hop_s=settings.hop_s), job, settings,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from .model.errors import NotEnactable
@@ -20,8 +20,8 @@ def settled(
 ) -> Schedule:
     """The same schedule with its places on other slots, such that most bundles stay where they are.
 
-    Slots are alike, so a mapping's choice among them is arbitrary but for the nodes that they are on. The assignment
-    with the most bundles that stay is found exactly.
+    Slots are alike, so a mapping's choice among them is arbitrary but for the nodes that they are on; a slot that
+    others have part of keeps its place. The assignment with the most bundles that stay is found exactly.
 
     Parameters
     ----------
@@ -48,13 +48,11 @@ def settled(
         return schedule
     free = _candidates(schedule, running, supply)
     tasks_on = _tasks_on(schedule)
-    positions = _assigned(tasks_on, free, schedule, running, pinned)
+    positions = _assigned(tasks_on, free, schedule, running, pinned, supply.taken)
     slots = tuple(free[number] for number in positions)
-    chosen = set(slots)
-    nodes = (replace(node, slots=tuple(slot for slot in node.slots if slot in chosen)) for node in supply.free)
     return predicted(
-        schedule.job, schedule.pair, schedule.allocation, replace(schedule.placement, slots=slots),
-        supply=replace(supply, free=tuple(node for node in nodes if node.slots)), settings=schedule.settings)
+        schedule.job, schedule.pair, schedule.allocation, replace(schedule.placement, slots=slots), supply=supply,
+        settings=schedule.settings)
 
 
 def _tasks_on(schedule: Schedule) -> list[dict[str, int]]:
@@ -81,7 +79,7 @@ def _candidates(schedule: Schedule, running: Mapping[str, Sequence[RunningBundle
 
 def _assigned(
     tasks_on: Sequence[Mapping[str, int]], free: Sequence[Slot], schedule: Schedule,
-    running: Mapping[str, Sequence[RunningBundle]], pinned: Mapping[str, str],
+    running: Mapping[str, Sequence[RunningBundle]], pinned: Mapping[str, str], taken: Collection[Slot],
 ) -> list[int]:
     """The number of the free slot for each place; places that nothing is on make the numbers even."""
     # Here, not above: it takes a moment to import, and only what runs already is settled.
@@ -94,6 +92,8 @@ def _assigned(
         bound = {pinned[task] for task in tasks if task in pinned}
         near, here = _worth(tasks, running)
         for number, slot in enumerate(free):
+            if tasks and slot != kept and (slot in taken or kept in taken):
+                continue
             if not bound or bound == {slot.node}:
                 worth = near.get(slot.node, 0) + here.get(slot.name, 0) + AS_IT_WAS * (slot == kept)
                 solver.add_arc_with_cost(place, number, -worth)

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from itertools import groupby
 
 from django.conf import settings
 
 from dashboard.operations.models import SlotRow
-from scheduler.model.estate import Fragment, Slot
-from scheduler.model.resources import Catalogue, Node, Supply
+from scheduler.model.estate import Fragment, RunningTask, Slot
+from scheduler.model.prices import Prices
+from scheduler.model.resources import Catalogue, Node, Supply, Taken
+from scheduler.model.usage import NANO, SlotLoad, loads_of
+from scheduler.performance.declared import DECLARED_MEMORY
+from scheduler.performance.pricing import query_cores
+
+LEAST_REST = 0.1  # of a slot: what has less left is not offered
 
 
 def catalogue() -> Catalogue:
@@ -19,21 +24,36 @@ def catalogue() -> Catalogue:
         tuple(settings.VM_SIZES.values()), currency=settings.CURRENCY, slot_hour=settings.CORE_HOUR_PRICE)
 
 
-def supply(*, own: Collection[Fragment] = ()) -> Supply:
-    """The slots that nothing else runs on, then machines to buy.
+def supply(*, own: Collection[Fragment] = (), tasks: Mapping[str, RunningTask] | None = None) -> Supply:
+    """The slots that nothing else runs on, then what is left of others that no schedule counts on; then what to buy.
 
     Parameters
     ----------
     own : collection of Fragment
-        What is to be scheduled anew: the slots that these alone are on count as free, and come first.
+        What is to be scheduled anew: where these are, room counts as free, and comes first.
+    tasks : mapping of str to RunningTask, optional
+        Their tasks.
     """
-    queries = Counter(bundle.slot for fragment in own if not fragment.paused for bundle in fragment.parts)
-    rows = SlotRow.objects.filter(reserved_for="")
-    free = [row for row in rows.order_by("node_id", "index") if row.queries == queries[row.name]]
-    free.sort(key=lambda row: not queries[row.name])
-    ranks = {node: rank for rank, node in enumerate(dict.fromkeys(row.node_id for row in free))}
-    free.sort(key=lambda row: ranks[row.node_id])
+    ours: dict[str, SlotLoad] = {}
+    for fragment in own:
+        for slot, load in loads_of(fragment, {} if tasks is None else tasks).items():
+            ours[slot] = ours.get(slot, SlotLoad()) + load
+    offered: dict[Slot, Taken] = {}
+    for row in SlotRow.objects.filter(reserved_for="").order_by("node_id", "index"):
+        others = SlotLoad(row.queries, row.task_nanocores, row.bundles) - ours.get(row.name, SlotLoad())
+        taken = _taken(others)
+        if not others.bundles and taken.rest >= LEAST_REST:
+            offered[Slot(row.node_id, row.index)] = taken
+    slots = sorted(offered, key=lambda slot: slot.name not in ours)
+    ranks = {node: rank for rank, node in enumerate(dict.fromkeys(slot.node for slot in slots))}
+    slots.sort(key=lambda slot: ranks[slot.node])
     nodes = tuple(
-        Node(name, tuple(Slot(row.node_id, row.index) for row in rows), size=settings.NODE_SIZES.get(name))
-        for name, rows in groupby(free, key=lambda row: row.node_id))
-    return Supply(nodes, catalogue())
+        Node(name, tuple(its), size=settings.NODE_SIZES.get(name))
+        for name, its in groupby(slots, key=lambda slot: slot.node))
+    return Supply(nodes, catalogue(), taken={slot: taken for slot, taken in offered.items() if taken.rest < 1})
+
+
+def _taken(others: SlotLoad) -> Taken:
+    """What others are expected to take of a slot, by what their types declare."""
+    spent = others.nanocores(query_cores=query_cores(Prices(trigger_ms=settings.TRIGGER_MS)))
+    return Taken(min(1.0, spent / NANO), min(1.0, others.queries * DECLARED_MEMORY))

@@ -155,8 +155,8 @@ def question_of(
         running, blocked = schedulable(estate, str(record.pk), dataflow)
         among = frozenset(running) if not blocked else None
         return Question(
-            **known, supply=supply(own=running.values()), among=among, running=running, blocked=blocked,
-            measured=measured_selectivities(estate, str(record.pk), dataflow))
+            **known, supply=supply(own=running.values(), tasks=estate.tasks), among=among, running=running,
+            blocked=blocked, measured=measured_selectivities(estate, str(record.pk), dataflow))
     joined = bool(last_options(record).get("fresh")) if fresh is None else fresh
     new = new_tasks(
         estate, dataflow, dataflow_id=str(record.pk), team=record.team.slug, task_types=jobs.task_types(),

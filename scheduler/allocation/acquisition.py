@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from scheduler.model.estate import Slot
 from scheduler.model.resources import HOURS_PER_MONTH, Node, Supply
 
 
@@ -40,8 +42,13 @@ def acquire(slots: int, *, supply: Supply) -> Acquisition:
     ----------
     .. [1] Shukla and Simmhan, "Model-driven Scheduling for Distributed Stream Processing Systems", 2017, 7.1.
     """
+    return acquisition_of(supply.slots(slots), supply=supply)
+
+
+def acquisition_of(slots: Sequence[Slot], *, supply: Supply) -> Acquisition:
+    """The machines of these slots of a supply; of a slot that others have part of, what is left of it costs."""
     taken: dict[str, list] = {}
-    for slot in supply.slots(slots):
+    for slot in slots:
         taken.setdefault(slot.node, []).append(slot)
     there = {node.name: node for node in supply.free}
     catalogue = supply.catalogue
@@ -50,7 +57,7 @@ def acquire(slots: int, *, supply: Supply) -> Acquisition:
         if name in there:
             node = replace(there[name], slots=tuple(its))
             slot_hour = node.size.slot_hour if node.size else (catalogue.slot_hour if catalogue else 0.0)
-            per_hour += slot_hour * len(its)
+            per_hour += slot_hour * sum(supply.taken_of(slot).rest for slot in its)
         else:
             assert catalogue is not None  # or there were not enough slots
             size = catalogue.smallest_with(len(its))

@@ -43,16 +43,15 @@ def map_dsm(allocation: Allocation, *, supply: Supply, within_memory: bool = Tru
     """
     state = OpenSlots(allocation, supply)
     bins = BestFit()
-    for _ in state.slots:
-        bins.add(1.0, 1.0, 1.0)
+    for position in range(len(state.slots)):
+        bins.add(1.0, state.free(position)[1], state.free(position)[1])
     turn = 0
     for name, task in allocation.tasks.items():
         need = task.memory / task.threads if within_memory else 0.0
         for _ in range(task.threads):
-            position = bins.first_with_room(need, start=turn)
-            if position < 0:
-                position = state.another()
-                bins.add(1.0, 1.0, 1.0)
+            while (position := bins.first_with_room(need, start=turn)) < 0:
+                room = state.free(state.another())[1]
+                bins.add(1.0, room, room)
             room = bins.free(position)[2] - need
             bins.put(position, 1.0, room, room)
             state.place(name, position)

@@ -29,7 +29,8 @@ SCALE = 1_000_000  # all traffic, in the whole numbers of CP-SAT
 def map_exact(allocation: Allocation, *, supply: Supply, streams: Streams, effort: float = 2.0) -> Placement:
     """Map all bundles to the fewest slots, then with the least traffic between nodes.
 
-    Promises what SAM promises and begins where SAM ends: never more slots, and of as many never more traffic.
+    Promises what SAM promises and begins where SAM ends: never more slots, and of as many never more traffic. Where it
+    would need slots that others have part of, it is SAM's placement.
 
     Parameters
     ----------
@@ -63,6 +64,8 @@ def map_exact(allocation: Allocation, *, supply: Supply, streams: Streams, effor
     packed, least = fewest_slots([one for task in order for one in task.bundles if not one.full], effort=effort)
     count = full + len(packed)
     slots = supply.slots(count)
+    if any(slot in supply.taken for slot in slots):
+        return _in_what_is_left(allocation, supply, streams, full + least)
     found = _placed(allocation, slots, units, _positions(allocation, units, packed))
     found = replace(found, slots_bound=Bound(count, full + least, proved=len(packed) == least))
     found = _nearer(found, _of_sam(allocation, supply), streams)
@@ -77,6 +80,16 @@ def map_exact(allocation: Allocation, *, supply: Supply, streams: Streams, effor
     found = _nearer(found, _placed(allocation, slots, units, positions), streams)
     reached = between_nodes_per_s(found, streams)
     return replace(found, traffic_bound=Bound(reached, min(bound, reached), proved=proved))
+
+
+def _in_what_is_left(allocation: Allocation, supply: Supply, streams: Streams, least: int) -> Placement:
+    """SAM's placement, where slots are not alike because others have part of some: their bound holds all the same."""
+    found = replace(map_sam(allocation, supply=supply), algorithm="exact")
+    traffic = between_nodes_per_s(found, streams)
+    count = len(found.slots)
+    return replace(
+        found, slots_bound=Bound(count, least, proved=count == least),
+        traffic_bound=Bound(traffic, 0.0, proved=traffic <= TOLERANCE))
 
 
 def _of_sam(allocation: Allocation, supply: Supply) -> Placement | None:

@@ -69,7 +69,7 @@ def map_rsm(allocation: Allocation, *, supply: Supply, weights: Weights = BALANC
             state.place(name, nodes.take(*needs[name]))
             left[name] -= 1
         waiting = [name for name in waiting if left[name]]
-    return state.placement("RSM")
+    return state.placement("RSM", lends_cpu=True)
 
 
 class _Nodes:
@@ -88,13 +88,11 @@ class _Nodes:
 
     def take(self, cpu: float, memory: float) -> int:
         """Place a thread: the position of its slot."""
-        name = self._nearest(cpu, memory)
-        if not name:
-            position = self._state.another()
-            self._open(position)
-            name = self._state.slots[position].node
-        else:
-            position = next(one for one in self._slots[name] if self._free[one][1] >= memory - TOLERANCE)
+        begun: list[int] = []  # what is opened for it is where it goes
+        while not (name := self._nearest(cpu, memory)):
+            begun = [self._state.another()]
+            self._open(begun[0])
+        position = next(one for one in (*begun, *self._slots[name]) if self._free[one][1] >= memory - TOLERANCE)
         self._free[position][0] -= cpu
         self._free[position][1] -= memory
         self._refresh(name)
@@ -122,7 +120,7 @@ class _Nodes:
     def _open(self, position: int) -> None:
         name = self._state.slots[position].node
         rack = self._rack_of.get(name, "")
-        self._free.append([1.0, 1.0])
+        self._free.append([*self._state.free(position)])
         if name not in self._place:
             tree = self._racks.setdefault(rack, BestFit())
             self._names.setdefault(rack, []).append(name)

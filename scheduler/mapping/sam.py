@@ -47,7 +47,7 @@ def map_sam(allocation: Allocation, *, supply: Supply) -> Placement:
         for name in waiting:
             bundles = allocation.tasks[name].bundles
             if full[name]:
-                empty = _in_empty(state, empty)
+                empty = _in_empty(state, empty, partly)
                 state.place(name, empty - 1, threads=next(one for one in bundles if one.full).threads)
                 full[name] -= 1
                 continue
@@ -57,9 +57,9 @@ def map_sam(allocation: Allocation, *, supply: Supply) -> Placement:
                     # The slot that took its like before is the fullest again, as long as it has enough.
                     if not partly.holds(position, bundle.cpu, bundle.memory):
                         position = partly.fullest(bundle.cpu, bundle.memory)
-                    if position < 0:
-                        empty = _in_empty(state, empty)
-                        position = empty - 1
+                    while position < 0:
+                        empty = _opened(state, empty, partly)
+                        position = empty - 1 if partly.holds(empty - 1, bundle.cpu, bundle.memory) else -1
                     partly.add_to(position, bundle.cpu, bundle.memory)
                     state.place(name, position, threads=bundle.threads)
             full[name] = -1
@@ -67,8 +67,18 @@ def map_sam(allocation: Allocation, *, supply: Supply) -> Placement:
     return state.placement("SAM")
 
 
-def _in_empty(state: OpenSlots, empty: int) -> int:
-    """Begin an empty slot, one more where there is none; which is then the next."""
+def _in_empty(state: OpenSlots, empty: int, partly: Shelves) -> int:
+    """Begin an empty slot; which is then the next. Those that others have begun are put on the shelves."""
+    while True:
+        empty = _opened(state, empty, partly)
+        if state.free(empty - 1) == (1.0, 1.0):
+            partly.take_out(empty - 1)
+            return empty
+
+
+def _opened(state: OpenSlots, empty: int, partly: Shelves) -> int:
+    """Put the next slot on the shelves, one more where there is none; which is then the next."""
     if empty == len(state.slots):
         state.another()
+    partly.put(empty, *state.free(empty))
     return empty + 1

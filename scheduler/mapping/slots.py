@@ -29,11 +29,23 @@ class OpenSlots:
         self.slots.append(self._ahead[position])
         return position
 
+    def free(self, position: int) -> tuple[float, float]:
+        """CPU and memory of a slot that others do not take."""
+        taken = self._supply.taken_of(self.slots[position])
+        return 1.0 - taken.cpu, 1.0 - taken.memory
+
     def place(self, task: str, position: int, *, threads: int = 1) -> None:
         """Put the next threads of a task on a slot."""
         self.threads[task].extend([position] * threads)
 
-    def placement(self, algorithm: str) -> Placement:
-        """What came of it."""
-        threads: Mapping[str, tuple[int, ...]] = {task: tuple(its) for task, its in self.threads.items()}
-        return Placement(algorithm, self._allocation.slots, tuple(self.slots), threads)
+    def placement(self, algorithm: str, *, lends_cpu: bool = False) -> Placement:
+        """What came of it, without the slots of others in which nothing fitted, unless they lend CPU to their node."""
+        shared = {position for position, slot in enumerate(self.slots) if slot in self._supply.taken}
+        left_out = set() if lends_cpu else shared.difference(*self.threads.values())
+        kept = [position for position in range(len(self.slots)) if position not in left_out]
+        number = {position: place for place, position in enumerate(kept)}
+        threads: Mapping[str, tuple[int, ...]] = {
+            task: tuple(number[position] for position in its) for task, its in self.threads.items()}
+        return Placement(
+            algorithm, self._allocation.slots, tuple(self.slots[position] for position in kept), threads,
+            {number[one]: self._supply.taken_of(self.slots[one]) for one in sorted(shared - left_out)})

@@ -12,7 +12,7 @@ from .canonical import canonical_encoder
 from .errors import AlteredPlan
 from .estate import Estate, Fragment, RunningBundle, RunningTask, Slot, Submitted
 from .plan import Plan, Price, Step
-from .promise import BundlePromise, ProfileUsed, Promise
+from .promise import BundlePromise, Load, ProfileUsed, Promise
 from .refinement import Refinement
 
 # Left out where empty, so that what was stored and signed before they came to be stays as it is.
@@ -128,6 +128,7 @@ def promise_from_data(data: Mapping[str, Any]) -> Promise:
     return Promise(**{
         **data, "pair": tuple(data["pair"]), "bundles": tuple(BundlePromise(**one) for one in data["bundles"]),
         "profiles": tuple(ProfileUsed(**one) for one in data["profiles"]),
+        "others": {slot: Load(**load) for slot, load in data["others"].items()},
     })
 
 

@@ -9,6 +9,7 @@ from functools import cached_property
 from types import MappingProxyType
 
 from .estate import Slot
+from .resources import Taken
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +41,14 @@ class Placement:
 
     ``slots`` are all that the mapping asked for, ``extra`` of them one by one beyond the ``asked`` ones of the
     allocation, because the packing did not fit. ``threads`` has for each task a position in ``slots`` for each of its
-    threads, which are its input's partitions in order.
+    threads, which are its input's partitions in order. ``taken`` is what others take of some slots, by position.
     """
 
     algorithm: str
     asked: int
     slots: tuple[Slot, ...]
     threads: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    taken: Mapping[int, Taken] = field(default_factory=dict)
     slots_bound: Bound | None = None
     traffic_bound: Bound | None = None  # events/s between nodes
 

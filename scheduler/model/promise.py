@@ -68,9 +68,11 @@ class Promise:
     currency: str = ""
     between_nodes_per_s: float = 0.0
     profiles: tuple[ProfileUsed, ...] = field(default=())
+    others: Mapping[str, Load] = field(default_factory=dict)  # what others were expected to take of slots, by slot
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rates_per_s", _frozen(self.rates_per_s))
+        object.__setattr__(self, "others", _frozen(self.others))
 
     @property
     def kept_per_s(self) -> float:
@@ -83,6 +85,9 @@ class Promise:
         return tuple(sorted({bundle.slot for bundle in self.bundles}))
 
     def load_of(self, slot: str) -> Load:
-        """What its bundles take of a slot."""
+        """What is expected to be taken of a slot: by its bundles, and by others where they have part of it."""
         own = [bundle for bundle in self.bundles if bundle.slot == slot]
-        return Load(sum(bundle.cpu for bundle in own), sum(bundle.memory for bundle in own))
+        others = self.others.get(slot, Load())
+        return Load(
+            sum(bundle.cpu for bundle in own) + (others.cpu or 0.0),
+            sum(bundle.memory for bundle in own) + (others.memory or 0.0))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 from .errors import InsufficientSlots, InvalidResources
 from .estate import Slot
@@ -69,21 +69,42 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
+class Taken:
+    """Shares of a slot's CPU and memory that others are expected to take."""
+
+    cpu: float = 0.0
+    memory: float = 0.0
+
+    @property
+    def rest(self) -> float:
+        """What is left of the slot: of the scarcer of both."""
+        return max(0.0, 1.0 - max(self.cpu, self.memory))
+
+
+NOTHING_TAKEN = Taken()
+
+
+@dataclass(frozen=True, slots=True)
 class Supply:
     """Where slots come from: those that are free, in order, then machines bought from the catalogue.
 
     A schedule of n slots takes the first n; with one slot more it keeps those. Without a catalogue there are no more
-    than the free ones.
+    than the free ones. Of some slots others have taken a part (``taken``); these come last among the free ones.
     """
 
     free: tuple[Node, ...] = ()
     catalogue: Catalogue | None = None
     new_names: str = "new"
+    taken: Mapping[Slot, Taken] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.catalogue is None and not any(node.slots for node in self.free):
             raise InvalidResources(
                 "There are 0 slots to schedule on", remedy="Give free slots, or machines to buy.", slots=0)
+
+    def taken_of(self, slot: Slot) -> Taken:
+        """What others take of a slot."""
+        return self.taken.get(slot, NOTHING_TAKEN)
 
     @property
     def most(self) -> float:
@@ -93,7 +114,8 @@ class Supply:
     def slots(self, count: int) -> tuple[Slot, ...]:
         """The first so many; ``InsufficientSlots`` where there are fewer."""
         self.require(count)
-        found = [slot for node in self.free for slot in node.slots][:count]
+        free = [slot for node in self.free for slot in node.slots]
+        found = sorted(free, key=self.taken.__contains__)[:count] if self.taken else free[:count]
         if len(found) < count:
             found.extend(slot for _, slot in zip(range(count - len(found)), self._bought(), strict=False))
         return tuple(found)

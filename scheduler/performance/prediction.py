@@ -37,7 +37,7 @@ class BundleLoad:
 
 @dataclass(frozen=True, slots=True)
 class SlotLoad:
-    """Shares of a slot's CPU and memory that its bundles take."""
+    """Shares of a slot's CPU and memory that its bundles take, with what others are expected to take of it."""
 
     slot: Slot
     cpu: float
@@ -110,6 +110,8 @@ def predict(
     routed = route(placement, profiles, rates_per_s=rates_per_s, routing=routing, allocation=allocation)
     at = min(1.0, routed.factor)
     cpu, memory = [0.0] * len(placement.slots), [0.0] * len(placement.slots)
+    for position, taken in placement.taken.items():
+        cpu[position], memory[position] = taken.cpu, taken.memory
     bundles = []
     for task, counts in placement.counts.items():
         for position, threads in sorted(counts.items()):
@@ -126,7 +128,8 @@ def predict(
             cpu[position] += load.cpu
             memory[position] += load.memory
             bundles.append(load)
-    slots = tuple(map(SlotLoad, placement.slots, cpu, memory))
+    # A slot without CPU left runs batches less often, and so takes no more than all of it.
+    slots = tuple(SlotLoad(slot, min(1.0, cpu[at]), memory[at]) for at, slot in enumerate(placement.slots))
     return Prediction(routed, tuple(bundles), slots)
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
+from types import MappingProxyType
 
 from scheduler.model.amounts import Amounts
 from scheduler.model.plan import Price
@@ -13,6 +14,7 @@ from scheduler.model.prices import Prices
 from .rates import STATE_BATCH_S, TASK_BATCH_S
 
 QUERY_BATCH_S = 0.026  # CPU seconds that Spark takes for one batch of one query, besides its tasks'
+NOTHING: Mapping[str, float] = MappingProxyType({})
 
 
 def query_cores(prices: Prices) -> float:
@@ -53,26 +55,29 @@ def price_of(
     )
 
 
-def in_slots(price: Price, *, prices: Prices, slots: Collection[str], before: Collection[str] = ()) -> Price:
-    """The price of a plan whose slots are nobody else's: they count whole, whatever their CPU does.
+def in_slots(
+    price: Price, *, prices: Prices, slots: Mapping[str, float], before: Mapping[str, float] = NOTHING
+) -> Price:
+    """The price of a plan that counts on slots for itself, whatever their CPU does.
 
     Parameters
     ----------
     price : Price
         By CPU; what that would cost stays in its ``basis``.
-    slots, before : collection of str
-        Names of the slots that the schedule takes, and of those that it took before.
+    slots, before : mapping of str to float
+        The part of each slot, by name, that the schedule counts on, and that it counted on before.
     """
-    def per_hour(names: Collection[str]) -> float:
-        return sum(prices.slot_hour(name.rpartition("/")[0]) for name in names)
+    def per_hour(parts: Mapping[str, float]) -> float:
+        return round(sum(part * prices.slot_hour(name.rpartition("/")[0]) for name, part in parts.items()), 6)
 
     delta = per_hour(slots) - per_hour(before)
     instead = f" instead of {len(before)} at {per_hour(before):g}" if before else ""
     return replace(
         price, money_per_hour_delta=round(delta, 6),
         basis=(
-            f"{len(slots)} slots at {per_hour(slots):g} {prices.currency} an hour{instead}: a schedule's slots are its "
-            f"own. By CPU alone it would be {price.money_per_hour_delta:+g}. {price.basis}"))
+            f"{len(slots)} slots at {per_hour(slots):g} {prices.currency} an hour{instead}: a schedule has slots to "
+            "itself, or what others leave of them. By CPU alone it would be "
+            f"{price.money_per_hour_delta:+g}. {price.basis}"))
 
 
 def cost_nanos(used: Amounts, *, node: str, prices: Prices) -> int:

@@ -13,6 +13,9 @@ from scheduler.model.placement import Placement
 from scheduler.model.profile import Estimate, Profile
 
 Routing = Literal["shuffle", "slot_aware"]
+# Of what queries take at any rate, a slot without CPU left still spends so much: it runs their batches up to four
+# triggers apart. Latency grows with that, but nothing piles up.
+LEAST_OFTEN = 0.25
 Shares = Mapping[str, Mapping[int, float]]  # of a task's events, by the position of the slot
 
 
@@ -129,14 +132,16 @@ def _sustained(
     """How many times the planned rate the placement sustains, and what keeps it from more; 1 where nothing does."""
     factor, limit = inf, None
     # Shares of each slot's CPU and memory that are taken without events, and those that grow with them.
-    fixed = {"CPU": [0.0] * len(placement.slots), "memory": [0.0] * len(placement.slots)}
-    moving = {what: list(nothing) for what, nothing in fixed.items()}
+    moving = {"CPU": [0.0] * len(placement.slots), "memory": [0.0] * len(placement.slots)}
+    fixed = {what: list(nothing) for what, nothing in moving.items()}
+    for position, taken in placement.taken.items():
+        fixed["CPU"][position], fixed["memory"][position] = taken.cpu, taken.memory
     for task, by_slot in shares.items():
         static = profiles[task].static
         for position, share in by_slot.items():
             point = estimates[task][position].point
             load = 0.0 if static else rates_per_s[task] * share / point.rate_per_s
-            fixed["CPU"][position] += point.cpu if static else point.idle_cpu
+            fixed["CPU"][position] += point.cpu if static else LEAST_OFTEN * point.idle_cpu
             fixed["memory"][position] += point.memory if static else point.idle_memory
             moving["CPU"][position] += (point.cpu - point.idle_cpu) * load
             moving["memory"][position] += (point.memory - point.idle_memory) * load

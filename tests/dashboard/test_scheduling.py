@@ -179,9 +179,35 @@ def test_only_free_slots_count_and_reserved_ones_do_not(here: World):
     assert sum(len(node.slots) for node in question_of(proposal.dataflow).supply.free) == 8
     SlotRow.objects.filter(name="n1/0").update(reserved_for="sweep")
     running(here.carla, here.city, document("other"), here.ana)
-    free = [slot.name for node in question_of(proposal.dataflow).supply.free for slot in node.slots]
+    found = question_of(proposal.dataflow).supply
     taken = {fragment.slot for fragment in load_estate().fragments.values()}
-    assert "n1/0" not in free and not taken & set(free) and "n1/0" not in taken and len(free) == 7 - len(taken)
+    offered = [slot.name for slot in found.slots(7)]
+    assert "n1/0" not in offered and {slot.name for slot in found.taken} == taken == set(offered[-len(taken):])
+    assert all(0 < one.cpu < 1 and one.memory == pytest.approx(0.05) for one in found.taken.values())
+
+
+def test_what_others_leave_of_a_slot_is_scheduled_and_told(here: World):
+    register_node(name="n1", slots=2)
+    for name in ("other", "third"):
+        running(here.carla, here.city, document(name, window=len(name)), here.ana)
+    assert {row.queries > 0 for row in SlotRow.objects.all()} == {True}, "something runs everywhere"
+    proposal = proposed(here, at(12))
+    plan = plan_of(proposal.plan)
+    assert proposal.status == "pending" and any("Others run on" in note for note in plan.notes)
+    assert set(plan.promise.others) == set(plan.promise.slots)
+    for slot in plan.promise.slots:
+        assert plan.promise.others[slot].cpu < plan.promise.load_of(slot).cpu <= 1
+    whole = 0.048 * len(plan.promise.slots)
+    assert 0 < plan.promise.per_hour < whole and plan.price.money_per_hour_delta == pytest.approx(
+        plan.promise.per_hour, abs=1e-5)
+    record = enacted(approved(proposal, here.ana)).dataflow
+    check_rows()
+    again = rescheduled(here, record, at(12))
+    assert again.plan.error["code"] == "nothing_to_change"
+    free = [slot.name for slot in question_of(record).supply.taken]
+    second = planned(here.carla, here.city, linear("second", rate=49)).dataflow
+    offered = {slot.name for node in question_of(second).supply.free for slot in node.slots}
+    assert offered == set(free) - set(plan.promise.slots), "what one schedule counts on no other gets"
 
 
 def test_own_slots_count_as_free_and_come_first(here: World):

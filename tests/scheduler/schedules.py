@@ -13,7 +13,7 @@ from scheduler.model.estate import Slot
 from scheduler.model.placement import Placement
 from scheduler.model.prices import VmSize
 from scheduler.model.profile import Point, Profile
-from scheduler.model.resources import Catalogue, Node, Supply
+from scheduler.model.resources import Catalogue, Node, Supply, Taken
 
 SIZES = Catalogue((VmSize("D1", 1, 0.1), VmSize("D2", 2, 0.2), VmSize("D3", 4, 0.4)), slot_hour=0.05)
 BUY = Supply(catalogue=SIZES)
@@ -46,14 +46,17 @@ def allocations(draw: st.DrawFn, *, tasks: int = 6, most: int = 4) -> Allocation
 
 
 @st.composite
-def supplies(draw: st.DrawFn) -> Supply:
-    """Some free slots, and machines to buy."""
+def supplies(draw: st.DrawFn, *, shared: bool = False) -> Supply:
+    """Some free slots, of which others have taken a part of some, and machines to buy."""
     free = tuple(
         Node(f"n{number}", tuple(Slot(f"n{number}", index) for index in range(draw(st.integers(1, 3)))),
              rack=draw(st.sampled_from(["", "left"])))
         for number in range(draw(st.integers(0, 2)))
     )
-    return Supply(free, SIZES)
+    share = st.sampled_from([0.05, 0.3, 0.5, 0.85])
+    taken = {
+        slot: Taken(draw(share), draw(share)) for node in free for slot in node.slots if shared and draw(st.booleans())}
+    return Supply(free, SIZES, taken=taken)
 
 
 def check_placed(placement: Placement, allocation: Allocation, supply: Supply) -> None:
@@ -62,8 +65,17 @@ def check_placed(placement: Placement, allocation: Allocation, supply: Supply) -
         name: task.threads for name, task in allocation.tasks.items()}
     assert all(0 <= position < len(placement.slots) for its in placement.threads.values() for position in its)
     assert len(set(placement.slots)) == len(placement.slots)
-    assert placement.slots == supply.slots(len(placement.slots))
-    assert placement.asked == allocation.slots and len(placement.slots) == allocation.slots + placement.extra
+    assert placement.taken == {
+        position: supply.taken[slot] for position, slot in enumerate(placement.slots) if slot in supply.taken}
+    if placement.algorithm != "RSM":  # it counts with the CPU of all slots of a node
+        assert set(placement.taken) <= {position for its in placement.threads.values() for position in its}
+    if supply.taken:  # those of others in which nothing fits are left out
+        first = [slot for slot in supply.slots(len(placement.slots) + len(supply.taken)) if slot in placement.slots]
+        assert tuple(first) == placement.slots
+    else:
+        assert placement.slots == supply.slots(len(placement.slots))
+        assert len(placement.slots) == allocation.slots + placement.extra
+    assert placement.asked == allocation.slots
     threads = [(bundle.task, thread) for bundle in placement.bundles() for thread in bundle.threads]
     assert sorted(threads) == sorted((name, n) for name, its in placement.threads.items() for n in range(len(its)))
     for bundle in placement.bundles():
@@ -72,8 +84,10 @@ def check_placed(placement: Placement, allocation: Allocation, supply: Supply) -
 
 def check_thread_shares(placement: Placement, allocation: Allocation, *, cpu: bool) -> None:
     """By each thread's share of its task: no slot over its memory and, with ``cpu``, no node over its CPU."""
-    memory: Counter[int] = Counter()
+    memory: Counter[int] = Counter({position: taken.memory for position, taken in placement.taken.items()})
     of_node: Counter[str] = Counter()
+    for position, taken in placement.taken.items():
+        of_node[placement.slots[position].node] += taken.cpu
     for name, positions in placement.threads.items():
         task = allocation.tasks[name]
         for position in positions:
@@ -88,6 +102,9 @@ def check_bundles(placement: Placement, allocation: Allocation) -> None:
     """Bundles whole, full ones alone, and by the bundles' needs no slot over its CPU or memory."""
     cpu, memory = defaultdict(float), defaultdict(float)
     tenants: Counter[int] = Counter()
+    for position, taken in placement.taken.items():
+        cpu[position], memory[position] = taken.cpu, taken.memory
+        tenants[position] = 1
     alone = set()
     for name, task in allocation.tasks.items():
         positions = list(placement.threads[name])

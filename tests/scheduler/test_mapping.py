@@ -45,7 +45,7 @@ quickly = settings(max_examples=60, deadline=None, suppress_health_check=[Health
 @quickly
 @given(data=st.data())
 def test_every_mapping_keeps_its_promises(name: str, data: st.DataObject):
-    allocation, supply = data.draw(allocations()), data.draw(supplies())
+    allocation, supply = data.draw(allocations()), data.draw(supplies(shared=data.draw(st.booleans())))
     placement = MAPPINGS[name](allocation, supply=supply)
     check_placed(placement, allocation, supply)
     if name in ("DSM", "RSM"):

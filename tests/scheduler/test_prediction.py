@@ -11,6 +11,7 @@ from scheduler.mapping.sam import map_sam
 from scheduler.model.estate import Slot
 from scheduler.model.placement import Placement
 from scheduler.model.profile import Point, Profile
+from scheduler.model.resources import Taken
 from scheduler.performance.prediction import latency_s, predict
 
 from .catalogue import flow
@@ -71,12 +72,14 @@ def test_the_factor_is_where_the_first_bundle_or_slot_is_full(data: st.DataObjec
     of = {f"t{number}": data.draw(profiles()) for number in range(data.draw(st.integers(1, 4)))}
     threads = {
         name: tuple(data.draw(st.lists(st.integers(0, slots - 1), min_size=1, max_size=12))) for name in of}
-    placement = Placement("by hand", slots, tuple(Slot("n1", index) for index in range(slots)), threads)
+    others = {slot: Taken(0.25, 0.5) for slot in data.draw(st.sets(st.integers(0, slots - 1)))}
+    placement = Placement("by hand", slots, tuple(Slot("n1", index) for index in range(slots)), threads, others)
     rates = {name: float(data.draw(st.integers(1, 500))) for name in of}
     found = predict(placement, of, rates_per_s=rates, routing=routing)
 
     def fits(factor: float) -> bool:
-        cpu, memory = [0.0] * slots, [0.0] * slots
+        cpu = [others[slot].cpu if slot in others else 0.0 for slot in range(slots)]
+        memory = [others[slot].memory if slot in others else 0.0 for slot in range(slots)]
         for name, positions in threads.items():
             for position in set(positions):
                 point = of[name].estimate(positions.count(position)).point
