@@ -23,6 +23,7 @@ GUIDES = (
     Guide("documents", "Writing a dataflow"),
     Guide("reuse", "What is shared"),
     Guide("review", "Proposals and review"),
+    Guide("profiles", "What tasks take"),
     Guide("schedules", "Slots for a rate"),
     Guide("live", "Live figures and failures"),
     Guide("bills", "Who pays"),
