@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from .hands import Surroundings
 
 LOOK_AGAIN_MS = 250  # for what others must have done before
-SETTLE_MS = 1_500  # in which batches with events bring a route into force
+SETTLE_MS = 2_500  # in which batches with events bring a route into force
 PART = ":part:"  # in a fragment's control hash, between position and bundle: a part of a stream that was opened
 PARTS_KEPT_S = 2 * 3600  # longer than a checkpoint that was removed, which may go on from there
 

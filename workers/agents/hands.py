@@ -45,6 +45,7 @@ from .wanted import Desired, Input, WantedFragment
 
 SOON_MS = 30  # while a handover is under way, every moment counts
 SELDOM_MS = 3_000
+LEAVE_MS = 500
 HINDERED_MS = 1_000
 FILES_EVERY_MS = 5_000
 METERS_KEPT_S = 60
@@ -226,7 +227,8 @@ class Hands:
             self._let_go(live)
 
     def _rests(
-        self, live: Live, fragment: WantedFragment, *, is_drained: Callable[[WantedFragment], bool]
+        self, live: Live, fragment: WantedFragment, *, is_drained: Callable[[WantedFragment], bool],
+        again_ms: int = SOON_MS,
     ) -> bool:
         """Whether nothing is under way in a fragment and nothing left to read; if it can be, it is stopped for that.
 
@@ -237,7 +239,7 @@ class Hands:
         drained = self._succession.may_begin(fragment) and is_drained(fragment)
         if live.query is not None:
             if not drained:
-                live.looks_again(at_ms=now_ms + SOON_MS)
+                live.looks_again(at_ms=now_ms + again_ms)
                 return False
             self._come_to_rest(live)
         if drained and self._around.store.progress(fragment.id).is_done:
@@ -258,7 +260,7 @@ class Hands:
 
     def _leave(self, live: Live, fragment: WantedFragment) -> None:
         """Bring a bundle that gets nothing more to its end, or a step nearer to it."""
-        if not self._rests(live, fragment, is_drained=self._departure.is_drained):
+        if not self._rests(live, fragment, is_drained=self._departure.is_drained, again_ms=LEAVE_MS):
             return
         self._around.store.take_on(self._around.store.known(fragment.id) or fragment)
         self._departure.stops(fragment)
@@ -275,13 +277,14 @@ class Hands:
             return
         channels = self._around.channels
         settled = all(route.settled for route in channels.routes(live.id).values())
-        if not settled:
-            at_rest = queries.rest(live.query, pause=lambda: self.pause(live.id))
-            progress = self._around.store.progress(live.id)
-            if at_rest and progress.is_done:
-                channels.settle(live.id, done_batch=progress.batch)
-                settled = True
-            channels.resume(live.id)
+        try:
+            if not settled and queries.rest(live.query, pause=lambda: self.pause(live.id)):
+                progress = self._around.store.progress(live.id)
+                settled = progress.is_done
+                if settled:
+                    channels.settle(live.id, done_batch=progress.batch)
+        finally:
+            channels.resume(live.id)  # also where an earlier try could not
         live.settles(at_ms=None if settled else self._clock_ms() + SETTLE_MS)
 
     def _let_go(self, live: Live) -> None:
