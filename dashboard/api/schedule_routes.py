@@ -39,7 +39,8 @@ def schedules(
     rows |= {pair: {"pair": pair, "error": error.as_dict()} for pair, error in found.errors.items()}
     return {
         "currency": settings.CURRENCY, "routing": choice.routing, "blocked": question.blocked,
-        "free_slots": sum(len(node.slots) for node in question.supply.free),
+        "free_slots": sum(len(node.slots) for node in question.supply.free) - len(question.supply.taken),
+        "shared_slots": len(question.supply.taken),
         "schedules": [rows[pair] for pair in PAIRS]}
 
 

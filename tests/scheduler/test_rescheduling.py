@@ -14,7 +14,7 @@ from scheduler.model.encoding import plan_from_json, plan_to_json
 from scheduler.model.errors import InsufficientSlots, NotEnactable, NothingToChange, NothingToGain, StalePlan, WeirError
 from scheduler.model.estate import Estate, RunningBundle, Slot
 from scheduler.model.profile import Point, Profile, Profiles
-from scheduler.model.resources import Node, Supply
+from scheduler.model.resources import Node, Supply, Taken
 from scheduler.planning import apply_plan, new_tasks, plan_removal, plan_submission, reverse_plan
 from scheduler.rearranging import plan_defragmentation, plan_pause, plan_resumption
 from scheduler.rescheduling import bound, plan_schedule, plan_schedule_back, schedulable
@@ -221,6 +221,24 @@ def test_what_cannot_leave_its_node_stays_there():
     with pytest.raises(NotEnactable, match="cannot leave its node"):
         settled(elsewhere, running={"n": by_task(estate, "n", "counted").parts}, pinned={"n": home},
                 supply=Supply(tuple(node for node in supply_of(estate).free if node.name == other)))
+
+
+def test_a_place_on_what_others_leave_stays_there():
+    """Slots are alike but for what others take of them; those that the schedule does not need keep out of it."""
+    slots = [Slot("n1", index) for index in range(6)]
+    supply = Supply((Node("n1", tuple(slots)),), taken={slot: Taken(0.1 * slot.index, 0.1) for slot in slots[:4]})
+    found = schedule(prepare(FLOW, task_types=TYPES, profiles=PROFILES, rate_per_s=90), SAM, supply=supply)
+    assert found.placement.slots[:2] == (slots[4], slots[5]) and found.placement.taken
+    running = {
+        task: [RunningBundle(f"{task}{number}", part.slot, part.threads, part.weight)
+               for number, part in enumerate(its)] for task, its in parts_of(found).items()}
+    assert settled(found, running=running, pinned={}, supply=supply).placement == found.placement
+    swapped = {"n1/4": "n1/5", "n1/5": "n1/4"}
+    elsewhere = {
+        task: [replace(one, slot=swapped.get(one.slot, one.slot)) for one in its] for task, its in running.items()}
+    moved = settled(found, running=elsewhere, pinned={}, supply=supply)
+    assert moved.placement.slots == (slots[5], slots[4], *found.placement.slots[2:])
+    assert moved.placement.taken == found.placement.taken and moved.acquisition.per_hour == found.acquisition.per_hour
 
 
 def test_a_task_with_state_that_reads_a_divided_stream_is_told_of():
