@@ -1,0 +1,66 @@
+"""Sweeps over a real broker: what is ordered is what a node takes, and what it says is what is stored."""
+
+from __future__ import annotations
+
+import pytest
+import redis
+from django.utils import timezone
+
+from dashboard import jobs
+from dashboard.profiles.progress import progress_of
+from dashboard.profiles.services.driving import advance_sweep
+from dashboard.profiles.services.sweeps import cancel_sweep
+from tests.dashboard.building import World
+from tests.profiles.test_sweeps import started
+from workers import trials
+
+pytestmark = pytest.mark.broker
+
+
+@pytest.fixture
+def there(broker: redis.Redis, broker_url: str, settings) -> redis.Redis:
+    settings.REDIS_URL = broker_url
+    return broker
+
+
+def result_of(order: trials.TrialOrder) -> trials.TrialResult:
+    held = order.rate_per_s <= 100
+    return trials.TrialResult(
+        order.id, ok=True, threads=order.threads, rate_per_s=order.rate_per_s,
+        achieved_per_s=order.rate_per_s if held else 80.0, latency_slope=0.0 if held else float("inf"), cpu=0.5,
+        memory=0.2, took_s=5.0, latency_s={"p50": 0.1, "p99": float("inf")},
+        series=(trials.Sample(0.5, None, 0.0, 0.1, 0.1), trials.Sample(1.0, 0.2, order.rate_per_s, 0.5, 0.2)),
+        machine={"class": "cpu-a", "load": 0.5}, versions={"type": 1})
+
+
+def test_a_trial_goes_to_a_node_and_its_figures_come_back(world: World, there: redis.Redis):
+    sweep = advance_sweep(sweep_id=started(world).pk, at=timezone.now())
+    assert progress_of(sweep)["under_way"]["state"] == "waits for the node's agent"
+    for _ in range(6):
+        order = trials.take(there, "n1", wait_s=0.1)
+        assert (order.slot, order.task_type, order.feed[0]["type"]) == ("1", "senml_parse", "urban_sensing")
+        trials.tell(there, order.id, trials.Progress("measuring"))
+        sweep = advance_sweep(sweep_id=sweep.pk, at=timezone.now())
+        assert progress_of(sweep)["under_way"]["state"] == "measuring" and sweep.trials.get(ended=None).taken
+        trials.finish(there, result_of(order))
+        sweep = advance_sweep(sweep_id=sweep.pk, at=timezone.now())
+    done = list(sweep.trials.exclude(ended=None))
+    assert {trial.stable for trial in done} == {True, False} and all(len(trial.series) == 2 for trial in done)
+    unstable = next(trial for trial in done if not trial.stable)
+    assert (unstable.latency_slope, unstable.quantiles["p99"], unstable.series[0][1]) == (None, None, None)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_cancelled_sweeps_order_is_taken_by_nobody(committed_world: World, there: redis.Redis):
+    sweep = advance_sweep(sweep_id=started(committed_world).pk, at=timezone.now())
+    cancel_sweep(actor=committed_world.carla, sweep_id=sweep.pk)
+    assert trials.take(there, "n1", wait_s=0.1) is None
+
+
+def test_without_a_broker_everything_says_so(world: World):
+    sweep = started(world)
+    with pytest.raises(jobs.BrokerAway):
+        advance_sweep(sweep_id=sweep.pk, at=timezone.now())
+    sweep.refresh_from_db()
+    sweep.trials.update(sent=timezone.now())
+    assert (sweep.status, progress_of(sweep)["under_way"]["state"]) == ("running", "the broker is away")
