@@ -164,7 +164,7 @@ def _frame(request: HttpRequest, record: DataflowRecord, asked: asking.Asked) ->
         "sources": asking.sources_of(job) if job else 1, "own_rate": own, "most": most, "steps": STEPS,
         "least": float(f"{most / STEPS:.6g}"), "step": max(1, round(rate_per_s / most * STEPS)), "tasks": basis,
         "stale": [{"why": one.stale} | link for one in basis if one.stale for link in _measuring(record, [one.id])],
-        "free": sum(len(node.slots) for node in supply.free),
+        "free": sum(len(node.slots) for node in supply.free) - len(supply.taken), "shared": len(supply.taken),
         "buys": supply.catalogue is not None, "may_propose": not why_not, "why_not": why_not,
         "has_schedule": _has_schedule(record),
     }
