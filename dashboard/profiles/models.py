@@ -135,6 +135,7 @@ class TrialRecord(models.Model):
     stable = models.BooleanField(null=True)
     offered_per_s = models.FloatField(null=True)
     achieved_per_s = models.FloatField(null=True)
+    selectivity = models.FloatField(null=True)  # events that came out for each that went in
     latency_slope = models.FloatField(null=True)  # none where it could not be fitted: not stable
     cpu = models.FloatField(default=0.0)
     memory = models.FloatField(default=0.0)

@@ -13,7 +13,8 @@ from scheduler.model.secrets import SECRET, is_reference
 from scheduler.performance.modelling import Sweep, Trial
 
 FIGURES = (
-    "offered_per_s", "achieved_per_s", "cpu", "memory", "idle_cpu", "idle_memory", "base_cpu", "base_memory", "took_s")
+    "offered_per_s", "achieved_per_s", "selectivity", "cpu", "memory", "idle_cpu", "idle_memory", "base_cpu",
+    "base_memory", "took_s")
 
 
 def order_id(trial: TrialRecord) -> str:

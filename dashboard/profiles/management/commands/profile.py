@@ -152,7 +152,7 @@ def _line(trial: TrialRecord) -> str:
     if trial.error:
         return f"{start}  failed: {trial.error}"
     slope = "unbounded" if trial.latency_slope is None else f"{trial.latency_slope:+.4f} s/s"
-    return (f"{start}  {'stable' if trial.stable else 'not stable':10}  out {trial.achieved_per_s:.1f}/s"
+    return (f"{start}  {'stable' if trial.stable else 'not stable':10}  through {trial.achieved_per_s:.1f}/s"
             f"  latency {slope}  CPU {trial.cpu:.0%}  memory {trial.memory:.0%}  {trial.took_s:.1f} s")
 
 
