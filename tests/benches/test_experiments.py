@@ -14,7 +14,6 @@ from scheduler.model.errors import WeirError
 from scheduler.model.estate import Slot
 from scheduler.model.profile import Point, Profile, Profiles
 from scheduler.model.resources import Node, Supply
-from scheduler.performance.modelling import Trial
 from scheduler.scheduling import Settings, prepare, schedule
 from workers.benches import ends
 from workers.benches.experiment_dataflows import ENDS, SHAPES, dataflow, kinds, parts
@@ -29,9 +28,7 @@ from workers.benches.experiments import (
     is_over,
     loads_at,
     plan,
-    slope,
     stairs,
-    with_fixed_load,
 )
 from workers.benches.schedules_on_spark import PAPER
 from workers.library.registry import task_types
@@ -58,14 +55,6 @@ def test_events_are_due_evenly_within_each_stair(climb):
         mine = [at for at in due if began_ms - 1 <= at < began_ms + 1000 * stair.seconds - 1]
         assert abs(len(mine) - stair.rate_per_s * stair.seconds) <= 2
         began_ms += 1000 * stair.seconds
-
-
-@given(st.lists(st.tuples(st.floats(-100, 100), st.floats(-100, 100)), min_size=2, max_size=30))
-def test_the_slope_is_that_of_least_squares(points):
-    x, y = np.array(points).T
-    if x.max() - x.min() < 1e-3:
-        return
-    assert slope(points) == pytest.approx(np.polyfit(x, y, 1)[0], rel=1e-4, abs=1e-4)
 
 
 def samples(rates, *, seconds=6.0, every=0.25):
@@ -168,20 +157,6 @@ def test_parts_count_the_ways_from_the_source(name):
     assert parts(name) == {task: ways(task) for task in dict.fromkeys(end for ends in streams for end in ends)}
 
 
-def trial(threads, rate, cpu, memory=0.02, achieved=None):
-    return Trial(threads, rate, cpu, memory, 0.0, 5.0, achieved)
-
-
-def test_what_a_query_takes_at_any_rate_is_where_its_trials_begin():
-    profile = Profile("t", (Point(1, 100, 0.55, 0.02), Point(2, 150, 0.8, 0.02), Point(4, 200, 0.9, 0.04)))
-    line = [trial(1, rate, 0.05 + 0.005 * rate) for rate in (25, 50, 100)]
-    found = with_fixed_load(profile, [*line, trial(1, 200, 1.0, achieved=110), trial(2, 150, 0.8)])
-    assert [point.idle_cpu for point in found.points] == pytest.approx([0.05, 0.8 * 0.05 / 0.55, 0.9 * 0.05 / 0.55])
-    assert found.points[0].idle_memory == pytest.approx(0.02)
-    assert [replace(point, idle_cpu=0, idle_memory=0) for point in found.points] == list(profile.points)
-    assert with_fixed_load(profile, [trial(1, 100, 0.5)]) == profile
-
-
 def test_source_and_sink_are_measured_apart():
     flow = dataflow(ENDS, TASKS, path="events.parquet", run="x")
     job = prepare(flow, task_types=task_types(), profiles=PROFILES, rate_per_s=max(ends.RATES_PER_S))
@@ -200,10 +175,3 @@ def test_source_and_sink_are_measured_apart():
     assert sink.one.idle_cpu == pytest.approx(0.1)
     with pytest.raises(ValueError, match="did not keep up"):
         ends.profiles(kept[2:], slot_of={"source": "n1/0", "sink": "n1/1"}, machine="m", origin="here")
-
-
-@given(st.lists(st.tuples(st.floats(1, 100), st.floats(0, 1), st.floats(0, 1)), min_size=1, max_size=6))
-def test_no_trials_make_an_invalid_profile(seen):
-    profile = Profile("t", (Point(1, 100, 0.5, 0.1),))
-    found = with_fixed_load(profile, [trial(1, rate, cpu, memory) for rate, cpu, memory in seen])
-    assert found.points[0].idle_cpu <= 0.5 and found.points[0].idle_memory <= 0.1 + 1e-12

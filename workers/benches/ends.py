@@ -13,11 +13,12 @@ from scheduler.allocation.lsa import allocate_lsa
 from scheduler.model.placement import Placement
 from scheduler.model.profile import Point, Profile
 from scheduler.model.resources import Supply
+from scheduler.performance.fixed_load import with_fixed_load
 from scheduler.performance.modelling import Trial
 from scheduler.scheduling import Job, Schedule, Settings, predicted
 from workers.library.registry import task_types
 
-from .experiments import Stair, with_fixed_load
+from .experiments import Stair
 
 RATES_PER_S = (40.0, 120.0, 360.0)
 TYPES = {"source": "replay", "sink": "output"}
@@ -50,7 +51,7 @@ def profiles(
         trials = [Trial(1, rate, load["cpu"], load["memory"], 0.0, 0.0) for rate, load in loads]
         peak = max(trials, key=lambda one: one.rate_per_s)
         point = Point(1, peak.rate_per_s, min(1.0, peak.cpu), min(1.0, peak.memory))
-        version = task_types()[task_type].version
-        found.append(with_fixed_load(
-            Profile(task_type, (point,), version=version, machine=machine, origin=origin), trials))
+        found.append(Profile(
+            task_type, with_fixed_load([point], {1: trials}), version=task_types()[task_type].version,
+            machine=machine, origin=origin))
     return found

@@ -15,8 +15,6 @@ from math import isnan, nan, sqrt
 import numpy as np
 
 from scheduler.model.errors import InsufficientSlots, InvalidResources, RateNotHeld, WeirError
-from scheduler.model.profile import Point, Profile
-from scheduler.performance.modelling import Trial
 from scheduler.scheduling import Pair, Schedule
 
 KEEPS_UP = 0.95  # of the offered rate has to come through
@@ -103,16 +101,6 @@ def due_ms(climb: Iterable[Stair]) -> list[int]:
     return due
 
 
-def slope(points: Sequence[tuple[float, float]]) -> float:
-    """The slope of a line through points, by least squares; NaN where they say nothing."""
-    if len(points) < 2:
-        return nan
-    x, y = np.array(points, dtype=float).T
-    spread = x - x.mean()
-    square = float(spread @ spread)
-    return float(spread @ (y - y.mean())) / square if square > 0 else nan
-
-
 def carried(
     samples: Sequence[Sample], *, rate_per_s: float, parts: Mapping[str, float], source: str
 ) -> Carried:
@@ -129,10 +117,17 @@ def carried(
     source : str
         The source.
     """
-    rates = {task: slope([(one.at_s, one.out.get(task, 0) / part) for one in samples]) for task, part in parts.items()}
+    at_s = [one.at_s for one in samples]
+    rates = {task: _slope(at_s, [one.out.get(task, 0) / part for one in samples]) for task, part in parts.items()}
     offered = rates.pop(source)
     slowest = min(rates, key=lambda task: rates[task])
     return Carried(rate_per_s, offered, min(rates[slowest], max(offered, 0.0)), slowest)
+
+
+def _slope(x: Sequence[float], y: Sequence[float]) -> float:
+    """By least squares: counts grow in steps, a batch each, and the median of slopes (`model.slope`) is low where
+    steps are few."""
+    return float(np.polyfit(x, y, 1)[0]) if len(x) > 1 else nan
 
 
 def actual_per_s(found: Iterable[Carried]) -> float:
@@ -236,44 +231,3 @@ def plan(
             yield name, pair, fraction, scheduled(name, pair, fraction * found.rate_per_s)
         except WeirError as error:
             yield name, pair, fraction, error
-
-
-def with_fixed_load(profile: Profile, trials: Iterable[Trial], *, keeps_up: float = KEEPS_UP) -> Profile:
-    """A profile whose loads without events are what its trials have in common at any rate.
-
-    A query that has events runs its batches, however few these are, which one without does not. What it takes for
-    that shows in trials at low rates: CPU over the rate is a line that does not begin at 0. Least squares over the
-    stable trials of a thread count gives where it begins; a count with trials at one rate alone takes what others had,
-    in the same part of its CPU.
-    """
-    by_threads: dict[int, list[Trial]] = {}
-    for trial in trials:
-        achieved = trial.rate_per_s if trial.achieved_per_s is None else trial.achieved_per_s
-        if achieved >= keeps_up * trial.rate_per_s:
-            by_threads.setdefault(trial.threads, []).append(trial)
-    parts: dict[int, tuple[float, float]] = {}
-    for point in profile.points:
-        known = [one for one in by_threads.get(point.threads, ()) if one.rate_per_s <= point.rate_per_s]
-        if len({one.rate_per_s for one in known}) > 1:
-            parts[point.threads] = (
-                _fixed_part([(one.rate_per_s, one.cpu) for one in known], point.cpu),
-                _fixed_part([(one.rate_per_s, one.memory) for one in known], point.memory))
-    if not parts:
-        return profile
-    usual = tuple(float(np.median([part[index] for part in parts.values()])) for index in (0, 1))
-    points = []
-    for point in profile.points:
-        cpu, memory = parts.get(point.threads, usual)
-        points.append(Point(
-            point.threads, point.rate_per_s, point.cpu, point.memory, cpu * point.cpu, memory * point.memory))
-    return Profile(
-        profile.task_type, tuple(points), config=profile.config, version=profile.version, machine=profile.machine,
-        static=profile.static, origin=profile.origin)
-
-
-def _fixed_part(points: Sequence[tuple[float, float]], at_peak: float) -> float:
-    """Where the line through loads begins, as a part of the load at the peak; 0 to 1."""
-    growth = slope(points)
-    x, y = np.array(points, dtype=float).mean(axis=0)
-    begins = float(y - growth * x)
-    return min(1.0, max(0.0, begins / at_peak)) if at_peak > 0 and not isnan(growth) else 0.0

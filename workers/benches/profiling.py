@@ -6,7 +6,7 @@ What was measured once is not measured again: the steps follow from the trials i
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from typing import Any
 
@@ -15,11 +15,11 @@ import redis
 from scheduler.model.profile import Profile
 from scheduler.performance.modelling import Done, Sweep, measured_profile, next_step
 from workers.library.registry import task_types
+from workers.measuring.machine import machine_class
 from workers.trials import TrialOrder, result_of
 
 from .estate import NODE
 from .experiment_dataflows import Kind, feed
-from .experiments import with_fixed_load
 from .profiles import ordered, trial_of
 
 FEED_RATE_PER_S = 500.0
@@ -27,7 +27,7 @@ FEED_RATE_PER_S = 500.0
 
 def measured(
     broker: redis.Redis, kind: Kind, sweep: Sweep, *, kept: list[dict[str, Any]], save: Callable[[], None],
-    warm_up_s: float, seconds: float, slot: str,
+    warm_up_s: float, seconds: float, slot: str, slots: int, origin: str,
 ) -> Profile:
     """Measure a task until its profile is done or its budget is spent.
 
@@ -45,8 +45,10 @@ def measured(
         Called after each trial.
     warm_up_s, seconds : float
         Of each trial.
-    slot : str
-        Where.
+    slot, slots : str, int
+        Where, of how many.
+    origin : str
+        What the profile says of where it is from.
     """
     while not isinstance(step := next_step(map(trial_of, map(result_of, kept)), sweep=sweep), Done):
         print(f"  {kind.name}: {step.threads} threads at {step.rate_per_s:.4g} events/s ({step.why})", end=" … ",
@@ -59,16 +61,9 @@ def measured(
         print(f"{'stable' if sweep.stable(trial_of(found)) else 'not stable'}: {found.achieved_per_s:.4g} events/s, "
               f"latency grows {found.latency_slope:.3g} s/s, CPU {found.cpu:.0%}, memory {found.memory:.1%}, "
               f"{found.took_s:.0f} s", flush=True)
-    return of_trials(kind, step, kept)
-
-
-def of_trials(kind: Kind, done: Done, kept: Sequence[Mapping[str, Any]]) -> Profile:
-    """The profile of a finished sweep, with what its queries take at any rate."""
-    task_type = task_types()[kind.type]
-    machine = kept[-1]["machine"].get("class", "") if kept else ""
-    profile = measured_profile(
-        done, task_type=kind.type, version=task_type.version, machine=machine, origin="bench schedules --on-spark")
-    return with_fixed_load(profile, map(trial_of, map(result_of, kept)))
+    return measured_profile(
+        step, task_type=kind.type, version=task_types()[kind.type].version, machine=machine_class(slots),
+        origin=origin)
 
 
 def rows(profiles: Iterable[Profile]) -> list[dict[str, Any]]:

@@ -122,7 +122,8 @@ def _tasks(lab: Laboratory, sizes: Sizes, kept: dict[str, Any], save: Callable[[
                 rate_slope=0.1, trial_s=sizes.trial_s + 3.0, budget_s=sizes.budget_s)
             found.append(profiling.measured(
                 lab.estate.client, lab.tasks[name], sweep, kept=kept["trials"].setdefault(name, []), save=save,
-                warm_up_s=2.0, seconds=sizes.trial_s, slot=str(number % sizes.slots)))  # so that all drivers are warm
+                warm_up_s=2.0, seconds=sizes.trial_s, slot=str(number % sizes.slots),  # so that all drivers are warm
+                slots=sizes.slots, origin=ORIGIN))
     return found
 
 
