@@ -55,6 +55,7 @@ def plan_submission(
     begin: str = NOW,
     containment: Containment | None = None,
     schedule: Schedule | None = None,
+    remarks: Sequence[str] = (),
 ) -> Plan:
     """Plan the merge of a submitted dataflow into the estate.
 
@@ -82,6 +83,8 @@ def plan_submission(
         schedule, which is of the tasks as they were submitted.
     schedule : Schedule, optional
         Of all `new_tasks`: each becomes a fragment of its own, with the bundles that it gets there.
+    remarks : sequence of str
+        What else reviewers should know of the schedule.
 
     Returns
     -------
@@ -174,7 +177,7 @@ def plan_submission(
                 schedule, currency=prices.currency, id_of=bundle_ids(change.after.values(), merged.running)),
             notes=(
                 *filter(None, [order_note(disordered, started)]),
-                *(notes_of(schedule, task_types=task_types) if schedule else ())),
+                *(notes_of(schedule, task_types=task_types) if schedule else ()), *remarks),
         )
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 
@@ -65,6 +65,7 @@ def plan_schedule(
     task_types: TaskTypes,
     prices: Prices,
     left: Collection[str] = (),
+    remarks: Sequence[str] = (),
 ) -> Plan:
     """Plan that a running dataflow's bundles become those of another schedule; what need not change stays untouched.
 
@@ -78,6 +79,8 @@ def plan_schedule(
         Of tasks that `schedulable` allows.
     left : collection of str
         Bundles that have come to their end by the nodes' reports; they are dropped.
+    remarks : sequence of str
+        What else reviewers should know of the schedule.
 
     Raises
     ------
@@ -119,7 +122,8 @@ def plan_schedule(
             task_cores_alone=sum(estate.tasks[task_id].cores for task_id in set(submitted.running.values())),
             queries_alone=_queries(now.values())),
         prices=prices, slots=parts_of_slots(schedule), before=_counted_on(running, schedule))
-    return freeze_plan(_plan(estate, submitted, change, price, schedule, now, task_types, prices))
+    plan = _plan(estate, submitted, change, price, schedule, now, task_types, prices)
+    return freeze_plan(replace(plan, notes=(*plan.notes, *remarks)))
 
 
 def _plan(

@@ -15,9 +15,11 @@ from dashboard.plans.containment import containment_of
 from dashboard.plans.evidence import evidence_of, left_bundles, rule
 from dashboard.plans.models import PlanRecord
 from dashboard.plans.scheduling import Choice, question_of
+from dashboard.profiles.selectors import current_machine, staleness
 from scheduler import planning, rearranging, rescheduling
 from scheduler.model.errors import StalePlan, WeirError
 from scheduler.model.plan import Plan
+from scheduler.performance.declared import DECLARED
 from scheduler.scheduling import Schedule
 
 log = structlog.get_logger(__name__)
@@ -44,10 +46,12 @@ def compute(record: PlanRecord, estate: StoredEstate) -> Plan:
         version = DataflowVersion.objects.select_related("dataflow__team").get(
             dataflow_id=record.dataflow_id, number=record.version)
         options = dict(record.options)
+        schedule = _schedule(record, estate, options)
         return planning.plan_submission(
             estate, stored_dataflow(version.document), dataflow_id=str(record.dataflow_id),
             team=version.dataflow.team.slug, task_types=jobs.task_types(), prices=prices(),
-            containment=containment_of(version.dataflow.team), schedule=_schedule(record, estate, options), **options,
+            containment=containment_of(version.dataflow.team), schedule=schedule, remarks=_remarks(schedule),
+            **options,
         )
     except WeirError:
         raise
@@ -69,7 +73,8 @@ def _of_what_runs(record: PlanRecord, estate: StoredEstate) -> Plan:
             estate, dataflow_id, evidence=evidence_of(estate, dataflow_id), rule=rule(), **known)
     if record.kind == "schedule":
         found = _schedule(record, estate, dict(record.options))
-        return rescheduling.plan_schedule(estate, dataflow_id, found, left=left_bundles(), **known)
+        return rescheduling.plan_schedule(
+            estate, dataflow_id, found, left=left_bundles(), remarks=_remarks(found), **known)
     plans = {
         "remove": planning.plan_removal, "pause": rearranging.plan_pause, "resume": rearranging.plan_resumption}
     return plans[record.kind](estate, dataflow_id, **known)
@@ -85,6 +90,17 @@ def _schedule(record: PlanRecord, estate: StoredEstate, options: dict[str, Any])
         record.dataflow, routing=choice.routing, version=record.version, estate=estate,
         fresh=bool(options.get("fresh")))
     return question.schedule(choice.pair, choice.rate_per_s)
+
+
+def _remarks(schedule: Schedule | None) -> list[str]:
+    """That a schedule rests on profiles which may no longer hold."""
+    if schedule is None:
+        return []
+    machine = current_machine()
+    profiles = {profile.task_type: profile for profile in schedule.job.profiles.values() if profile.origin != DECLARED}
+    return [
+        f"The profile of {name} may no longer hold: {why}."
+        for name, profile in sorted(profiles.items()) if (why := staleness(profile, machine=machine))]
 
 
 def prices() -> planning.Prices:

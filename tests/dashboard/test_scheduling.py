@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from django.core.management import CommandError, call_command
 
@@ -27,6 +29,7 @@ from dashboard.plans.scheduling import Choice, InvalidChoice, question_of
 from dashboard.plans.selectors import plan_of
 from dashboard.teams.permissions import viewer_of
 from scheduler.model.errors import InvalidTransition, MissingProfile, PermissionDenied, RateNotHeld
+from scheduler.model.task_types import TaskTypes
 from scheduler.planning import apply_plan
 from tests.dashboard.building import World, approved, document, enacted, planned, removal_planned, running
 from tests.dashboard.checks import check_rows
@@ -362,3 +365,12 @@ def test_bundles_that_have_left_free_their_slots_once_all_is_done(here: World):
     check_rows()
     waiting.refresh_from_db()
     assert waiting.status == "stale" and before.free != question_of(waiting.dataflow).supply.free
+
+
+def test_profiles_that_may_no_longer_hold_are_told_of(here: World, monkeypatch):
+    known = registry.task_types()
+    newer = TaskTypes([replace(one, version=2) if one.name == "pi_viete" else one for one in known.values()])
+    monkeypatch.setattr("dashboard.jobs.task_types", lambda: newer)
+    notes = plan_of(proposed(here, at(18)).plan).notes
+    assert notes[-1] == (
+        "The profile of pi_viete may no longer hold: measured with version 1 of pi_viete, which is now version 2.")
