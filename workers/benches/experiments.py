@@ -19,7 +19,7 @@ from scheduler.scheduling import Pair, Schedule
 
 KEEPS_UP = 0.95  # of the offered rate has to come through
 GIVES_UP = 0.85  # a stair that carries less leaves nothing to be learnt from a higher one
-STEPS = (0.8, 0.9, 1.0, 1.1, 1.25, 1.45, 1.75, 2.2)  # of the predicted rate
+STEPS = (0.85, 1.0, 1.15, 1.35, 1.7, 2.2)  # of the predicted rate
 FIRST = 0.6  # of it, while queries start and warm up
 
 

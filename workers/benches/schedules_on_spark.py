@@ -34,7 +34,7 @@ from .schedules_summary import fits, shown, summary
 
 PAPER = tuple(pair for pair in PAIRS if pair[1] != "exact")
 ORIGIN = "bench schedules --on-spark"
-FIRST_S = 12.0  # of a run, while its queries start
+FIRST_S = 10.0  # of a run, while its queries start
 COLD_S = 40.0  # of the first one, while the drivers compile their code
 LARGEST_PER_S = 4_000.0
 
@@ -101,8 +101,8 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--fractions", type=float, nargs="+", default=[1.0, 0.6],
                         help="of the highest rate that a pair plans for the slots")
     parser.add_argument("--slots", type=int, default=2, help="of this machine, each held to a core of its own")
-    parser.add_argument("--budget", type=float, default=180.0, help="seconds for a profile")
-    parser.add_argument("--stair", type=float, default=8.0, help="seconds at a rate")
+    parser.add_argument("--budget", type=float, default=150.0, help="seconds for a profile")
+    parser.add_argument("--stair", type=float, default=7.0, help="seconds at a rate")
     parser.add_argument("--minutes", type=float, default=20.0, help="after which no further schedule is run")
     parser.add_argument("--trigger-ms", type=int, default=500)
     parser.add_argument("--anew", action="store_true", help="measure again what is in the JSON already")
