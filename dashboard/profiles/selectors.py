@@ -8,7 +8,7 @@ For planning:
 For pages, API and live connections:
 
 - ``profiles(viewer, …)``: active profiles by type, points fetched; ``profile``, ``history_of(record)``
-- ``sweeps(viewer)``, ``sweep``, ``trial``, ``live_sweep(viewer, sweep_id)``
+- ``sweeps(viewer)``, ``sweep``, ``trial``; how far a sweep is: ``progress.live_sweep``
 """
 
 from __future__ import annotations

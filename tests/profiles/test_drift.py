@@ -10,7 +10,7 @@ from dashboard import jobs
 from dashboard.operations.estate import load_estate
 from dashboard.operations.models import NodeRow
 from dashboard.operations.telemetry import record_history
-from dashboard.profiles import selectors
+from dashboard.profiles import observing, selectors
 from dashboard.profiles.models import ObservationRow, ProfileRecord
 from dashboard.profiles.observing import record_observations
 from dashboard.profiles.services.importing import import_profiles
@@ -57,11 +57,11 @@ def branch(world: World) -> str:
     return run_forked(world, "a", "shared")
 
 
-def run_forked(world: World, name: str, visibility: str) -> str:
+def run_forked(world: World, name: str, visibility: str, *, window: int = 3) -> str:
     tasks = [
         {"id": "sense", "type": "urban_sensing"}, {"id": "long", "type": "senml_parse"},
         {"id": "longer", "type": "range_filter", "config": {"ranges": {"temperature": [0, 1]}}},
-        {"id": "branch", "type": "block_average", "config": {"window": 3}},
+        {"id": "branch", "type": "block_average", "config": {"window": window}},
         {"id": "both", "type": "block_average", "config": {"window": 5}},
         {"id": "out", "type": "output", "config": {"name": f"{name}-out"}}]
     streams = [("sense", "long"), ("sense", "branch"), ("long", "longer"), ("longer", "both"), ("branch", "both"),
@@ -155,6 +155,16 @@ def test_a_private_dataflows_bundles_are_compared_with_its_teams_profiles_alone(
     ProfileRecord.objects.filter(pk=record.pk).update(team=world.city)
     seen(2)
     assert record.observations.count() == 2
+
+
+def test_of_many_bundles_some_are_noted_each_time_and_all_in_turn(
+    world: World, reports: Reports, branch: str, monkeypatch: pytest.MonkeyPatch
+):
+    run_forked(world, "b", "shared", window=4)
+    monkeypatch.setattr(observing, "MOST_AT_ONCE", 1)
+    profile(world)
+    seen(2)
+    assert len({row.bundle for row in ObservationRow.objects.all()}) == ObservationRow.objects.count() == 2
 
 
 def test_old_observations_are_forgotten(world: World, reports: Reports, branch: str):

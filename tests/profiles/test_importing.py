@@ -65,7 +65,7 @@ def test_every_mistake_has_its_place_and_nothing_is_imported(world: World, rows,
 
 @pytest.mark.parametrize("rows", [
     "a,1,1,1,1,{1},1", "a,1,1,1,1,[],1", 'a,1,1,1,1,"{""b"":1}",1\na,1,1,1,1,"{ ""b"": 1 }",1',
-    "a,1,1,1,1,,1\na,1,2,1,1,,2", f"{'a' * 101},1,1,1,1,,1",
+    "=a,1,1,1,1,,1", "a,1,1,1,1,,1\na,1,2,1,1,,2", f"{'a' * 101},1,1,1,1,,1",
 ])
 def test_what_cannot_be_stored_is_refused(world: World, rows):
     with pytest.raises(InvalidProfile):

@@ -20,6 +20,7 @@ from scheduler.model.profile_csv import read_profiles
 
 UNSTORABLE = re.compile(r"[\0\ud800-\udfff]")
 LONGEST = {"task_type": 100, "machine": 120, "origin": 200}
+FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet takes for one, where an export is opened
 
 
 def import_profiles(*, actor: User, text: str) -> list[ProfileRecord]:
@@ -76,6 +77,10 @@ def _require_storable(profiles: list[Profile]) -> None:
                 raise InvalidProfile(
                     f"The {name.replace('_', ' ')} {getattr(profile, name)[:40]}… is longer than {longest} characters.",
                     remedy="Shorten it and import again; nothing was stored.")
+            if getattr(profile, name).startswith(FORMULA):
+                raise InvalidProfile(
+                    f"The {name.replace('_', ' ')} {getattr(profile, name)[:40]!r} looks like a formula.",
+                    remedy="Begin it with a letter and import again; nothing was stored.")
         key = (profile.task_type, profile.config, profile.machine)
         if key in seen:
             raise InvalidProfile(

@@ -11,7 +11,7 @@ from uuid import UUID
 from django.utils import timezone
 
 from dashboard import jobs
-from dashboard.audit.trail import Audit, audited
+from dashboard.audit.trail import audited
 from dashboard.operations import reservations
 from dashboard.operations.models import SlotRow
 from dashboard.profiles.lifecycle import CANCELLED, LIFECYCLE, PAUSED, QUEUED, RUNNING
@@ -71,21 +71,21 @@ def start_sweep(
 
 def pause_sweep(*, actor: User, sweep_id: UUID | str) -> SweepRecord:
     """Let a sweep rest: its trials are kept, the one under way is not, and its slot is free again."""
-    with _steered(actor, sweep_id, "pause", PAUSED) as (_, sweep):
+    with _steered(actor, sweep_id, "pause", PAUSED) as sweep:
         stop_measuring(sweep)
         return sweep
 
 
 def resume_sweep(*, actor: User, sweep_id: UUID | str) -> SweepRecord:
     """Let a sweep that rests or failed go on from its trials, as soon as its slot is free."""
-    with _steered(actor, sweep_id, "resume", QUEUED) as (_, sweep):
+    with _steered(actor, sweep_id, "resume", QUEUED) as sweep:
         sweep.ended = None
         return sweep
 
 
 def cancel_sweep(*, actor: User, sweep_id: UUID | str) -> SweepRecord:
     """End a sweep without a profile; its trials are kept for reading."""
-    with _steered(actor, sweep_id, "cancel", CANCELLED) as (_, sweep):
+    with _steered(actor, sweep_id, "cancel", CANCELLED) as sweep:
         stop_measuring(sweep)
         sweep.ended = timezone.now()
         return sweep
@@ -106,7 +106,7 @@ def holder_of(sweep: SweepRecord) -> str:
 
 
 @contextmanager
-def _steered(actor: User, sweep_id: UUID | str, verb: str, becomes: str) -> Iterator[tuple[Audit, SweepRecord]]:
+def _steered(actor: User, sweep_id: UUID | str, verb: str, becomes: str) -> Iterator[SweepRecord]:
     viewer = viewer_of(actor)
     known = sweep_for(viewer, sweep_id)
     require_measuring(viewer, team_id=known.team_id)
@@ -115,7 +115,7 @@ def _steered(actor: User, sweep_id: UUID | str, verb: str, becomes: str) -> Iter
         LIFECYCLE.check(sweep.status, becomes)
         audit.subject, audit.team, audit.details = sweep, known.team, {"before": sweep.status}
         sweep.status, sweep.reason = becomes, ""
-        yield audit, sweep
+        yield sweep
         sweep.save()
 
 
