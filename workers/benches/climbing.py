@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from math import inf
@@ -41,6 +42,7 @@ BASE_S = 2.0
 BASE_WINDOWS = 10
 AT_REST = 0.05  # of a core
 LOAD_EVERY = 4  # samples
+LEAST_SAMPLES = 6
 SETTLES = 0.35  # of a stair, before it counts
 STARTED = 0.6  # of the first stair, after which the source is taken to be in time
 STARTING_S = 60.0
@@ -90,7 +92,9 @@ class Slots:
 
     def memory_mb(self) -> dict[str, float]:
         """Live heap and Python workers of each slot, in MiB; the heap is collected for it."""
-        return {name: _heap_mb(self.pids[name]) + tree.python_mb() for name, tree in self._trees.items()}
+        with ThreadPoolExecutor(len(self.pids)) as pool:
+            heaps = dict(zip(self.pids, pool.map(_heap_mb, self.pids.values()), strict=True))
+        return {name: heaps[name] + tree.python_mb() for name, tree in self._trees.items()}
 
     def end_python_workers(self) -> None:
         """End the Python workers that the queries before have left, but not those that fork them."""
@@ -166,7 +170,7 @@ class Climb:
         samples: list[Sample] = []
         before, busy, began = self._latencies(), _busy_s(), time.monotonic()
         cpu = self._slots.cpu_s()
-        while time.monotonic() < ends_s - SAMPLE_S / 2:
+        while len(samples) < LEAST_SAMPLES or time.monotonic() < ends_s - SAMPLE_S / 2:
             if len(samples) % LOAD_EVERY == 0:
                 cpu = self._slots.cpu_s()
             samples.append(Sample(time.monotonic(), self._out(), cpu))
