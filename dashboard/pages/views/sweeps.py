@@ -19,6 +19,7 @@ from dashboard.core.errors import BadInput
 from dashboard.pages.profile_figures import sweep_figure
 from dashboard.pages.telling import told
 from dashboard.profiles import selectors, subjects
+from dashboard.profiles.lifecycle import CANCELLED, LIFECYCLE, PAUSED, QUEUED
 from dashboard.profiles.measurable import places
 from dashboard.profiles.permissions import may_measure
 from dashboard.profiles.progress import progress_of
@@ -69,8 +70,8 @@ def sweep(request: HttpRequest, sweep_id: UUID) -> HttpResponse:
     return render(request, "profiles/sweep.html", {
         "sweep": record, "progress": progress_of(record), "config": json.loads(record.config),
         "trials": record.trials.exclude(ended=None).defer("series").order_by("-number"),
-        "may": {way: may and services.LIFECYCLE.allows(record.status, becomes)
-                for way, becomes in (("pause", "paused"), ("resume", "queued"), ("cancel", "cancelled"))},
+        "may": {way: may and LIFECYCLE.allows(record.status, becomes)
+                for way, becomes in (("pause", PAUSED), ("resume", QUEUED), ("cancel", CANCELLED))},
         "live_topic": f"sweep:{record.pk}",
     })
 
