@@ -130,9 +130,9 @@ def _plan(
     estate: EstateView, submitted: Submitted, change: FragmentChange, price: Price, schedule: Schedule,
     now: Mapping[str, Fragment], task_types: TaskTypes, prices: Prices,
 ) -> Plan:
-    more = [
-        one for one, fragment in change.after.items() if len(live(fragment)) > 1 and len(live(change.before[one])) == 1]
-    others = stateful_downstream(estate, more, task_types=task_types)
+    # Beside a new bundle another one works on, or drains what it has: order is not kept, for a while or for good.
+    begun = sorted({step.fragment for step in change.steps if step.kind == "start_bundle"})
+    others = stateful_downstream(estate, begun, task_types=task_types)
     return Plan(
         kind="schedule",
         generation=estate.generation,

@@ -374,3 +374,26 @@ def test_profiles_that_may_no_longer_hold_are_told_of(here: World, monkeypatch):
     notes = plan_of(proposed(here, at(18)).plan).notes
     assert notes[-1] == (
         "The profile of pi_viete may no longer hold: measured with version 1 of pi_viete, which is now version 2.")
+
+
+def test_bundles_of_slots_that_go_move_to_those_that_stay(here: World):
+    record = scheduled(here, at(50))
+    before = load_estate()
+    register_node(name="n1", slots=2)
+    after = load_estate()
+    assert {one.slot for fragment in after.fragments.values() for one in fragment.parts} <= {"n1/0", "n1/1"}
+    for name, fragment in after.fragments.items():
+        assert [(one.id, one.threads, one.weight) for one in fragment.parts] == [
+            (one.id, one.threads, one.weight) for one in before.fragments[name].parts]
+    check_rows()
+    assert rescheduled(here, record, at(12)).status == "pending"
+
+
+def test_who_shares_what_a_schedule_changes_is_asked(here: World):
+    record = scheduled(here, at(18))
+    shared = submit_dataflow(actor=here.mo, team=here.mobility, text=linear("theirs"))
+    enacted(approved(prepare_proposal(proposal_id=shared.pk), here.ben, here.ana))
+    proposal = rescheduled(here, record, at(50))
+    assert {team.slug for team in proposal.teams.all()} == {"city", "mobility"}
+    half = approved(proposal, here.ana)
+    assert half.status == "pending" and approved(half, here.ben).status == "executing"
