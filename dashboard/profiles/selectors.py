@@ -36,7 +36,8 @@ def profiles_for(tasks: Iterable[Task] | None = None, *, team: str = "", machine
     tasks : iterable of Task, optional
         Only profiles of their types are read; all where none are given.
     team : str
-        Short name of the dataflow's team: what was measured of its own private dataflows comes before what is shared.
+        Short name of a private dataflow's team: what was measured of its private dataflows comes before what is shared.
+        A shared dataflow's plan is read by others, so it is made without.
     machine : str, optional
         Class of machine whose profiles come first; otherwise the one that measures and runs now.
 
