@@ -20,7 +20,7 @@ from dashboard.schedules.observing import typical
 from dashboard.schedules.promises import InForce, in_force
 from dashboard.teams.permissions import Viewer
 from scheduler.model.promise import BundlePromise, Load, Promise
-from scheduler.performance.outcome import RATE_BOUND, BundleSeen, Miss, Seen, misses, over
+from scheduler.performance.outcome import RATE_BOUND, BundleSeen, Miss, Seen, misses, over, taken_of
 
 SETTLES = timedelta(seconds=45)  # after a schedule came into force, what is measured is that of its beginning
 WINDOW = timedelta(minutes=15)
@@ -57,6 +57,7 @@ class Part:
     cpu: Figure
     memory: Figure
     bundles: tuple[BundleOutcome, ...]
+    whole: Load = field(default_factory=Load)  # of a slot, with what else runs there
 
 
 @dataclass(frozen=True)
@@ -151,10 +152,11 @@ def _slot(
     slot: str, promise: Promise, seen: Seen, bundles: list[BundleOutcome], missed: set[tuple[str, str]]
 ) -> Part:
     own = tuple(bundle for bundle in bundles if bundle.promise.slot == slot)
-    expected, found = promise.load_of(slot), seen.slots.get(slot, Load())
+    expected, found = promise.load_of(slot), taken_of(promise, seen, slot)
     return Part(
         slot, None, Figure(None, expected.cpu, found.cpu, ("CPU", slot) in missed),
-        Figure(None, expected.memory, found.memory, ("memory", slot) in missed), own)
+        Figure(None, expected.memory, found.memory, ("memory", slot) in missed), own,
+        whole=seen.slots.get(slot, Load()))
 
 
 def _sums(own: tuple[BundleOutcome, ...], field: str) -> tuple[float | None, float | None]:

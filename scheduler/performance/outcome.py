@@ -83,6 +83,16 @@ def misses(promise: Promise, seen: Seen) -> tuple[Miss, ...]:
     return tuple((*_of_rate(promise, seen), *_of_latency(promise, seen), *_of_slots(promise, seen)))
 
 
+def taken_of(promise: Promise, seen: Seen, slot: str) -> Load:
+    """What a schedule's own bundles take of a slot; the whole slot's load where not each of them was measured."""
+    loads = [_seen(bundle, seen).load for bundle in promise.bundles if bundle.slot == slot]
+    whole = seen.slots.get(slot, Load())
+    cpu, memory = [load.cpu for load in loads], [load.memory for load in loads]
+    return Load(
+        whole.cpu if None in cpu else sum(one or 0.0 for one in cpu),
+        whole.memory if None in memory else sum(one or 0.0 for one in memory))
+
+
 def over(measured: float, promised: float) -> bool:
     """Whether a load is so much above what was promised that it is a miss."""
     return measured > promised * (1 + BOUND) and measured > promised + LEAST_LOAD
@@ -111,7 +121,7 @@ def _of_latency(promise: Promise, seen: Seen) -> Iterator[Miss]:
 
 def _of_slots(promise: Promise, seen: Seen) -> Iterator[Miss]:
     for slot in dict.fromkeys(bundle.slot for bundle in promise.bundles):
-        expected, found = promise.load_of(slot), seen.slots.get(slot, Load())
+        expected, found = promise.load_of(slot), taken_of(promise, seen, slot)
         for what, promised, measured in (
             ("CPU", expected.cpu, found.cpu), ("memory", expected.memory, found.memory),
         ):

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.performance.outcome import BundlePromise, BundleSeen, Load, Promise, Seen, misses
+from scheduler.performance.outcome import BundlePromise, BundleSeen, Load, Promise, Seen, misses, taken_of
 
 # make → parse → fetch, which is divided over two slots; the source's one thread does at any rate.
 PROMISE = Promise(
@@ -85,11 +85,9 @@ def test_a_bundle_that_does_less_than_its_profile_asks_for_a_measurement() -> No
     ("CPU", {"cpu": 0.99}, "CPU"), ("memory", {"memory": 0.97}, "memory"),
 ])
 def test_a_full_slot_limits(what: str, slot: dict[str, float], cause: str) -> None:
-    found = misses(PROMISE, behind(90, **slot))
-    assert [miss.what for miss in found] == ["rate", what]
-    assert (found[0].reason.cause, found[0].reason.remedy) == (cause, "slots")  # others take what is left
-    assert found[1].reason.cause == "others"
-    assert (found[1].where, found[1].promised) == ("n1/1", {"CPU": 0.6, "memory": 0.3}[what])
+    (miss,) = misses(PROMISE, behind(90, **slot))  # its own bundles take no more than was promised
+    assert (miss.what, miss.reason.cause, miss.reason.remedy) == ("rate", cause, "slots")
+    assert f"the {what} of n1/1 is taken" in miss.reason.why and "something else on the slot" in miss.reason.why
 
 
 def test_a_slot_that_its_own_bundle_fills_asks_for_a_measurement() -> None:
@@ -135,6 +133,13 @@ def test_more_events_than_planned_are_told_from_drift(what: str) -> None:
     (miss,) = misses(PROMISE, before)
     assert (miss.what, miss.where) == (what, "n1/0")
     assert (miss.reason.cause, miss.reason.task, miss.reason.remedy) == ("drift", "parse", "measure")
+
+
+def test_what_others_take_of_a_shared_slot_is_no_miss_of_this_schedule() -> None:
+    shared = replace(kept(), slots={"n1/0": Load(0.99, 0.9), "n1/1": Load(0.99, 0.9)})
+    assert misses(PROMISE, shared) == ()
+    own = taken_of(PROMISE, shared, "n1/0")
+    assert (own.cpu, own.memory) == pytest.approx((0.7, 0.4))
 
 
 def test_what_was_not_measured_is_said() -> None:
