@@ -20,7 +20,7 @@ from dashboard.schedules.observing import typical
 from dashboard.schedules.promises import InForce, in_force
 from dashboard.teams.permissions import Viewer
 from scheduler.model.promise import BundlePromise, Load, Promise
-from scheduler.performance.outcome import RATE_BOUND, BundleSeen, Miss, Seen, misses, over, taken_of
+from scheduler.performance.outcome import RATE_BOUND, BundleSeen, Miss, Seen, misses, over, promised_of, taken_of
 
 SETTLES = timedelta(seconds=45)  # after a schedule came into force, what is measured is that of its beginning
 WINDOW = timedelta(minutes=15)
@@ -152,7 +152,7 @@ def _slot(
     slot: str, promise: Promise, seen: Seen, bundles: list[BundleOutcome], missed: set[tuple[str, str]]
 ) -> Part:
     own = tuple(bundle for bundle in bundles if bundle.promise.slot == slot)
-    expected, found = promise.load_of(slot), taken_of(promise, seen, slot)
+    expected, found = promised_of(promise, seen, slot), taken_of(promise, seen, slot)
     return Part(
         slot, None, Figure(None, expected.cpu, found.cpu, ("CPU", slot) in missed),
         Figure(None, expected.memory, found.memory, ("memory", slot) in missed), own,

@@ -93,6 +93,15 @@ def taken_of(promise: Promise, seen: Seen, slot: str) -> Load:
         whole.memory if None in memory else sum(one or 0.0 for one in memory))
 
 
+def promised_of(promise: Promise, seen: Seen, slot: str) -> Load:
+    """What was promised of what `taken_of` tells: of its own bundles, or of the whole slot with what others take."""
+    loads = [_seen(bundle, seen).load for bundle in promise.bundles if bundle.slot == slot]
+    own, whole = promise.own_load_of(slot), promise.load_of(slot)
+    return Load(
+        whole.cpu if None in [load.cpu for load in loads] else own.cpu,
+        whole.memory if None in [load.memory for load in loads] else own.memory)
+
+
 def over(measured: float, promised: float) -> bool:
     """Whether a load is so much above what was promised that it is a miss."""
     return measured > promised * (1 + BOUND) and measured > promised + LEAST_LOAD
@@ -121,7 +130,7 @@ def _of_latency(promise: Promise, seen: Seen) -> Iterator[Miss]:
 
 def _of_slots(promise: Promise, seen: Seen) -> Iterator[Miss]:
     for slot in dict.fromkeys(bundle.slot for bundle in promise.bundles):
-        expected, found = promise.load_of(slot), taken_of(promise, seen, slot)
+        expected, found = promised_of(promise, seen, slot), taken_of(promise, seen, slot)
         for what, promised, measured in (
             ("CPU", expected.cpu, found.cpu), ("memory", expected.memory, found.memory),
         ):

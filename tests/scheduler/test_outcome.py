@@ -140,6 +140,11 @@ def test_what_others_take_of_a_shared_slot_is_no_miss_of_this_schedule() -> None
     assert misses(PROMISE, shared) == ()
     own = taken_of(PROMISE, shared, "n1/0")
     assert (own.cpu, own.memory) == pytest.approx((0.7, 0.4))
+    expecting = replace(PROMISE, others={"n1/0": Load(0.2, 0.3)})
+    more = replace(kept(), bundles=kept().bundles | {"f1-1": BundleSeen(100, Load(0.62, 0.2))})
+    assert misses(expecting, more) == misses(PROMISE, more) != (), "what others were expected to take excuses nobody"
+    whole = replace(kept(), bundles={}, slots=kept().slots | {"n1/0": Load(0.9, 0.7)})
+    assert misses(expecting, whole) == () != misses(PROMISE, whole), "unless only the whole slot was measured"
 
 
 def test_what_was_not_measured_is_said() -> None:
