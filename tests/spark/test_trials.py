@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from contextlib import suppress
 
 import psutil
 import pytest
@@ -84,6 +85,11 @@ def test_nothing_stays_of_a_trial_whose_slot_is_killed(rig: Rig):
     assert ordered(rig.broker, order("next", "wait", {"pause": 20}, threads=1, rate_per_s=10.0)).ok
 
 
-def feeders(rig: Rig) -> list[psutil.Process]:
-    return [process for process in psutil.Process(rig.process.pid).children(recursive=True)
-            if "workers.measuring.feeder" in process.cmdline()]
+def feeders(rig: Rig) -> list[int]:
+    """The processes that feed; one that has ended and waits to be collected does not."""
+    found = []
+    for process in psutil.Process(rig.process.pid).children(recursive=True):
+        with suppress(psutil.Error):
+            if "workers.measuring.feeder" in process.cmdline():
+                found.append(process.pid)
+    return found

@@ -74,6 +74,9 @@ class Conductor(threading.Thread):
 
     def run(self) -> None:
         while not self._stopped.is_set():
+            if not self._slots():  # starting, or standing down: orders are for the agent that serves
+                self._stopped.wait(0.25)
+                continue
             try:
                 self._clear_leftovers()
                 order = trials.take(self._broker, self._settings.node, wait_s=TAKE_S)
