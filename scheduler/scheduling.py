@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from math import inf
 from typing import Literal
 
 from .allocation.acquisition import Acquisition, acquisition_of
@@ -15,7 +16,7 @@ from .mapping.sam import map_sam
 from .mapping.traffic import Streams, between_nodes_per_s
 from .model.allocation import Allocation
 from .model.dataflow import Dataflow
-from .model.errors import InvalidResources, WeirError
+from .model.errors import InvalidResources, RateNotHeld, WeirError
 from .model.placement import Placement
 from .model.profile import Profile, Profiles
 from .model.resources import Supply
@@ -54,12 +55,16 @@ class Job:
 
 @dataclass(frozen=True)
 class Settings:
-    """What schedules of one comparison have in common: routing, times for the latency estimate, the solver's effort."""
+    """What schedules of one comparison have in common: routing, times for the latency estimate, the solver's effort.
+
+    More than ``most_threads`` are not mapped: who asks for a rate that takes millions is answered at once.
+    """
 
     routing: Routing = "slot_aware"
     trigger_s: float = 0.5
     hop_s: float = 0.05
     effort: float = 2.0
+    most_threads: float = inf
 
 
 DEFAULTS = Settings()
@@ -273,6 +278,12 @@ def _map(job: Job, name: MappingName, allocation: Allocation, *, supply: Supply,
 
 
 def _complete(job: Job, pair: Pair, allocation: Allocation, *, supply: Supply, settings: Settings) -> Schedule:
+    if allocation.threads > settings.most_threads:
+        raise RateNotHeld(
+            f"{job.rate_per_s:g} events/s take {allocation.threads:,} threads by {pair[0]}, and at most "
+            f"{settings.most_threads:,} are scheduled here",
+            remedy="Lower the rate.", rate_per_s=job.rate_per_s, threads=allocation.threads,
+            most_threads=settings.most_threads)
     placement = _map(job, pair[1], allocation, supply=supply, effort=settings.effort)
     return predicted(job, pair, allocation, placement, supply=supply, settings=settings)
 

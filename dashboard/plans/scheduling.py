@@ -41,6 +41,7 @@ from scheduler.settling import settled
 
 # Those that are found at once; our own takes seconds.
 QUICK: tuple[Pair, ...] = tuple(pair for pair in PAIRS if pair[1] != "exact")
+MOST_THREADS = 10_000  # of a dataflow: planned within half a second, and far beyond what an estate runs
 
 
 class InvalidChoice(WeirError):
@@ -149,7 +150,7 @@ def question_of(
         "dataflow": dataflow,
         # What was measured of a private dataflow is not to be told from a shared one's schedule.
         "profiles": profiles_for(dataflow.tasks, team=record.team.slug if record.private else ""),
-        "settings": Settings(routing=routing, trigger_s=site.TRIGGER_MS / 1000),
+        "settings": Settings(routing=routing, trigger_s=site.TRIGGER_MS / 1000, most_threads=MOST_THREADS),
     }
     if str(record.pk) in estate.submitted:
         running, blocked = schedulable(estate, str(record.pk), dataflow)

@@ -13,7 +13,7 @@ from scheduler.model.prices import VmSize
 from scheduler.model.profile import Point, Profile, Profiles
 from scheduler.model.resources import Catalogue, Node, Supply
 from scheduler.model.task_types import TaskType, TaskTypes
-from scheduler.scheduling import PAIRS, Schedule, compare, prepare, schedule
+from scheduler.scheduling import PAIRS, Schedule, Settings, compare, prepare, schedule
 
 TYPES = TaskTypes([
     TaskType("make", "source", "Makes events.", "none:none"), TaskType("work", "transform", "Works.", "none:none")])
@@ -81,6 +81,15 @@ def test_what_changes_is_told_apart() -> None:
     ):
         today = {"make": [RunningBundle("m", make.slot.name, make.threads)], "work": [was]}
         assert changes(found, today) == expected
+
+
+def test_a_rate_that_takes_millions_of_threads_is_answered_at_once() -> None:
+    job = prepare(FLOW, task_types=TYPES, profiles=PROFILES, rate_per_s=1e12)
+    found = compare(job, supply=supply(), settings=Settings(most_threads=10_000))
+    assert not found.schedules and set(found.errors) == set(PAIRS)
+    for error in found.errors.values():
+        assert error.code == "rate_not_held" and error.facts["threads"] > 10**9
+        assert "at most 10,000 are scheduled here" in error.message
 
 
 def test_machines_to_buy_stand_apart_from_nodes_that_are_there() -> None:
