@@ -100,8 +100,9 @@ class Measurement:
             path = self._feed(task_type)  # first, for what it leaves in the driver is none of the query's
             base = self._base()
             fence = self._begin(task_type, path)
-            idle_cpu, idle_mb = self._idle(base)
+            idle_cpu, idle_mb = 0.0, 0.0  # a source is never without events
             if path is not None:
+                idle_cpu, idle_mb = self._idle(base)
                 self._feeding.go(Assignment(
                     self._settings.redis_url, f"{self._fragment}.in", fence, str(path), self._order.rate_per_s,
                     threads=self._order.threads, avoid_core=self._core,
@@ -179,10 +180,8 @@ class Measurement:
         return answer["fence"]
 
     def _idle(self, base: Weight) -> tuple[float, float]:
-        """CPU above base load, and memory (MiB), of the query while no event comes; a source is never without."""
+        """CPU above base load, and memory (MiB), of the query while no event comes."""
         order = self._order
-        if not order.feed:
-            return 0.0, 0.0
         key = f"{order.task_type} {canonical_json(order.config)} {order.threads}"
         if key not in self._known.idle_cpu:
             self._tell("idle", 2 * IDLE_S)
