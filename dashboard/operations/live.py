@@ -7,8 +7,10 @@ out of every list and of every number.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 from uuid import UUID
 
@@ -25,7 +27,7 @@ FAILING = "backoff"
 SILENT = "silent"  # the node does not report
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class View:
     """The estate as far as one viewer may know of it, with what is observed of it."""
 
@@ -33,6 +35,11 @@ class View:
     reading: jobs.LiveReading
     records: Mapping[str, DataflowRecord]  # submitted dataflows that are in the estate, by id
     tasks: frozenset[str]  # running tasks that serve one of them
+
+    @cached_property
+    def slots_of(self) -> Counter[str]:
+        """How many slots each node has."""
+        return Counter(slot.node for slot in self.estate.slots)
 
     def fragments(self) -> list[Fragment]:
         """The fragments of which the viewer may see at least one working task, by id."""
@@ -107,7 +114,7 @@ def live_estate(viewer: Viewer) -> dict[str, Any]:
             if (report := view.reading.reports.get(name)) else {"reporting": False, "cores": None, "memory_mb": None}
             for name in sorted({slot.node for slot in view.estate.slots})
         },
-        "slots": {slot.name: _slot(view, slot.name) for slot in view.estate.slots},
+        "slots": _slots(view),
         "health": _health(view),
         "dataflows": {
             dataflow_id: {"name": record.name, "team": record.team.name, "status": record.status,
@@ -195,7 +202,12 @@ def _counts(view: View) -> dict[str, Any]:
     }
 
 
-def _slot(view: View, name: str) -> dict[str, Any]:
+def _slots(view: View) -> dict[str, Any]:
+    queries = Counter(part.slot for fragment in view.fragments() for part in fragment.parts)
+    return {slot.name: _slot(view, slot.name, queries[slot.name]) for slot in view.estate.slots}
+
+
+def _slot(view: View, name: str, queries: int) -> dict[str, Any]:
     node, _, index = name.rpartition("/")
     found = view.reading.reports.get(node, {}).get("slots", {}).get(index, {})
     return {
@@ -203,14 +215,13 @@ def _slot(view: View, name: str) -> dict[str, Any]:
         "cpu": _rounded(found.get("cpu"), 2), "memory_mb": _rounded(found.get("memory_mb"), 0),
         "memory_share": _rounded(share_of_memory(view, node, found.get("memory_mb")), 2),
         "restarts": found.get("restarts", 0),
-        "fragments": sum(1 for fragment in view.fragments() for part in fragment.parts if part.slot == name),
+        "fragments": queries,
     }
 
 
 def share_of_memory(view: View, node: str, memory_mb: float | None) -> float | None:
     """A part of a slot's memory, which is its even share of its node's; None where the node does not tell."""
-    total = view.reading.reports.get(node, {}).get("memory_mb")
-    slots = sum(1 for slot in view.estate.slots if slot.node == node)
+    total, slots = view.reading.reports.get(node, {}).get("memory_mb"), view.slots_of[node]
     return memory_mb * slots / total if total and slots and memory_mb is not None else None
 
 
@@ -235,7 +246,7 @@ def _tasks(view: View, dataflow_id: str) -> dict[str, Any]:
         report = view.fragment_report(fragment)
         flow = view.reading.flows.tasks.get(running)
         tasks[task] = {
-            "running": running, "fragment": fragment_id, "position": position, "slot": _slots(fragment),
+            "running": running, "fragment": fragment_id, "position": position, "slot": _places(fragment),
             "state": _state_of(view, running), "error": report.get("error"), "retry_at_ms": report.get("retry_at_ms"),
             "throttled_by": report.get("throttled_by"),
             "rate_per_s": _rounded(flow.rate_per_s, 1) if flow else None, "events": flow.events if flow else None,
@@ -272,7 +283,7 @@ def _state_of(view: View, running_task: str) -> str:
     return PAUSED if position >= fragment.active else view.fragment_report(fragment)["state"]
 
 
-def _slots(fragment: Fragment) -> str:
+def _places(fragment: Fragment) -> str:
     """The slot that it runs on; of a divided one the first, and how many more."""
     more = len({bundle.slot for bundle in fragment.parts}) - 1
     return f"{fragment.slot} and {more} more" if more else fragment.slot
