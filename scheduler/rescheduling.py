@@ -114,14 +114,7 @@ def plan_schedule(
             remedy="There is nothing to do.", dataflow=dataflow_id)
     change = together(changes)
     now = {task: change.after.get(fragment.id, fragment) for task, fragment in running.items()}
-    queries = _queries(change.after.values()) - _queries(change.before.values())
-    price = in_slots(
-        price_of(
-            prices=prices, tasks_reused=len(set(submitted.running.values())), queries_started=max(queries, 0),
-            queries_stopped=max(-queries, 0), task_cores_delta=0.0,
-            task_cores_alone=sum(estate.tasks[task_id].cores for task_id in set(submitted.running.values())),
-            queries_alone=_queries(now.values())),
-        prices=prices, slots=parts_of_slots(schedule), before=_counted_on(running, schedule))
+    price = _price(estate, submitted, change, prices=prices, schedule=schedule, running=running, now=now)
     plan = _plan(estate, submitted, change, price, schedule, now, task_types, prices)
     return freeze_plan(replace(plan, notes=(*plan.notes, *remarks)))
 
@@ -176,6 +169,20 @@ def plan_schedule_back(estate: EstateView, plan: Plan) -> Plan:
     return freeze_plan(replace(
         back, generation=estate.generation, dataflow=submitted,
         reused=tuple(sorted(set(submitted.running.values())))))
+
+
+def _price(
+    estate: EstateView, submitted: Submitted, change: FragmentChange, *, prices: Prices, schedule: Schedule,
+    running: Mapping[str, Fragment], now: Mapping[str, Fragment],
+) -> Price:
+    """What its slots cost more or less than before, and by CPU alone its queries."""
+    queries = _queries(change.after.values()) - _queries(change.before.values())
+    own = set(submitted.running.values())
+    by_cpu = price_of(
+        prices=prices, tasks_reused=len(own), queries_started=max(queries, 0), queries_stopped=max(-queries, 0),
+        task_cores_delta=0.0, task_cores_alone=sum(estate.tasks[task_id].cores for task_id in sorted(own)),
+        queries_alone=_queries(now.values()))
+    return in_slots(by_cpu, prices=prices, slots=parts_of_slots(schedule), before=_counted_on(running, schedule))
 
 
 def _queries(fragments: Iterable[Fragment]) -> int:

@@ -1,4 +1,5 @@
 """Plans as records: requested, computed, frozen with digest and generation.
 
-Imports core, audit, catalog, operations and ``scheduler.planning``. Read ``services.py`` first.
+Imports core, audit, catalog, operations, profiles and the science. Read ``services.py`` first, then ``computing.py``;
+``scheduling.py`` for schedules.
 """
