@@ -118,6 +118,7 @@ def promise_of(schedule: Schedule, *, id_of: Callable[[str, str], str], currency
         profiles=tuple(
             ProfileUsed(task, profile.task_type, profile.version, profile.machine, profile.origin)
             for task, profile in job.profiles.items()),
+        allocated={name: (task.cpu, task.memory) for name, task in schedule.allocation.tasks.items()},
         others={
             schedule.placement.slots[position].name: Load(taken.cpu, taken.memory)
             for position, taken in schedule.placement.taken.items()},

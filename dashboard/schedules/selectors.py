@@ -143,9 +143,10 @@ def _task(
     own = tuple(bundle for bundle in bundles if bundle.promise.task == task)
     predicted = planned * min(1.0, promise.sustained_per_s / promise.rate_per_s)
     read = seen.read_per_s.get(task)
+    cpu, memory = promise.allocated.get(task, (None, None))
     return Part(
         task, Figure(planned, predicted, read, read is not None and read < predicted * (1 - RATE_BOUND)),
-        _load(*_sums(own, "cpu")), _load(*_sums(own, "memory")), own)
+        _load(*_sums(own, "cpu"), planned=cpu), _load(*_sums(own, "memory"), planned=memory), own)
 
 
 def _slot(

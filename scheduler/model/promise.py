@@ -51,8 +51,9 @@ class ProfileUsed:
 class Promise:
     """What a schedule promised.
 
-    ``rates_per_s`` are the planned input rates of its tasks, upstream first, a source's being what it makes. Tasks that
-    ran already, for others, are not in it.
+    ``rates_per_s`` are the planned input rates of its tasks, upstream first, a source's being what it makes;
+    ``allocated`` is what the allocation planned for each, before it was mapped. Tasks that ran already, for others, are
+    not in it.
     """
 
     rate_per_s: float  # planned, of all sources together
@@ -68,10 +69,12 @@ class Promise:
     currency: str = ""
     between_nodes_per_s: float = 0.0
     profiles: tuple[ProfileUsed, ...] = field(default=())
+    allocated: Mapping[str, tuple[float, float]] = field(default_factory=dict)  # slots' worth of CPU and of memory
     others: Mapping[str, Load] = field(default_factory=dict)  # what others were expected to take of slots, by slot
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rates_per_s", _frozen(self.rates_per_s))
+        object.__setattr__(self, "allocated", _frozen({task: tuple(load) for task, load in self.allocated.items()}))
         object.__setattr__(self, "others", _frozen(self.others))
 
     @property

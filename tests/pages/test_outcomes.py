@@ -209,3 +209,15 @@ def test_what_a_driver_takes_by_itself_is_no_load(world: World, observed: Observ
     seen = Reading.objects.get().seen["slots"]
     for slot in observed.promise.slots:
         assert seen[slot]["cpu"] == pytest.approx(max(0.0, observed.promise.load_of(slot).cpu - 0.04))
+
+
+def test_each_task_shows_planned_predicted_and_measured(client_of: ClientOf, observed: Observed) -> None:
+    observed.keep()
+    page = page_of(client_of, observed.record)
+    for task, (cpu, memory) in observed.promise.allocated.items():
+        bundles = [bundle for bundle in observed.promise.bundles if bundle.task == task]
+        predicted = [sum(getattr(bundle, field) for bundle in bundles) for field in ("cpu", "memory")]
+        shown = " ".join(
+            f"{round(measured * 100)}% {round(measured * 100)}% predicted {round(planned * 100)}% planned"
+            for measured, planned in zip(predicted, (cpu, memory), strict=True))
+        assert shown in page, (task, shown)
