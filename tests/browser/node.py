@@ -72,7 +72,8 @@ class PlayedNode(threading.Thread):
             self._meter(fragment)
         return {
             "state": "backoff" if cause else "running", "batch": self._batch, "batch_ms": 30,
-            "rows_per_s": self.rate_per_s, "since_ms": since, "restarts": 3 if cause else 0, "error": cause,
+            "rows_per_s": self.rate_per_s, "rate_per_s": self.rate_per_s, "cpu": 0.07, "memory": 0.02,
+            "since_ms": since, "restarts": 3 if cause else 0, "error": cause,
             "retry_at_ms": _now_ms() + 4000 if cause else None, "throttled_by": None,
             "outlets": fragment["outlets"], "active": fragment["active"],
         }

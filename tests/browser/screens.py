@@ -17,7 +17,7 @@ from tests.browser.drive import browser, drawn, log_in, settled
 WIDTHS = {1280: 860, 400: 800}
 PAGES = {
     "estate": "/", "dataflows": "/dataflows/", "dataflow-new": "/dataflows/new", "proposals": "/proposals/",
-    "bills": "/bills/",
+    "bills": "/bills/", "slots": "/estate/slots",
     "task-types": "/task-types/", "audit": "/audit/", "teams": "/teams/", "help": "/help/start",
     "help-documents": "/help/documents", "password": "/password/", "not-found": "/no-such-page",
 }
@@ -68,6 +68,8 @@ def _listed(page: Page, url: str) -> dict[str, str]:
         page.goto(f"{url}{path}")
         for number, link in enumerate(page.locator(selector).all()[:4]):
             found[f"{name}-{number}"] = link.get_attribute("href")
+    if "dataflow-0" in found:
+        found |= {"schedule": f"{found['dataflow-0']}schedule", "outcome": f"{found['dataflow-0']}schedule/outcome"}
     return found
 
 
