@@ -15,6 +15,7 @@ from dashboard.operations.models import SlotRow
 from dashboard.profiles.models import ProfileRecord, SweepRecord
 from dashboard.profiles.services.importing import import_profiles
 from scheduler.model.profile_csv import read_profiles
+from scheduler.performance.modelling import Sweep
 from tests.dashboard.building import World, document, planned, running
 from tests.pages.conftest import ClientOf
 from tests.pages.test_every_page import assert_sound
@@ -165,6 +166,16 @@ def test_measuring_again_is_of_the_same_with_the_version_of_now(
     imported = ProfileRecord.objects.get(task_type="own")
     refused = client_of("carla").post(reverse("measure"), {"again": str(imported.pk), "slot": "n1/0"})
     assert refused.status_code == 404
+
+
+def test_a_rate_that_is_the_highest_asked_for_is_told_to_be_a_least(
+    world: World, node: Node, client_of: ClientOf
+) -> None:
+    bounded = node.finish(started(world, bounds=Sweep(largest_rate_per_s=50.0, largest_threads=1)))
+    found = node.finish(started(world, bounds=Sweep(largest_rate_per_s=5000.0, largest_threads=1)))
+    for sweep, told in ((bounded, True), (found, False)):
+        page = client_of("vera").get(reverse("profile", args=[sweep.profile_id])).content.decode()
+        assert ("may sustain more" in page) is told
 
 
 def test_a_trial_shows_its_series(measured: SweepRecord, client_of: ClientOf) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 from uuid import UUID
 
@@ -22,6 +23,7 @@ from dashboard.profiles.models import ProfileRecord
 from dashboard.profiles.permissions import may_measure
 from dashboard.profiles.services.importing import import_profiles
 from dashboard.profiles.stored import profile_of
+from dashboard.profiles.trials import bounds_of
 from scheduler.model.errors import InvalidProfile, WeirError
 from scheduler.model.profile_csv import OPTIONAL, REQUIRED, write_profiles
 
@@ -53,7 +55,7 @@ def profile(request: HttpRequest, profile_id: UUID) -> HttpResponse:
     return render(request, "profiles/profile.html", {
         "record": record, "row": row_of(record, selectors.current_machine()), "points": list(record.points.all()),
         "sweep": sweep,
-        "trials": sweep.trials.defer("series") if sweep else [], "history": selectors.history_of(record)[:10],
+        "bounded": _bounded(record), "trials": sweep.trials.defer("series") if sweep else [], "history": selectors.history_of(record)[:10],
         "observed": record.observations.count(), "may_measure": may_measure(request.viewer, team_id=record.team_id),
     })
 
@@ -132,6 +134,13 @@ def row_of(record: ProfileRecord, machine: str) -> dict[str, Any]:
         "drifts": [drift for drift in record.drifts if drift["beyond"]],
         "imported": not hasattr(record, "sweep"), "installed": record.task_type in jobs.task_types(),
     }
+
+
+def _bounded(record: ProfileRecord) -> list[int]:
+    """Thread counts that sustain the highest rate that was asked for, and may sustain more."""
+    sweep = getattr(record, "sweep", None)
+    most = bounds_of(sweep).largest_rate_per_s if sweep else math.inf
+    return [point.threads for point in record.points.all() if point.rate_per_s >= most]
 
 
 def _import_page(request: HttpRequest, *, status: int = 200, **given: Any) -> HttpResponse:

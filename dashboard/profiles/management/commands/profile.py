@@ -86,7 +86,7 @@ class Command(BaseCommand):
             peak = profile.peak
             self.stdout.write("  ".join([
                 f"{profile.task_type:24}",
-                "any rate" if profile.static else f"{peak.rate_per_s:g}/s with {peak.threads} threads",
+                "any rate" if profile.static else f"{peak.rate_per_s:g}/s with {peak.threads} thread{'s' if peak.threads > 1 else ''}",
                 profile.machine or "machine not noted", profile.config or "any config", *marks]))
 
     def _export(self, actor: User, options: dict[str, Any]) -> None:
