@@ -55,7 +55,8 @@ def profile(request: HttpRequest, profile_id: UUID) -> HttpResponse:
     return render(request, "profiles/profile.html", {
         "record": record, "row": row_of(record, selectors.current_machine()), "points": list(record.points.all()),
         "sweep": sweep,
-        "bounded": _bounded(record), "trials": sweep.trials.defer("series") if sweep else [], "history": selectors.history_of(record)[:10],
+        "bounded": _bounded(record),
+        "trials": sweep.trials.defer("series") if sweep else [], "history": selectors.history_of(record)[:10],
         "observed": record.observations.count(), "may_measure": may_measure(request.viewer, team_id=record.team_id),
     })
 

@@ -83,10 +83,10 @@ class Command(BaseCommand):
             profile = profile_of(record)
             marks = [f"stale: {stale}"] if (stale := selectors.staleness(profile)) else []
             marks += ["drifted"] if record.drifted else []
-            peak = profile.peak
+            threads = profile.peak.threads
+            peak = f"{profile.peak.rate_per_s:g}/s with {threads} thread{'s' if threads > 1 else ''}"
             self.stdout.write("  ".join([
-                f"{profile.task_type:24}",
-                "any rate" if profile.static else f"{peak.rate_per_s:g}/s with {peak.threads} thread{'s' if peak.threads > 1 else ''}",
+                f"{profile.task_type:24}", "any rate" if profile.static else peak,
                 profile.machine or "machine not noted", profile.config or "any config", *marks]))
 
     def _export(self, actor: User, options: dict[str, Any]) -> None:
