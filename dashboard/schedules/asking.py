@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from math import isfinite, log10
+from time import monotonic
 from typing import Any
 
 from dashboard.catalog.models import DataflowRecord
+from dashboard.explorer.kept import kept
+from dashboard.plans.models import PlanRecord
 from dashboard.plans.scheduling import QUICK, Question, question_of
+from dashboard.profiles.models import ProfileRecord
 from dashboard.profiles.selectors import current_machine, staleness
 from dashboard.schedules.comparison import Row, Today, rows_of
 from scheduler.model.errors import InvalidResources, WeirError
@@ -18,6 +22,7 @@ from scheduler.performance.routing import Routing
 from scheduler.scheduling import PAIRS, Job, Pair
 
 POINTS = 32  # of the curve
+KEPT_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +73,7 @@ def ask(
     record: DataflowRecord, rate_per_s: float | None, *, pairs: Iterable[Pair] = QUICK, routing: Routing = "slot_aware"
 ) -> Asked:
     """All pairs at a rate, or at the sources' own; those that are not asked for now have an empty row."""
-    question = question_of(record, routing=routing)
+    question = _question(record, routing)
     pairs = tuple(pairs)
     try:
         found = question.compare(rate_per_s, pairs=pairs)
@@ -77,6 +82,14 @@ def ask(
         return Asked(question, rate_per_s, failure=error)
     rows = {row.pair: row for row in rows_of(found, today=today_of(question))}
     return Asked(question, rate_per_s, tuple(rows.get(pair) or Row(pair) for pair in PAIRS), job)
+
+
+def _question(record: DataflowRecord, routing: Routing) -> Question:
+    """What the dataflow asks of this estate with these profiles, kept for seconds: a slider asks many times."""
+    profile = ProfileRecord.objects.order_by("-created").values_list("pk", flat=True).first()
+    plan = PlanRecord.objects.filter(dataflow=record).order_by("-created").values_list("pk", flat=True).first()
+    key = ("question", record.pk, record.version, routing, profile, plan, int(monotonic() / KEPT_S))
+    return kept(key, lambda: question_of(record, routing=routing))
 
 
 def today_of(question: Question) -> Today:
@@ -91,7 +104,7 @@ def curve(
     if pair not in QUICK:
         pair = ("MBA", "SAM")  # never fewer slots than our own, and found at once
     rates = [most_per_s * number / points for number in range(1, points + 1)]
-    return question_of(record, routing=routing).what_if(rates, pairs=[pair])
+    return _question(record, routing).what_if(rates, pairs=[pair])
 
 
 def scale_of(rate_per_s: float) -> float:
