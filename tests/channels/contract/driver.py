@@ -1,4 +1,7 @@
-"""A driver of its own, to be killed: ticks → channel a.0 → channel b.0, until it is."""
+"""A driver of its own, to be killed: ticks → channel a.0 → channel b.0, until it is.
+
+Or ``divided``: a.0 is dealt out to the bundles b and c, each of two threads, and d reads what both publish.
+"""
 
 from __future__ import annotations
 
@@ -6,22 +9,37 @@ import sys
 import time
 from pathlib import Path
 
+from pyspark.sql import DataFrame
+
 from workers.channels.config import ChannelConfig
 from workers.channels.registry import Channels
-from workers.channels.spark import spark_conf
+from workers.channels.spark import gather, spark_conf
 
 from .rig import Rig
 from .session import open_session
 
 
-def main(redis_url: str, implementation: str, jar_folder: str, folder: str, events: str) -> None:
-    """Start both queries from their checkpoints and wait for the end."""
+def main(redis_url: str, implementation: str, jar_folder: str, folder: str, events: str, shape: str = "plain") -> None:
+    """Start the queries from their checkpoints and wait for the end."""
     config = ChannelConfig(redis_url, implementation, data_dir=Path(jar_folder))
     rig = Rig(open_session(spark_conf(config)), config, Channels.connect(redis_url), Path(folder))
     ticks = rig.ticks("a", rate_per_s=1_000, limit=int(events), gates=("a.0",))
-    rig.start(rig.publish(ticks, "a", readers=("b",)), "a")
-    rig.start(rig.publish(rig.read("b", "a.0"), "b"), "b")
+    if shape == "divided":
+        divided(rig, ticks)
+    else:
+        rig.start(rig.publish(ticks, "a", readers=("b",)), "a")
+        rig.start(rig.publish(rig.read("b", "a.0"), "b"), "b")
     time.sleep(600)
+
+
+def divided(rig: Rig, ticks: DataFrame) -> None:
+    """A stream that is dealt out to two bundles, and read from both as one."""
+    rig.divide(ticks, "a", weights={"b": 0.7, "c": 0.3})
+    rig.start(rig.valve(ticks, "a"), "a")
+    for bundle in "bc":
+        part = rig.read(bundle, [f"a.0@{bundle}"], threads=2)
+        rig.start(rig.publish(gather(part, threads=2), bundle, readers=("d",)), bundle)
+    rig.start(rig.publish(rig.read("d", ["b.0", "c.0"]), "d"), "d")
 
 
 if __name__ == "__main__":

@@ -6,6 +6,8 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -41,24 +43,51 @@ def test_nothing_is_lost_or_repeated_over_stops_and_restarts(rig: Rig) -> None:
     assert rig.numbers("b.0") == list(range(EVENTS))
 
 
-def test_nothing_is_lost_or_repeated_when_the_driver_is_killed(rig: Rig) -> None:
-    def driver() -> subprocess.Popen:
-        return subprocess.Popen(
-            [sys.executable, "-m", "tests.channels.contract.driver", rig.config.redis_url,
-             rig.config.implementation, str(rig.config.data_dir), str(rig.folder), str(EVENTS)],
-            cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, start_new_session=True,
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        )
+@contextmanager
+def driver(rig: Rig, shape: str) -> Iterator[None]:
+    """A driver that is killed at the end."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.channels.contract.driver", rig.config.redis_url,
+         rig.config.implementation, str(rig.config.data_dir), str(rig.folder), str(EVENTS), shape],
+        cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, start_new_session=True,
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )
+    try:
+        yield
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
+
+def wait_for(rig: Rig, channel: str, events: int) -> None:
+    wait_until(
+        lambda: rig.channels.info(channel) and len(rig.events(channel)) >= events, what=f"{events} events",
+        timeout_s=120,
+    )
+
+
+def test_nothing_is_lost_or_repeated_when_the_driver_is_killed(rig: Rig) -> None:
     for enough in (EVENTS // 5, EVENTS // 2, EVENTS):
-        process = driver()
-        try:
-            wait_until(lambda enough=enough: rig.channels.info("b.0") and len(rig.events("b.0")) >= enough,
-                       what=f"{enough} events", timeout_s=120)
-        finally:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+        with driver(rig, "plain"):
+            wait_for(rig, "b.0", enough)
     assert rig.numbers("b.0") == list(range(EVENTS))
+
+
+@pytest.mark.long
+def test_nothing_is_lost_or_repeated_by_bundles_when_their_driver_is_killed(rig: Rig) -> None:
+    with driver(rig, "divided"):
+        wait_for(rig, "d.0", EVENTS // 5)
+        rig.channels.route("a", 0, "b", {"b": 0.2, "c": 0.8})
+    rig.channels.route("a", 0, "b", {"b": 0.5, "c": 0.5})
+    with driver(rig, "divided"):
+        wait_for(rig, "d.0", EVENTS // 2)
+        rig.channels.route("a", 0, "b", {"b": 0, "c": 1})
+        wait_until(lambda: rig.channels.routed("a", 0, "b").settled, what="the boundary")
+        leaving = rig.channels.info("a.0@b").last
+    with driver(rig, "divided"):
+        wait_for(rig, "d.0", EVENTS)
+    assert rig.channels.info("a.0@b").last == leaving
+    assert sorted(rig.numbers("d.0")) == list(range(EVENTS))
 
 
 def test_an_older_token_can_write_no_more(rig: Rig) -> None:

@@ -75,9 +75,11 @@ def test_a_channel_that_is_not_read_to_its_end_cannot_be_left_out(rig: Rig) -> N
 
 @pytest.mark.long
 def test_a_batch_that_was_planned_with_other_channels_is_repeated_with_them(rig: Rig) -> None:
-    writers = write(rig, "a", first=0, limit=300, readers=("g", "kept")), write(
-        rig, "b", first=10_000, limit=300, readers=("g", "kept"))
-    reader = read(rig, "a.0", "b.0")
+    writers = [
+        write(rig, name, first=first, limit=300, readers=("g", "kept")) for name, first in (("a", 0), ("b", 10_000))
+    ]
+    # Small batches: the first one begins where the reader is registered, and not where the checkpoint says.
+    reader = read(rig.with_config(max_rows=200), "a.0", "b.0")
     wait_until(lambda: len(rig.events("g.0")) == 600, what="both channels", alive=(reader, *writers))
     reader.stop()
     commits = rig.folder / "checkpoint-g" / "commits"
@@ -123,12 +125,12 @@ def test_a_paused_reader_leaves_out_what_came_meanwhile_in_each_channel(rig: Rig
     reader.stop()
     for name in "ab":
         rig.channels.unregister(f"{name}.0", "g")
-    more = [write(rig, name, first=0, limit=500) for name in "ab"]
+    more = [write(rig, name, first=0, limit=500, readers=("other",)) for name in "ab"]
     wait_until(
         lambda: all(rig.channels.meters(name).get("0:n", 0) >= 500 for name in "ab"), what="a pause", alive=more
     )
     places = {f"{name}.0": rig.channels.join(f"{name}.0", "g").place for name in "ab"}
-    last = [write(rig, name, first=0, limit=600) for name in "ab"]
+    last = [write(rig, name, first=0, limit=600, readers=("other",)) for name in "ab"]
     again = read(rig, "a.0", "b.0", begin=places)
     wait_until(lambda: len(rig.events("g.0")) == 600, what="what came later", alive=(again, *last))
     assert sorted(rig.numbers("g.0")) == sorted([*range(200), *range(500, 600)] * 2)

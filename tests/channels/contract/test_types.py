@@ -6,6 +6,7 @@ import datetime as dt
 from decimal import Decimal
 
 import pytest
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from .rig import Rig, wait_until
@@ -55,6 +56,23 @@ def test_types_survive_two_channels_and_back(rig: Rig) -> None:
         for name, (_, value) in COLUMNS.items():
             assert row[name] == value, name
             assert row[f"{name}_or_null"] == (value if row["_seq"] % 2 == 0 else None), name
+
+
+def test_columns_that_an_arrow_udf_passes_through_are_those_of_its_events(rig: Rig) -> None:
+    """Spark takes them again when the blocks behind them are read already."""
+    count = 9_000  # of ticks, too, more than are read at once
+
+    def marked(stream: DataFrame, name: str) -> DataFrame:
+        return stream.withColumn(name, F.udf(lambda number: number + 1, "long", useArrow=True)("_seq"))
+
+    ticks = rig.ticks("a", rate_per_s=1_000_000, limit=count)
+    queries = [rig.start(rig.publish(marked(ticks, "next"), "a", readers=("b",)), "a", trigger_ms=500)]
+    wait_until(lambda: rig.channels.meters("a").get("0:n", 0) >= count, what="a backlog", alive=queries)
+    queries.append(rig.start(rig.publish(marked(rig.read("b", "a.0"), "later"), "b"), "b"))
+    wait_until(lambda: len(rig.events("b.0")) == count, what="all events", alive=queries)
+    rows = rig.events("b.0")
+    assert [(row["_seq"], row["next"], row["later"]) for row in rows] == [(n, n + 1, n + 1) for n in range(count)]
+    assert all(row["_time"] == row["_born"] for row in rows)
 
 
 def test_a_schema_of_five_hundred_columns_survives(rig: Rig) -> None:

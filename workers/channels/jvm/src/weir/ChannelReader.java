@@ -12,6 +12,8 @@ import org.apache.arrow.memory.BufferAllocator;
 import org.apache.arrow.vector.FieldVector;
 import org.apache.arrow.vector.VectorSchemaRoot;
 import org.apache.arrow.vector.ipc.ArrowStreamReader;
+import org.apache.arrow.vector.util.TransferPair;
+import org.apache.spark.TaskContext;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReader;
@@ -21,8 +23,12 @@ import org.apache.spark.sql.util.ArrowUtils;
 import org.apache.spark.sql.vectorized.ArrowColumnVector;
 import org.apache.spark.sql.vectorized.ColumnVector;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
+import org.apache.spark.util.TaskCompletionListener;
 
-/** Reads the blocks of one slice of one batch as columns, without copying them into rows first. */
+/**
+ * Reads the blocks of one slice of one batch as columns, without copying them into rows first. Columns stay until the
+ * task is over: an Arrow UDF takes those that it passes through again when the next ones, or the last, are read already.
+ */
 final class ChannelReader implements PartitionReader<ColumnarBatch> {
   private static final int FETCH_BLOCKS = 32;
 
@@ -62,7 +68,7 @@ final class ChannelReader implements PartitionReader<ColumnarBatch> {
   private long skip; // events of the piece that are still to be left out
   private long left; // events of the piece that are still to come
   private ArrowStreamReader block;
-  private VectorSchemaRoot part; // of the block's events, where not all are wanted
+  private final List<VectorSchemaRoot> shown = new ArrayList<>();
   private ColumnarBatch batch;
 
   private ChannelReader(StructType schema, Slice slice) {
@@ -71,6 +77,7 @@ final class ChannelReader implements PartitionReader<ColumnarBatch> {
     broker = Broker.at(slice.url);
     allocator = ArrowUtils.rootAllocator().newChildAllocator("weir " + slice.reader, 0, Long.MAX_VALUE);
     pieces = slice.pieces.iterator();
+    TaskContext.get().addTaskCompletionListener((TaskCompletionListener) done -> free());
   }
 
   @Override
@@ -103,16 +110,26 @@ final class ChannelReader implements PartitionReader<ColumnarBatch> {
 
   /** Shows the wanted events of those that were loaded; false where there are none. */
   private boolean show(VectorSchemaRoot loaded) {
-    closePart();
     int rows = loaded.getRowCount();
     int from = (int) Math.min(skip, rows);
     int count = (int) Math.min(left, rows - from);
     skip -= from;
     left -= count;
     if (count == 0) return false;
-    if (count < rows) part = loaded.slice(from, count);
-    batch = new ColumnarBatch(columns(part == null ? loaded : part), count);
+    shown.add(taken(loaded, from, count));
+    batch = new ColumnarBatch(columns(shown.get(shown.size() - 1)), count);
     return true;
+  }
+
+  /** Some of the events, in vectors of their own: what was loaded makes room for what comes next. */
+  private VectorSchemaRoot taken(VectorSchemaRoot loaded, int from, int count) {
+    List<FieldVector> vectors = new ArrayList<>();
+    for (FieldVector vector : loaded.getFieldVectors()) {
+      TransferPair pair = vector.getTransferPair(allocator);
+      pair.splitAndTransfer(from, count);
+      vectors.add((FieldVector) pair.getTo());
+    }
+    return new VectorSchemaRoot(loaded.getSchema().getFields(), vectors, count);
   }
 
   /** Some of the blocks after an entry, up to another; at least one. */
@@ -159,20 +176,18 @@ final class ChannelReader implements PartitionReader<ColumnarBatch> {
   @Override
   public void close() throws IOException {
     closeBlock();
-    allocator.close();
     if (!meters.isEmpty()) broker.meters.add(slice.reader, meters);
   }
 
-  private void closeBlock() throws IOException {
-    closePart();
-    if (block != null) block.close(); // with its vectors, and so the columns of the last batch
-    block = null;
+  private void free() {
+    batch = null;
+    shown.forEach(VectorSchemaRoot::close);
+    allocator.close();
   }
 
-  private void closePart() {
-    batch = null;
-    if (part != null) part.close();
-    part = null;
+  private void closeBlock() throws IOException {
+    if (block != null) block.close();
+    block = null;
   }
 
   /** Fails where entries after {@code start} are no longer there: skipping them would lose events silently. */

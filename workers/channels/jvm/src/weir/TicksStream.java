@@ -155,28 +155,26 @@ final class TicksStream implements MicroBatchStream, SupportsAdmissionControl, R
 
   private static final class Reader implements PartitionReader<ColumnarBatch> {
     private final Range range;
-    private final OnHeapColumnVector[] columns;
-    private final ColumnarBatch batch;
+    private ColumnarBatch batch;
     private long seq;
 
     Reader(Range range) {
       this.range = range;
       seq = range.start;
-      int rows = (int) Math.max(1, Math.min(BATCH_ROWS, range.end - range.start));
-      columns = OnHeapColumnVector.allocateColumns(rows, TicksProvider.SCHEMA);
-      batch = new ColumnarBatch(columns);
     }
 
+    /** In columns of their own each time: an Arrow UDF takes those that it passes through again when others are read. */
     @Override
     public boolean next() {
       int rows = (int) Math.min(BATCH_ROWS, range.end - seq);
       if (rows <= 0) return false;
+      OnHeapColumnVector[] columns = OnHeapColumnVector.allocateColumns(rows, TicksProvider.SCHEMA);
       for (int i = 0; i < rows; i++, seq++) {
         columns[0].putLong(i, seq);
         columns[1].putLong(i, range.schedule.timeMs(seq, range.t0));
         columns[2].putLong(i, range.t0 + range.schedule.dueMs(seq));
       }
-      batch.setNumRows(rows);
+      batch = new ColumnarBatch(columns, rows);
       return true;
     }
 
@@ -187,7 +185,7 @@ final class TicksStream implements MicroBatchStream, SupportsAdmissionControl, R
 
     @Override
     public void close() {
-      batch.close();
+      batch = null;
     }
   }
 }
