@@ -1,5 +1,6 @@
 """Stands in for a slot: obeys the same lines, reports what it is told to run as running, and starts a child that, like
-Spark's Python daemon, makes itself a process group of its own."""
+Spark's Python daemon, makes itself a process group of its own. Of a trial it opens the channel and a checkpoint, and
+leaves the events unread."""
 
 import argparse
 import json
@@ -24,7 +25,10 @@ def main() -> None:
         for line in sys.stdin:
             if line.strip() == "stop":
                 break
-            told.set()
+            if line.startswith("trial "):
+                answer(json.loads(line.removeprefix("trial ")), given.desired.parents[2])
+            else:
+                told.set()
         ended.set()
         told.set()
 
@@ -45,6 +49,23 @@ def main() -> None:
         told.clear()
         time.sleep(0.01)
     child.kill()
+
+
+def answer(asked: dict, data_dir: Path) -> None:
+    from tests.measuring.test_feed import events
+    from workers.channels.registry import Channels
+    from workers.measuring import feed
+
+    said = {"answer": asked["ask"], "ok": True, "heap_mb": 40.0, "java": "17", "pyspark": "4", "fence": 0}
+    said["batches"] = []
+    if asked["do"] == "feed":
+        feed.write(Path(asked["path"]), [events(50)], schema_json="{}")
+    if asked["do"] == "begin":
+        channels, channel = Channels.connect(os.environ["REDIS_URL"]), f"{asked['fragment']}.in"
+        channels.open_channel(channel, schema_json="{}", readers=[asked["fragment"]])
+        said["fence"] = channels.take_fence(channel)
+        (data_dir / "checkpoints" / asked["fragment"]).mkdir(parents=True)
+    print(json.dumps(said), flush=True)
 
 
 main()

@@ -6,19 +6,20 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
 import pytest
 import redis
 
-from workers import desired
+from workers import desired, trials
 from workers.agents import mail
 from workers.agents.lease import Lease, Standing
 from workers.agents.store import NodeStore
 from workers.supervisor import broker as embedded
 from workers.supervisor.process import spawn, stop
+from workers.trials import TrialOrder
 
 pytestmark = pytest.mark.broker
 
@@ -95,6 +96,42 @@ def test_a_slot_that_is_killed_comes_back_and_takes_its_children_along(broker, b
         assert gone(pid) and gone(child), "what the dead slot had started lives on"
         kinds = [json.loads(entry[b"kind"]) for _, entry in broker.xrange("weir:events")]
         assert "slot_died" in kinds
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("what", ["slot", "agent"])
+def test_nothing_stays_of_a_trial_when_its_slot_or_its_agent_is_killed(what, broker, broker_url, tmp_path):
+    data_dir = tmp_path / "data"
+    left = [data_dir / "checkpoints" / "trial-t", data_dir / "nodes" / "n1" / "trials" / "trial-t"]
+
+    def feeders(of: int) -> list[int]:
+        found = []
+        for process in psutil.Process(of).children(recursive=True):
+            with suppress(psutil.Error):
+                found += [process.pid] if "workers.measuring.feeder" in process.cmdline() else []
+        return found
+
+    def is_cleared() -> bool:
+        keys = [key for key in broker.keys("weir:*:trial-t*") if broker.ttl(key) < 0]
+        return not any(path.exists() for path in left) and not keys
+
+    with agent(broker_url, data_dir) as process:
+        trials.order(broker, TrialOrder(
+            "t", "n1", "0", "pi_viete", {}, threads=2, rate_per_s=50.0, seconds=600.0, first_warm_up_s=2.0,
+            feed=({"type": "urban_sensing", "config": {}},)))
+        until(lambda: broker.xlen("weir:ch:trial-t.in") > 5)
+        feeding = feeders(process.pid)
+        assert feeding and all(path.exists() for path in left)
+        os.kill(slot_of(broker)["pid"] if what == "slot" else process.pid, signal.SIGKILL)
+        until(lambda: all(gone(pid) for pid in feeding))
+        if what == "slot":
+            found = until(lambda: trials.result(broker, "t"))
+            assert (found.code, found.passing) == ("slot_died", True)
+            until(is_cleared)
+    if what == "agent":
+        assert not is_cleared() and trials.result(broker, "t") is None
+        with agent(broker_url, data_dir):
+            until(is_cleared)
 
 
 def test_a_slot_that_keeps_dying_is_tried_less_and_less_often(broker, broker_url, tmp_path):
