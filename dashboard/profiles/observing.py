@@ -101,7 +101,7 @@ def _seen(view: View) -> Iterator[Seen]:
             if rate_per_s is None or cpu is None:
                 continue
             offered = _offered(view, task, part.weight)
-            yield Seen(part.id, task, str(report.get("machine", "")), Figures(
+            yield Seen(part.id, task, str(report.get("machine", ""))[:120], Figures(
                 part.threads, rate_per_s, cpu, told.get("memory"), offered is None or rate_per_s >= KEEPS_UP * offered))
 
 
