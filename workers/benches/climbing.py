@@ -99,6 +99,7 @@ class Slots:
     def end_python_workers(self) -> None:
         """End the Python workers that the queries before have left, but not those that fork them."""
         for pid in self.pids.values():
+            # An argument of its own: the driver's JVM names it, too, within another.
             forked = {one for one in descendants(pid) if "workers.spark.daemon" in _command(one)}
             for one in forked:
                 with suppress(psutil.Error):
@@ -257,11 +258,11 @@ def _busy_s() -> float:
     return times.user + times.nice + times.system + times.irq + times.softirq
 
 
-def _command(pid: int) -> str:
+def _command(pid: int) -> list[str]:
     try:
-        return " ".join(psutil.Process(pid).cmdline())
+        return psutil.Process(pid).cmdline()
     except psutil.Error:
-        return ""
+        return []
 
 
 def _name(pid: int) -> str:
