@@ -13,7 +13,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ from .experiment_dataflows import ENDS, RECORDING, SHAPES, dataflow
 from .experiments import plan, stairs
 from .laboratory import Laboratory, laboratory
 from .schedules_page import page
-from .schedules_summary import fits, shown, summary
+from .schedules_summary import DEFINITION, fits, shown, summary
 
 PAPER = tuple(pair for pair in PAIRS if pair[1] != "exact")
 ORIGIN = "bench schedules --on-spark"
@@ -70,7 +70,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     kept = json.loads(given.out.read_text()) if given.out.exists() and not given.anew else {}
     kept.setdefault("trials", {})
     kept.setdefault("runs", [])
-    kept |= {"bench": "schedules --on-spark", "machine": results.machine()}
+    kept |= {"bench": "schedules --on-spark", "machine": results.machine(), "sizes": asdict(sizes),
+             "definition": DEFINITION}
     began_s = time.monotonic()
 
     def save() -> None:

@@ -9,6 +9,10 @@ from typing import Any
 
 from .experiments import Fit, fit
 
+DEFINITION = (
+    "R² is the square of Pearson's correlation, as in paper [2]; in brackets 1 − Σ(predicted − actual)²/Σ(actual − "
+    "mean)², which asks for equality. CPU and memory are of each slot, at the highest rate that kept up."
+)
 Run = Mapping[str, Any]
 WITHIN = 0.05  # of the planned rate
 
@@ -56,10 +60,7 @@ def fits(runs: Sequence[Run]) -> dict[str, Any]:
 def shown(kept: Mapping[str, Any]) -> str:
     """The fits in words, with their definition."""
     found = kept["fits"]
-    lines = [
-        "R² is the square of Pearson's correlation, as in paper [2]; in brackets 1 − Σ(predicted − actual)²/Σ(actual − "
-        "mean)², which asks for equality. CPU and memory are of each slot, at the highest rate that kept up.",
-    ]
+    lines = [DEFINITION]
     for name in ("rate", "planned rate", "CPU", "memory"):
         one = found[name]
         lines.append(f"{name}: R² {one['correlation']:.3f} ({one['identity']:.3f}), median error {one['error']:.1%}, "
