@@ -31,6 +31,7 @@ def threads(
                 stream = stream.mapInArrow(lambda batches: batches, stream.schema)
             events = channel_spark.gather(stream, threads=count)
             query = bench.start(bench.publish(events, f"t{name}"), f"t{name}")
+            bench.wait_for(f"t{name}", 1)
             time.sleep(warm_s)
             first, cpu, taken_ms = query.lastProgress["batchId"], bench.cpu_s(), {}
             until = time.monotonic() + seconds

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
@@ -17,6 +18,10 @@ from workers.channels.config import ChannelConfig
 from workers.channels.registry import Channels
 
 EVERYTHING = 1_000_000
+# For promises whose keeping takes the Python side seconds: there they are tested with --long.
+PYTHON_IF_LONG = pytest.mark.parametrize(
+    "implementation", ["jvm", pytest.param("python", marks=pytest.mark.long)], indirect=True
+)
 
 
 def wait_until(condition: Callable[[], Any], *, what: str, timeout_s: float = 60.0, alive: tuple = ()) -> Any:

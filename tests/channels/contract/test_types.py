@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from .rig import Rig, wait_until
+from .rig import PYTHON_IF_LONG, Rig, wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker]
 
@@ -58,6 +58,7 @@ def test_types_survive_two_channels_and_back(rig: Rig) -> None:
             assert row[f"{name}_or_null"] == (value if row["_seq"] % 2 == 0 else None), name
 
 
+@PYTHON_IF_LONG
 def test_columns_that_an_arrow_udf_passes_through_are_those_of_its_events(rig: Rig) -> None:
     """Spark takes them again when the blocks behind them are read already."""
     count = 9_000  # of ticks, too, more than are read at once
