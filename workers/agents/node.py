@@ -22,7 +22,7 @@ from typing import Any
 import psutil
 
 from workers.library.registry import task_types
-from workers.measuring.machine import machine_class
+from workers.measuring.machine import machine_class, slot_memory_mb
 from workers.settings import ROOT, Settings, from_environment
 from workers.supervisor.process import adopt_orphans
 
@@ -30,6 +30,7 @@ from .conductor import Conductor
 from .lease import Lease, Standing
 from .logs import configure, logger
 from .mail import Inbox, Outbox, connect
+from .shares import Shares
 from .store import FileLock, NodeStore
 from .supervision import SlotProcess, reap_orphans
 from .usage import TreeMeter
@@ -63,6 +64,7 @@ class Node:
         self._slots: list[SlotProcess] = []
         self._version = 0
         self._meters: dict[int, TreeMeter] = {}
+        self._shares: dict[str, Shares] = {}
         self._memory_mb = psutil.virtual_memory().total >> 20
         self._log = logger()
 
@@ -151,6 +153,10 @@ class Node:
             self._meters = {known: meter for known, meter in self._meters.items() if known in living}
             self._meters[pid] = TreeMeter(pid)
         usage = self._meters[pid].sample(now_ms) if pid is not None else None
+        fragments = slot.report.get("fragments", {})
+        if usage is not None and slot.state == "running":
+            taken = self._shares_of(slot.name).take(usage, slot.report, now_ms=now_ms)
+            fragments = {name: {**found, **taken.get(name, {})} for name, found in fragments.items()}
         return {
             "state": slot.state,
             "pid": pid,
@@ -161,8 +167,16 @@ class Node:
             if usage else None,
             "restarts": slot.restarts,
             "since_ms": slot.since_ms,
-            "fragments": slot.report.get("fragments", {}),
+            "fragments": fragments,
         }
+
+    def _shares_of(self, slot: str) -> Shares:
+        if slot not in self._shares:
+            self._shares[slot] = Shares(
+                slot_memory_mb=slot_memory_mb(self._settings.slots),
+                base_path=self._store.slot_dir(slot) / "base_mb",
+            )
+        return self._shares[slot]
 
     def _on_desired(self) -> None:
         self._version = self._store.read_desired().version

@@ -43,6 +43,8 @@ from .live import Live
 from .logs import configure, logger
 from .mail import connect
 from .reconcile import Action, Start, State, Stop, reconcile
+from .scale import Scale
+from .shares import Rates
 from .store import NodeStore, SlotStore
 from .wanted import Desired
 
@@ -76,6 +78,8 @@ class Slot:
         self._events: list[dict[str, Any]] = []
         self._reported: Any = None
         self._throttled: dict[str, str] = {}
+        self._rates = Rates()
+        self._scale = Scale()
         self._log = logger()
         self._listener = QueryListener(self._on_end)
         self._host: Host | None = None  # of trials, once the driver is there
@@ -174,6 +178,7 @@ class Slot:
             live.begin(_state_meanwhile(live, its_actions[0]), now_ms=now_ms)
             pool.submit(self._perform, live, its_actions)
         self._say("running")
+        self._scale.look(self._spark, pool, frozenset(actual), now_ms=now_ms)
         if self._is_due("sweep", SWEEP_MS, now_ms):
             pool.submit(self._store.sweep, now_s=time.time(), grace_s=GRACE_S)
 
@@ -247,7 +252,7 @@ class Slot:
             return
         self._reported = shape
         if lives:
-            self._look_for_throttles(lives)
+            self._look_at_meters(lives, now_ms)
         self._due_ms["report"] = now_ms + REPORT_MS
         events, self._events = self._events, []
         report = {
@@ -255,6 +260,7 @@ class Slot:
             "version": self._desired.version,
             "fragments": {live.id: self._report_of(live, now_ms) for live in lives if self._is_told(live)},
             "events": events,
+            "heap_mb": self._scale.heap_mb,
         }
         self._tell(report)
 
@@ -270,23 +276,26 @@ class Slot:
         if progress is not None:
             told = {"batch": progress.batch, "batch_ms": progress.batch_ms, "rows_per_s": progress.rows_per_s}
         work = self._listener.work(live.id)
-        told |= {"batches": work.batches, "busy_ms": work.busy_ms}
+        told |= {"batches": work.batches, "busy_ms": work.busy_ms, "rate_per_s": self._rates.per_s(live.id)}
         report = live.report(told, throttled_by=self._throttled.get(live.id), now_ms=now_ms)
         return {**report, "state": "left"} if live.id in self._left else report
 
-    def _look_for_throttles(self, lives: list[Live]) -> None:
-        """Which fragments wait for room in a channel; unknown while the broker is away."""
+    def _look_at_meters(self, lives: list[Live], now_ms: int) -> None:
+        """What fragments take in (a source: what it makes), and which wait for room in a channel; unknown while the
+        broker is away."""
         running = [live.id for live in lives if live.state is State.RUNNING]
         pipeline = self._broker.pipeline(transaction=False)
         for fragment_id in running:
-            pipeline.hget(keys.meter(fragment_id), "throttled_by")
+            pipeline.hmget(keys.meter(fragment_id), "throttled_by", "in:n", "0:n")
         try:
             found = pipeline.execute() if running else []
         except redis.RedisError:
             found = []
-        self._throttled = {
-            fragment_id: channel.decode() for fragment_id, channel in zip(running, found, strict=False) if channel
-        }
+        seen = dict(zip(running, found, strict=False))
+        self._throttled = {fragment_id: channel.decode() for fragment_id, (channel, *_) in seen.items() if channel}
+        self._rates.take(
+            {fragment_id: int(read or made or 0) for fragment_id, (_, read, made) in seen.items()}, at_ms=now_ms
+        )
 
     def _is_told(self, live: Live) -> bool:
         """A fragment that is stopped for good is gone, though some of what it left may still be cleared away."""

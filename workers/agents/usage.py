@@ -28,6 +28,7 @@ class Usage:
     since_ms: int = 0
     cpu_ms: int = 0
     memory_mb_s: int = 0
+    python_mb: int = 0  # of memory_mb that of all but the JVM
 
 
 class TreeMeter:
@@ -43,13 +44,16 @@ class TreeMeter:
         self._since_ms = 0
         self._total_cpu_s = 0.0
         self._total_mb_s = 0.0
+        self._python_mb = 0.0
 
     def sample(self, now_ms: int) -> Usage:
         """Usage since the sample before."""
         if self._tree_at_ms is None or now_ms - self._tree_at_ms >= TREE_EVERY_MS or len(self._memory) < 3:
             self._find_tree()
             self._tree_at_ms = now_ms
-            self._memory.append((now_ms, sum(_memory_mb(process) for process in self._processes.values())))
+            memory = {pid: _memory_mb(process) for pid, process in self._processes.items()}
+            self._memory.append((now_ms, sum(memory.values())))
+            self._python_mb = sum(mb for pid, mb in memory.items() if not _is_java(self._processes[pid]))
         used_s = 0.0
         for pid, process in list(self._processes.items()):
             try:
@@ -73,6 +77,7 @@ class TreeMeter:
             since_ms=self._since_ms,
             cpu_ms=round(1000 * self._total_cpu_s),
             memory_mb_s=round(self._total_mb_s),
+            python_mb=round(self._python_mb),
         )
 
     def _find_tree(self) -> None:
@@ -96,6 +101,13 @@ def trend_per_h(samples: Sequence[tuple[int, float]]) -> float | None:
         return None
     slope = sum((at_ms - mean_ms) * (value - mean) for at_ms, value in samples) / spread
     return round(slope * 3_600_000, 1)
+
+
+def _is_java(process: psutil.Process) -> bool:
+    try:
+        return process.name() == "java"
+    except psutil.Error:
+        return False
 
 
 def _memory_mb(process: psutil.Process) -> float:

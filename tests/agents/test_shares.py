@@ -1,0 +1,57 @@
+"""What queries take of their slot: rates from counters, CPU and memory by the time that each was busy."""
+
+import pytest
+
+from workers.agents.shares import Rates, Shares
+from workers.agents.usage import Usage
+
+
+def test_a_rate_is_over_the_last_seconds_and_begins_anew_with_its_counter():
+    rates = Rates()
+    rates.take({"a": 0}, at_ms=0)
+    rates.take({"a": 20}, at_ms=1_000)
+    assert rates.per_s("a") is None and rates.per_s("b") is None, "too little is known"
+    rates.take({"a": 60}, at_ms=3_000)
+    assert rates.per_s("a") == 20.0
+    for second in range(4, 30):
+        rates.take({"a": 60 + 100 * (second - 3)}, at_ms=1_000 * second)
+    assert rates.per_s("a") == 100.0, "the slow beginning is forgotten"
+    rates.take({"a": 5}, at_ms=30_000)
+    assert rates.per_s("a") is None
+    rates.take({"a": 35}, at_ms=33_000)
+    assert rates.per_s("a") == 10.0
+
+
+def usage(second: int, cpu_ms: int, python_mb: int, *, since_ms: int = 0) -> Usage:
+    return Usage(since_ms=since_ms, cpu_ms=cpu_ms, python_mb=python_mb)
+
+
+def report(heap_mb: float | None, **busy_ms: int) -> dict:
+    fragments = {name: {"state": "running", "busy_ms": ms} for name, ms in busy_ms.items()}
+    return {"heap_mb": heap_mb, "fragments": fragments}
+
+
+def test_queries_share_what_their_slot_takes_above_its_base(tmp_path):
+    shares = Shares(slot_memory_mb=2_100, base_path=tmp_path / "slot" / "base_mb")
+    assert shares.take(usage(0, 0, 50), report(50), now_ms=0) == {}
+    shares.take(usage(1, 0, 50), report(50, a=100, b=100), now_ms=1_000)
+    taken = shares.take(usage(5, 2_000, 150), report(150, a=1_600, b=600), now_ms=5_000)
+    # 2 s of CPU in 5 s; 200 MiB of the 2,000 that the base leaves. Busy for 1,600 and 600 ms since both were not there.
+    assert taken["a"]["cpu"] == pytest.approx(0.4 * 1_600 / 2_200, abs=1e-3)
+    assert taken["b"]["memory"] == pytest.approx(0.1 * 600 / 2_200, abs=1e-3)
+    assert sum(one["cpu"] for one in taken.values()) == pytest.approx(0.4, abs=1e-3)
+    alone = shares.take(usage(30, 12_000, 150), report(150, a=1_600), now_ms=30_000)
+    assert alone["a"]["memory"] == pytest.approx(0.1), "one has all of it, busy or not"
+
+
+def test_a_slot_that_starts_with_queries_knows_its_base_from_before(tmp_path):
+    path = tmp_path / "base_mb"
+    fresh = Shares(slot_memory_mb=1_100, base_path=path)
+    assert fresh.take(usage(0, 0, 60), report(60, a=0), now_ms=0)["a"] == {}, "neither is known"
+    assert "memory" not in fresh.take(usage(3, 300, 60), report(60, a=10), now_ms=3_000)["a"]
+    fresh.take(usage(4, 300, 50), report(50), now_ms=4_000)
+    fresh.take(usage(5, 300, 90), report(90), now_ms=5_000)  # it measures something
+    again = Shares(slot_memory_mb=1_100, base_path=path)
+    taken = again.take(usage(0, 0, 150, since_ms=9), report(150, a=0), now_ms=0)
+    assert taken["a"] == {"memory": 0.2}
+    assert again.take(usage(0, 0, 150, since_ms=9), report(None, a=0), now_ms=0)["a"] == {}

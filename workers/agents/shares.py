@@ -1,0 +1,124 @@
+"""What each query of a slot does and takes: events per second, and its share of the slot's CPU and memory.
+
+A slot's CPU and memory are measured over its processes. A query's part goes by the time that it was busy: where a
+bundle has its slot to itself, as full ones do, that is no model but what was measured.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .usage import Usage
+
+WINDOW_MS = 10_000  # rates and shares are over this much
+SHORTEST_MS = 2_500  # and are not told of less
+
+
+class Rates:
+    """Counters that grow, by name, and how fast they did in the last seconds."""
+
+    def __init__(self) -> None:
+        self._taken: dict[str, deque[tuple[int, int]]] = {}
+
+    def take(self, counts: Mapping[str, int], *, at_ms: int) -> None:
+        """Note these counters; what has none any more is forgotten."""
+        self._taken = {name: self._taken.get(name, deque()) for name in counts}
+        for name, count in counts.items():
+            taken = self._taken[name]
+            if taken and count < taken[-1][1]:  # it was made anew
+                taken.clear()
+            taken.append((at_ms, count))
+            while len(taken) > 2 and at_ms - taken[1][0] >= WINDOW_MS:
+                taken.popleft()
+
+    def per_s(self, name: str) -> float | None:
+        """The rate of a counter; None while too little is known of it."""
+        taken = self._taken.get(name, ())
+        if not taken or taken[-1][0] - taken[0][0] < SHORTEST_MS:
+            return None
+        (began_ms, before), (ended_ms, after) = taken[0], taken[-1]
+        return round(1000 * (after - before) / (ended_ms - began_ms), 3)
+
+
+@dataclass(frozen=True, slots=True)
+class _Sample:
+    at_ms: int
+    since_ms: int
+    cpu_ms: int
+    busy_ms: Mapping[str, int]
+
+
+class Shares:
+    """What the queries of one slot take of it.
+
+    Parameters
+    ----------
+    slot_memory_mb : float
+        The memory that stands behind the slot.
+    base_path : Path
+        Where to keep what the slot takes without any query; a slot that starts with queries cannot tell.
+    """
+
+    def __init__(self, *, slot_memory_mb: float, base_path: Path) -> None:
+        self._slot_memory_mb = slot_memory_mb
+        self._base_path = base_path
+        self._base_mb = float(base_path.read_text()) if base_path.exists() else None
+        self._is_of_this_slot = False
+        self._samples: deque[_Sample] = deque()
+
+    def take(self, usage: Usage, report: Mapping[str, Any], *, now_ms: int) -> dict[str, dict[str, float]]:
+        """``cpu`` and ``memory`` of each query of a slot's report, as shares of the slot, as far as they are known.
+
+        As a profile has them: memory is that above what a slot takes without queries, as a share of what it leaves.
+        """
+        fragments = report.get("fragments", {})
+        busy_ms = {name: found.get("busy_ms", 0) for name, found in fragments.items()}
+        if self._samples and self._samples[-1].since_ms != usage.since_ms:
+            self._samples.clear()
+            self._is_of_this_slot = False
+        self._samples.append(_Sample(now_ms, usage.since_ms, usage.cpu_ms, busy_ms))
+        while len(self._samples) > 2 and now_ms - self._samples[1].at_ms >= WINDOW_MS:
+            self._samples.popleft()
+        in_use_mb = self._in_use_mb(usage, report)
+        running = [name for name, found in fragments.items() if found["state"] == "running"]
+        parts = self._parts(running)
+        cpu, memory = self._cpu(), self._above_base(in_use_mb, is_idle=not fragments)
+        return {
+            name: {
+                what: round(part * whole, 4) for what, whole in (("cpu", cpu), ("memory", memory)) if whole is not None
+            }
+            for name, part in parts.items()
+        }
+
+    def _parts(self, running: Collection[str]) -> dict[str, float]:
+        """Each query's part of what the slot does, by the time that it was busy; evenly where none was."""
+        first, last = self._samples[0].busy_ms, self._samples[-1].busy_ms
+        grown = {name: max(0, last[name] - first.get(name, 0)) for name in running}
+        whole = sum(grown.values())
+        return {name: one / whole if whole else 1 / len(running) for name, one in grown.items()}
+
+    def _cpu(self) -> float | None:
+        first, last = self._samples[0], self._samples[-1]
+        elapsed_ms = last.at_ms - first.at_ms
+        return (last.cpu_ms - first.cpu_ms) / elapsed_ms if elapsed_ms >= SHORTEST_MS else None
+
+    @staticmethod
+    def _in_use_mb(usage: Usage, report: Mapping[str, Any]) -> float | None:
+        heap_mb = report.get("heap_mb")
+        return None if heap_mb is None else heap_mb + usage.python_mb
+
+    def _above_base(self, in_use_mb: float | None, *, is_idle: bool) -> float | None:
+        if in_use_mb is None:
+            return None
+        # The least since the slot began: it may have been measuring since, which is not in its report.
+        if is_idle and (not self._is_of_this_slot or in_use_mb < self._base_mb):
+            self._base_mb, self._is_of_this_slot = in_use_mb, True
+            self._base_path.parent.mkdir(parents=True, exist_ok=True)
+            self._base_path.write_text(str(in_use_mb))
+        if self._base_mb is None:
+            return None
+        return max(0.0, in_use_mb - self._base_mb) / max(1.0, self._slot_memory_mb - self._base_mb)
