@@ -23,14 +23,15 @@ from scheduler.model.task_types import TaskType
 from scheduler.reuse.division import Part, divided_anew
 from workers import desired as wishes
 from workers.agents import hands as hands_module
+from workers.agents import succession
 from workers.agents.hands import Hands, Surroundings
 from workers.agents.live import Live
 from workers.agents.reconcile import Start, State, Stop, reconcile
 from workers.agents.wanted import Desired, parse_desired
 from workers.channels import keys
 
-from .played_broker import Broker, Stream
-from .played_queries import NUMBERS, Failed, Query, Store
+from .played_broker import Broker, Gap, Stream
+from .played_queries import Failed, Query, Store
 
 TYPES = {
     "src": TaskType("src", "source", "", "a:b"), "mark": TaskType("mark", "transform", "", "a:b"),
@@ -43,6 +44,7 @@ TASKS = {
 OUT = "f1-3.0"
 SLOTS = tuple(Slot(node, index) for node in ("n1", "n2") for index in range(2))
 TICK_MS = 130
+NUMBERS = 120  # that the source gives at first
 
 
 class Died(BaseException):
@@ -53,7 +55,13 @@ class World:
     """Two nodes with their slots, and the estate that they are to run."""
 
     def __init__(self, chance: random.Random, patch: pytest.MonkeyPatch) -> None:
-        self.chance, self.deadly, self.now_ms = chance, True, 0
+        self.chance, self.deadly, self.now_ms, self.limit, self.gaps = chance, True, 0, NUMBERS, 0
+        patch.setattr(succession, "read_states", lambda *_, **__: [])
+        patch.setattr(hands_module, "compile_chain", self._compile)
+        patch.setattr(hands_module, "queries", SimpleNamespace(start=self._start, stop=self._stop, rest=self._rest))
+        quiet = SimpleNamespace(info=lambda *_, **__: None, warning=self._warned)
+        for module in (hands_module, succession):
+            patch.setattr(module, "logger", lambda: quiet)
         self.broker = Broker(self.may_die, kept=OUT)
         self.running: dict[str, Query] = {}
         self.heard: dict[str, tuple[dict, Desired]] = {}
@@ -65,21 +73,14 @@ class World:
         self.stores = stores
         self.slots = {slot.name: self._hands(slot.name) for slot in SLOTS}
         self.lives: dict[str, dict[str, Live]] = {slot.name: {} for slot in SLOTS}
-        patch.setattr(hands_module, "compile_chain", self._compile)
-        patch.setattr(hands_module, "queries", SimpleNamespace(start=self._start, stop=self._stop, rest=self._rest))
-        quiet = SimpleNamespace(info=lambda *_, **__: None, warning=lambda *_, **__: None)
-        patch.setattr(hands_module, "logger", lambda: quiet)
-        self._quiet = quiet
 
     def _hands(self, slot: str) -> Hands:
         store = self.stores[slot]
         around = Surroundings(
             spark=(self, store), channels=self.broker, broker=self.broker, channel_config=None, store=store,
             task_types=TYPES, desired=lambda: self.desired(slot))
-        hands = Hands(
+        return Hands(
             around, clock_ms=lambda: self.now_ms, on_event=lambda *_, **__: None, is_wanted_task=lambda _: True)
-        hands._log = SimpleNamespace(info=lambda *_, **__: None, warning=self._warned)
-        return hands
 
     @staticmethod
     def _warned(what: str, **facts: object) -> None:
@@ -105,7 +106,7 @@ class World:
         pause()
         if self.deadly and self.chance.random() < 0.1:
             self.broker.hdel(keys.valve(query.fragment.id), "paused")
-            with contextlib.suppress(Failed):
+            with contextlib.suppress(Failed, Gap):
                 query.batch()
         query.stop()
         return True
@@ -178,7 +179,8 @@ class World:
     def _run(self, live: Live) -> None:
         try:
             live.query.batch()
-        except Failed:
+        except (Failed, Gap) as error:
+            self.gaps += isinstance(error, Gap)
             live.query.stop()
             live.query = None
             live.failed("it failed", now_ms=self.now_ms)
@@ -228,8 +230,19 @@ class Plans:
         """Some of it is divided otherwise, and what has left is dropped where it is."""
         self.generation += 1
         ids = (f"f{self.generation}-{number}" for number in itertools.count())
-        for name in self.chance.sample(["f1-1", "f1-2"], self.chance.randint(1, 2)):
+        works = [name for name in ("f1-1", "f1-2") if not self.fragments[name].paused]
+        for name in self.chance.sample(works, self.chance.randint(1, len(works))):
             self._divide(name, self.parts(), ids, left)
+        return self.estate()
+
+    def pause(self, *, paused: bool) -> Estate:
+        """The second divided task and the output rest, or go on; the first one works for others, too."""
+        self.generation += 1
+        readers = {"f1-0": {"s": ("f1-1",) if paused else ("f1-1", "f1-2")}, "f1-1": {} if paused else {"a": ("f1-2",)}}
+        for name, fragment in self.fragments.items():
+            active = 0 if paused and name in ("f1-2", "f1-3") else 1
+            outlets = readers.get(name, dict(fragment.outlets))
+            self.fragments[name] = replace(fragment, active=active, resting=1 - active, outlets=outlets)
         return self.estate()
 
     def last(self, left: frozenset[str]) -> Estate:
@@ -263,6 +276,6 @@ def delivered(world: World) -> Counter:
     return Counter(event for _, block in stream.entries for event in block)
 
 
-def alone() -> Counter:
-    """What the dataflow delivers where nobody divides it."""
-    return Counter([("b", number) for number in range(NUMBERS)] + [("b", ("a", number)) for number in range(NUMBERS)])
+def alone(first: int = 0, until: int = NUMBERS) -> Counter:
+    """What the dataflow delivers of some numbers where nobody divides it."""
+    return Counter(event for number in range(first, until) for event in (("b", number), ("b", ("a", number))))

@@ -11,6 +11,10 @@ from workers.channels import keys
 from workers.channels.registry import ChannelInfo, Channels, Joined
 
 
+class Gap(Exception):
+    """A reader was let go while it read."""
+
+
 @dataclass
 class Stream:
     entries: list[tuple[str, list]] = field(default_factory=list)
@@ -98,6 +102,12 @@ class Broker(Channels):
         self.trim(channel)
         return len(stream.readers)
 
+    def commit(self, channel: str, reader: str, entry: str) -> None:
+        readers = self.streams[keys.channel(channel)].readers
+        if reader in readers:
+            readers[reader] = max(readers[reader], entry, key=order_of)
+            self.trim(channel)
+
     def info(self, channel: str) -> ChannelInfo | None:
         stream = self.streams.get(keys.channel(channel))
         if stream is None or not stream.open:
@@ -117,6 +127,9 @@ class Broker(Channels):
         return True
 
     def open_tail(self, fragment: str) -> bool:
+        return True
+
+    def close_tail(self, fragment: str, position: int) -> bool:
         return True
 
     def _change_route(self, fragment, position, reader, parts, from_batch) -> bool:
@@ -171,10 +184,16 @@ class Broker(Channels):
         while stream.entries and order_of(stream.entries[0][0]) <= order_of(slowest):
             stream.trimmed = stream.entries.pop(0)[0]
 
+    def place(self, channel: str, reader: str) -> str:
+        place = self.streams[keys.channel(channel)].readers.get(reader)
+        if place is None:
+            raise Gap(f"{reader} does not read {channel}")
+        return place
+
     def after(self, channel: str, place: str, end: str | None = None) -> list[tuple[str, list]]:
         stream = self.streams[keys.channel(channel)]
-        assert order_of(place) >= order_of(stream.trimmed), f"{channel}: what it has not read was freed"
-        assert order_of(place) <= order_of(stream.last), f"{channel}: another one under the same name"
+        if not order_of(stream.trimmed) <= order_of(place) <= order_of(stream.last):
+            raise Gap(f"{channel}: what it has not read was freed, or it is another one under the same name")
         return [
             one for one in stream.entries
             if order_of(place) < order_of(one[0]) and (end is None or order_of(one[0]) <= order_of(end))]

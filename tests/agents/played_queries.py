@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 from workers.agents.checkpoint import Progress
-from workers.agents.handover import order_of
+from workers.agents.handover import Begun, order_of
 from workers.agents.wanted import WantedFragment
 from workers.channels import keys
 from workers.channels.control import Control
@@ -16,9 +16,6 @@ from .world import Disk
 
 if TYPE_CHECKING:
     from .divided_world import World
-
-NUMBERS = 120  # that the source gives in all
-
 
 class Failed(Exception):
     """A query's batch failed here."""
@@ -54,6 +51,17 @@ class Store(Disk):
         self.kept["left"].pop(name, None)
         if left:
             self.kept["left"][name] = True
+
+    def record_pause(self, name: str, *, paused: bool) -> None:
+        self.kept["paused"].pop(name, None)
+        if paused:
+            self.kept["paused"][name] = True
+
+    def clear_checkpoint(self, name: str) -> None:
+        self.checkpoints.pop(name, None)
+
+    def folds(self, name: str) -> tuple:
+        return ()
 
     def record_folds(self, name: str, folds) -> None:
         pass
@@ -99,6 +107,7 @@ class Query:
                 return
             self._commit_places(done)
             planned = self._plan(done)
+            planned = planned and replace(planned, began=done.places)
             if planned is None:
                 return
             store.before[name] = done
@@ -108,7 +117,8 @@ class Query:
         task = self.fragment.tasks[0]
         events = events if task.type != "mark" else [(task.id, event) for event in events]
         control = Control.read(self.world.broker, name, done.batch)
-        entry = f"{done.batch + 1}-0"
+        begun = store.begun(name) or Begun()
+        entry = f"{begun.bases.get(self.fragment.channel(0), 0) + done.batch + 1}-0"
         if control.publishes(0):
             self.world.broker.write(self.fragment.channel(0), entry, events)
         for rotation in control.routes(0):
@@ -128,16 +138,14 @@ class Query:
 
     def _commit_places(self, done: Progress) -> None:
         for item in self.fragment.inputs:
-            stream = self.world.broker.streams[keys.channel(item.channel)]
             place = done.places.get(item.channel)
-            if place is not None and self.fragment.id in stream.readers:
-                stream.readers[self.fragment.id] = max(place, stream.readers[self.fragment.id], key=order_of)
-                self.world.broker.trim(item.channel)
+            if place is not None:
+                self.world.broker.commit(item.channel, self.fragment.id, place)
 
     def _plan(self, done: Progress) -> Progress | None:
         if not self.fragment.inputs:
             first = (done.ticks or {"next": 0})["next"]
-            until = min(NUMBERS, first + self.world.chance.randint(1, 4))
+            until = min(self.world.limit, first + self.world.chance.randint(1, 4))
             return Progress(done.batch + 1, False, {"next": until}) if until > first else None
         places, more = {}, False
         for item in self.fragment.inputs:
@@ -148,7 +156,11 @@ class Query:
         return Progress(done.batch + 1, False, None, places) if more else None
 
     def _place(self, channel: str, done: Progress) -> str:
-        return done.places.get(channel) or self.world.broker.streams[keys.channel(channel)].readers[self.fragment.id]
+        begin = (self.store.begun(self.fragment.id) or Begun()).places.get(channel)
+        place = done.places.get(channel)
+        if place is None:
+            place = self.world.broker.place(channel, self.fragment.id)
+        return max(place, begin or "0-0", key=order_of)
 
     def _events(self, before: Progress, done: Progress) -> list:
         if not self.fragment.inputs:

@@ -12,13 +12,15 @@ from pathlib import Path
 class Progress:
     """The newest batch that a query planned (-1 before the first), whether it is done, and where its sources ended.
 
-    ``ticks`` is the offset of a source, ``places`` are the last entries read, by channel.
+    ``ticks`` is the offset of a source, ``places`` are the last entries read, by channel; ``began`` those after which
+    that batch begins, as far as one before it says.
     """
 
     batch: int = -1
     is_done: bool = True
     ticks: Mapping[str, int] | None = None
     places: Mapping[str, str] = field(default_factory=dict)
+    began: Mapping[str, str] = field(default_factory=dict)
 
 
 def read_progress(checkpoint: Path) -> Progress:
@@ -26,15 +28,24 @@ def read_progress(checkpoint: Path) -> Progress:
     batch = max(_batches(checkpoint / "offsets"), default=-1)
     if batch < 0:
         return Progress()
+    ticks, places = _offsets(checkpoint, batch)
+    _, began = _offsets(checkpoint, batch - 1)
+    return Progress(batch, max(_batches(checkpoint / "commits"), default=-1) >= batch, ticks, places, began)
+
+
+def _offsets(checkpoint: Path, batch: int) -> tuple[dict[str, int] | None, dict[str, str]]:
+    path = checkpoint / "offsets" / str(batch)
+    if not path.exists():
+        return None, {}
     ticks, places = None, {}
     # The first two lines are the version and Spark's own; then comes a line for each source, "-" without an offset.
-    for line in (checkpoint / "offsets" / str(batch)).read_text().splitlines()[2:]:
+    for line in path.read_text().splitlines()[2:]:
         offset = json.loads(line) if line != "-" else {}
         if "t0" in offset:
             ticks = offset
         else:
             places.update(offset)
-    return Progress(batch, max(_batches(checkpoint / "commits"), default=-1) >= batch, ticks, places)
+    return ticks, places
 
 
 def _batches(log: Path) -> list[int]:

@@ -134,8 +134,11 @@ class Hands:
             return
         live.begin(State.STARTING, now_ms=self._clock_ms())
         self._departure.comes_back(wanted.id)
-        if wanted.id in around.store.having("paused"):
+        was_let_go = self._succession.was_let_go(wanted)
+        if was_let_go or wanted.id in around.store.having("paused"):
             self._succession.go_on(wanted)
+        if was_let_go:
+            self._log.warning("it was paused meanwhile, unheard of here; it reads from now on", fragment=wanted.id)
         whole = self._whole(wanted, inputs)
         has_begun = around.store.has_begun(wanted.id)
         around.store.record(whole)

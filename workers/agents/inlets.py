@@ -55,5 +55,5 @@ class Inlets:
 
 
 def _is_unread(info: ChannelInfo, reader: str, read_to: str | None) -> bool:
-    place = info.readers.get(reader)
-    return place is not None and order_of(read_to or place) < order_of(info.last)
+    place = info.readers.get(reader)  # behind what it has read, but for one that was let go meanwhile
+    return place is not None and max(order_of(read_to or place), order_of(place)) < order_of(info.last)

@@ -2,7 +2,8 @@
 
 A stream of a divided fragment comes in one channel of each of its bundles. One that is new is read once it is open and
 the reader has its place there; one that is gone is read to its end first. One whose writer is leaving may never open:
-it is read where it is there. A batch that was planned is done with the channels that it was planned with.
+it is read where it is there. A batch that was planned is done with the channels that it was planned with, unless the
+reader has lost its place in one: it was paused then, and nothing of that time is made up for.
 """
 
 from __future__ import annotations
@@ -40,8 +41,10 @@ def inputs_now(
     tuple of Input or None
         The channels to read, streams in the order of ``wanted``; None where it has to wait.
     """
-    if known and not between_batches:
-        return tuple(known) if all(item.channel in ready for item in known) else None
+    if not between_batches:
+        if known and all(item.channel in ready for item in known):
+            return tuple(known)
+        known = ()  # it was let go where it read, and has to begin anew
     gone = [item for item in known if item not in wanted and item.channel in unread]
     needed = [item for item in wanted if not item.ending or item in known]
     if all(item.channel in ready for item in needed):

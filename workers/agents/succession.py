@@ -15,6 +15,7 @@ from workers.channels import keys
 from workers.spark.compile import due_ms
 from workers.spark.states import read_states
 
+from .doors import PART
 from .handover import Begun, Ended, States, begin_with, order_of, place_of, predecessors, successors
 from .logs import logger
 from .wanted import WantedFragment
@@ -106,7 +107,7 @@ class Succession:
             ticks=ticks,
             places={} if was_paused else self._places(fragment, read.places),
             lasts={channel: info.last for channel, info in infos.items() if info is not None},
-            states=self._states(fragment.id, read.batch, begun.states),
+            states=self._states(fragment.id, read.batch if read.is_done else read.batch - 1, begun.states),
         )
 
     def _places(self, fragment: WantedFragment, read: dict[str, str]) -> dict[str, str]:
@@ -156,11 +157,27 @@ class Succession:
             if info is not None and info.schema_json:
                 self._around.channels.join(item.channel, wanted.id)
 
+    def was_let_go(self, wanted: WantedFragment) -> bool:
+        """Whether it was paused and goes on, and its node heard of neither: its places are not where it has read to."""
+        read = self._around.store.progress(wanted.id)
+        places = {channel: self._registered_at(channel, wanted.id) for channel in read.places}
+        # A place follows when a batch is done: until then it is where that batch begins.
+        known = read.places if read.is_done else {**read.places, **read.began}
+        if not read.is_done and None in places.values():
+            return True
+        return self._is_anew(wanted) or any(
+            place is not None and order_of(place) > order_of(known[channel]) for channel, place in places.items()
+        )
+
     def go_on(self, wanted: WantedFragment) -> None:
-        """Record where a fragment goes on after its pause: nothing of the time between is made up for."""
+        """Record where a fragment goes on after its pause: nothing of the time between is made up for.
+
+        Where a batch was cut short what it read may be gone: then it begins a new checkpoint, too.
+        """
         store = self._around.store
         known = store.known(wanted.id)
-        if known is not None and (set(known.inputs) != set(wanted.inputs) or self._is_anew(wanted)):
+        is_same = known is None or set(known.inputs) == set(wanted.inputs)
+        if not is_same or self._is_anew(wanted) or (known is not None and not store.progress(wanted.id).is_done):
             self._succeed_itself(known, wanted)
         else:
             begun = store.begun(wanted.id) or Begun()
@@ -174,15 +191,37 @@ class Succession:
         """Whether a channel that it read is another now under the same name: its part, closed for long."""
         read = self._around.store.progress(wanted.id).places
         infos = {channel: self._around.channels.info(channel) for channel in read}
-        return any(info is not None and order_of(info.last) < order_of(read[name]) for name, info in infos.items())
+        return any(
+            info is not None and keys.is_part(name) and order_of(info.last) < order_of(read[name])
+            for name, info in infos.items()
+        )
 
     def _succeed_itself(self, known: WantedFragment, wanted: WantedFragment) -> None:
         """Go on from a fresh checkpoint: what it reads moved to other channels meanwhile, which the old one lacks."""
-        store = self._around.store
-        store.record_begun(wanted.id, begin_with(replace(wanted, tasks=known.tasks), [self._left_by(known)]))
+        store, broker = self._around.store, self._around.broker
+        whole = replace(wanted, tasks=known.tasks)
+        before, done = store.begun(wanted.id) or Begun(), store.progress(wanted.id).batch + 1
+        begun = begin_with(whole, [self._left_by(known)])
+        # Its batches are numbered anew, its blocks are not: neither those of its streams nor those of their parts.
+        bases = {name: max(begun.bases.get(name, 0), before.bases.get(name, 0) + done) for name in whole.written}
+        passed = self._passed(wanted)
+        store.record_begun(wanted.id, replace(begun, bases=bases, places=passed))
         store.clear_checkpoint(wanted.id)
-        self._around.broker.delete(keys.valve(wanted.id))  # its boundaries are batches of the old one
-        store.record(replace(wanted, tasks=known.tasks))
+        control = self._around.channels.control(wanted.id)  # its boundaries are batches of the old one
+        if gone := [name for name in control if PART not in name]:
+            broker.hdel(keys.valve(wanted.id), *gone)
+        store.record(whole)
+        for channel, place in passed.items():
+            self._around.channels.commit(channel, wanted.id, place)
+
+    def _passed(self, wanted: WantedFragment) -> dict[str, str]:
+        """How far the old checkpoint had planned in channels that are there still: not to be read again."""
+        read = self._around.store.progress(wanted.id).places
+        infos = {channel: self._around.channels.info(channel) for channel in read}
+        return {
+            channel: read[channel] for channel, info in infos.items()
+            if info is not None and order_of(read[channel]) <= order_of(info.last)
+        }
 
     def _due_now(self, source: Task, ticks: dict[str, int]) -> dict[str, int]:
         """The same next number, due now and not when it would have been without the pause."""

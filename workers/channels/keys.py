@@ -33,6 +33,11 @@ def part(channel_id: str, reader: str) -> str:
     return f"{channel_id}@{reader}"
 
 
+def is_part(channel_id: str) -> bool:
+    """Whether a channel is a part of a stream that is divided."""
+    return "@" in channel_id
+
+
 def reader_of(part_id: str) -> str:
     """Whose part of a stream a channel is."""
     return part_id.rpartition("@")[2]

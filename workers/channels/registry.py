@@ -109,6 +109,10 @@ class Channels:
         """Let a reader go and free what only it held back; returns how many readers remain."""
         return int(scripts.run(self._redis, "unregister", self._keys(channel), [reader]))
 
+    def commit(self, channel: str, reader: str, entry: str) -> None:
+        """A reader is done with everything up to an entry; one that is not registered stays so."""
+        scripts.run(self._redis, "commit", self._keys(channel), [reader, entry])
+
     def delete_channel(self, channel: str) -> None:
         """Remove a channel and everything about it; a write that comes later is refused."""
         self._redis.delete(*self._keys(channel))
