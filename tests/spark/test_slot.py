@@ -13,6 +13,7 @@ from workers import trials
 from workers.counters import read_counters
 from workers.trials import TrialOrder
 
+from .flow import Flow, bundle
 from .rig import NODE, Rig, estate_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker]
@@ -256,3 +257,41 @@ def test_a_task_is_measured_in_a_slot_that_nothing_runs_on(rig):
     assert found.achieved_per_s == pytest.approx(100.0, rel=0.4) and found.selectivity == pytest.approx(1.0)
     assert found.latency_s and found.cpu > 0 and found.memory > 0 and found.versions["type"] == 1
     assert not rig.broker.keys("weir:ch:trial-*") and not list((rig.data_dir / "checkpoints").glob("trial-*"))
+
+
+def test_a_schedule_changes_twice_and_a_slot_dies_and_every_event_arrives_once(rig: Rig):
+    flow = Flow(rig, "d", [bundle("d1-1", 0, 3, 0.5), bundle("d1-4", 1, 3, 0.5)], [bundle("d1-2", 1)])
+    flow.publish()
+    rig.wait_running("d1-0", "d1-1", "d1-4", "d1-2", "d1-3")
+    flow.grows()
+    source = rig.fragment("d1-0")["run_id"]
+    rig.wait(lambda: rig.fragment("d1-1").get("cpu") and 80 < (rig.fragment("d1-1")["rate_per_s"] or 0) < 120,
+             what="half of 200 events/s, and what that takes")
+
+    # Other weights, other threads, and a bundle more; the slot of half of it dies meanwhile.
+    flow.divide(1, bundle("d1-1", 0, 2, 0.25), bundle("d1-4", 1, 3, 0.75))
+    flow.divide(2, bundle("d1-2", 1, 1, 0.5), bundle("d2-0", 0, 1, 0.5))
+    flow.publish()
+    pid = rig.slot_pid("1")
+    os.kill(pid, signal.SIGKILL)
+    rig.wait(lambda: rig.slot_pid("1") not in (None, pid), what="the slot is back")
+    rig.wait_running("d1-0", "d1-1", "d1-4", "d1-2", "d2-0", "d1-3", within_s=120)
+    weights = {"d1-2": 0.5, "d2-0": 0.5}
+    rig.wait(lambda: all(rig.fragment(one)["routes"] == {"0": {"d1-2": weights}} for one in ("d1-1", "d1-4")))
+    rig.wait(lambda: rig.fragment("d1-1")["threads"] == 2)
+    flow.grows()
+
+    # All of it on slot 0; what was on the other one leaves.
+    flow.divide(1, bundle("d1-1", 0, 2, 1.0), bundle("d1-4", 1, 3, 0.0))
+    flow.divide(2, bundle("d2-0", 0, 1, 1.0), bundle("d1-2", 1, 1, 0.0))
+    flow.publish()
+    rig.wait(lambda: flow.left() == {"d1-4", "d1-2"}, what="two bundles have left")
+    flow.divide(1, bundle("d1-1", 0, 2, 1.0))
+    flow.divide(2, bundle("d2-0", 0, 1, 1.0))
+    flow.publish()
+    rig.wait(lambda: rig.fragment("d1-4") is None and rig.fragment("d1-2") is None, what="they are gone")
+    rig.wait(lambda: rig.broker.ttl("weir:ch:d1-0.0@d1-4:meta") > 0, what="its part may go")
+    assert rig.broker.ttl("weir:ch:d1-4.0@d2-0:meta") > 0
+    flow.grows()
+    flow.check()
+    assert rig.fragment("d1-0")["run_id"] == source, "the source ran on through all of it"
