@@ -163,3 +163,11 @@ def test_a_successor_gets_no_place_while_its_predecessor_has_one(broker, channel
     assert channels.join("a.0", "new", where="2-0").place == "2-0"  # it takes over by itself, at a place it knows
     channels.unregister("a.0", "old")
     assert channels.join("a.0", "newer", predecessors=["old"]).place == "3-0"
+
+
+def test_a_reader_is_done_up_to_an_entry_and_one_that_was_let_go_stays_so(channels):
+    channels.open_channel("f1-0.0@f2-0", schema_json="{}", readers=["f2-0"])
+    channels.commit("f1-0.0@f2-0", "f2-0", "5-0")
+    channels.commit("f1-0.0@f2-0", "f2-0", "4-0")
+    channels.commit("f1-0.0@f2-0", "gone", "5-0")
+    assert channels.info("f1-0.0@f2-0").readers == {"f2-0": "5-0"}
