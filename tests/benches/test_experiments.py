@@ -39,8 +39,10 @@ RATES = st.floats(1, 1000)
 @given(RATES, RATES)
 def test_stairs_rise_from_below_to_beyond_what_is_predicted(planned, predicted):
     climb = stairs(planned, predicted, first_s=10, stair_s=5)
-    rates = [stair.rate_per_s for stair in climb[1:]]
-    assert rates == sorted(rates) and climb[0].rate_per_s <= rates[0]
+    assert [stair.counts for stair in climb[:3]] == [False, False, True] and climb[0].seconds == 10
+    assert climb[0].rate_per_s <= climb[1].rate_per_s <= climb[2].rate_per_s
+    rates = [stair.rate_per_s for stair in climb if stair.counts]
+    assert rates == sorted(rates)
     assert rates[-1] > 1.5 * predicted and predicted in rates
     if planned <= rates[-1]:
         assert min(abs(rate - planned) for rate in rates) <= 0.0301 * planned
@@ -74,7 +76,7 @@ def test_a_stair_carries_what_its_slowest_task_lets_through():
     starved = carried(samples({"source": 30, "a": 30, "b": 120}), rate_per_s=50, parts=weights, source="source")
     assert not starved.stable and starved.carried_per_s == pytest.approx(30, rel=0.03)
     assert actual_per_s([kept, behind, starved]) == kept.carried_per_s
-    assert not is_over([kept]) and is_over([kept, behind]) and isnan(actual_per_s([]))
+    assert not is_over([]) and not is_over([behind]) and is_over([kept, behind]) and isnan(actual_per_s([]))
     little = replace(kept, carried_per_s=46.0)
     assert not is_over([kept, little]) and is_over([little, little])
 

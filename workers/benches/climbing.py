@@ -159,8 +159,10 @@ class Climb:
         ends_s = self._began_s(stairs[0]) + stairs[0].seconds
         found: list[StairFound] = []
         for stair in stairs[1:]:
-            _sleep_until(ends_s + SETTLES * stair.seconds)
-            ends_s += stair.seconds
+            began_s, ends_s = ends_s, ends_s + stair.seconds
+            if not stair.counts:
+                continue
+            _sleep_until(began_s + SETTLES * stair.seconds)
             found.append(self._stair(stair, ends_s))
             told(found[-1])
             if is_over([one.carried for one in found]):

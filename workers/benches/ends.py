@@ -33,7 +33,7 @@ def apart(job: Job, *, supply: Supply, settings: Settings) -> Schedule:
 
 def climb(*, first_s: float, stair_s: float) -> tuple[Stair, ...]:
     """Warming up, then each rate."""
-    return (Stair(RATES_PER_S[0], first_s), *(Stair(rate, stair_s) for rate in RATES_PER_S))
+    return (Stair(RATES_PER_S[0], first_s, counts=False), *(Stair(rate, stair_s) for rate in RATES_PER_S))
 
 
 def profiles(

@@ -20,15 +20,17 @@ from scheduler.scheduling import Pair, Schedule
 KEEPS_UP = 0.95  # of the offered rate has to come through
 GIVES_UP = 0.85  # a stair that carries less leaves nothing to be learnt from a higher one
 STEPS = (0.85, 1.0, 1.15, 1.35, 1.7, 2.2)  # of the predicted rate
-FIRST = 0.6  # of it, while queries start and warm up
+GENTLY = 0.15  # of it, while queries start: what piles up then would go through the tasks as one long batch
+FIRST = 0.6  # of it, before anything counts
 
 
 @dataclass(frozen=True, slots=True)
 class Stair:
-    """A rate of the source, and for how long."""
+    """A rate of the source, and for how long; one that does not count only leads to the next."""
 
     rate_per_s: float
     seconds: float
+    counts: bool = True
 
     @property
     def events(self) -> int:
@@ -80,15 +82,18 @@ def stairs(
 ) -> tuple[Stair, ...]:
     """The rates of a run: up to and beyond what is predicted, and the planned one where it is on the way.
 
-    The first stair warms up and says nothing.
+    The first two do not count: queries start at a low rate, for ``first_s``, and then get used to a higher one.
     """
     rates = {step * predicted_per_s for step in steps}
     # The planned rate is a stair of its own unless another is as good as that.
     if not any(abs(rate - planned_per_s) <= 0.03 * planned_per_s for rate in rates):
         rates.add(planned_per_s)
     rising = sorted(rate for rate in rates if rate <= steps[-1] * predicted_per_s * 1.0001)
-    first = min(FIRST * predicted_per_s, rising[0])
-    return (Stair(first, first_s), *(Stair(rate, stair_s) for rate in rising))
+    return (
+        Stair(min(GENTLY * predicted_per_s, rising[0]), first_s, counts=False),
+        Stair(min(FIRST * predicted_per_s, rising[0]), stair_s, counts=False),
+        *(Stair(rate, stair_s) for rate in rising),
+    )
 
 
 def due_ms(climb: Iterable[Stair]) -> list[int]:
@@ -136,10 +141,13 @@ def actual_per_s(found: Iterable[Carried]) -> float:
 
 
 def is_over(found: Sequence[Carried]) -> bool:
-    """Whether to climb no further: a stair left far too much behind, or two in a row did not keep up."""
-    return bool(found) and (
-        found[-1].carried_per_s < GIVES_UP * found[-1].rate_per_s
-        or (len(found) > 1 and not found[-1].stable and not found[-2].stable))
+    """Whether to climb no further: a stair left far too much behind, or two in a row did not keep up.
+
+    The first one is given a second chance: what piled up while queries started may still be under way.
+    """
+    if len(found) < 2:
+        return False
+    return found[-1].carried_per_s < GIVES_UP * found[-1].rate_per_s or not (found[-1].stable or found[-2].stable)
 
 
 def fit(pairs: Iterable[tuple[float, float]]) -> Fit:
