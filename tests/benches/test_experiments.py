@@ -150,6 +150,16 @@ def test_loads_at_a_rate_are_those_of_the_prediction():
 
 
 @pytest.mark.parametrize("name", SHAPES)
+def test_a_task_names_columns_that_every_event_has(name):
+    """Those of the recording: what the tasks before it add depends on the dataflow."""
+    flow = dataflow(name, TASKS, path="events.parquet", run="x")
+    named = {task.id: task.config for task in flow.tasks}
+    assert set(named.get("archive", {}).get("columns", ["key"])) <= {"key"}
+    assert "{key}" in named.get("download", {"url": "{key}"})["url"]
+    assert ":key" in named.get("look_up", {"query": ":key"})["query"]
+
+
+@pytest.mark.parametrize("name", SHAPES)
 def test_parts_count_the_ways_from_the_source(name):
     streams = SHAPES[name]
 

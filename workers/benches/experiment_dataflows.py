@@ -40,7 +40,7 @@ def kinds(store_url: str, *, pi_iterations: int = 60_000) -> dict[str, Kind]:
     return {one.name: one for one in (
         Kind("parse", "xml_document", {"values": values}, 100.0),
         Kind("pi", "pi_viete", {"iterations": pi_iterations}, 30.0),
-        Kind("archive", "file_batches", {"folder": "archive", "columns": ["key", "station"]}, 500.0),
+        Kind("archive", "file_batches", {"folder": "archive", "columns": ["key"]}, 500.0),
         Kind("download", "http_get", {"url": f"{store_url}/objects/{{key}}", "into": "object", "keep": "digest"}, 10.0),
         Kind("look_up", "sql_lookup", {
             "database": {"secret": SECRET, "team": TEAM}, "query": query, "columns": ["place", "height:double"],
