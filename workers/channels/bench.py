@@ -28,7 +28,7 @@ from workers.supervisor.process import spawn, stop
 
 from . import codec, keys
 from . import spark as channel_spark
-from .bench_divided import routes, threads
+from .bench_divided import LOCAL, routes, threads
 from .config import ChannelConfig
 from .connections import client
 from .registry import Channels
@@ -364,7 +364,8 @@ def main(arguments: list[str] | None = None) -> int:
                                   "trigger_ms": options.trigger_ms, "wait_ms": options.wait_ms}
     with tempfile.TemporaryDirectory() as scratch, _broker(Path(scratch) / "broker") as url:
         config = ChannelConfig(url, options.implementation, data_dir=options.data_dir, wait_ms=options.wait_ms)
-        with session(config, settings=dict(each.split("=", 1) for each in options.conf)) as spark:
+        settings = {"spark.local.dir": f"{scratch}/{LOCAL}", **dict(each.split("=", 1) for each in options.conf)}
+        with session(config, settings=settings) as spark:
             bench = Bench(spark, config, Path(scratch), options.trigger_ms)
             for name in options.only.split(","):
                 figures[name] = MEASUREMENTS[name](bench)

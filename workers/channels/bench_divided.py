@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from .bench import Bench
 
 EVENTS_PER_S = 400
+LOCAL = "local"  # Spark's scratch files, below the bench's folder
 
 
 def threads(
@@ -69,6 +70,5 @@ def routes(bench: Bench, *, counts: tuple[int, ...] = (1, 4, 16), events: int = 
 
 
 def _files(bench: Bench) -> int:
-    """Files that Spark holds in its scratch folders at the moment."""
-    folders = bench.spark._jvm.org.apache.spark.SparkEnv.get().blockManager().diskBlockManager().localDirsString()
-    return sum(len(files) for folder in folders for _, _, files in os.walk(str(folder)))
+    """Files that Spark holds in its scratch folder at the moment."""
+    return sum(len(files) for _, _, files in os.walk(bench.folder / LOCAL))

@@ -1,6 +1,7 @@
 """A driver of its own, to be killed: ticks → channel a.0 → channel b.0, until it is.
 
-Or ``divided``: a.0 is dealt out to the bundles b and c, each of two threads, and d reads what both publish.
+Or ``divided``, without end: a.0 is dealt out to the bundles b and c, each of two threads, and d reads what both
+publish.
 """
 
 from __future__ import annotations
@@ -23,11 +24,10 @@ def main(redis_url: str, implementation: str, jar_folder: str, folder: str, even
     """Start the queries from their checkpoints and wait for the end."""
     config = ChannelConfig(redis_url, implementation, data_dir=Path(jar_folder))
     rig = Rig(open_session(spark_conf(config)), config, Channels.connect(redis_url), Path(folder))
-    # What comes while no driver runs comes at once in the next one: there, too, some must be left for the last.
-    ticks = rig.ticks("a", rate_per_s=1_000 if shape == "plain" else 100, limit=int(events), gates=("a.0",))
     if shape == "divided":
-        divided(rig, ticks)
+        divided(rig, rig.ticks("a", rate_per_s=100, gates=("a.0",)))
     else:
+        ticks = rig.ticks("a", rate_per_s=1_000, limit=int(events), gates=("a.0",))
         rig.start(rig.publish(ticks, "a", readers=("b",)), "a")
         rig.start(rig.publish(rig.read("b", "a.0"), "b"), "b")
     time.sleep(600)

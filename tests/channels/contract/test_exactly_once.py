@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -76,18 +78,23 @@ def test_nothing_is_lost_or_repeated_when_the_driver_is_killed(rig: Rig) -> None
 @pytest.mark.long
 def test_nothing_is_lost_or_repeated_by_bundles_when_their_driver_is_killed(rig: Rig) -> None:
     with driver(rig, "divided"):
-        wait_for(rig, "d.0", EVENTS // 5)
+        wait_for(rig, "d.0", 800)
         rig.channels.route("a", 0, "b", {"b": 0.2, "c": 0.8})
     rig.channels.route("a", 0, "b", {"b": 0.5, "c": 0.5})
     with driver(rig, "divided"):
-        wait_for(rig, "d.0", EVENTS // 2)
+        wait_for(rig, "d.0", len(rig.events("d.0")) + 500)
         rig.channels.route("a", 0, "b", {"b": 0, "c": 1})
         wait_until(lambda: rig.channels.routed("a", 0, "b").settled, what="the boundary")
         leaving = rig.channels.info("a.0@b").last
     with driver(rig, "divided"):
-        wait_for(rig, "d.0", EVENTS)
+        wait_for(rig, "d.0", len(rig.events("d.0")) + 500)
+        rig.channels.pause("a")
+        time.sleep(1)  # for a batch that is planned already
+        newest = max((rig.folder / "checkpoint-a" / "offsets").glob("[0-9]*"), key=lambda path: int(path.name))
+        events = json.loads(newest.read_text().splitlines()[-1])["next"]
+        wait_for(rig, "d.0", events)
     assert rig.channels.info("a.0@b").last == leaving
-    assert sorted(rig.numbers("d.0")) == list(range(EVENTS))
+    assert sorted(rig.numbers("d.0")) == list(range(events))
 
 
 def test_an_older_token_can_write_no_more(rig: Rig) -> None:
