@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from xml.etree import ElementTree
 
@@ -48,6 +49,8 @@ def test_fits_are_over_all_that_ran():
     assert found["rate"]["points"] == 3 and found["CPU"]["points"] == 6 and found["CPU"]["identity"] == 1
     assert [one["keeps"] for one in found["mba_sam"]] == [True, True]
     assert found["mba_sam"][0]["actual_over_planned"] == pytest.approx(0.98)
+    few = fits(RUNS[:1])
+    assert few["rate"]["correlation"] is None and "NaN" not in json.dumps(few) and "–" in shown({"fits": few})
 
 
 def test_the_page_needs_nothing_besides_itself():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
-from math import nan
+from math import isnan, nan
 from typing import Any
 
 from .experiments import Fit, fit
@@ -54,7 +54,7 @@ def fits(runs: Sequence[Run]) -> dict[str, Any]:
         "CPU": fit(pair for run in runs for pair in _loads(run, "cpu")),
         "memory": fit(pair for run in runs for pair in _loads(run, "memory")),
     }
-    return {name: asdict(one) for name, one in found.items()} | {"mba_sam": _mba_sam(runs)}
+    return {name: _plain(one) for name, one in found.items()} | {"mba_sam": _mba_sam(runs)}
 
 
 def shown(kept: Mapping[str, Any]) -> str:
@@ -63,13 +63,22 @@ def shown(kept: Mapping[str, Any]) -> str:
     lines = [DEFINITION]
     for name in ("rate", "planned rate", "CPU", "memory"):
         one = found[name]
-        lines.append(f"{name}: R² {one['correlation']:.3f} ({one['identity']:.3f}), median error {one['error']:.1%}, "
-                     f"{one['points']} points")
+        lines.append(f"{name}: R² {_figure(one['correlation'])} ({_figure(one['identity'])}), median error "
+                     f"{_figure(one['error'])}, {one['points']} points")
     if found["mba_sam"]:
         lines.append("MBA+SAM with slot-aware routing, actual over planned rate: " + ", ".join(
             f"{one['dataflow']} at {one['planned_per_s']:.4g}/s {one['actual_over_planned']:.2f}"
             for one in found["mba_sam"]))
     return "\n".join(lines)
+
+
+def _plain(one: Fit) -> dict[str, Any]:
+    """As JSON takes it: what too few points say is None."""
+    return {name: None if isinstance(value, float) and isnan(value) else value for name, value in asdict(one).items()}
+
+
+def _figure(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3f}"
 
 
 def _mba_sam(runs: Sequence[Run]) -> list[dict[str, Any]]:
