@@ -104,7 +104,7 @@ def outcome_of(viewer: Viewer, dataflow_id: UUID | str) -> Outcome:
         record, kept, len(found), found[0].at if found else None, found[-1].at if found else None, seen,
         rate=Figure(promise.rate_per_s, promise.sustained_per_s, seen.rate_per_s, ("rate", "") in what),
         latency=Figure(None, promise.latency_s, seen.latency_s, ("latency", "") in what),
-        tasks=tuple(_task(task, planned, promise, seen, bundles) for task, planned in promise.rates_per_s.items()),
+        tasks=tuple(_task(task, planned, promise, seen, bundles) for task, planned in _upstream_first(promise)),
         slots=tuple(_slot(slot, promise, seen, bundles, what) for slot in promise.slots), missed=missed)
 
 
@@ -123,6 +123,11 @@ def _readings(record: DataflowRecord, kept: InForce) -> list[Reading]:
     found = Reading.objects.filter(dataflow=record, at__gte=kept.since + SETTLES)
     newest = found.order_by("-at").values_list("at", flat=True).first()
     return [] if newest is None else list(found.filter(at__gte=newest - WINDOW).order_by("at"))
+
+
+def _upstream_first(promise: Promise) -> list[tuple[str, float]]:
+    """Its tasks with their planned rates, in the order of its bundles: that of a JSON object is lost."""
+    return [(task, promise.rates_per_s[task]) for task in dict.fromkeys(one.task for one in promise.bundles)]
 
 
 def _bundle(promise: BundlePromise, seen: BundleSeen) -> BundleOutcome:

@@ -35,7 +35,8 @@ class BundleCell:
     users: tuple[Mapping[str, str], ...]
     was: RunningBundle | None
     now: RunningBundle | None
-    planned: Load
+    planned_before: Load
+    planned: Load  # after
     measured: Load
     state: str = ""
 
@@ -111,7 +112,8 @@ class _Maker:
 
     view: View
     plan: Plan | None
-    promised: Mapping[str, Load]
+    promised_before: Mapping[str, Load]
+    promised_after: Mapping[str, Load]
     names: dict[str, tuple[str, ...]] = field(default_factory=dict)  # of running tasks, one a dataflow
 
     def __post_init__(self) -> None:
@@ -141,12 +143,10 @@ def slots_grid(viewer: Viewer, *, plan: Plan | None = None) -> Grid:
         Shown as before and after it, whether it is enacted by now or not; the viewer may know of its dataflow.
     """
     view = view_for(viewer)
-    promised = promised_loads(list(view.records))
-    if plan is not None and plan.promise is not None:
-        promised = promised | loads_in(plan.promise)
-    maker = _Maker(view, plan, promised)
-    before, after = _before_and_after(view.estate.fragments, plan)
-    by_slot = _by_slot(maker, before, after)
+    before = promised_loads(list(view.records))
+    after = before if plan is None or plan.promise is None else before | loads_in(plan.promise)
+    maker = _Maker(view, plan, before, after)
+    by_slot = _by_slot(maker, *_before_and_after(view.estate.fragments, plan))
     reserved = dict(SlotRow.objects.exclude(reserved_for="").values_list("name", "reserved_for"))
     counts = dict(NodeRow.objects.values_list("name", "slots"))
     nodes: dict[str, list[SlotCell]] = {name: [] for name in counts}
@@ -215,14 +215,17 @@ def _bundle(
         bundle.id, fragment.id,
         tuple(maker.names.get(task, (maker.tasks[task].type if task in maker.tasks else "a task",))[0]
               for task in fragment.active_tasks),
-        tuple(users), was, now, _planned(maker, fragment, bundle),
+        tuple(users), was, now, _planned(maker, maker.promised_before, fragment, was or bundle),
+        _planned(maker, maker.promised_after, fragment, now or bundle),
         Load(found.get("cpu"), found.get("memory")), found.get("state", ""))
 
 
-def _planned(maker: _Maker, fragment: Fragment, bundle: RunningBundle) -> Load:
+def _planned(
+    maker: _Maker, promised: Mapping[str, Load], fragment: Fragment, bundle: RunningBundle
+) -> Load:
     """What was promised of it; else what its tasks are expected to take, and its batches."""
-    if bundle.id in maker.promised:
-        return maker.promised[bundle.id]
+    if bundle.id in promised:
+        return promised[bundle.id]
     tasks = maker.tasks
     cores = sum(tasks[task].cores for task in fragment.active_tasks if task in tasks)
     return Load(bundle.weight * cores + query_cores(Prices(trigger_ms=settings.TRIGGER_MS)))
@@ -235,7 +238,7 @@ def _slot(maker: _Maker, name: str, bundles: Iterable[BundleCell], reserved_for:
     return SlotCell(
         name, int(index), found.get("state", SILENT if maker.view.reading.available else "unknown"),
         found.get("restarts", 0), reserved_for,
-        before=_sum([bundle.planned for bundle in bundles if bundle.was is not None]),
+        before=_sum([bundle.planned_before for bundle in bundles if bundle.was is not None]),
         after=_sum([bundle.planned for bundle in bundles if bundle.now is not None]),
         measured=Load(found.get("cpu"), share_of_memory(maker.view, node, found.get("memory_mb"))), bundles=bundles)
 

@@ -8,8 +8,11 @@ from typing import Any
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
 
 from dashboard import jobs
+from dashboard.approvals.models import Proposal
+from dashboard.approvals.services import prepare_proposal
 from dashboard.operations.models import FragmentRow, SlotRow
 from dashboard.operations.services import register_node
 from dashboard.plans.selectors import plan_of
@@ -18,6 +21,7 @@ from dashboard.teams.permissions import viewer_of
 from scheduler.model.estate import RunningBundle
 from tests.dashboard.building import World, approved, document, enacted, planned, running
 from tests.pages.conftest import ClientOf
+from tests.pages.scheduling import linear, measured
 from tests.pages.test_every_page import assert_sound
 
 
@@ -133,3 +137,22 @@ def test_many_slots_take_as_many_statements_as_few(world: World, client_of: Clie
         assert len(cells(response.text)) == slots
     assert counts[0] == counts[1]
     assert_sound(response, "/estate/slots")
+
+
+def test_a_bundle_that_moves_counts_for_what_it_was_and_for_what_it_will_be(
+    world: World, client_of: ClientOf, live: Any
+) -> None:
+    measured(world, slots=16)
+    first = planned(world.carla, world.city, linear())
+    propose = reverse("schedule_propose", args=[first.dataflow_id])
+    client_of("carla").post(propose, {"pair": "MBA-SAM", "rate": "90"})
+    enacted(approved(prepare_proposal(proposal_id=first.pk), world.ana))
+    client_of("carla").post(propose, {"pair": "MBA-SAM", "rate": "190"})
+    proposal = prepare_proposal(proposal_id=Proposal.objects.get(plan__kind="schedule").pk)
+    plan, was = plan_of(proposal.plan), slots_grid(viewer_of(world.carla))
+    both = slots_grid(viewer_of(world.carla), plan=plan)
+    assert [slot.before for slot in both.slots] == [slot.before for slot in was.slots]
+    loads = {slot: plan.promise.load_of(slot) for slot in plan.promise.slots}
+    for slot in both.slots:
+        if slot.name in loads:
+            assert slot.after.cpu == pytest.approx(loads[slot.name].cpu)

@@ -143,7 +143,7 @@ def _answer(request: HttpRequest, asked: asking.Asked) -> dict[str, Any]:
     wanted = pair_of(request.GET.get("pair", ""))
     chosen = next((row for row in asked.rows if row.pair == wanted), None) or best or (asked.rows or (None,))[0]
     return {
-        "rows": asked.rows, "rate": rate_per_s, "rate_asked": float(f"{rate_per_s:.6g}"),
+        "rows": asked.rows, "rate": rate_per_s, "rate_asked": _plain(rate_per_s),
         "chosen": chosen.key if chosen else "", "cannot": _why_not(chosen),
         "chosen_row": chosen or Row(PAIRS[0], error=asked.failure),
         "best": best.key if best else "", "currency": settings.CURRENCY, "waiting": True, "routing": _routing(request),
@@ -168,6 +168,12 @@ def _frame(request: HttpRequest, record: DataflowRecord, asked: asking.Asked) ->
         "buys": supply.catalogue is not None, "may_propose": not why_not, "why_not": why_not,
         "has_schedule": _has_schedule(record),
     }
+
+
+def _plain(rate_per_s: float) -> float | int:
+    """A rate as a form shows it: six digits, and none behind the point where there need be none."""
+    shown = float(f"{rate_per_s:.6g}")
+    return int(shown) if shown.is_integer() else shown
 
 
 def _not_open(record: DataflowRecord) -> str:
