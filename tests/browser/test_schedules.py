@@ -1,0 +1,119 @@
+"""Schedules in a browser: the slider moves the table and the curve, by mouse and keyboard, on a desk and on a phone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.browser import drive, flows
+from tests.browser.conftest import PageOf
+from tests.browser.drive import settled, until
+from tests.browser.site import PASSWORD, RunningSite, start_site, stop_site
+
+pytestmark = pytest.mark.browser
+
+_ASKED = """
+import django; django.setup()
+from dashboard.approvals.services import submit_dataflow
+from dashboard.profiles.services.importing import import_profiles
+from dashboard.teams.models import Team, User
+from tests.pages.scheduling import PROFILES, linear
+carla = User.objects.get(username="carla")
+import_profiles(actor=carla, text=PROFILES)
+proposal = submit_dataflow(actor=carla, team=Team.objects.get(slug="city"), text=linear("scheduled"))
+print(proposal.dataflow_id)
+"""
+
+
+@pytest.fixture(scope="module")
+def asked(site: RunningSite) -> str:
+    """The address of the schedules of a dataflow that waits for its review."""
+    return f"{site.url}/dataflows/{site.python(_ASKED).strip()}/schedule"
+
+
+def slots_of(page: Page) -> int:
+    """The slots of the chosen pair, as the figures above the curve say."""
+    return int(page.locator("[data-part='headline'] dd").first.inner_text())
+
+
+def over(page: Page) -> int:
+    """By how much the page is wider than the screen."""
+    return page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+
+
+@pytest.mark.parametrize("width", [1280, pytest.param(400, marks=pytest.mark.long)])
+def test_the_slider_moves_slots_and_price(asked: str, page_of: PageOf, width: int) -> None:
+    page = page_of(width=width)
+    page.goto(f"{asked}?rate=20")
+    settled(page)
+    slider = page.locator("input[type='range']")
+    before = slots_of(page)
+    slider.focus()
+    page.keyboard.press("End")
+    card = page.locator("[data-what-if]")
+    most = slider.get_attribute("data-most")
+    expect(card).to_have_attribute("data-at", re.compile(rf"^{float(most):g}$"))
+    assert slots_of(page) > before
+    expect(page.locator("[data-part='rate']")).to_have_text(f"{float(most):g}/s")
+    assert f"rate={float(most):g}" in page.url
+    expect(slider).to_be_focused()
+    page.keyboard.press("ArrowLeft")
+    expect(card).not_to_have_attribute("data-at", re.compile(rf"^{float(most):g}$"))
+    # Our own comes when the slider rests.
+    expect(page.locator("tr[data-pair='MBA-exact']")).to_contain_text("proved", timeout=15_000)
+    expect(page.locator("[data-figure='curve'][data-drawn] .plot svg").first).to_be_visible()
+    expect(page.locator(".plot .shapelayer path").first).to_be_attached()
+    page.locator("#pair-LSA-DSM").check()
+    expect(page.locator("tr[data-pair='LSA-DSM']")).to_have_attribute("data-chosen", "")
+    expect(page.locator("#pair-LSA-DSM")).to_be_focused()
+    assert over(page) <= 0
+
+
+@pytest.fixture
+def apart(tmp_path: Path) -> Iterator[RunningSite]:
+    """A site whose slots are free: others' dataflows are on those of the one that tests share."""
+    running = start_site(tmp_path)
+    yield running
+    stop_site(running)
+
+
+@pytest.mark.long
+def test_a_schedule_is_chosen_proposed_and_seen_on_its_slots(apart: RunningSite, browser: Browser) -> None:
+    page = drive.log_in(browser.new_context(), apart.url, "carla", PASSWORD)
+    errors = drive.watch(page)
+    page.goto(f"{apart.url}/dataflows/{apart.python(_ASKED).strip()}/schedule?rate=10")
+    settled(page)
+    page.locator("#pair-MBA-SAM").check()
+    page.get_by_role("button", name="Propose this schedule").click()
+    page.wait_for_url(re.compile(r"/proposals/[0-9a-f-]{36}/"))
+    expect(page.locator("#head .chip")).to_have_text("in review", timeout=flows.PLAN_MS)
+    expect(page.locator("#bundles")).to_contain_text("1 thread, 100%")
+    page.get_by_role("link", name="See the slots").click()
+    page.wait_for_url(re.compile(r"/estate/slots\?proposal="))
+    settled(page)
+    starting = page.locator(".bundle-starts:visible")
+    expect(starting).to_have_count(4)
+    page.get_by_role("button", name="Before").click()
+    expect(starting).to_have_count(0)
+    page.get_by_role("button", name="After").click()
+    expect(starting).to_have_count(4)
+    assert over(page) <= 0
+    page.context.close()
+    assert [text for text in errors if not drive.expected(text)] == []
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("width", [1280, 400])
+def test_slots_fill_as_they_are_measured(
+    site: RunningSite, merged: dict[str, str], page_of: PageOf, width: int
+) -> None:
+    page = page_of(width=width)
+    page.goto(f"{site.url}/estate/slots")
+    settled(page)
+    meter = page.locator("[data-slot='n1/0'] .fill-measured").first
+    until(lambda: float(meter.evaluate("bar => bar.value")) > 0, "a slot's CPU")
+    assert over(page) <= 0
