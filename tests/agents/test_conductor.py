@@ -176,3 +176,10 @@ def test_a_cancelled_trial_ends_soon_and_without_a_result(broker, conductor, slo
     trials.cancel(broker, "t1")
     assert come_of(broker, conductor, replace(ORDER, id="t2")).ok, "the slot is free again"
     assert trials.result(broker, "t1") is None and trials.progress(broker, "t1") is None
+
+
+def test_an_order_that_cannot_be_read_does_not_keep_the_next_from_being_served(broker, conductor):
+    trials.order(broker, replace(ORDER, id="odd"))
+    [written] = [name for name in broker.keys("weir:*odd*order")]
+    broker.set(written, '{"of": "another version"}')
+    assert come_of(broker, conductor, ORDER).id == ORDER.id

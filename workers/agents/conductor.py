@@ -84,6 +84,9 @@ class Conductor(threading.Thread):
                     self._serve(order)
             except redis.RedisError:
                 self._stopped.wait(1.0)
+            except Exception as error:  # an order that another version made, say: the next one may be sound
+                self._log.error("no trial came of an order", exc_info=error)
+                self._stopped.wait(1.0)
 
     def _serve(self, order: TrialOrder) -> None:
         began_s = time.monotonic()
