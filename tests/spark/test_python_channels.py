@@ -10,6 +10,7 @@ from .rig import NODE, catalogue, estate_of, running_agent
 pytestmark = [pytest.mark.spark, pytest.mark.broker]
 
 
+@pytest.mark.long  # the contract of channels is tested on both implementations anyway
 def test_two_fragments_run_over_python_channels(broker_url, tmp_path, test_types):
     folder, types = test_types
     tasks = [

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from .rig import Rig, wait_until
+from .rig import PYTHON_IF_LONG, Rig, wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker]
 ROOT = Path(__file__).resolve().parents[3]
@@ -68,6 +68,7 @@ def wait_for(rig: Rig, channel: str, events: int) -> None:
     )
 
 
+@PYTHON_IF_LONG
 def test_nothing_is_lost_or_repeated_when_the_driver_is_killed(rig: Rig) -> None:
     for enough in (EVENTS // 5, EVENTS // 2, EVENTS):
         with driver(rig, "plain"):
