@@ -139,6 +139,7 @@ def test_a_layout_is_kept_by_the_shape_of_the_graph(merged: dict[str, str], page
     assert asked == []
 
 
+@pytest.mark.long
 def test_1500_tasks_leave_the_main_thread_free(site: RunningSite, page_of: PageOf) -> None:
     page = page_of("admin")
     proposal = flows.submit(page, site.url, wide(1500), team="city")

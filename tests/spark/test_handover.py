@@ -124,6 +124,7 @@ def handover_with_a_kill(rig: Rig, name: str, *, slot: str, after_s: float) -> N
     assert set(rig.channels.info(f"{name}1-0.0").readers) == {f"{name}2-0"}
 
 
+@pytest.mark.long
 def test_a_slot_that_dies_in_a_handover_loses_nothing(rig: Rig):
     handover_with_a_kill(rig, "k", slot="0", after_s=0.25)
 

@@ -157,6 +157,7 @@ def test_what_cannot_be_compiled_says_which_task(rig):
     assert failed["error"] == "task a1: KeyError: 'by'"
 
 
+@pytest.mark.long  # the test of schedules below kills one, too
 def test_a_killed_slot_resumes_everything_exactly_once(rig, tmp_path):
     first = source("a", ("in_python", {"tag": "a"}))
     second = chain("b", ("in_python", {"tag": "b"}), ("kept", {}), parent="a0")
