@@ -93,8 +93,6 @@ def come_of(broker: redis.Redis, conductor: Conductor, order: TrialOrder) -> Tri
     ({"task_type": "replay", "feed": ()}, "not_measurable", "schedule"),
 ])
 def test_what_cannot_be_measured_is_refused_with_the_reason(broker, conductor, slot, changes, code, named):
-    if changes.get("task_type") == "replay" and task_types()["replay"].parameter("rate_per_s") is not None:
-        pytest.skip("a replay goes at a rate that is asked for, too")
     found = come_of(broker, conductor, replace(ORDER, **changes))
     assert (found.ok, found.code, found.passing) == (False, code, False)
     assert named in found.message and found.remedy
