@@ -12,6 +12,7 @@ from .model.estate import Fragment, RunningBundle
 from .model.promise import BundlePromise, Load, ProfileUsed, Promise
 from .model.resources import TOLERANCE
 from .model.task_types import TaskTypes
+from .performance.prediction import latencies_s
 from .performance.rates import input_rates_per_s
 from .reuse.division import Part
 from .scheduling import Schedule
@@ -122,6 +123,8 @@ def promise_of(schedule: Schedule, *, id_of: Callable[[str, str], str], currency
         others={
             schedule.placement.slots[position].name: Load(taken.cpu, taken.memory)
             for position, taken in schedule.placement.taken.items()},
+        latencies_s=latencies_s(
+            job.dataflow, prediction, trigger_s=schedule.settings.trigger_s, hop_s=schedule.settings.hop_s),
     )
 
 

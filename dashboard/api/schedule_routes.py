@@ -92,7 +92,8 @@ def slot_row(slot: SlotCell) -> dict[str, Any]:
     """One slot: planned before and after, measured, and its bundles."""
     return {
         "name": slot.name, "state": slot.state, "reserved_for": slot.reserved_for,
-        "planned": asdict(slot.before), "planned_after": asdict(slot.after), "measured": asdict(slot.measured),
+        "planned": asdict(slot.before), "planned_after": asdict(slot.after), "measured": asdict(slot.taken),
+        "whole": asdict(slot.whole),
         "bundles": [
             {"id": one.id, "fragment": one.fragment, "tasks": one.tasks, "users": one.users, "change": one.change,
              "threads": one.threads, "weight": one.weight, "planned": asdict(one.planned),

@@ -8,10 +8,10 @@ out of every list and of every number.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID
 
 from dashboard import jobs
@@ -96,8 +96,8 @@ def live_estate(viewer: Viewer) -> dict[str, Any]:
       ``events_in_per_s``, ``events_out_per_s`` (null until measured)
     - ``nodes`` by name: ``reporting``, ``cores``, ``memory_mb``
     - ``slots`` by name: ``state`` (``silent`` where the node does not report), ``cpu`` (cores), ``memory_mb``,
-      ``memory_share`` (of its even share of the node's), ``restarts``, ``fragments`` (how many of those that the
-      viewer may see: bundles, where they are divided)
+      ``restarts``; of the bundles that the viewer may see ``fragments``, how many, and ``bundles_cpu`` and
+      ``bundles_memory``, the shares that they take besides the driver (null where none tells)
     - ``health``: failing queries by id: ``cause``, ``state``, ``slot``, ``retry_at_ms``, ``dataflows`` (id, name,
       team)
     - ``dataflows`` by id: ``name``, ``team``, ``status``, ``state``, ``events_in_per_s``, ``events_out_per_s``,
@@ -203,20 +203,31 @@ def _counts(view: View) -> dict[str, Any]:
 
 
 def _slots(view: View) -> dict[str, Any]:
-    queries = Counter(part.slot for fragment in view.fragments() for part in fragment.parts)
-    return {slot.name: _slot(view, slot.name, queries[slot.name]) for slot in view.estate.slots}
+    bundles: dict[str, list[RunningBundle]] = {}
+    for fragment in view.fragments():
+        for part in fragment.parts:
+            bundles.setdefault(part.slot, []).append(part)
+    return {slot.name: _slot(view, slot.name, bundles.get(slot.name, [])) for slot in view.estate.slots}
 
 
-def _slot(view: View, name: str, queries: int) -> dict[str, Any]:
+def _slot(view: View, name: str, bundles: Sequence[RunningBundle]) -> dict[str, Any]:
     node, _, index = name.rpartition("/")
     found = view.reading.reports.get(node, {}).get("slots", {}).get(index, {})
     return {
         "state": found.get("state", SILENT if view.reading.available else "unknown"),
         "cpu": _rounded(found.get("cpu"), 2), "memory_mb": _rounded(found.get("memory_mb"), 0),
-        "memory_share": _rounded(share_of_memory(view, node, found.get("memory_mb")), 2),
+        "bundles_cpu": _rounded(taken_by(view, bundles, "cpu"), 3),
+        "bundles_memory": _rounded(taken_by(view, bundles, "memory"), 4),
         "restarts": found.get("restarts", 0),
-        "fragments": queries,
+        "fragments": len(bundles),
     }
+
+
+def taken_by(view: View, bundles: Iterable[RunningBundle], what: Literal["cpu", "memory"]) -> float | None:
+    """What these bundles take together of a slot, as a profile has it; None where none of them tells."""
+    told = [view.bundle_report(bundle).get(what) for bundle in bundles]
+    known = [one for one in told if one is not None]
+    return sum(known) if known else None
 
 
 def share_of_memory(view: View, node: str, memory_mb: float | None) -> float | None:

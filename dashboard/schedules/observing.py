@@ -61,7 +61,8 @@ def seen_now(view: View, dataflow_id: str, promise: Promise, *, base_cpu: float 
         rate_per_s=sum_rate(view, sources), latency_s=None if latency_ms is None else latency_ms / 1000,
         read_per_s=_read(view, fragments, submitted.running, bundles),
         offered_per_s=_offered(view, fragments, submitted.running), bundles=bundles,
-        slots={slot: _slot(view, slot, base_cpu) for slot in {bundle.slot for bundle in promise.bundles}})
+        slots={slot: _slot(view, slot, base_cpu) for slot in {bundle.slot for bundle in promise.bundles}},
+        latencies_s=_latencies(view, fragments, submitted.running))
 
 
 def typical(readings: Iterable[Mapping[str, Any]]) -> Seen:
@@ -72,8 +73,8 @@ def typical(readings: Iterable[Mapping[str, Any]]) -> Seen:
     found = list(readings)
     if not found:
         return Seen()
-    names = {field: sorted({name for one in found for name in one[field]}) for field in (
-        "read_per_s", "offered_per_s", "bundles", "slots")}
+    names = {field: sorted({name for one in found for name in one.get(field, ())}) for field in (
+        "read_per_s", "offered_per_s", "bundles", "slots", "latencies_s")}
     return Seen(
         rate_per_s=_median(one["rate_per_s"] for one in found),
         latency_s=_median(one["latency_s"] for one in found),
@@ -83,6 +84,7 @@ def typical(readings: Iterable[Mapping[str, Any]]) -> Seen:
                  for name in names["bundles"]},
         slots={name: _typical_load([one["slots"][name] for one in found if name in one["slots"]])
                for name in names["slots"]},
+        latencies_s=_medians(found, "latencies_s", names["latencies_s"]),
     )
 
 
@@ -139,6 +141,14 @@ def _offered(view: View, fragments: Mapping[str, Fragment], running: Mapping[str
     return found
 
 
+def _latencies(view: View, fragments: Mapping[str, Fragment], running: Mapping[str, str]) -> dict[str, float]:
+    """The median time from an event's source until each task was done with it, where it was measured."""
+    flows = {task: view.reading.flows.tasks.get(running[task]) for task in fragments}
+    return {
+        task: flow.latency_p50_ms / 1000 for task, flow in flows.items()
+        if flow is not None and flow.latency_p50_ms is not None}
+
+
 def _slot(view: View, name: str, base_cpu: float) -> Load:
     """What all queries on a slot take: CPU besides the driver's own, and memory where each of them reports it."""
     node, _, index = name.rpartition("/")
@@ -161,7 +171,7 @@ def _typical_load(found: Sequence[Mapping[str, Any]]) -> Load:
 
 
 def _medians(found: Sequence[Mapping[str, Any]], field: str, names: Iterable[str]) -> dict[str, float]:
-    values = {name: _median(one[field].get(name) for one in found) for name in names}
+    values = {name: _median(one.get(field, {}).get(name) for one in found) for name in names}
     return {name: value for name, value in values.items() if value is not None}
 
 

@@ -20,7 +20,17 @@ from dashboard.schedules.observing import typical
 from dashboard.schedules.promises import InForce, in_force
 from dashboard.teams.permissions import Viewer
 from scheduler.model.promise import BundlePromise, Load, Promise
-from scheduler.performance.outcome import RATE_BOUND, BundleSeen, Miss, Seen, misses, over, promised_of, taken_of
+from scheduler.performance.outcome import (
+    LATENCY_BOUND,
+    RATE_BOUND,
+    BundleSeen,
+    Miss,
+    Seen,
+    misses,
+    over,
+    promised_of,
+    taken_of,
+)
 
 SETTLES = timedelta(seconds=45)  # after a schedule came into force, what is measured is that of its beginning
 WINDOW = timedelta(minutes=15)
@@ -58,6 +68,7 @@ class Part:
     memory: Figure
     bundles: tuple[BundleOutcome, ...]
     whole: Load = field(default_factory=Load)  # of a slot, with what else runs there
+    latency: Figure | None = None  # of a task: from the source until it is done with an event
 
 
 @dataclass(frozen=True)
@@ -151,7 +162,8 @@ def _task(
     cpu, memory = promise.allocated.get(task, (None, None))
     return Part(
         task, Figure(planned, predicted, read, read is not None and read < predicted * (1 - RATE_BOUND)),
-        _load(*_sums(own, "cpu"), planned=cpu), _load(*_sums(own, "memory"), planned=memory), own)
+        _load(*_sums(own, "cpu"), planned=cpu), _load(*_sums(own, "memory"), planned=memory), own,
+        latency=_latency(promise.latencies_s.get(task), seen.latencies_s.get(task)))
 
 
 def _slot(
@@ -163,6 +175,12 @@ def _slot(
         slot, None, Figure(None, expected.cpu, found.cpu, ("CPU", slot) in missed),
         Figure(None, expected.memory, found.memory, ("memory", slot) in missed), own,
         whole=seen.slots.get(slot, Load()))
+
+
+def _latency(predicted_s: float | None, measured_s: float | None) -> Figure:
+    """Of one task: an estimate, so what is over it by half is late."""
+    late = None not in (predicted_s, measured_s) and measured_s > predicted_s * (1 + LATENCY_BOUND)
+    return Figure(None, predicted_s, measured_s, late)
 
 
 def _sums(own: tuple[BundleOutcome, ...], field: str) -> tuple[float | None, float | None]:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from django.conf import settings
 
-from dashboard.operations.live import SILENT, View, share_of_memory, view_for
+from dashboard.operations.live import SILENT, View, share_of_memory, taken_by, view_for
 from dashboard.operations.models import NodeRow, SlotRow
 from dashboard.schedules.promises import loads_in, promised_loads
 from dashboard.teams.permissions import Viewer
@@ -64,7 +64,11 @@ class BundleCell:
 
 @dataclass(frozen=True, slots=True)
 class SlotCell:
-    """A slot: what it was planned to bear before and after the plan, and what it was measured to."""
+    """A slot: what its bundles were planned to take before and after the plan, and what they take.
+
+    ``taken`` is of the bundles that are shown, besides the driver, as what is planned; ``whole`` and ``memory_mb`` are
+    of all processes of the slot.
+    """
 
     name: str
     index: int
@@ -73,7 +77,9 @@ class SlotCell:
     reserved_for: str
     before: Load
     after: Load
-    measured: Load
+    taken: Load
+    whole: Load
+    memory_mb: float | None
     bundles: tuple[BundleCell, ...]
 
     @property
@@ -235,12 +241,15 @@ def _slot(maker: _Maker, name: str, bundles: Iterable[BundleCell], reserved_for:
     node, _, index = name.rpartition("/")
     found = maker.view.reading.reports.get(node, {}).get("slots", {}).get(index, {})
     bundles = tuple(bundles)
+    running = [one for cell in bundles if (one := cell.now or cell.was) is not None]
     return SlotCell(
         name, int(index), found.get("state", SILENT if maker.view.reading.available else "unknown"),
         found.get("restarts", 0), reserved_for,
         before=_sum([bundle.planned_before for bundle in bundles if bundle.was is not None]),
         after=_sum([bundle.planned for bundle in bundles if bundle.now is not None]),
-        measured=Load(found.get("cpu"), share_of_memory(maker.view, node, found.get("memory_mb"))), bundles=bundles)
+        taken=Load(taken_by(maker.view, running, "cpu"), taken_by(maker.view, running, "memory")),
+        whole=Load(found.get("cpu"), share_of_memory(maker.view, node, found.get("memory_mb"))),
+        memory_mb=found.get("memory_mb"), bundles=bundles)
 
 
 def _sum(loads: Sequence[Load]) -> Load:

@@ -21,6 +21,7 @@ _LEFT_OUT_WHERE_EMPTY = {
     Plan: (
         "touched_teams", "touched_count", "rested", "resumed", "fresh", "refined", "otherwise", "promise", "notes",
         "why"),
+    Promise: ("latencies_s",),
     Step: ("bundle",),
     Submitted: ("paused",),
 }

@@ -71,11 +71,13 @@ class Promise:
     profiles: tuple[ProfileUsed, ...] = field(default=())
     allocated: Mapping[str, tuple[float, float]] = field(default_factory=dict)  # slots' worth of CPU and of memory
     others: Mapping[str, Load] = field(default_factory=dict)  # what others were expected to take of slots, by slot
+    latencies_s: Mapping[str, float] = field(default_factory=dict)  # an estimate from the source to the end of a task
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rates_per_s", _frozen(self.rates_per_s))
         object.__setattr__(self, "allocated", _frozen({task: tuple(load) for task, load in self.allocated.items()}))
         object.__setattr__(self, "others", _frozen(self.others))
+        object.__setattr__(self, "latencies_s", _frozen(self.latencies_s))
 
     @property
     def kept_per_s(self) -> float:

@@ -38,7 +38,7 @@ class Seen:
     """What was measured of a dataflow.
 
     ``read_per_s`` is what each task takes in (a source: what it makes), ``offered_per_s`` what its parents make.
-    ``slots`` are whole slots, with whatever else runs there.
+    ``slots`` are whole slots, with whatever else runs there; ``latencies_s`` are from the source to the end of a task.
     """
 
     rate_per_s: float | None = None
@@ -47,6 +47,7 @@ class Seen:
     offered_per_s: Mapping[str, float] = field(default_factory=dict)
     bundles: Mapping[str, BundleSeen] = field(default_factory=dict)
     slots: Mapping[str, Load] = field(default_factory=dict)
+    latencies_s: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

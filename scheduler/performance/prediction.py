@@ -136,7 +136,14 @@ def predict(
 def latency_s(
     dataflow: Dataflow, prediction: Prediction, *, trigger_s: float, hop_s: float
 ) -> float:
-    """An estimate of the time from an event's birth to the end of its longest way through the dataflow.
+    """An estimate of the time from an event's birth to the end of its longest way through the dataflow."""
+    return max(latencies_s(dataflow, prediction, trigger_s=trigger_s, hop_s=hop_s).values(), default=0.0)
+
+
+def latencies_s(
+    dataflow: Dataflow, prediction: Prediction, *, trigger_s: float, hop_s: float
+) -> dict[str, float]:
+    """An estimate for each task of the time from an event's birth until the task is done with it.
 
     Of each task on the way: half the time between two batches for which the event waits, a hop over the broker, and
     the time that a thread takes for one event where that is longest. Queues are none of it: they are short while the
@@ -150,4 +157,4 @@ def latency_s(
     for task in TopologicalSorter(parents).static_order():
         before = max((ready[parent] + hop_s for parent in parents[task]), default=0.0)
         ready[task] = before + trigger_s / 2 + service.get(task, 0.0)
-    return max(ready.values(), default=0.0)
+    return ready

@@ -30,6 +30,14 @@ export function percent(fraction) {
   return fraction == null ? NONE : `${Math.round(fraction * 100)}%`;
 }
 
+/** Two digits where it is small, for much of memory is. */
+export function share(fraction) {
+  if (fraction == null) return NONE;
+  const value = fraction * 100;
+  if (value > 0 && value < 0.01) return "<0.01%";
+  return `${value >= 9.95 || value === 0 ? value.toFixed(0) : Number(value.toPrecision(2))}%`;
+}
+
 export function memory(mb) {
   if (mb == null) return NONE;
   return mb >= 1024 ? `${(mb / 1024).toFixed(1)} GB` : `${Math.round(mb)} MB`;

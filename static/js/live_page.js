@@ -34,7 +34,7 @@ function writeFigures(state) {
 }
 
 /** What the page's markup depends on, as text: everything but figures that move by themselves. */
-const MOVING = new Set(["cpu", "memory_mb", "memory_share", "rate_per_s", "events", "events_in_per_s", "events_out_per_s", "latency_p50_ms",
+const MOVING = new Set(["cpu", "memory_mb", "bundles_cpu", "bundles_memory", "rate_per_s", "events", "events_in_per_s", "events_out_per_s", "latency_p50_ms",
   "latency_p99_ms", "channel_p50_ms", "channel_p99_ms", "wait_p50_ms", "wait_p99_ms", "retry_at_ms", "measured"]);
 
 export function shapeOf(state) {
@@ -112,7 +112,11 @@ async function drawHistory(spark) {
 
 /** For pages whose figures are kept every few seconds and are no live topic's. */
 export function startPolling(everyMs) {
-  document.addEventListener("htmx:after:swap", ageTimes);
+  document.addEventListener("htmx:after:swap", () => {
+    ageTimes();
+    // The last profile is there: schedules take the place of what was waited for.
+    if (document.querySelector("[data-measured]")) location.reload();
+  });
   setInterval(() => document.hidden || refreshParts(), everyMs);
 }
 

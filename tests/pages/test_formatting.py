@@ -30,6 +30,13 @@ def test_memory(value: float | None, shown: str) -> None:
     assert weir.memory(value) == shown
 
 
+@pytest.mark.parametrize(("value", "shown"), [
+    (None, "–"), (0, "0%"), (0.000004, "<0.01%"), (0.00142, "0.14%"), (0.02, "2%"), (0.0312, "3.1%"), (0.0996, "10%"),
+    (0.834, "83%")])
+def test_shares_of_a_slot(value: float | None, shown: str) -> None:
+    assert weir.share(value) == shown
+
+
 def test_counts_are_parted_by_thousands() -> None:
     assert weir.count(1234567) == "1\u202f234\u202f567"
 

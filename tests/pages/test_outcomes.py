@@ -17,6 +17,8 @@ from dashboard.approvals.models import Proposal
 from dashboard.approvals.services import prepare_proposal
 from dashboard.catalog.models import DataflowRecord
 from dashboard.operations.estate import load_estate
+from dashboard.pages.templatetags.schedules import seconds
+from dashboard.pages.templatetags.weir import share
 from dashboard.profiles.models import SweepRecord, TrialRecord
 from dashboard.schedules.models import Reading
 from dashboard.schedules.observing import KEPT, record_readings
@@ -182,8 +184,8 @@ def test_slots_show_what_was_promised_of_their_bundles(client_of: ClientOf, obse
     page = client_of("carla").get("/estate/slots").text
     for slot in observed.promise.slots:
         load = observed.promise.load_of(slot)
-        found = re.search(rf'data-slot="{slot}".*?planned: CPU (\d+)%, memory (\d+)%', page, re.DOTALL)
-        assert (int(found[1]), int(found[2])) == (round(load.cpu * 100), round(load.memory * 100)), slot
+        found = re.search(rf'data-slot="{slot}".*?planned</dt><dd>CPU (\S+), memory ([^<]+)<', page, re.DOTALL)
+        assert found.groups() == (share(load.cpu), share(load.memory)), slot
 
 
 def test_the_api_says_the_same(client_of: ClientOf, observed: Observed) -> None:
@@ -218,6 +220,15 @@ def test_each_task_shows_planned_predicted_and_measured(client_of: ClientOf, obs
         bundles = [bundle for bundle in observed.promise.bundles if bundle.task == task]
         predicted = [sum(getattr(bundle, field) for bundle in bundles) for field in ("cpu", "memory")]
         shown = " ".join(
-            f"{round(measured * 100)}% {round(measured * 100)}% predicted {round(planned * 100)}% planned"
+            f"{share(measured)} {share(measured)} predicted {share(planned)} planned"
             for measured, planned in zip(predicted, (cpu, memory), strict=True))
         assert shown in page, (task, shown)
+
+
+def test_latency_is_shown_task_by_task_as_far_as_it_was_predicted(client_of: ClientOf, observed: Observed) -> None:
+    observed.keep()
+    page, along = page_of(client_of, observed.record), observed.promise.latencies_s
+    assert along["out"] == pytest.approx(observed.promise.latency_s)
+    assert along["sense"] < along["parse"] < along["pi"] < along["out"]
+    for predicted_s in along.values():
+        assert f"800 ms ≈ {seconds(predicted_s)} predicted" in page

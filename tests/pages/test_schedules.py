@@ -15,7 +15,7 @@ from dashboard.catalog.models import DataflowRecord
 from dashboard.operations.services import register_node
 from dashboard.pages.templatetags.schedules import exact_rate, seconds
 from dashboard.plans.selectors import plan_of
-from dashboard.profiles.models import ProfileRecord
+from dashboard.profiles.models import ProfileRecord, SweepRecord
 from tests.dashboard.building import World, approved, document, enacted, planned, running
 from tests.pages.conftest import ClientOf
 from tests.pages.scheduling import linear, measured
@@ -114,6 +114,34 @@ def test_tasks_that_nobody_has_measured_are_named(world: World, client_of: Clien
     assert rows(page.text) == {}
     found = client_of("carla").get(f"{address}/pairs.json?rate=5", headers=JSON)
     assert (found.status_code, found.json()["code"]) == (409, "missing_profile")
+
+
+def test_all_that_is_missing_is_measured_at_once(world: World, client_of: ClientOf) -> None:
+    register_node(name="n1", slots=8)
+    record = planned(world.carla, world.city, linear()).dataflow
+    ask, client = reverse("schedule_measure", args=[record.pk]), client_of("carla")
+    refused = client.post(ask, {"slot": "n1/0", "budget_minutes": "many"}, follow=True)
+    assert "budget minutes is &#x27;many&#x27;" in refused.text and not SweepRecord.objects.exists()
+    page = client.post(ask, {"slot": "n1/0", "budget_minutes": "2"}, follow=True)
+    assert_sound(page, ask)
+    found = SweepRecord.objects.order_by("task_type")
+    assert [(one.task_type, one.slot, one.bounds["budget_s"]) for one in found] == [
+        ("pi_viete", "n1/0", 120.0), ("senml_parse", "n1/0", 120.0)]
+    assert [task["type"] for task in found[0].feed] == ["urban_sensing", "senml_parse"]
+    assert page.text.count('data-status="queued"') == 2
+    client.post(ask, {"slot": "n1/0"})  # again: what is under way is not asked for twice
+    assert SweepRecord.objects.count() == 2
+
+
+def test_only_who_may_measure_is_offered_it(world: World, client_of: ClientOf) -> None:
+    register_node(name="n1", slots=8)
+    record = planned(world.carla, world.city, linear()).dataflow
+    address, ask = f"/dataflows/{record.pk}/schedule", reverse("schedule_measure", args=[record.pk])
+    assert ask in client_of("carla").get(address).text
+    page = client_of("vera").get(address).text
+    assert ask not in page and "Measuring needs the role engineer" in page
+    client_of("vera").post(ask, {"slot": "n1/0"})
+    assert not SweepRecord.objects.exists()
 
 
 def test_slots_that_are_not_there_would_be_bought(world: World, client_of: ClientOf, settings) -> None:

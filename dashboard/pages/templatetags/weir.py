@@ -101,6 +101,17 @@ def percent(fraction: float | None) -> str:
 
 
 @register.filter
+def share(fraction: float | None) -> str:
+    """A share of a slot as a percentage: two digits where it is small, for much of memory is."""
+    if fraction in (None, ""):
+        return NONE
+    value = fraction * 100
+    if 0 < value < 0.01:
+        return "<0.01%"
+    return f"{value:.0f}%" if value >= 9.95 or value == 0 else f"{float(f'{value:.2g}'):g}%"
+
+
+@register.filter
 def memory(mb: float | None) -> str:
     """Megabytes, or gigabytes from 1024 of them on."""
     if mb in (None, ""):

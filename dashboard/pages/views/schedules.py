@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -12,8 +11,6 @@ from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
 from django.template.loader import render_to_string
-from django.urls import reverse
-from django.utils.http import urlencode
 from django.views.decorators.http import require_POST, require_safe
 
 from dashboard.approvals import selectors as approvals
@@ -23,10 +20,11 @@ from dashboard.catalog.lifecycle import RUNNING
 from dashboard.pages.figures import curve_figure
 from dashboard.pages.templatetags.schedules import exact_rate
 from dashboard.pages.templatetags.weir import words
+from dashboard.pages.views.missing import measure_links, missing_part
 from dashboard.plans.scheduling import QUICK, Choice
 from dashboard.plans.selectors import plan_of
 from dashboard.schedules import asking
-from dashboard.schedules.comparison import Row, best_of, missing_of, pair_of
+from dashboard.schedules.comparison import Row, best_of, pair_of
 from dashboard.schedules.slots import slots_grid
 from dashboard.teams.models import Role
 from scheduler.model.errors import NotFound, WeirError
@@ -70,7 +68,7 @@ def schedule(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
         refused, asked = error, asking.ask(record, None)
     failure = refused or asked.failure
     return render(request, "schedules/compare.html", {
-        "record": record, "failure": failure, "missing": _measuring(record, missing_of(failure)),
+        "record": record, "failure": failure, **missing_part(request, record, failure),
         **_answer(request, asked), **_frame(request, record, asked),
     }, status=refused.http_status if refused else 200)
 
@@ -163,7 +161,7 @@ def _frame(request: HttpRequest, record: DataflowRecord, asked: asking.Asked) ->
     return {
         "sources": asking.sources_of(job) if job else 1, "own_rate": own, "most": most, "steps": STEPS,
         "least": float(f"{most / STEPS:.6g}"), "step": max(1, round(rate_per_s / most * STEPS)), "tasks": basis,
-        "stale": [{"why": one.stale} | link for one in basis if one.stale for link in _measuring(record, [one.id])],
+        "stale": [{"why": one.stale} | link for one in basis if one.stale for link in measure_links(record, [one.id])],
         "free": sum(len(node.slots) for node in supply.free) - len(supply.taken), "shared": len(supply.taken),
         "buys": supply.catalogue is not None, "may_propose": not why_not, "why_not": why_not,
         "has_schedule": _has_schedule(record),
@@ -196,17 +194,6 @@ def _why_not(chosen: Row | None) -> str:
 def _has_schedule(record: DataflowRecord) -> bool:
     """Whether its submission waits for a decision with a schedule, which it could do without."""
     return record.proposals.open().filter(plan__kind="submit", plan__options__has_key="schedule").exists()
-
-
-def _measuring(record: DataflowRecord, tasks: Sequence[str]) -> list[dict[str, str]]:
-    """Where the type of each of these tasks is measured with this dataflow's events; a type once."""
-    if not tasks:
-        return []
-    types = {task["id"]: task["type"] for task in catalog.graph_of(record)["tasks"]}
-    first = {types[task]: task for task in reversed(tasks) if task in types}
-    return [
-        {"task_type": name, "url": f"{reverse('measure')}?{urlencode({'dataflow': record.pk, 'task': task})}"}
-        for name, task in sorted(first.items())]
 
 
 def _looked_at(request: HttpRequest) -> tuple[Any, Any]:

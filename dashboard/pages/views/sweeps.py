@@ -11,6 +11,8 @@ from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils.http import urlencode
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from dashboard import jobs
@@ -51,14 +53,16 @@ def measure(request: HttpRequest) -> HttpResponse:
         sweep = services.start_sweep(
             actor=request.user, subject=_subject(request, request.POST), slot=request.POST.get("slot", ""),
             bounds=_bounds(request.POST), any_config=request.POST.get("any_config") == "1",
-            warm_up_s=_amount(request.POST, "warm_up_s", services.WARM_UP_S),
-            seconds=_amount(request.POST, "seconds", services.SECONDS))
+            warm_up_s=amount(request.POST, "warm_up_s", services.WARM_UP_S),
+            seconds=amount(request.POST, "seconds", services.SECONDS))
     except InvalidDataflow as error:
         return _form(request, request.POST, failure=error, problems=error.problems)
     except WeirError as error:
         return _form(request, request.POST, failure=error)
     messages.success(request, f"{sweep.task_type} will be measured on {sweep.slot}.")
-    return redirect("sweep", sweep.pk)
+    address = reverse("sweep", args=[sweep.pk])
+    wanted_for = request.POST.get("dataflow")
+    return redirect(f"{address}?{urlencode({'for': wanted_for})}" if wanted_for else address)
 
 
 @require_safe
@@ -72,6 +76,7 @@ def sweep(request: HttpRequest, sweep_id: UUID) -> HttpResponse:
         "trials": record.trials.exclude(ended=None).defer("series").order_by("-number"),
         "may": {way: may and LIFECYCLE.allows(record.status, becomes)
                 for way, becomes in (("pause", PAUSED), ("resume", QUEUED), ("cancel", CANCELLED))},
+        "wanted_for": catalog.dataflow(request.viewer, request.GET["for"]) if request.GET.get("for") else None,
         "live_topic": f"sweep:{record.pk}",
     })
 
@@ -132,11 +137,12 @@ def _subject(request: HttpRequest, given: Any) -> subjects.Subject:
 
 def _bounds(given: Any) -> Sweep:
     values = {
-        field: _amount(given, name, default) * factor for name, (default, field, factor) in AMOUNTS.items()}
+        field: amount(given, name, default) * factor for name, (default, field, factor) in AMOUNTS.items()}
     return replace(Sweep(), **values | {"largest_threads": int(values["largest_threads"])})
 
 
-def _amount(given: Any, name: str, default: float) -> float:
+def amount(given: Any, name: str, default: float) -> float:
+    """A number of a form; ``default`` where nothing was given."""
     text = given.get(name, "").strip()
     try:
         value = float(text) if text else float(default)

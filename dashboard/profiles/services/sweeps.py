@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from uuid import UUID
 
+from django.db import transaction
 from django.utils import timezone
 
 from dashboard import jobs
 from dashboard.audit.trail import audited
 from dashboard.operations import reservations
 from dashboard.operations.models import SlotRow
-from dashboard.profiles.lifecycle import CANCELLED, LIFECYCLE, PAUSED, QUEUED, RUNNING
+from dashboard.profiles.lifecycle import CANCELLED, LIFECYCLE, OPEN, PAUSED, QUEUED, RUNNING
 from dashboard.profiles.models import SweepRecord
 from dashboard.profiles.permissions import require_measuring, sweep_for
 from dashboard.profiles.subjects import Subject
@@ -22,13 +23,22 @@ from dashboard.profiles.trials import order_id
 from dashboard.teams.models import User
 from dashboard.teams.permissions import viewer_of
 from scheduler.model.canonical import canonical_json
-from scheduler.model.errors import InvalidResources, NotFound
+from scheduler.model.errors import InvalidResources, NotFound, WeirError
 from scheduler.performance.modelling import Sweep
 
 WARM_UP_S, SECONDS = jobs.TRIAL_WARM_UP_S, jobs.TRIAL_SECONDS
 LONGEST_TRIAL_S = 120.0
 LONGEST_BUDGET_S = 4 * 3600.0
 MOST_THREADS = 256
+MOST_RATE_PER_S = 1_000_000.0  # beyond what one slot reads of the lightest task, and what a feeder writes
+MOST_OPEN = 100
+
+
+class TooManySweeps(WeirError):
+    """More is to be measured than anybody waits for."""
+
+    code = "too_many_sweeps"
+    http_status = 409
 
 
 def start_sweep(
@@ -37,7 +47,8 @@ def start_sweep(
 ) -> SweepRecord:
     """Ask for a task type and config to be measured on a slot.
 
-    The slot has to be free now; another sweep may have it, which is waited for. A stateful type has one thread.
+    The slot has to be free now; another sweep may have it, which is waited for. A stateful type has one thread. What is
+    open already, in the same way on the same slot, is not measured twice: then that sweep is returned.
 
     Raises
     ------
@@ -48,7 +59,9 @@ def start_sweep(
     SlotTaken
         Something runs on it.
     InvalidResources
-        The bounds measure nothing, or take longer than is allowed.
+        The bounds measure nothing, or take longer or feed more than is allowed.
+    TooManySweeps
+        So many are open already.
     """
     require_measuring(viewer_of(actor), team_id=subject.team_id)
     bounds = bounds or Sweep()
@@ -56,17 +69,29 @@ def start_sweep(
     if subject.stateful:
         bounds = Sweep(**{**asdict(bounds), "largest_threads": 1})
     with audited(actor=actor, verb="sweep.start") as audit:
-        row = SlotRow.objects.filter(name=slot).first()
-        if row is None:
-            raise NotFound(f"No node offers a slot {slot}.", remedy="Choose one of the slots that are there.")
+        row = _slot_for_update(slot)
+        what = {
+            "task_type": subject.task_type, "config": canonical_json(subject.config), "version": subject.version,
+            "any_config": any_config, "feed": list(subject.feed), "team_id": subject.team_id, "slot": slot,
+            "bounds": asdict(bounds), "warm_up_s": warm_up_s, "seconds": seconds}
+        already = SweepRecord.objects.filter(status__in=OPEN, **what).first()
+        if already is not None:
+            audit.nothing_changed()
+            return already
         if not _is_measuring(row):
             reservations.require_free(row)
-        sweep = SweepRecord.objects.create(
-            task_type=subject.task_type, config=canonical_json(subject.config), version=subject.version,
-            any_config=any_config, feed=list(subject.feed), fed_by=subject.fed_by, team_id=subject.team_id, slot=slot,
-            bounds=asdict(bounds), warm_up_s=warm_up_s, seconds=seconds, author=actor)
+        _require_room()
+        sweep = SweepRecord.objects.create(**what, fed_by=subject.fed_by, author=actor)
         audit.subject, audit.team, audit.details = sweep, sweep.team, {"slot": slot, "budget_s": bounds.budget_s}
         return sweep
+
+
+def start_sweeps(
+    *, actor: User, subjects: Iterable[Subject], slot: str, bounds: Sweep | None = None
+) -> list[SweepRecord]:
+    """Ask for several to be measured on one slot, one after the other: for all of them, or none."""
+    with transaction.atomic():
+        return [start_sweep(actor=actor, subject=subject, slot=slot, bounds=bounds) for subject in subjects]
 
 
 def pause_sweep(*, actor: User, sweep_id: UUID | str) -> SweepRecord:
@@ -119,6 +144,23 @@ def _steered(actor: User, sweep_id: UUID | str, verb: str, becomes: str) -> Iter
         sweep.save()
 
 
+def _slot_for_update(name: str) -> SlotRow:
+    """The slot, locked: of two who ask for the same at once, the second finds what the first has asked for."""
+    row = None if "\0" in name else SlotRow.objects.select_for_update().filter(name=name).first()
+    if row is None:
+        raise NotFound("No node offers such a slot.", remedy="Choose one of the slots that are there.", slot=name)
+    return row
+
+
+def _require_room() -> None:
+    """Every open sweep is looked at every two seconds, and takes minutes: a hundred are a day of measuring."""
+    open_sweeps = SweepRecord.objects.filter(status__in=OPEN).count()
+    if open_sweeps >= MOST_OPEN:
+        raise TooManySweeps(
+            f"{open_sweeps} sweeps are measured or wait for their slot.",
+            remedy="Wait for them, or cancel what nobody needs.", open=open_sweeps, most=MOST_OPEN)
+
+
 def _is_measuring(row: SlotRow) -> bool:
     """Whether another sweep has the slot, which is waited for."""
     return bool(row.reserved_for) and any(
@@ -136,8 +178,10 @@ def _require_bounds(bounds: Sweep, warm_up_s: float, seconds: float) -> None:
         wrong = f"A budget of {bounds.budget_s / 60:g} minutes"
     elif bounds.largest_threads > MOST_THREADS:
         wrong = f"Up to {bounds.largest_threads} threads"
+    elif bounds.largest_rate_per_s > MOST_RATE_PER_S:
+        wrong = f"Up to {bounds.largest_rate_per_s:g} events/s"
     if wrong:
         raise InvalidResources(
             f"{wrong} cannot be measured with.",
             remedy=f"A trial takes more than 0 and at most {LONGEST_TRIAL_S:g} s, a sweep at most "
-                   f"{LONGEST_BUDGET_S / 60:g} minutes and {MOST_THREADS} threads.")
+                   f"{LONGEST_BUDGET_S / 60:g} minutes, {MOST_THREADS} threads and {MOST_RATE_PER_S:,.0f} events/s.")

@@ -1,0 +1,71 @@
+"""Profiles that a schedule is missing: what they are of, how far their measuring is, and measuring all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.urls import reverse
+from django.utils.http import urlencode
+from django.views.decorators.http import require_POST
+
+from dashboard.catalog import selectors as catalog
+from dashboard.pages.telling import told
+from dashboard.pages.views.sweeps import amount
+from dashboard.profiles.measurable import places, wanted
+from dashboard.profiles.permissions import may_measure
+from dashboard.profiles.progress import progress_of
+from dashboard.profiles.services.sweeps import start_sweeps
+from dashboard.schedules import asking
+from dashboard.schedules.comparison import missing_of
+from scheduler.model.errors import WeirError
+from scheduler.performance.modelling import Sweep
+
+if TYPE_CHECKING:
+    from dashboard.catalog.models import DataflowRecord
+
+
+@require_POST
+@login_required
+def schedule_measure(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
+    """Measure all that is missing for a schedule, one after the other on one slot."""
+    record = catalog.dataflow(request.viewer, dataflow_id)
+    missing = wanted(request.viewer, record.pk, missing_of(asking.ask(record, None).failure))
+    subjects = [one.subject for one in missing if one.sweep is None]
+    told(request, lambda: start_sweeps(
+        actor=request.user, subjects=subjects, slot=request.POST.get("slot", ""),
+        bounds=Sweep(budget_s=60 * amount(request.POST, "budget_minutes", Sweep().budget_s / 60))),
+        said="They are measured one after the other. This page follows.")
+    return redirect("schedule", record.pk)
+
+
+def missing_part(request: HttpRequest, record: DataflowRecord, failure: WeirError | None) -> dict[str, Any]:
+    """What has to be measured before there can be a schedule, how far that is, and where it could be."""
+    missing = wanted(request.viewer, record.pk, missing_of(failure))
+    if not missing:
+        return {"missing": []}
+    found = places()
+    return {
+        "missing": [
+            {"wanted": one, "progress": progress_of(one.sweep) if one.sweep else None,
+             "url": f"{reverse('measure')}?{urlencode({'dataflow': record.pk, 'task': one.tasks[0]})}"}
+            for one in missing],
+        "unasked": sum(1 for one in missing if one.sweep is None),
+        "may_measure": may_measure(request.viewer, team_id=record.team_id if record.private else None),
+        "places": found, "any_free": any(place.free for place in found), "budget_minutes": Sweep().budget_s / 60,
+    }
+
+
+def measure_links(record: DataflowRecord, tasks: Sequence[str]) -> list[dict[str, str]]:
+    """Where the type of each of these tasks is measured with this dataflow's events; a type once."""
+    if not tasks:
+        return []
+    types = {task["id"]: task["type"] for task in catalog.graph_of(record)["tasks"]}
+    first = {types[task]: task for task in reversed(tasks) if task in types}
+    return [
+        {"task_type": name, "url": f"{reverse('measure')}?{urlencode({'dataflow': record.pk, 'task': task})}"}
+        for name, task in sorted(first.items())]
