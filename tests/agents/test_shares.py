@@ -55,3 +55,30 @@ def test_a_slot_that_starts_with_queries_knows_its_base_from_before(tmp_path):
     taken = again.take(usage(0, 0, 150, since_ms=9), report(150, a=0), now_ms=0)
     assert taken["a"] == {"memory": 0.2}
     assert again.take(usage(0, 0, 150, since_ms=9), report(None, a=0), now_ms=0)["a"] == {}
+
+
+def test_what_a_driver_takes_by_itself_is_no_query_s(tmp_path):
+    shares = Shares(slot_memory_mb=1_100, base_path=tmp_path / "base_mb")
+    for second in range(20):  # warming up, at half a core
+        shares.take(usage(second, 500 * second, 50), report(50), now_ms=1_000 * second)
+    for second in range(20, 45):  # at rest, at 40 ms a second
+        shares.take(usage(second, 10_000 + 40 * (second - 20), 50), report(50), now_ms=1_000 * second)
+    used_ms = 10_000 + 40 * 24
+    for second in range(1, 13):
+        taken = shares.take(
+            usage(second, used_ms + 340 * second, 50), report(50, a=200 * second), now_ms=1_000 * (44 + second))
+    assert taken["a"]["cpu"] == pytest.approx(0.3, abs=0.005)
+    again = Shares(slot_memory_mb=1_100, base_path=tmp_path / "base_mb")
+    for second in range(6):
+        taken = again.take(
+            usage(second, 340 * second, 50, since_ms=9), report(50, a=200 * second), now_ms=1_000 * second)
+    assert taken["a"]["cpu"] == pytest.approx(0.3, abs=0.005), "a slot that starts with queries knows it from before"
+
+
+def test_a_driver_that_never_rests_has_no_base(tmp_path):
+    shares = Shares(slot_memory_mb=1_100, base_path=tmp_path / "base_mb")
+    for second in range(20):
+        shares.take(usage(second, 500 * second, 50), report(50), now_ms=1_000 * second)
+    for second in range(20, 40):
+        taken = shares.take(usage(second, 500 * second, 50), report(50, a=100 * second), now_ms=1_000 * second)
+    assert taken["a"]["cpu"] == pytest.approx(0.5)

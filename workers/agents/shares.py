@@ -1,7 +1,8 @@
 """What each query of a slot does and takes: events per second, and its share of the slot's CPU and memory.
 
-A slot's CPU and memory are measured over its processes. A query's part goes by the time that it was busy: where a
-bundle has its slot to itself, as full ones do, that is no model but what was measured.
+A slot's CPU and memory are measured over its processes, and told above what its driver takes without any query. A
+query's part goes by the time that it was busy: where a bundle has its slot to itself, as full ones do, that is no model
+but what was measured.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from .usage import Usage
 
 WINDOW_MS = 10_000  # rates and shares are over this much
 SHORTEST_MS = 2_500  # and are not told of less
+RESTS_MS = 8_000  # a driver without queries for so long shows what it takes by itself
+AT_REST = 0.1  # of a core: one that takes more is still warming up, or measuring something
 
 
 class Rates:
@@ -66,27 +69,30 @@ class Shares:
     def __init__(self, *, slot_memory_mb: float, base_path: Path) -> None:
         self._slot_memory_mb = slot_memory_mb
         self._base_path = base_path
+        self._base_cpu_path = base_path.with_name("base_cpu")
         self._base_mb = float(base_path.read_text()) if base_path.exists() else None
+        self._base_cpu = float(self._base_cpu_path.read_text()) if self._base_cpu_path.exists() else None
         self._is_of_this_slot = False
+        self._rested = False  # whether the CPU without queries is of this slot
         self._samples: deque[_Sample] = deque()
 
     def take(self, usage: Usage, report: Mapping[str, Any], *, now_ms: int) -> dict[str, dict[str, float]]:
         """``cpu`` and ``memory`` of each query of a slot's report, as shares of the slot, as far as they are known.
 
-        As a profile has them: memory is that above what a slot takes without queries, as a share of what it leaves.
+        As a profile has them: above what the slot takes without queries, memory as a share of what that leaves.
         """
         fragments = report.get("fragments", {})
         busy_ms = {name: found.get("busy_ms", 0) for name, found in fragments.items()}
         if self._samples and self._samples[-1].since_ms != usage.since_ms:
             self._samples.clear()
-            self._is_of_this_slot = False
+            self._is_of_this_slot = self._rested = False
         self._samples.append(_Sample(now_ms, usage.since_ms, usage.cpu_ms, busy_ms))
         while len(self._samples) > 2 and now_ms - self._samples[1].at_ms >= WINDOW_MS:
             self._samples.popleft()
         in_use_mb = self._in_use_mb(usage, report)
         running = [name for name, found in fragments.items() if found["state"] == "running"]
         parts = self._parts(running)
-        cpu, memory = self._cpu(), self._above_base(in_use_mb, is_idle=not fragments)
+        cpu, memory = self._cpu_above_base(), self._above_base(in_use_mb, is_idle=not fragments)
         return {
             name: {
                 what: round(part * whole, 4) for what, whole in (("cpu", cpu), ("memory", memory)) if whole is not None
@@ -105,6 +111,18 @@ class Shares:
         first, last = self._samples[0], self._samples[-1]
         elapsed_ms = last.at_ms - first.at_ms
         return (last.cpu_ms - first.cpu_ms) / elapsed_ms if elapsed_ms >= SHORTEST_MS else None
+
+    def _cpu_above_base(self) -> float | None:
+        cpu = self._cpu()
+        if cpu is None:
+            return None
+        rests = self._samples[-1].at_ms - self._samples[0].at_ms >= RESTS_MS and not any(
+            sample.busy_ms for sample in self._samples)
+        if rests and cpu <= AT_REST and (self._base_cpu is None or not self._rested or cpu < self._base_cpu):
+            self._base_cpu, self._rested = cpu, True
+            self._base_cpu_path.parent.mkdir(parents=True, exist_ok=True)
+            self._base_cpu_path.write_text(str(cpu))
+        return max(0.0, cpu - (self._base_cpu or 0.0))
 
     @staticmethod
     def _in_use_mb(usage: Usage, report: Mapping[str, Any]) -> float | None:
