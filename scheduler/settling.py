@@ -86,6 +86,7 @@ def _assigned(
     from ortools.graph.python import linear_sum_assignment
 
     solver = linear_sum_assignment.SimpleLinearSumAssignment()
+    possible = set()  # of a place without any slot the solver knows nothing, and must not be asked
     for place in range(len(free)):
         tasks = tasks_on[place] if place < len(tasks_on) else {}
         kept = schedule.placement.slots[place] if place < len(tasks_on) else None
@@ -97,7 +98,8 @@ def _assigned(
             if not bound or bound == {slot.node}:
                 worth = near.get(slot.node, 0) + here.get(slot.name, 0) + AS_IT_WAS * (slot == kept)
                 solver.add_arc_with_cost(place, number, -worth)
-    if solver.solve() != solver.OPTIMAL:
+                possible.add(place)
+    if len(possible) < len(free) or solver.solve() != solver.OPTIMAL:
         what = sorted({f"{task} to {node}" for task, node in pinned.items()})
         raise NotEnactable(
             f"The schedule moves what cannot leave its node while it runs ({', '.join(what[:5])})",

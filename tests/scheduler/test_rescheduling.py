@@ -223,6 +223,17 @@ def test_what_cannot_leave_its_node_stays_there():
                 supply=Supply(tuple(node for node in supply_of(estate).free if node.name == other)))
 
 
+def test_a_single_slot_that_none_of_it_may_go_to_is_told():
+    """With one slot and one place there is nothing to assign: the solver would read past its end."""
+    estate = apply_plan(ESTATE, submitted(ESTATE, COUNTED))
+    job = rescheduled(estate, dataflow=COUNTED, rate_per_s=20)[1].job
+    supply = Supply((Node("n1", (Slot("n1", 0),)),))
+    found = schedule(job, SAM, supply=supply)
+    assert found.slots == 1
+    with pytest.raises(NotEnactable, match="cannot leave its node"):
+        settled(found, running={"n": by_task(estate, "n", "counted").parts}, pinned={"n": "n2"}, supply=supply)
+
+
 def test_a_place_on_what_others_leave_stays_there():
     """Slots are alike but for what others take of them; those that the schedule does not need keep out of it."""
     slots = [Slot("n1", index) for index in range(6)]
