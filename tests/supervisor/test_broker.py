@@ -49,6 +49,21 @@ def test_a_taken_port_moves_the_broker_to_another(tmp_path: Path) -> None:
         assert embedded.prepare(tmp_path).url != first.url
 
 
+@pytest.mark.parametrize("also_at", ["127.0.0.2", "0.0.0.0"])
+def test_it_listens_for_other_machines_where_it_is_asked_to(tmp_path: Path, also_at: str) -> None:
+    prepared = embedded.prepare(tmp_path, also_at=also_at)
+    process = spawn(prepared.argv)
+    try:
+        wait_until(lambda: embedded.answers(prepared.url))
+        assert embedded.answers(prepared.url.replace("@127.0.0.1:", "@127.0.0.2:"))
+    finally:
+        stop(process, timeout_s=5)
+
+
+def test_nobody_else_reaches_it(broker_url: str) -> None:
+    assert not embedded.answers(broker_url.replace("@127.0.0.1:", "@127.0.0.2:"))
+
+
 def test_the_password_is_for_the_owner_alone(tmp_path: Path) -> None:
     embedded.prepare(tmp_path)
     for path in (broker_url_file(tmp_path), tmp_path / "broker" / "valkey.conf"):

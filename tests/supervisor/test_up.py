@@ -71,6 +71,19 @@ def test_a_given_broker_that_is_silent_is_one_line_without_its_password(tmp_path
     assert "hidden" not in done.stdout + done.stderr
 
 
+def test_an_address_for_other_machines_that_this_one_has_not_is_one_line(tmp_path: Path, free_port: int) -> None:
+    done = up("--port", str(free_port), "--data-dir", str(tmp_path), "--broker-host", "192.0.2.1", REDIS_URL="")
+    assert done.returncode == 1
+    assert "192.0.2.1" in done.stdout.splitlines()[-1] and "--broker-host" in done.stdout
+
+
+@pytest.mark.broker
+def test_a_given_broker_listens_where_it_does(tmp_path: Path, free_port: int, broker_url: str) -> None:
+    done = up("--port", str(free_port), "--data-dir", str(tmp_path), "--broker-host", "127.0.0.1", REDIS_URL=broker_url)
+    assert done.returncode == 1
+    assert "--broker-host is for the embedded broker" in done.stdout.splitlines()[-1]
+
+
 @pytest.mark.parametrize("arguments", [["--port", "0"], ["--port", "x"], ["--slots", "0"], ["--fish"]])
 def test_bad_arguments_are_refused(arguments: list[str]) -> None:
     with pytest.raises(SystemExit) as ended:

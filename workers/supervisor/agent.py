@@ -1,0 +1,121 @@
+"""`./weir agent`: the slots of a further machine, for a system that runs elsewhere, until a signal says stop."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import redis
+
+from . import broker, services, state
+from .logs import Logs
+from .starting import READY_LIMIT_S, build_channels, engine_environment, say, shown
+from .state import CannotStart
+from .supervise import Supervisor
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,59}")
+KEY_FILE = "secrets_key"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What `./weir agent` was asked for."""
+
+    node: str
+    slots: int
+    data_dir: Path
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run until stopped; the exit code."""
+    options = read_options(arguments)
+    began_s = time.monotonic()
+    try:
+        url = _broker_url()
+        with state.lock(options.data_dir):
+            _require_name(options, url)
+            return _serve(options, url, began_s=began_s)
+    except CannotStart as error:
+        say(str(error))
+        return 1
+
+
+def read_options(arguments: Sequence[str] | None) -> Options:
+    """What the command line, the environment and the defaults say, in this order."""
+    env = os.environ
+    parser = argparse.ArgumentParser(
+        prog="weir agent", description="Serve a system that runs on another machine with this one's slots.",
+        epilog="REDIS_URL names the broker of that system.")
+    node = env.get("WEIR_NODE", "").strip()
+    parser.add_argument(
+        "--node", default=node or None, required=not node, help="this machine's name in the estate; no other's")
+    slots = env.get("WEIR_SLOTS") or "2"
+    parser.add_argument("--slots", type=int, default=slots, help="Spark drivers, one core each (%(default)s)")
+    folder = state.data_dir_of(env)
+    parser.add_argument("--data-dir", type=Path, default=folder, help="folder of this machine's state (%(default)s)")
+    given = parser.parse_args(arguments)
+    if not NAME.fullmatch(given.node):
+        parser.error("--node must be letters, digits, dots, dashes and underscores, 60 at most")
+    if given.slots < 1:
+        parser.error("--slots must be 1 or more")
+    return Options(node=given.node, slots=given.slots, data_dir=given.data_dir.expanduser().resolve())
+
+
+def _broker_url() -> str:
+    url = os.environ.get("REDIS_URL", "").strip()
+    if not url:
+        raise CannotStart(
+            "REDIS_URL is not set: give the address of the other machine's broker, with its password, as "
+            "redis://:PASSWORD@HOST:PORT/0 (see \"Several machines\" in docs/operations.md).")
+    if not broker.answers(url):
+        raise CannotStart(
+            f"No broker answers at {shown(url)}: check the address, the password, and that this machine may reach it.")
+    return url
+
+
+def _require_name(options: Options, url: str) -> None:
+    """Two machines of one name would wait for each other: the second is told instead."""
+    owner = options.data_dir / "nodes" / options.node / "owner"
+    with redis.Redis.from_url(url, socket_timeout=5) as client:
+        holder = client.get(f"weir:lease:{options.node}")
+    if holder is not None and not (owner.is_file() and owner.read_text().encode() == holder):
+        raise CannotStart(
+            f"{options.node} is served by an agent with another data folder: choose another --node, or stop that one "
+            "and wait ten seconds.")
+
+
+def _serve(options: Options, url: str, *, began_s: float) -> int:
+    say(f"state and logs in {options.data_dir}")
+    if not os.environ.get("WEIR_SECRETS_KEY") and not (options.data_dir / KEY_FILE).exists():
+        say(f"no key for teams' secrets here: set WEIR_SECRETS_KEY, or copy {KEY_FILE} from the site's data folder")
+    supervisor = Supervisor(
+        logs=Logs(options.data_dir / "logs"), folder=options.data_dir, stages=services.STOP_STAGES, say=say,
+        environment=engine_environment(url=url, data_dir=options.data_dir, node=options.node, slots=options.slots),
+    )  # fmt: skip
+    supervisor.take_signals()
+    try:
+        build_channels(supervisor)
+        if not supervisor.is_stopping:
+            supervisor.start(services.agent(
+                node=options.node, slots=options.slots, data_dir=options.data_dir, url=url))
+            supervisor.wait_until_ready(["agent"], limit_s=READY_LIMIT_S)
+        if not supervisor.is_stopping:
+            say(f"{options.node} ready after {time.monotonic() - began_s:.0f} s, for the broker at {shown(url)}")
+            say("Ctrl-C stops it")
+        supervisor.keep_running()
+    finally:
+        say("stopping")
+        stopping_s = time.monotonic()
+        supervisor.stop()
+        say(f"stopped ({time.monotonic() - stopping_s:.1f} s)")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
