@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+from dashboard.operations.joining import take_in_nodes
 from dashboard.operations.live import View, sources_and_sinks, sum_rate, totals_of, view_for
 from dashboard.operations.models import HistoryPoint, NodeRow
 from dashboard.teams.permissions import Viewer
@@ -27,7 +28,11 @@ def record_history(*, at: datetime) -> int:
 
 
 def _note_nodes(view: View, at: datetime) -> None:
-    """When nodes were seen, and what class of machine they are, by which profiles fit them or not."""
+    """When nodes were seen, and what class of machine they are, by which profiles fit them or not.
+
+    Those that nobody knew join the estate, by a command that leaves its row.
+    """
+    take_in_nodes(view.reading.reports)
     NodeRow.objects.filter(name__in=list(view.reading.reports)).update(seen=at)
     for name, report in view.reading.reports.items():
         machine = str(report.get("machine", ""))[:120]

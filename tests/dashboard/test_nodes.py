@@ -1,0 +1,111 @@
+"""Nodes of other machines: they join when their agents report, and leave when nothing is there any more."""
+
+from __future__ import annotations
+
+from io import StringIO
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.utils import timezone
+
+from dashboard import jobs
+from dashboard.audit.models import AuditEntry
+from dashboard.operations.estate import load_estate
+from dashboard.operations.joining import take_in_nodes
+from dashboard.operations.models import NodeRow, SlotRow
+from dashboard.operations.telemetry import record_history
+from tests.dashboard.building import World, document, running
+
+
+def report(slots: int) -> dict:
+    return {"machine": "cpu-b", "slots": {str(index): {"state": "running", "fragments": {}} for index in range(slots)}}
+
+
+@pytest.fixture
+def reports(monkeypatch: pytest.MonkeyPatch) -> dict[str, dict]:
+    """What nodes report; tests fill it."""
+    found: dict[str, dict] = {}
+    monkeypatch.setattr(jobs, "read_live", lambda *_: jobs.LiveReading(reports=found))
+    return found
+
+
+def node(*arguments: str) -> str:
+    out = StringIO()
+    call_command("node", *arguments, stdout=out)
+    return out.getvalue()
+
+
+def test_a_node_that_reports_joins_with_its_slots(world: World, reports, sent):
+    generation = load_estate().generation
+    reports["n2"] = report(2)
+    record_history(at=timezone.now())
+    assert [slot.name for slot in load_estate().slots] == ["n1/0", "n1/1", "n2/0", "n2/1"]
+    assert load_estate().generation == generation + 1, "plans that were made before do not know it"
+    assert SlotRow.objects.filter(node="n2").count() == 2
+    found = NodeRow.objects.get(name="n2")
+    assert found.machine == "cpu-b" and found.seen is not None
+    assert AuditEntry.objects.filter(verb="node.register", subject_id="n2").count() == 1
+    record_history(at=timezone.now())
+    assert load_estate().generation == generation + 1, "once it is known nothing changes"
+
+
+def test_what_runs_moves_with_the_slots_of_its_node(world: World, reports):
+    reports["n2"] = report(3)
+    assert take_in_nodes(reports) == ["n2"]
+    for window in range(2, 7):
+        running(world.carla, world.city, document(f"d{window}", window=window), world.ana)
+    slots = {fragment.slot for fragment in load_estate().fragments.values()}
+    assert slots & {"n2/1", "n2/2"}, "new ones run there"
+    reports["n2"] = report(1)
+    assert take_in_nodes(reports) == ["n2"]
+    after = {fragment.slot for fragment in load_estate().fragments.values()}
+    assert "n2/0" in after and not after & {"n2/1", "n2/2"}
+
+
+def test_this_machines_own_node_is_not_what_an_earlier_start_left(world: World, reports, settings):
+    assert settings.LOCAL_NODE == "n1"
+    reports["n1"] = report(7)
+    assert take_in_nodes(reports) == [] and NodeRow.objects.get(name="n1").slots == 2
+
+
+@pytest.mark.parametrize("name", ["n2/0", "", "a b", "x" * 61])
+def test_a_name_that_no_slot_can_have_is_left_alone(world: World, reports, name: str):
+    reports[name] = report(1)
+    assert take_in_nodes(reports) == [] and NodeRow.objects.count() == 1
+
+
+def test_a_node_that_is_still_starting_is_not_taken_for_one_without_slots(world: World, reports):
+    reports["n2"] = report(2)
+    take_in_nodes(reports)
+    reports["n2"] = report(0)
+    assert take_in_nodes(reports) == [] and NodeRow.objects.get(name="n2").slots == 2
+
+
+def test_nodes_are_listed_and_taken_out(world: World, reports):
+    reports["n2"] = report(2)
+    record_history(at=timezone.now())
+    assert "n2: 2 slots, cpu-b, reports" in node("list")
+    with pytest.raises(CommandError, match="reports still"):
+        node("remove", "n2")
+    del reports["n2"]
+    assert "n2: 2 slots, cpu-b, last heard of" in node("list")
+    assert "no slots" in node("remove", "n2")
+    assert {slot.node for slot in load_estate().slots} == {"n1"}
+    with pytest.raises(CommandError, match="no node n3"):
+        node("remove", "n3")
+
+
+def test_a_node_on_which_something_runs_stays(world: World, reports):
+    reports["n2"] = report(1)
+    take_in_nodes(reports)
+    for window in range(2, 5):
+        running(world.carla, world.city, document(f"d{window}", window=window), world.ana)
+    del reports["n2"]
+    with pytest.raises(CommandError, match="still runs"):
+        node("remove", "n2")
+    assert NodeRow.objects.get(name="n2").slots == 1
+
+
+def test_while_the_broker_is_away_no_node_is_taken_out(world: World):
+    with pytest.raises(CommandError, match="does not answer"):
+        node("remove", "n1")
