@@ -7,13 +7,15 @@ something there.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 
 from django.db.models import Q
 
 from dashboard.audit.trail import inside_command
-from dashboard.operations.estate import lock_generation, moved
-from dashboard.operations.models import BundleSlot, EstateState, FragmentRow, SlotRow
+from dashboard.operations.generation import advance, lock_generation, state_for_update
+from dashboard.operations.models import BundleSlot, FragmentRow, SlotRow
 from scheduler.model.errors import NotFound, WeirError
+from scheduler.model.estate import Fragment
 
 
 class SlotTaken(WeirError):
@@ -43,10 +45,7 @@ def reserve(slot: str, *, holder: str) -> None:
     require_free(row)
     row.reserved_for = holder
     row.save(update_fields=["reserved_for"])
-    state = EstateState.objects.select_for_update().get(pk=1)
-    state.generation += 1
-    state.save()
-    moved.send(sender=None, generation=state.generation)
+    advance(state_for_update())
 
 
 def release(slot: str, *, holder: str) -> None:
@@ -68,6 +67,17 @@ def require_free(row: SlotRow) -> None:
             f"Slot {row.name} runs {named}.",
             remedy="Choose a slot on which nothing runs, add one, or remove or move what runs there.",
             slot=row.name, fragments=there)
+
+
+def require_unreserved(before: Mapping[str, Fragment], after: Mapping[str, Fragment]) -> None:
+    """Raise ``SlotTaken`` where what changes would come to a reserved slot: what is taken back has no say in where."""
+    old, new = ({part.slot for fragment in those.values() for part in fragment.parts} for those in (before, after))
+    reserved = SlotRow.objects.filter(name__in=new).exclude(reserved_for="")
+    row = next((row for row in reserved if row.name not in old), None)
+    if row is not None:
+        raise SlotTaken(
+            f"Slot {row.name} is reserved for {row.reserved_for}.", remedy="Pause that or wait for it, then try again.",
+            slot=row.name, reserved_for=row.reserved_for)
 
 
 def fragments_on(slot: str) -> list[str]:

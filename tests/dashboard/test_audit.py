@@ -12,7 +12,8 @@ from dashboard.audit.models import AuditEntry
 from dashboard.audit.trail import audited
 from dashboard.catalog.lifecycle import move
 from dashboard.config.environment import ROOT
-from dashboard.operations.estate import load_estate, store_plan
+from dashboard.operations.estate import load_estate
+from dashboard.operations.storing import store_plan
 from dashboard.plans.selectors import plan_of
 from dashboard.teams.models import Role, Team
 from dashboard.teams.services import create_team, create_token, create_user, remove_member, revoke_token, set_role
@@ -31,7 +32,8 @@ WRITERS = {
     "dashboard/audit/models.py": "refuses to change the trail",
     "dashboard/catalog/lifecycle.py": "checked when it runs: inside a command only",
     "dashboard/approvals/moves.py": "checked when it runs: inside a command only",
-    "dashboard/operations/estate.py": "checked when it runs: inside a command only",
+    "dashboard/operations/generation.py": "checked when it runs: inside a command only",
+    "dashboard/operations/storing.py": "checked when it runs: inside a command only",
     "dashboard/operations/telemetry.py": "measurements, no state",
     "dashboard/bills/measuring.py": "measurements, no state",
     "dashboard/schedules/observing.py": "measurements, no state",

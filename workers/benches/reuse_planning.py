@@ -122,8 +122,9 @@ def _through_the_database(samples: Samples, index: EstateIndex, newcomers: Seque
     """From the stored document to the frozen plan; the plan into the rows, committed; and what a node is told then."""
     from dashboard.audit.trail import audited  # here: Django is set up by the command
     from dashboard.catalog.models import DataflowRecord, DataflowVersion
-    from dashboard.operations.estate import load_estate, load_part_of, store_plan, stored_estate
+    from dashboard.operations.estate import load_estate, load_part_of, stored_estate
     from dashboard.operations.models import EstateState
+    from dashboard.operations.storing import store_plan
     from dashboard.plans.computing import compute
     from dashboard.plans.models import PlanRecord
     from dashboard.teams.models import Team, User

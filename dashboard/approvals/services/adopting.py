@@ -13,7 +13,7 @@ from dashboard.approvals.services.submission import submit_dataflow
 from dashboard.audit.trail import audited
 from dashboard.catalog import lifecycle as dataflows
 from dashboard.catalog.documents import parse_document
-from dashboard.operations.estate import lock_generation
+from dashboard.operations.generation import lock_generation
 from dashboard.teams.models import Role, User
 from dashboard.teams.permissions import require_role, viewer_of
 from scheduler.model.errors import WeirError

@@ -16,9 +16,10 @@ from dashboard.approvals.models import Proposal
 from dashboard.approvals.moves import move_proposal
 from dashboard.audit.trail import Audit, audited
 from dashboard.catalog import lifecycle as dataflows
-from dashboard.operations.estate import drop_bundles, lock_generation, store_plan
+from dashboard.operations.generation import lock_generation
 from dashboard.operations.models import EstateState
 from dashboard.operations.stored import StoredEstate
+from dashboard.operations.storing import drop_bundles, store_plan
 from dashboard.plans import services as plans
 from dashboard.plans.computing import compute
 from dashboard.plans.models import PlanRecord

@@ -17,7 +17,8 @@ from dashboard.audit.trail import audited
 from dashboard.catalog import lifecycle as dataflows
 from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.permissions import dataflow_for
-from dashboard.operations.estate import lock_generation, stored_estate
+from dashboard.operations.estate import stored_estate
+from dashboard.operations.generation import lock_generation
 from dashboard.plans.computing import compute
 from dashboard.plans.models import PlanRecord
 from dashboard.teams.models import Role, User

@@ -11,7 +11,7 @@ from dashboard.approvals.moves import move_proposal
 from dashboard.approvals.services.enacting import execute
 from dashboard.audit.trail import audited
 from dashboard.catalog import lifecycle as dataflows
-from dashboard.operations.estate import lock_generation
+from dashboard.operations.generation import lock_generation
 from dashboard.teams.models import Team, User
 from dashboard.teams.permissions import Viewer, viewer_of
 from scheduler.model.errors import InvalidTransition, PermissionDenied, StalePlan, WeirError

@@ -14,7 +14,7 @@ from dashboard.audit.trail import Audit, audited
 from dashboard.catalog import lifecycle as dataflows
 from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.permissions import dataflow_for
-from dashboard.operations.estate import lock_generation
+from dashboard.operations.generation import lock_generation
 from dashboard.plans.joining import begin_in_words, options_of
 from dashboard.plans.scheduling import Choice
 from dashboard.teams.models import Role, User

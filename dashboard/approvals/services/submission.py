@@ -18,7 +18,8 @@ from dashboard.catalog.documents import parse_document
 from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.permissions import dataflow_for
 from dashboard.catalog.services import store_dataflow
-from dashboard.operations.estate import lock_generation, stored_estate
+from dashboard.operations.estate import stored_estate
+from dashboard.operations.generation import lock_generation
 from dashboard.plans import services as plans
 from dashboard.plans.computing import compute
 from dashboard.plans.joining import options_of

@@ -1,0 +1,245 @@
+"""Storing what plans and nodes change of the estate: the rows that are named and no others, however much runs.
+
+Figures that would have to be counted anew (who uses a task, what a slot has to do) are kept with the rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, replace
+
+from django.db.models import F
+
+from dashboard.operations.estate import fragments_on, fragments_where
+from dashboard.operations.generation import advance, state_for_update
+from dashboard.operations.models import BundleSlot, FragmentRow, NodeRow, RunningTaskRow, SlotRow, TeamUse, Use
+from dashboard.operations.reservations import require_unreserved
+from dashboard.operations.stored import task_of
+from dashboard.teams.models import Team
+from scheduler.model.errors import StalePlan, WeirError
+from scheduler.model.estate import Fragment, RunningTask, Slot, Submitted
+from scheduler.model.plan import Plan
+from scheduler.model.usage import SlotLoad, loads_of
+from scheduler.reuse.siblings import kin_of
+
+
+class NodeInUse(WeirError):
+    """A node without slots still has fragments, and no other node could take them."""
+
+    code = "node_in_use"
+    http_status = 409
+
+
+def store_plan(plan: Plan) -> None:
+    """Take a plan into the estate: its next generation.
+
+    Raises
+    ------
+    StalePlan
+        The estate is of another generation than the plan; nothing is stored.
+    SlotTaken
+        It puts something on a slot that is reserved; nothing is stored.
+    """
+    state = state_for_update()
+    plan.require_generation(state.generation)
+    generation = plan.generation + 1
+    before, after = plan.fragments_before, plan.fragments_after
+    require_unreserved(before, after)
+    loads = _loads(before, after, plan.started)  # while the tasks that stop are still there
+    _store_started(plan.started, after, generation)
+    _store_entry(plan.removes, plan.submits)
+    RunningTaskRow.objects.filter(pk__in=[task.id for task in plan.stopped]).delete()
+    _store_fragments(before, after, generation)
+    _store_places(before, after, besides={task.id for task in plan.started})
+    _store_loads(loads)
+    advance(state)
+
+
+def store_slots(node: NodeRow, *, generation: int) -> int:
+    """Offer as many slots of a node as it has now, and move the fragments of those that it has no more.
+
+    They move to its other slots, in order of slot, to those that are reserved only where there are no others; their
+    queries go on there from their checkpoints.
+
+    Returns
+    -------
+    int
+        How many fragments moved.
+    """
+    state = state_for_update()
+    if state.generation != generation:
+        raise StalePlan(
+            "The estate moved on.", remedy="Register the node again.",
+            planned=generation, generation=state.generation)
+    lost = node.slot_rows.filter(index__gte=node.slots)
+    before = fragments_on(list(lost.values_list("name", flat=True)))
+    reserved = set(node.slot_rows.exclude(reserved_for="").values_list("index", flat=True))
+    there = [index for index in range(node.slots) if index not in reserved] or list(range(node.slots))
+    after = {fragment_id: _moved(fragment, node, there) for fragment_id, fragment in before.items()}
+    SlotRow.objects.bulk_create(
+        (SlotRow(node=node, index=index, name=Slot(node.name, index).name) for index in range(node.slots)),
+        ignore_conflicts=True)
+    _store_fragments(before, after, generation + 1)
+    _store_loads(_loads(before, after, ()))
+    lost.delete()
+    advance(state)
+    return len(after)
+
+
+def drop_bundles(bundle_ids: Collection[str]) -> list[str]:
+    """Take bundles that were leaving and have left out of the estate; which of these there were."""
+    state = state_for_update()
+    fragments = BundleSlot.objects.filter(bundle__in=bundle_ids).values_list("fragment", flat=True)
+    before = fragments_where(pk__in=set(fragments))
+    gone = {
+        one: [bundle.id for bundle in fragment.bundles if bundle.leaving and bundle.id in bundle_ids]
+        for one, fragment in before.items()}
+    before = {one: fragment for one, fragment in before.items() if gone[one]}
+    if not before:
+        return []
+    after = {
+        one: replace(fragment, bundles=tuple(bundle for bundle in fragment.bundles if bundle.id not in gone[one]))
+        for one, fragment in before.items()}
+    _store_fragments(before, after, state.generation + 1)
+    _store_loads(_loads(before, after, ()))
+    advance(state)
+    return sorted(bundle for those in gone.values() for bundle in those)
+
+
+def _store_entry(removed: Submitted | None, submitted: Submitted | None) -> None:
+    """Take a dataflow out, bring one in, or renew an entry: only whether it is paused changes then."""
+    if removed is not None:
+        _count_uses(removed, -1)
+    if removed is not None and submitted is not None:
+        Use.objects.filter(dataflow_id=submitted.id).update(paused=submitted.paused)
+    elif removed is not None:
+        Use.objects.filter(dataflow_id=removed.id).delete()
+    elif submitted is not None:
+        Use.objects.bulk_create(
+            Use(dataflow_id=submitted.id, task_id=task_id, position=position, is_sink=task_id in submitted.sinks,
+                running_task_id=running, paused=submitted.paused)
+            for position, (task_id, running) in enumerate(submitted.running.items())
+        )
+    if submitted is not None:
+        _count_uses(submitted, 1)
+
+
+def _count_uses(submitted: Submitted, by: int) -> None:
+    """Keep how many dataflows of its team use each of its tasks."""
+    team = Team.objects.get(slug=submitted.team)
+    task_ids = set(submitted.running.values())
+    if by > 0:
+        TeamUse.objects.bulk_create(
+            (TeamUse(running_task_id=task_id, team=team) for task_id in task_ids), ignore_conflicts=True)
+    counts = TeamUse.objects.filter(running_task__in=task_ids, team=team)
+    counts.update(dataflows=F("dataflows") + by, paused=F("paused") + (by if submitted.paused else 0))
+    if by < 0:
+        counts.filter(dataflows=0).delete()
+
+
+def _store_started(tasks: Iterable[RunningTask], fragments: Mapping[str, Fragment], generation: int) -> None:
+    places = _places(fragments)
+    RunningTaskRow.objects.bulk_create(
+        RunningTaskRow(
+            fingerprint=task.id, type=task.type, config=dict(task.config), parents=list(task.parents),
+            scope=task.scope, cores=task.cores, started_generation=generation, fragment=places[task.id][0],
+            position=places[task.id][1], kin=kin_of(task))
+        for task in tasks
+    )
+
+
+def _store_places(before: Mapping[str, Fragment], after: Mapping[str, Fragment], *, besides: Collection[str]) -> None:
+    """Tasks that go on in another fragment, or at another position."""
+    known = _places(before)
+    moved_tasks = {
+        task_id: place for task_id, place in _places(after).items()
+        if task_id not in besides and known.get(task_id) != place
+    }
+    RunningTaskRow.objects.bulk_update(
+        (RunningTaskRow(pk=task_id, fragment=fragment, position=position)
+         for task_id, (fragment, position) in moved_tasks.items()),
+        ["fragment", "position"])
+
+
+def _places(fragments: Mapping[str, Fragment]) -> dict[str, tuple[str, int]]:
+    return {
+        task_id: (fragment.id, position)
+        for fragment in fragments.values() for position, task_id in enumerate(fragment.kept_tasks)
+    }
+
+
+def _store_fragments(before: Mapping[str, Fragment], after: Mapping[str, Fragment], generation: int) -> None:
+    FragmentRow.objects.filter(pk__in=set(before) - set(after)).delete()
+    FragmentRow.objects.bulk_create(
+        FragmentRow(id=fragment_id, started_generation=generation, **fragment_fields(fragment))
+        for fragment_id, fragment in after.items() if fragment_id not in before
+    )
+    changed = [FragmentRow(id=fragment_id, **fragment_fields(after[fragment_id]))
+               for fragment_id in after if before.get(fragment_id, after[fragment_id]) != after[fragment_id]]
+    if changed:
+        FragmentRow.objects.bulk_update(changed, list(fragment_fields(after[changed[0].id])))
+    _store_bundle_slots(before, after)
+
+
+def _store_bundle_slots(before: Mapping[str, Fragment], after: Mapping[str, Fragment]) -> None:
+    """Where divided fragments have bundles; those of a fragment that is no more go with it."""
+    old, new = ({one: _bundle_slots(fragment) for one, fragment in those.items()} for those in (before, after))
+    changed = [one for one in after if old.get(one, []) != new[one]]
+    if any(old.get(one) for one in changed):
+        BundleSlot.objects.filter(fragment__in=changed).delete()
+    BundleSlot.objects.bulk_create(
+        BundleSlot(fragment_id=one, bundle=bundle, slot=slot) for one in changed for bundle, slot in new[one])
+
+
+def _bundle_slots(fragment: Fragment) -> list[tuple[str, str]]:
+    return [(bundle.id, bundle.slot) for bundle in fragment.bundles]
+
+
+def fragment_fields(fragment: Fragment) -> dict[str, object]:
+    return {
+        "tasks": list(fragment.tasks), "slot": fragment.slot, "active": fragment.active, "resting": fragment.resting,
+        "outlets": {task: list(readers) for task, readers in fragment.outlets.items()},
+        "channels": dict(fragment.channels), "inherits": list(fragment.inherits), "joins": dict(fragment.joins),
+        "bundles": [asdict(bundle) for bundle in fragment.bundles],
+    }
+
+
+def _loads(
+    before: Mapping[str, Fragment], after: Mapping[str, Fragment], started: Iterable[RunningTask]
+) -> dict[str, SlotLoad]:
+    """What changes of each slot's load, by slot name; the tasks of the fragments before are in the estate still."""
+    tasks = {task.id: task for task in started}
+    there = {task_id for fragment in before.values() for task_id in fragment.active_tasks}
+    there |= {task_id for fragment in after.values() for task_id in fragment.active_tasks if task_id not in tasks}
+    tasks |= {row.pk: task_of(row) for row in RunningTaskRow.objects.filter(pk__in=there)}
+    loads: dict[str, SlotLoad] = {}
+    for fragment in after.values():
+        for slot, load in loads_of(fragment, tasks).items():
+            loads[slot] = loads.get(slot, SlotLoad()) + load
+    for fragment in before.values():
+        for slot, load in loads_of(fragment, tasks).items():
+            loads[slot] = loads.get(slot, SlotLoad()) - load
+    return {slot: load for slot, load in loads.items() if load != SlotLoad()}
+
+
+def _store_loads(loads: Mapping[str, SlotLoad]) -> None:
+    rows = list(SlotRow.objects.filter(name__in=loads))
+    for row in rows:
+        row.queries += loads[row.name].queries
+        row.task_nanocores += loads[row.name].task_nanocores
+        row.bundles += loads[row.name].bundles
+    SlotRow.objects.bulk_update(rows, ["queries", "task_nanocores", "bundles"])
+
+
+def _moved(fragment: Fragment, node: NodeRow, there: Sequence[int]) -> Fragment:
+    """The fragment with all that it has on slots beyond the node's moved to those that are there."""
+    if not there:
+        raise NodeInUse(f"{node.name} still runs {fragment.id}.", remedy="Remove its dataflows first.", node=node.name)
+
+    def kept(slot: str) -> str:
+        of, _, index = slot.rpartition("/")
+        lost = of == node.name and int(index) >= node.slots
+        return Slot(node=of, index=there[int(index) % len(there)]).name if lost else slot
+
+    bundles = tuple(replace(bundle, slot=kept(bundle.slot)) for bundle in fragment.bundles)
+    return replace(fragment, slot=kept(fragment.slot), bundles=bundles)

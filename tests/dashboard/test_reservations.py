@@ -1,0 +1,71 @@
+"""Slots that a measurement has to itself: nothing comes to them, by whatever way."""
+
+from __future__ import annotations
+
+import pytest
+
+from dashboard.approvals.services import roll_back_proposal
+from dashboard.audit.trail import audited
+from dashboard.operations import reservations
+from dashboard.operations.estate import load_estate
+from dashboard.operations.models import EstateState, SlotRow
+from dashboard.operations.reservations import SlotTaken
+from dashboard.operations.services import register_node
+from tests.dashboard.building import World, approved, document, running
+from tests.dashboard.checks import check_rows
+from tests.dashboard.test_scheduling import at, rescheduled, scheduled
+from tests.pages.scheduling import measured
+
+
+def reserve(slot: str) -> None:
+    with audited(actor=None, verb="sweep.advance") as audit:
+        reservations.reserve(slot, holder="measuring pi")
+        audit.subject = EstateState.objects.get(pk=1)
+
+
+def used() -> set[str]:
+    return {part.slot for fragment in load_estate().fragments.values() for part in fragment.parts}
+
+
+def test_what_is_taken_back_does_not_come_to_a_slot_that_is_measured_on_meanwhile(world: World):
+    measured(world)
+    record = scheduled(world, at(18, pair=("MBA", "DSM")))
+    before = used()
+    proposal = approved(rescheduled(world, record, at(50, pair=("LSA", "RSM"))), world.ana)
+    freed = min(before - used())
+    reserve(freed)
+    estate = load_estate()
+    with pytest.raises(SlotTaken, match="measuring pi") as caught:
+        roll_back_proposal(actor=world.ana, proposal_id=proposal.pk)
+    assert caught.value.facts["slot"] == freed and load_estate() == estate
+    proposal.refresh_from_db()
+    assert proposal.status == "executing", "nothing is half taken back"
+    with audited(actor=None, verb="sweep.advance") as audit:
+        reservations.release(freed, holder="measuring pi")
+        audit.subject = EstateState.objects.get(pk=1)
+    assert roll_back_proposal(actor=world.ana, proposal_id=proposal.pk).status == "rolling_back"
+    check_rows()
+
+
+def test_what_a_node_no_longer_has_slots_for_moves_past_those_that_are_reserved(world: World):
+    register_node(name="n1", slots=4)
+    for number in range(4):
+        running(world.carla, world.city, document(f"d{number}", window=20 + number), world.ana)
+    assert used() == {"n1/0", "n1/1", "n1/2", "n1/3"}
+    SlotRow.objects.filter(name="n1/0").update(reserved_for="measuring pi")
+    on_first = {one for one, fragment in load_estate().fragments.items() if fragment.slot == "n1/0"}
+    register_node(name="n1", slots=2)
+    after = load_estate().fragments
+    assert {one for one, fragment in after.items() if fragment.slot == "n1/0"} == on_first
+    assert used() == {"n1/0", "n1/1"} and set(after) > on_first
+    SlotRow.objects.update(reserved_for="")  # what is kept is compared with what is counted, which knows nothing of it
+    check_rows()
+
+
+def test_where_every_slot_that_is_left_is_reserved_what_runs_goes_on_all_the_same(world: World):
+    for number in range(2):
+        running(world.carla, world.city, document(f"d{number}", window=20 + number), world.ana)
+    assert used() == {"n1/0", "n1/1"}
+    SlotRow.objects.filter(name="n1/0").update(reserved_for="measuring pi")
+    register_node(name="n1", slots=1)
+    assert used() == {"n1/0"}
