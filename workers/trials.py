@@ -5,7 +5,7 @@ nothing of Spark. Everything expires: an order that nobody took in ten minutes, 
 
     weir:trials:<node>            list of trial ids that the node's agent has not taken yet
     weir:trial:<id>:order         what is to be measured
-    weir:trial:<id>:progress      how far it is, while it runs
+    weir:trial:<id>:progress      how far it is, from when it is taken until it ends
     weir:trial:<id>:cancelled     it is to end now, without a result
     weir:trial:<id>:result        what came of it
 """
@@ -24,12 +24,22 @@ from workers.channels.keys import PREFIX
 
 WARM_UP_S = 2.0
 FIRST_WARM_UP_S = 12.0
+DRIVER_WARM_UP_S = 45.0
 SECONDS = 4.0
 ORDER_LIVES_S = 600
 PROGRESS_LIVES_S = 90  # a trial that says nothing for so long has died with its agent
 RESULT_LIVES_S = 24 * 3600
+REMEDY_OF_VERSIONS = "Run one version of Weir on the site and on the node, then measure again."
 # What hindered the trial, and not the task: it may go well the next time.
 PASSING = frozenset({"slot_died", "slot_not_ready", "agent_stopped"})
+
+
+# At once, so that nobody who asks in between takes the trial for lost and orders it again.
+TAKE = """
+local order = redis.call('GETDEL', KEYS[1])
+if order then redis.call('SET', KEYS[2], ARGV[1], 'EX', ARGV[2]) end
+return order
+"""
 
 
 class InvalidTrial(WeirError):
@@ -54,7 +64,8 @@ class TrialOrder:
     first, each ``{"type": …, "config": …}``, whose output the task gets, replayed at the rate; it is empty where the
     task is a source itself. What is measured are the last ``seconds``, after ``warm_up_s`` of events at the same rate;
     where the slot's driver has not run that task yet, after ``first_warm_up_s``: its compilers take the core to
-    themselves for a while.
+    themselves for a while. Before its first trial a driver plans batches for ``driver_warm_up_s``, one behind the
+    other: code that plans a batch runs three times as fast once it has been compiled.
     """
 
     id: str
@@ -67,6 +78,7 @@ class TrialOrder:
     warm_up_s: float = WARM_UP_S
     seconds: float = SECONDS
     first_warm_up_s: float = FIRST_WARM_UP_S
+    driver_warm_up_s: float = DRIVER_WARM_UP_S
     feed: tuple[Mapping[str, Any], ...] = ()
 
     def __post_init__(self) -> None:
@@ -84,8 +96,8 @@ class TrialOrder:
 class Progress:
     """How far a trial is.
 
-    ``state`` is one of ``ordered``, ``base`` (measuring the slot without it), ``feed`` (making the events),
-    ``starting``, ``idle`` (measuring the query without events), ``warming``, ``measuring``.
+    ``state`` is one of ``ordered``, ``taken``, ``feed`` (making the events), ``driver`` (warming the driver up),
+    ``base`` (measuring the slot without it), ``starting``, ``idle`` (measuring the query without events), ``warming``, ``measuring``.
     """
 
     state: str
@@ -117,7 +129,8 @@ class TrialResult:
     ``machine`` has ``class``, ``cores``, ``memory_mb``, ``slots``, ``cpu``, ``core`` and ``load``; ``versions`` has
     ``python``, ``pyspark``, ``java`` and ``type``. Where it is not ``ok``, ``code``, ``message`` and ``remedy`` say
     why; the code is one of ``slot_died``, ``slot_not_ready`` and ``agent_stopped``, which may pass, ``no_such_slot``,
-    ``slot_busy``, ``unknown_task_type``, ``not_measurable``, ``no_feed`` and ``task_failed``.
+    ``slot_busy``, ``unknown_task_type``, ``not_measurable``, ``no_feed``, ``task_failed``, ``unreadable_order`` and
+    ``unreadable_result``.
     """
 
     id: str
@@ -173,15 +186,24 @@ def cancel(broker: redis.Redis, trial_id: str) -> None:
 def result(broker: redis.Redis, trial_id: str) -> TrialResult | None:
     """What came of a trial; None where nothing has, yet."""
     text = broker.get(_key(trial_id, "result"))
-    return None if text is None else result_of(json.loads(text))
+    try:
+        return None if text is None else result_of(json.loads(text))
+    except (TypeError, ValueError, AttributeError) as error:
+        return TrialResult(
+            trial_id, False, code="unreadable_result", message=f"What the node measured cannot be read: {error}",
+            remedy=REMEDY_OF_VERSIONS)
 
 
 def progress(broker: redis.Redis, trial_id: str) -> Progress | None:
     """How far a trial is; None where it is over, was never ordered, or died with its agent."""
-    told, ordered = broker.mget(_key(trial_id, "progress"), _key(trial_id, "order"))
+    ordered = broker.get(_key(trial_id, "order"))
+    # An order that no agent will find: the one that drew it from the list died before it read it.
+    waits = ordered is not None and broker.lpos(queue(json.loads(ordered)["node"]), trial_id) is not None
+    # Last: who takes an order says so in the same moment.
+    told = broker.get(_key(trial_id, "progress"))
     if told is not None:
         return Progress(**json.loads(told))
-    return None if ordered is None else Progress("ordered")
+    return Progress("ordered") if waits else None
 
 
 def result_of(document: Mapping[str, Any]) -> TrialResult:
@@ -199,12 +221,24 @@ def queue(node: str) -> str:
 
 
 def take(broker: redis.Redis, node: str, *, wait_s: float = 1.0) -> TrialOrder | None:
-    """The next order of a node, waiting for one; an order is taken once. None where none came or it was cancelled."""
+    """The next order of a node, waiting for one; an order is taken once.
+
+    None where none came, or it was cancelled, or cannot be read: then that is what comes of it.
+    """
     found = broker.blpop([queue(node)], timeout=wait_s)
     if found is None:
         return None
-    text = broker.getdel(_key(found[1].decode(), "order"))
-    return None if text is None else TrialOrder(**json.loads(text))
+    trial_id = found[1].decode()
+    text = broker.eval(
+        TAKE, 2, _key(trial_id, "order"), _key(trial_id, "progress"), json.dumps(asdict(Progress("taken"))),
+        PROGRESS_LIVES_S)
+    try:
+        return None if text is None else TrialOrder(**json.loads(text))
+    except (TypeError, ValueError, WeirError) as error:
+        finish(broker, TrialResult(
+            trial_id, False, code="unreadable_order", message=f"Node {node} cannot read the order: {error}",
+            remedy=REMEDY_OF_VERSIONS))
+        return None
 
 
 def is_cancelled(broker: redis.Redis, trial_id: str) -> bool:

@@ -13,7 +13,8 @@ from dashboard.profiles.trials import order_id
 from dashboard.teams.permissions import Viewer
 
 STATES = {  # of a trial under way, in words
-    "": "about to be ordered", "ordered": "waits for the node's agent", "base": "measuring the slot without it",
+    "": "about to be ordered", "ordered": "waits for the node's agent", "taken": "taken by the node's agent",
+    "driver": "warming the driver up", "base": "measuring the slot without it",
     "feed": "making the events", "starting": "starting the query", "idle": "measuring the query without events",
     "warming": "warming up", "measuring": "measuring",
 }

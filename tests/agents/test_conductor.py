@@ -28,7 +28,7 @@ from ..measuring.test_feed import events
 pytestmark = pytest.mark.broker
 ORDER = TrialOrder(
     "t1", "n1", "0", "pi_viete", {}, threads=2, rate_per_s=50.0, warm_up_s=0.1, seconds=0.6,
-    first_warm_up_s=0.1,
+    first_warm_up_s=0.1, driver_warm_up_s=0.1,
     feed=({"type": "urban_sensing", "config": {}},),
 )
 
@@ -117,7 +117,7 @@ def test_a_trial_has_figures_its_machine_and_its_versions(broker, conductor, slo
     assert found.ok and (found.threads, found.rate_per_s) == (2, 50.0)
     assert found.latency_slope == 1.0 and found.achieved_per_s == 0.0, "nothing came out of the stand-in"
     assert found.series and found.took_s > 0 and found.machine["class"] and found.versions["type"] == 1
-    assert slot.asked.count("feed") == 1
+    assert slot.asked.count("feed") == slot.asked.count("hurry") == slot.asked.count("rest") == 1
     assert len(list((tmp_path / "feeds").iterdir())) == 1, "kept for the next trial"
 
 
@@ -181,3 +181,12 @@ def test_an_order_that_cannot_be_read_does_not_keep_the_next_from_being_served(b
     [written] = [name for name in broker.keys("weir:*odd*order")]
     broker.set(written, '{"of": "another version"}')
     assert come_of(broker, conductor, ORDER).id == ORDER.id
+    assert trials.result(broker, "odd").code == "unreadable_order"
+
+
+def test_a_defect_is_told_at_once_and_the_next_order_is_served(broker, conductor, slot, monkeypatch):
+    monkeypatch.setattr(trial_module, "slot_memory_mb", lambda slots: 1 // 0)
+    found = come_of(broker, conductor, ORDER)
+    assert (found.code, found.passing) == ("agent_stopped", True) and "ZeroDivisionError" in found.message
+    monkeypatch.undo()
+    assert come_of(broker, conductor, replace(ORDER, id="t2")).ok

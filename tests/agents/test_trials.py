@@ -37,8 +37,27 @@ class TestBroker:
         assert trials.progress(broker, "t1") == Progress("ordered")
         assert trials.take(broker, "n2", wait_s=0.05) is None
         assert trials.take(broker, "n1", wait_s=0.05) == ORDER
+        assert trials.progress(broker, "t1") == Progress("taken"), "at once: nobody takes it for lost in between"
         assert trials.take(broker, "n1", wait_s=0.05) is None
+
+    def test_an_order_that_an_agent_drew_and_never_read_waits_for_nobody(self, broker: redis.Redis) -> None:
+        trials.order(broker, ORDER)
+        broker.lpop(trials.queue("n1"))  # and the agent was killed
         assert trials.progress(broker, "t1") is None
+        trials.order(broker, ORDER)
+        assert trials.take(broker, "n1", wait_s=0.05) == ORDER
+
+    @pytest.mark.parametrize("text", ['{"of": "another version"}', "[1]", "no JSON"])
+    def test_what_cannot_be_read_is_said_on_both_sides(self, broker: redis.Redis, text: str) -> None:
+        trials.order(broker, ORDER)
+        [written] = broker.keys("weir:trial:t1:order")
+        broker.set(written, text)
+        assert trials.take(broker, "n1", wait_s=0.05) is None
+        found = trials.result(broker, "t1")
+        assert (found.ok, found.code, found.passing) == (False, "unreadable_order", False) and found.remedy
+        assert trials.progress(broker, "t1") is None
+        broker.set("weir:trial:t1:result", text)
+        assert trials.result(broker, "t1").code == "unreadable_result"
 
     def test_orders_of_a_node_are_taken_in_their_order(self, broker: redis.Redis) -> None:
         for name in ("a", "b"):

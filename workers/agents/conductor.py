@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import pyarrow as pa
 import redis
 
 from scheduler.model.task_types import TaskTypes
@@ -28,7 +27,7 @@ from workers.trials import Progress, TrialFailed, TrialOrder, TrialResult
 from .logs import logger
 from .mail import connect
 from .supervision import SlotGone, SlotProcess
-from .trial import Known, Measurement
+from .trial import WARM_QUERIES, Known, Measurement
 
 TAKE_S = 1.0  # for the next order; less than the client's own patience
 READY_S = 90.0  # for a slot that is just starting
@@ -133,7 +132,9 @@ class Conductor(threading.Thread):
                 return None
             return TrialResult(order.id, False, code="slot_died", message=f"In the middle of the trial, {error}",
                                remedy="Order it again; the log of the node's agent says why it died.")
-        except (OSError, ValueError, KeyError, pa.ArrowException) as error:  # the machine's, or a damaged file
+        except redis.RedisError:  # nobody can be told
+            raise
+        except Exception as error:  # the machine's, a damaged file, or a defect: told, not left to silence
             self._log.error("trial failed", id=order.id, exc_info=error)
             return TrialResult(order.id, False, code="agent_stopped", message=f"The agent failed: {error!r}"[:600],
                                remedy="Order it again; the log of the node's agent says more.")
@@ -172,7 +173,7 @@ class Conductor(threading.Thread):
     def _clear(self, fragment: str) -> None:
         """Remove all that a trial may have left in the broker and on disk; what it never had is fine."""
         channels = Channels(self._broker)
-        for one in (fragment, f"{fragment}-feed"):
+        for one in (fragment, f"{fragment}-feed", *(f"{fragment}-warm{number}" for number in range(WARM_QUERIES))):
             written = self._broker.scan_iter(f"{keys.channel(one)}.*:meta", count=1_000)
             for key in list(written):
                 channels.delete_channel(key.decode().removeprefix(keys.channel("")).removesuffix(":meta"))

@@ -179,6 +179,10 @@ def _decide(sweep: SweepRecord, at: datetime, audit: Audit) -> None:
     done = list(sweep.trials.exclude(stable=None).defer("series"))
     step = next_step([trial_of(trial) for trial in done], sweep=_bounds(sweep, done))
     if isinstance(step, Try):
+        try:  # it is this sweep's already, unless its node came back with fewer slots, and then with more, meanwhile
+            reservations.reserve(sweep.slot, holder=holder_of(sweep))
+        except (SlotTaken, NotFound) as lost:
+            return _fail(sweep, lost, at)
         number = 1 + (sweep.trials.order_by("-number").values_list("number", flat=True).first() or 0)
         TrialRecord.objects.create(
             sweep=sweep, number=number, threads=step.threads, rate_per_s=step.rate_per_s, why=step.why)
@@ -209,15 +213,23 @@ def _bounds(sweep: SweepRecord, done: Sequence[TrialRecord]) -> Sweep:
 
 
 def _send(sweep: SweepRecord, at: datetime) -> None:
-    """Order the trial that is due, unless a worker died after it had and before it was marked so."""
+    """Order the trial that is due.
+
+    Of workers that come at once the one that marks it as sent orders it. One that dies in between leaves an order of
+    which nothing is heard: it is given again like any other.
+    """
     if sweep.status != RUNNING:
         return
     trial = TrialRecord.objects.filter(sweep=sweep, ended=None, sent=None).first()
-    if trial is not None:
-        order = order_of(sweep, trial)
+    if trial is None or not TrialRecord.objects.filter(pk=trial.pk, sent=None).update(sent=at):
+        return
+    order = order_of(sweep, trial)
+    try:
         if jobs.trial_progress(order.id) is None and jobs.trial_result(order.id) is None:
             jobs.order_trial(order)
-        TrialRecord.objects.filter(pk=trial.pk, sent=None).update(sent=at)
+    except jobs.BrokerAway:
+        TrialRecord.objects.filter(pk=trial.pk, attempts=trial.attempts).update(sent=None)
+        raise
 
 
 def _become(sweep: SweepRecord, status: str, reason: str) -> None:
