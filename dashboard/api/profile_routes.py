@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
+from django.db.models import prefetch_related_objects
 from django.http import HttpRequest, HttpResponse
 from ninja import Query, Router, Schema, Status
 
@@ -76,7 +77,10 @@ def profiles_csv(request: HttpRequest, search: str = "") -> HttpResponse:
 @router.post("/profiles", response={201: list})
 def import_csv(request: HttpRequest, given: ProfilesIn) -> Status:
     """Import all profiles of a CSV file: 201; or 422 with the place of every mistake, and nothing is imported."""
-    return Status(201, [profile_row(record) for record in import_profiles(actor=request.user, text=given.text)])
+    records = import_profiles(actor=request.user, text=given.text)
+    prefetch_related_objects(records, "points")
+    machine = selectors.current_machine()
+    return Status(201, [profile_row(record, machine=machine) for record in records])
 
 
 @router.get("/profiles/{uuid:profile_id}")

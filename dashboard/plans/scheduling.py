@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import inf
 from typing import Any, get_args
 
 from django.conf import settings as site
@@ -41,6 +40,7 @@ from scheduler.settling import settled
 
 # Those that are found at once; our own takes seconds.
 QUICK: tuple[Pair, ...] = tuple(pair for pair in PAIRS if pair[1] != "exact")
+LEAST_RATE_PER_S, MOST_RATE_PER_S = 1e-6, 1e12  # one event in eleven days; what no estate reads
 MOST_THREADS = 10_000  # of a dataflow: planned within half a second, and far beyond what an estate runs
 
 
@@ -65,9 +65,10 @@ class Choice:
         if tuple(pair) not in PAIRS:
             named = ", ".join("/".join(one) for one in PAIRS)
             raise InvalidChoice(f"{'/'.join(pair)} is no pair.", remedy=f"Choose one of {named}.", pair=list(pair))
-        if rate_per_s is not None and not 0 < rate_per_s < inf:
+        if rate_per_s is not None and not LEAST_RATE_PER_S <= rate_per_s <= MOST_RATE_PER_S:
             raise InvalidResources(
-                f"{rate_per_s:g} events/s are no rate.", remedy="Give a rate above 0.", rate_per_s=str(rate_per_s))
+                f"{rate_per_s:g} events/s are no rate.",
+                remedy=f"Give a rate from {LEAST_RATE_PER_S:f} to {MOST_RATE_PER_S:g}.", rate_per_s=str(rate_per_s))
         if routing not in get_args(Routing):
             raise InvalidChoice(
                 f"{routing!r} is no routing.", remedy="Choose shuffle or slot_aware.", routing=routing)

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Iterable
 
 from dashboard.audit.trail import Audit, inside_command
+from dashboard.operations.generation import lock_generation
 from dashboard.profiles.models import ProfilePoint, ProfileRecord
 from dashboard.teams.models import User
 from scheduler.model.canonical import canonical_json
@@ -39,6 +40,7 @@ def store_profile(
     """Store a profile in place of the active one of its key; inside the command whose ``audit`` is given."""
     if not inside_command():
         raise RuntimeError("a profile is stored inside an audited command only")
+    lock_generation()  # of two that come at once for one key, the later one supersedes the earlier
     key = key_of(profile, team_id)
     superseded = ProfileRecord.objects.select_for_update().filter(key=key, active=True)
     for before in superseded:

@@ -35,7 +35,7 @@ def teams_to_submit_for(viewer: Viewer) -> QuerySet[Team]:
 
 def team(viewer: Viewer, slug: str) -> Team:
     """One of the viewer's teams, or ``NotFound``."""
-    found = teams(viewer).filter(slug=slug).first()
+    found = None if "\0" in slug else teams(viewer).filter(slug=slug).first()
     if found is None:
         raise NotFound("There is no such team that you are in.", remedy="See the list of your teams.")
     return found

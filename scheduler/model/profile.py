@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Literal
 
 from .canonical import canonical_config, canonical_json
@@ -100,8 +101,8 @@ class Profile:
         counts = [point.threads for point in self.points]
         wrong = "no measured point" if not counts else ""
         wrong = wrong or next((problem for point in self.points for _, problem in point.problems()), "")
-        if not wrong and len(set(counts)) < len(counts):
-            wrong = f"two points for {next(count for count in counts if counts.count(count) > 1)} threads"
+        if not wrong and (twice := next((count for count, after in pairwise(counts) if count == after), 0)):
+            wrong = f"two points for {twice} threads"
         if not wrong and self.static and counts != [1]:
             wrong = "no single point for one thread, and is said to be static"
         if wrong:

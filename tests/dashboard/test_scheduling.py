@@ -287,6 +287,7 @@ def test_schedules_over_the_api(here: World, client):
 
 @pytest.mark.parametrize(("path", "body", "status", "code"), [
     ("schedules?rate_per_s=0", None, 422, "invalid_resources"), ("schedules?rate_per_s=nan", None, 422, ""),
+    ("schedules?rate_per_s=1e-320", None, 422, ""), ("schedules?rate_per_s=1e300", None, 422, "invalid_resources"),
     ("schedules?routing=random", None, 422, "invalid_choice"), ("what-if?most_per_s=-1", None, 422, ""),
     ("what-if", None, 422, "invalid_request"), ("schedule", {"pair": []}, 422, "invalid_choice"),
     ("schedule", {"pair": ["MBA", "SAM"], "rate_per_s": -3}, 422, "invalid_resources"),

@@ -14,6 +14,7 @@ from scheduler.model.dataflow import Task
 from scheduler.model.errors import InvalidProfile, MissingProfile, PermissionDenied
 from scheduler.model.profile_csv import read_profiles, write_profiles
 from tests.dashboard.building import World
+from tests.dashboard.test_concurrency import at_once
 from tests.scheduler.shared_data import shared_data
 
 HEADER = "task,threads,peak_rate_tuples_s,cpu_pct,mem_pct"
@@ -66,11 +67,31 @@ def test_every_mistake_has_its_place_and_nothing_is_imported(world: World, rows,
 @pytest.mark.parametrize("rows", [
     "a,1,1,1,1,{1},1", "a,1,1,1,1,[],1", 'a,1,1,1,1,"{""b"":1}",1\na,1,1,1,1,"{ ""b"": 1 }",1',
     "=a,1,1,1,1,,1", "a,1,1,1,1,,1\na,1,2,1,1,,2", f"{'a' * 101},1,1,1,1,,1",
+    "a,9999999999,1,1,1,,1", "a,1,1,1,1,,99999999999999999999", "a,1,1,1,1,,0", "a,1,1,1,1,,-1",
+    'a,1,1,1,1,"{""b"":NaN}",1', 'a,1,1,1,1,"{""b"":1e999}",1',
+    'a,1,1,1,1,"' + '{""b"":' * 5000 + "1" + "}" * 5000 + '",1',
+    "\n".join(f"a{number},1,1,1,1,,1" for number in range(1001)),
+    "\n".join(f"a,{number},1,1,1,,1" for number in range(1, 10_002)),
 ])
 def test_what_cannot_be_stored_is_refused(world: World, rows):
     with pytest.raises(InvalidProfile):
         import_profiles(actor=world.carla, text=f"{HEADER},config,version\n{rows}\n")
     assert not ProfileRecord.objects.exists()
+
+
+def test_a_file_with_many_points_and_one_of_them_twice_is_told_so_soon(world: World):
+    points = "\n".join(f"a,{number},1,1,1" for number in (*range(1, 40_000), 39_999))
+    with pytest.raises(InvalidProfile, match="two points for 39999 threads"):
+        import_profiles(actor=world.carla, text=f"{HEADER}\n{points}\n")
+
+
+def test_two_imports_at_once_leave_one_profile_in_use(committed_world: World):
+    world = committed_world
+    texts = [f"{HEADER}\na,1,{rate},10,10\n" for rate in (1, 2, 3)]
+    came = at_once(*(lambda text=text: import_profiles(actor=world.carla, text=text) for text in texts))
+    assert not [one for one in came if isinstance(one, Exception)], came
+    assert [one.active for one in ProfileRecord.objects.order_by("created")].count(True) == 1
+    assert AuditEntry.objects.filter(verb="profile.supersede").count() == 2
 
 
 def test_only_engineers_import(world: World):

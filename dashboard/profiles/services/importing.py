@@ -20,6 +20,10 @@ from scheduler.model.profile_csv import read_profiles
 
 UNSTORABLE = re.compile(r"[\0\ud800-\udfff]")
 LONGEST = {"task_type": 100, "machine": 120, "origin": 200}
+MOST_PROFILES = 1_000  # of a file: a few statements each, in one transaction that others wait for
+MOST_POINTS = 10_000
+MOST_THREADS = 100_000
+LATEST_VERSION = 1_000_000
 FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet takes for one, where an export is opened
 
 
@@ -38,6 +42,7 @@ def import_profiles(*, actor: User, text: str) -> list[ProfileRecord]:
     require_measuring(viewer_of(actor))
     _require_text(text)
     profiles = [_canonical(profile) for profile in read_profiles(text)]
+    _require_few(profiles)
     _require_storable(profiles)
     with audited(actor=actor, verb="profile.import") as audit:
         records = [store_profile(profile, audit=audit, author=actor) for profile in profiles]
@@ -64,9 +69,23 @@ def _canonical(profile: Profile) -> Profile:
     """With its config as tasks are looked up by it; an installed type fills in what the file leaves to defaults."""
     if not profile.config:
         return profile
-    config = json.loads(profile.config)
     declared = jobs.task_types().get(profile.task_type)
-    return replace(profile, config=canonical_json(config if declared is None else canonical_config(declared, config)))
+    try:
+        config = json.loads(profile.config)
+        canonical = canonical_json(config if declared is None else canonical_config(declared, config))
+    except ValueError as error:  # infinite, or not a number at all: Python reads it, and JSON does not have it
+        raise InvalidProfile(
+            f"The config {profile.config[:60]} of {profile.task_type} holds a number that JSON does not have.",
+            remedy="Correct it and import again; nothing was stored.") from error
+    return replace(profile, config=canonical)
+
+
+def _require_few(profiles: list[Profile]) -> None:
+    points = sum(len(profile.points) for profile in profiles)
+    if len(profiles) > MOST_PROFILES or points > MOST_POINTS:
+        raise InvalidProfile(
+            f"The file has {len(profiles)} profiles with {points} points; {MOST_PROFILES} and {MOST_POINTS} are the "
+            "most.", remedy="Import it in parts; nothing was stored.")
 
 
 def _require_storable(profiles: list[Profile]) -> None:
@@ -81,6 +100,11 @@ def _require_storable(profiles: list[Profile]) -> None:
                 raise InvalidProfile(
                     f"The {name.replace('_', ' ')} {getattr(profile, name)[:40]!r} looks like a formula.",
                     remedy="Begin it with a letter and import again; nothing was stored.")
+        if profile.points[-1].threads > MOST_THREADS or not 1 <= profile.version <= LATEST_VERSION:
+            raise InvalidProfile(
+                f"The profile of {profile.task_type} is of version {profile.version} with up to "
+                f"{profile.points[-1].threads} threads.",
+                remedy=f"Versions are 1 to {LATEST_VERSION}, threads at most {MOST_THREADS}; nothing was stored.")
         key = (profile.task_type, profile.config, profile.machine)
         if key in seen:
             raise InvalidProfile(

@@ -148,7 +148,7 @@ def _slot_for_update(name: str) -> SlotRow:
     """The slot, locked: of two who ask for the same at once, the second finds what the first has asked for."""
     row = None if "\0" in name else SlotRow.objects.select_for_update().filter(name=name).first()
     if row is None:
-        raise NotFound("No node offers such a slot.", remedy="Choose one of the slots that are there.", slot=name)
+        raise NotFound(f"No node offers a slot {name[:80]}.", remedy="Choose one of the slots that are there.")
     return row
 
 

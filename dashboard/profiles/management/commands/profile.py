@@ -79,9 +79,10 @@ class Command(BaseCommand):
             raise CommandError(f"{error.message} {error.remedy}".strip()) from error
 
     def _list(self, actor: User, options: dict[str, Any]) -> None:
+        machine = selectors.current_machine()
         for record in selectors.profiles(viewer_of(actor), search=options["search"]):
             profile = profile_of(record)
-            marks = [f"stale: {stale}"] if (stale := selectors.staleness(profile)) else []
+            marks = [f"stale: {stale}"] if (stale := selectors.staleness(profile, machine=machine)) else []
             marks += ["drifted"] if record.drifted else []
             threads = profile.peak.threads
             peak = f"{profile.peak.rate_per_s:g}/s with {threads} thread{'s' if threads > 1 else ''}"

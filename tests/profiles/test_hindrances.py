@@ -1,0 +1,150 @@
+"""Sweeps that are asked for twice, driven by several workers at once, killed in between, or left without their slot."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import suppress
+from datetime import timedelta
+
+import pytest
+
+from dashboard.operations.models import SlotRow
+from dashboard.operations.services import register_node
+from dashboard.profiles.models import SweepRecord
+from dashboard.profiles.services import sweeps
+from dashboard.profiles.services.driving import advance_sweep, advance_sweeps
+from dashboard.profiles.services.sweeps import TooManySweeps, cancel_sweep, pause_sweep
+from scheduler.model.errors import NotFound
+from tests.dashboard.building import World, document, running
+from tests.dashboard.test_concurrency import at_once
+from tests.profiles.nodes import Node
+from tests.profiles.test_sweeps import slot, started
+
+
+class Killed(BaseException):
+    """What a worker does not catch."""
+
+
+def test_workers_that_find_a_trial_due_at_once_order_it_once(committed_world: World, node: Node, monkeypatch):
+    started(committed_world)
+    meeting = threading.Barrier(2)
+
+    def progress(trial_id: str):
+        found = node.progress(trial_id)
+        with suppress(threading.BrokenBarrierError):  # both have looked before either orders, where both look
+            meeting.wait(timeout=1.0)
+        return found
+
+    monkeypatch.setattr("dashboard.jobs.trial_progress", progress)
+    assert at_once(*[lambda: advance_sweeps(at=node.now)] * 2) == [1, 1]
+    assert len(node.orders) == 1
+
+
+def test_a_worker_that_is_killed_before_it_orders_costs_a_while_and_nothing_else(world: World, node: Node, monkeypatch):
+    sweep = started(world)
+
+    def killed(order):
+        raise Killed
+
+    monkeypatch.setattr("dashboard.jobs.order_trial", killed)
+    with pytest.raises(Killed):
+        advance_sweep(sweep_id=sweep.pk, at=node.now)
+    monkeypatch.setattr("dashboard.jobs.order_trial", node.order)
+    node.run()
+    assert not node.orders, "it may be under way"
+    node.run(seconds=60)
+    assert [order.id[-2:] for order in node.orders] == ["-0"]
+    assert node.finish(sweep).status == "done"
+
+
+def test_a_broker_that_goes_away_while_it_is_told_is_told_again_at_once(world: World, node: Node, monkeypatch):
+    sweep = started(world)
+
+    def away(order):
+        node.away = True
+        node.progress(order.id)
+
+    monkeypatch.setattr("dashboard.jobs.order_trial", away)
+    with pytest.raises(sweeps.jobs.BrokerAway):
+        advance_sweeps(at=node.now)
+    node.away = False
+    monkeypatch.setattr("dashboard.jobs.order_trial", node.order)
+    node.run()
+    assert len(node.orders) == 1 and node.finish(sweep).status == "done"
+
+
+def test_what_is_asked_for_twice_is_measured_once(world: World, node: Node):
+    first = started(world)
+    assert started(world).pk == started(world, actor=world.mo).pk == first.pk
+    assert started(world, seconds=5.0).pk != first.pk
+    pause_sweep(actor=world.carla, sweep_id=first.pk)
+    assert started(world).pk != first.pk, "what rests is not under way"
+
+
+def test_what_is_asked_for_twice_at_once_is_measured_once(committed_world: World, node: Node):
+    found = at_once(*[lambda: started(committed_world).pk] * 4)
+    assert len(set(found)) == 1 == SweepRecord.objects.count(), found
+
+
+def test_more_than_anybody_waits_for_is_refused(world: World, node: Node, monkeypatch):
+    monkeypatch.setattr(sweeps, "MOST_OPEN", 2)
+    first, _ = started(world), started(world, seconds=5.0)
+    with pytest.raises(TooManySweeps) as caught:
+        started(world, seconds=6.0)
+    assert caught.value.facts == {"open": 2, "most": 2}
+    cancel_sweep(actor=world.carla, sweep_id=first.pk)
+    started(world, seconds=6.0)
+
+
+@pytest.mark.parametrize("name", ["n9/0", "", "n1/1\0"])
+def test_a_slot_that_is_none_is_not_found(world: World, node: Node, name: str):
+    with pytest.raises(NotFound):
+        started(world, slot=name)
+
+
+def test_a_slot_that_comes_back_is_reserved_again_before_the_next_trial(world: World, node: Node):
+    sweep = started(world)
+    node.run(steps=3)
+    register_node(name="n1", slots=1)
+    register_node(name="n1", slots=2)
+    assert slot().reserved_for == ""
+    node.run(steps=2)
+    assert str(sweep.pk) in slot().reserved_for
+    assert node.finish(sweep).status == "done"
+
+
+def test_a_slot_that_came_back_and_is_in_use_ends_the_sweep_with_the_reason(world: World, node: Node):
+    sweep = started(world)
+    node.run(steps=3)
+    register_node(name="n1", slots=1)
+    register_node(name="n1", slots=2)
+    for number in range(3):
+        running(world.carla, world.city, document(f"d{number}", window=20 + number), world.ana)
+    assert SlotRow.objects.get(name="n1/1").queries
+    sweep = node.finish(sweep)
+    assert sweep.status == "failed" and "Slot n1/1 runs" in sweep.reason
+
+
+def test_a_slot_that_is_gone_ends_the_sweep_with_the_reason(world: World, node: Node):
+    sweep = started(world)
+    node.run(steps=3)
+    register_node(name="n1", slots=1)
+    sweep = node.finish(sweep)
+    assert sweep.status == "failed" and "No node offers a slot n1/1" in sweep.reason
+
+
+def test_an_attempt_that_was_lost_does_not_count_what_comes_of_it_later(world: World, node: Node):
+    sweep = started(world)
+    node.run()
+    lost = node.orders[0]
+    late = node.results.pop(lost.id)
+    node.under_way[lost.id] = sweeps.jobs.TrialProgress("measuring")
+    advance_sweeps(at=node.now)
+    node.under_way.clear()
+    node.now += timedelta(seconds=60)
+    advance_sweeps(at=node.now)
+    node.results[lost.id] = late
+    node.run(steps=2)
+    first = sweep.trials.get(number=1)
+    assert first.attempts == 1 and first.ended is not None
+    assert node.finish(sweep).status == "done"

@@ -1,0 +1,89 @@
+"""The API of profiles and sweeps: as many statements for many as for few, and what nobody should send."""
+
+from __future__ import annotations
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from dashboard.profiles.models import SweepRecord
+from dashboard.profiles.services.importing import import_profiles
+from tests.dashboard.building import World
+from tests.profiles.nodes import Node
+from tests.profiles.test_importing import HEADER
+from tests.profiles.test_sweeps import started
+
+SWEEP = {"type": "senml_parse", "feed": "source:urban_sensing", "slot": "n1/1"}
+
+
+def file_of(profiles: int) -> str:
+    return "\n".join([HEADER, *(f"t{number},1,10,10,10" for number in range(profiles))])
+
+
+def statements(client, path: str) -> int:
+    with CaptureQueriesContext(connection) as found:
+        assert client.get(path).status_code == 200
+    return len(found)
+
+
+@pytest.mark.parametrize("path", ["/api/profiles", "/api/profiles.csv", "/profiles/", "/profiles/export.csv"])
+def test_many_profiles_take_as_many_statements_as_few(world: World, client, path: str):
+    client.force_login(world.carla)
+    import_profiles(actor=world.carla, text=file_of(2))
+    client.get(path)
+    few = statements(client, path)
+    import_profiles(actor=world.carla, text=file_of(30))
+    assert statements(client, path) == few
+
+
+def test_many_sweeps_take_as_many_statements_as_few(world: World, node: Node, client):
+    client.force_login(world.carla)
+    started(world)
+    client.get("/api/sweeps")
+    few = statements(client, "/api/sweeps")
+    for seconds in range(5, 15):
+        started(world, seconds=float(seconds))
+    assert statements(client, "/api/sweeps") == few
+
+
+def test_what_is_imported_is_answered_without_reading_it_one_by_one(world: World, client):
+    client.force_login(world.carla)
+
+    def reading(profiles: int) -> int:
+        with CaptureQueriesContext(connection) as found:
+            answer = client.post("/api/profiles", {"text": file_of(profiles)}, content_type="application/json")
+        assert answer.status_code == 201 and len(answer.json()) == profiles
+        assert all(len(one["points"]) == 1 for one in answer.json())
+        return len([one for one in found if one["sql"].startswith("SELECT") and "profiles_profilepoint" in one["sql"]])
+
+    assert reading(2) == reading(20) == 1
+
+
+@pytest.mark.parametrize(("changes", "status", "code"), [
+    ({"slot": "n1/1\0"}, 404, "not_found"), ({"slot": "n9/9"}, 404, "not_found"),
+    ({"type": "senml_parse\0"}, 409, "unknown_task_type"), ({"feed": "source:\0"}, 404, "not_found"),
+    ({"config": {"schema": "\0"}}, 422, "invalid_dataflow"), ({"dataflow": "\0", "task": "x"}, 404, "not_found"),
+    ({"profile": "nobody's"}, 404, "not_found"), ({"budget_s": -1}, 422, "invalid_resources"),
+    ({"budget_s": float("nan")}, 422, ""), ({"largest_threads": 10**9}, 422, "invalid_resources"),
+    ({"largest_threads": 0}, 422, "invalid_resources"), ({"largest_threads": 10**40}, 422, ""),
+    ({"largest_rate_per_s": 1e300}, 422, "invalid_resources"), ({"largest_rate_per_s": float("inf")}, 422, ""),
+    ({"smallest_rate_per_s": 0}, 422, "invalid_resources"), ({"seconds": 1e300}, 422, "invalid_resources"),
+    ({"warm_up_s": -3}, 422, "invalid_resources"), ({"slot": None}, 422, "invalid_request"),
+])
+def test_sweeps_that_are_none_are_refused_and_nothing_is_asked_for(world: World, client, changes, status, code):
+    client.force_login(world.carla)
+    answer = client.post("/api/sweeps", SWEEP | changes, content_type="application/json")
+    assert (answer.status_code, answer.json()["code"]) == (status, code or answer.json()["code"]), answer.json()
+    assert set(answer.json()) >= {"code", "message", "remedy"} and not SweepRecord.objects.exists()
+
+
+def test_a_sweep_that_is_asked_for_twice_over_the_api_is_one(world: World, node: Node, client):
+    client.force_login(world.carla)
+    made = [client.post("/api/sweeps", SWEEP, content_type="application/json").json()["id"] for _ in "ab"]
+    assert len(set(made)) == 1
+
+
+def test_a_file_over_the_limit_is_refused_before_it_is_read(world: World, client):
+    client.force_login(world.carla)
+    answer = client.post("/api/profiles", {"text": "x" * 2_000_000}, content_type="application/json")
+    assert (answer.status_code, answer.json()["code"]) == (413, "too_large")
