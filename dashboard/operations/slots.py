@@ -7,7 +7,7 @@ from itertools import groupby
 
 from django.conf import settings
 
-from dashboard.operations.models import SlotRow
+from dashboard.operations.offered import offered_slots
 from scheduler.model.estate import Fragment, RunningTask, Slot
 from scheduler.model.prices import Prices
 from scheduler.model.resources import Catalogue, Node, Supply, Taken
@@ -39,7 +39,7 @@ def supply(*, own: Collection[Fragment] = (), tasks: Mapping[str, RunningTask] |
         for slot, load in loads_of(fragment, {} if tasks is None else tasks).items():
             ours[slot] = ours.get(slot, SlotLoad()) + load
     offered: dict[Slot, Taken] = {}
-    for row in SlotRow.objects.filter(reserved_for="").order_by("node_id", "index"):
+    for row in offered_slots().order_by("node_id", "index"):
         others = SlotLoad(row.queries, row.task_nanocores, row.bundles) - ours.get(row.name, SlotLoad())
         taken = _taken(others)
         if not others.bundles and taken.rest >= LEAST_REST:

@@ -11,7 +11,8 @@ from django.db import connection
 from django.db.models import F, Q
 
 from dashboard.catalog.models import DataflowRecord
-from dashboard.operations.models import BundleSlot, EstateState, FragmentRow, RunningTaskRow, SlotRow, TeamUse, Use
+from dashboard.operations.models import BundleSlot, EstateState, FragmentRow, RunningTaskRow, TeamUse, Use
+from dashboard.operations.offered import offered_slots
 from scheduler.model.encoding import bundles_from_data
 from scheduler.model.estate import Fragment, RunningTask, Slot, Submitted
 from scheduler.model.usage import NAMED, NANO, Users, nanocores
@@ -83,10 +84,10 @@ class StoredEstate:
         """The slots that have least to do, at most so many, in the order of all slots, with the cores they spend.
 
         With ``apart`` those that a schedule has bundles on are left out, as long as there are others. Those that are
-        reserved count as none.
+        reserved, or on a node that is silent, count as none.
         """
         spent = F("queries") * nanocores(query_cores) + F("task_nanocores")
-        slots = SlotRow.objects.filter(reserved_for="").annotate(spent=spent)
+        slots = offered_slots().annotate(spent=spent)
         if apart and slots.filter(bundles=0).exists():
             slots = slots.filter(bundles=0)
         least = slots.order_by("spent", "node_id", "index").values("pk")[:count]

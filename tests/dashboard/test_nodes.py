@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from io import StringIO
 
 import pytest
@@ -10,9 +11,10 @@ from django.utils import timezone
 
 from dashboard import jobs
 from dashboard.audit.models import AuditEntry
-from dashboard.operations.estate import load_estate
+from dashboard.operations.estate import load_estate, stored_estate
 from dashboard.operations.joining import take_in_nodes
 from dashboard.operations.models import NodeRow, SlotRow
+from dashboard.operations.slots import supply
 from dashboard.operations.telemetry import record_history
 from tests.dashboard.building import World, document, running
 
@@ -79,6 +81,27 @@ def test_a_node_that_is_still_starting_is_not_taken_for_one_without_slots(world:
     take_in_nodes(reports)
     reports["n2"] = report(0)
     assert take_in_nodes(reports) == [] and NodeRow.objects.get(name="n2").slots == 2
+
+
+def test_nothing_new_is_placed_on_a_node_that_is_silent_while_others_report(world: World, reports):
+    reports |= {"n1": report(2), "n2": report(4)}
+    at = timezone.now()
+    record_history(at=at)
+    record_history(at=at)  # the first one made n2 known
+    assert {slot.node for slot, _ in stored_estate().least_loaded(9, query_cores=0.1)} == {"n1", "n2"}
+    assert [node.name for node in supply().free] == ["n1", "n2"]
+    silent = reports.pop("n2")
+    record_history(at=at + timedelta(seconds=50))
+    assert {slot.node for slot, _ in stored_estate().least_loaded(9, query_cores=0.1)} == {"n1"}
+    assert [node.name for node in supply().free] == ["n1"]
+    running(world.carla, world.city, document("d"), world.ana)
+    assert {fragment.slot.partition("/")[0] for fragment in load_estate().fragments.values()} == {"n1"}
+    reports["n2"] = silent
+    record_history(at=at + timedelta(seconds=60))
+    assert [node.name for node in supply().free] == ["n1", "n2"]
+    reports.clear()
+    record_history(at=at + timedelta(hours=1))
+    assert len(stored_estate().least_loaded(9, query_cores=0.1)) == 6, "where nobody is heard of, all count"
 
 
 def test_nodes_are_listed_and_taken_out(world: World, reports):

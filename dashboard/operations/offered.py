@@ -1,0 +1,21 @@
+"""The slots that something new may be placed on."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from django.db.models import Max, QuerySet
+
+from dashboard.operations.models import NodeRow, SlotRow
+
+SILENT_AFTER = timedelta(seconds=45)  # a report lives for 15 s, and is looked for every 10 s
+
+
+def offered_slots() -> QuerySet[SlotRow]:
+    """Slots that nothing has reserved, of nodes that are heard of: what is placed on a silent one would not begin.
+
+    Silent is who was last heard of long before the others: while the site was away, nobody was.
+    """
+    rows = SlotRow.objects.filter(reserved_for="")
+    newest = NodeRow.objects.aggregate(newest=Max("seen"))["newest"]
+    return rows if newest is None else rows.exclude(node__seen__lt=newest - SILENT_AFTER)
