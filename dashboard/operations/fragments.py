@@ -16,7 +16,7 @@ from django.conf import settings
 
 from dashboard import jobs
 from dashboard.catalog.permissions import dataflow_for
-from dashboard.operations.live import View, view_for
+from dashboard.operations.view import View, view_for
 from dashboard.teams.permissions import Viewer
 from scheduler.performance.pricing import query_cores
 from scheduler.planning import Prices

@@ -21,9 +21,11 @@ from django.db.models import QuerySet
 from django.utils import timezone
 
 from dashboard import jobs
+from dashboard.catalog.lifecycle import PAUSED, PAUSING, REMOVING, RUNNING
+from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.permissions import dataflow_for
 from dashboard.operations.estate import current_estate, load_estate, load_part_of
-from dashboard.operations.live import live_dataflow, live_estate, output_channels
+from dashboard.operations.live import live_dataflow, live_estate
 from dashboard.operations.models import HistoryPoint, NodeRow
 from dashboard.operations.notable import notable_events
 from dashboard.operations.stored import slots_around
@@ -46,7 +48,7 @@ def outputs(viewer: Viewer, dataflow_id: UUID | str) -> list[dict[str, str]]:
     record = dataflow_for(viewer, dataflow_id)
     estate = current_estate()
     found = []
-    for task, channel in output_channels(viewer, record).items():
+    for task, channel in _output_channels(viewer, record).items():
         config = estate.tasks[estate.submitted[str(record.pk)].running[task]].config
         found.append({"task": task, "name": str(config.get("name") or task), "channel": channel})
     return found
@@ -55,7 +57,7 @@ def outputs(viewer: Viewer, dataflow_id: UUID | str) -> list[dict[str, str]]:
 def output_tail(viewer: Viewer, dataflow_id: UUID | str, task_id: str, *, count: int = 20) -> list[dict[str, Any]]:
     """The newest events of a named output, newest first."""
     record = dataflow_for(viewer, dataflow_id)
-    channel = output_channels(viewer, record).get(task_id)
+    channel = _output_channels(viewer, record).get(task_id)
     if channel is None:
         raise NotFound("This dataflow has no such named output.", remedy="See its outputs while it runs.")
     return jobs.output_tail(channel, max(1, min(count, MOST_EVENTS)))[::-1]
@@ -92,3 +94,18 @@ def dataflow_history(viewer: Viewer, dataflow_id: UUID | str, *, minutes: int = 
 def nodes() -> QuerySet[NodeRow]:
     """Nodes by name."""
     return NodeRow.objects.all()
+
+
+def _output_channels(viewer: Viewer, record: DataflowRecord) -> dict[str, str]:
+    """The channel of each named output of a dataflow that is in the estate, by submitted task id."""
+    estate, types = current_estate(), jobs.task_types()
+    submitted = estate.submitted.get(str(record.pk))
+    if submitted is None or record.status not in {RUNNING, PAUSING, PAUSED, REMOVING}:
+        return {}
+    channels = {}
+    for task in submitted.sinks:
+        running = submitted.running[task]
+        declared = types.get(estate.tasks[running].type)
+        if declared is not None and declared.terminal == "output":
+            channels[task] = estate.channel_of(running)
+    return channels

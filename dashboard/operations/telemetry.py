@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from dashboard.operations.joining import take_in_nodes
-from dashboard.operations.live import View, sources_and_sinks, sum_rate, totals_of, view_for
 from dashboard.operations.models import HistoryPoint, NodeRow
+from dashboard.operations.view import View, sources_and_sinks, sum_rate, totals_of, view_for
 from dashboard.teams.permissions import Viewer
 from scheduler.reuse.standing import is_working
 

@@ -12,8 +12,8 @@ from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 
 from dashboard import jobs
-from dashboard.operations.live import View, view_for
 from dashboard.operations.telemetry import EVERYTHING
+from dashboard.operations.view import View, view_for
 from dashboard.profiles.models import ObservationRow, ProfileRecord
 from dashboard.profiles.stored import profile_of
 from dashboard.profiles.trials import unscoped

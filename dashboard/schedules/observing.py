@@ -9,8 +9,8 @@ from statistics import median
 from typing import Any
 
 from dashboard.catalog.lifecycle import RUNNING
-from dashboard.operations.live import FAILING, View, sum_rate, totals_of, view_for
 from dashboard.operations.telemetry import EVERYTHING
+from dashboard.operations.view import FAILING, View, sum_rate, totals_of, view_for
 from dashboard.profiles.models import TrialRecord
 from dashboard.schedules.models import Reading
 from dashboard.schedules.promises import in_force

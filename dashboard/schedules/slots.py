@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 from django.conf import settings
 
-from dashboard.operations.live import SILENT, View, share_of_memory, taken_by, view_for
 from dashboard.operations.models import NodeRow, SlotRow
+from dashboard.operations.view import SILENT, View, share_of_memory, taken_by, view_for
 from dashboard.schedules.promises import loads_in, promised_loads
 from dashboard.teams.permissions import Viewer
 from scheduler.model.estate import Fragment, RunningBundle, RunningTask

@@ -1,0 +1,151 @@
+"""What one viewer may know of the estate, with what is observed of it; figures and states that are made from that.
+
+Whatever belongs to a private dataflow of a team that the viewer is not in is left out of every list and of every
+number.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+from dashboard import jobs
+from dashboard.catalog.lifecycle import PAUSED
+from dashboard.catalog.models import DataflowRecord
+from dashboard.catalog.permissions import visible_to
+from dashboard.operations.estate import current_estate
+from dashboard.teams.permissions import Viewer
+from scheduler.model.estate import Estate, Fragment, RunningBundle
+
+FAILING = "backoff"
+SILENT = "silent"  # the node does not report
+_WORST_FIRST = ("unknown", FAILING, SILENT, "starting", "waiting", "draining", "stopped", PAUSED)
+
+
+@dataclass(frozen=True)
+class View:
+    """The estate as far as one viewer may know of it, with what is observed of it."""
+
+    estate: Estate
+    reading: jobs.LiveReading
+    records: Mapping[str, DataflowRecord]  # submitted dataflows that are in the estate, by id
+    tasks: frozenset[str]  # running tasks that serve one of them
+
+    @cached_property
+    def slots_of(self) -> Counter[str]:
+        """How many slots each node has."""
+        return Counter(slot.node for slot in self.estate.slots)
+
+    def fragments(self) -> list[Fragment]:
+        """The fragments of which the viewer may see at least one working task, by id."""
+        return [
+            fragment for _, fragment in sorted(self.estate.fragments.items())
+            if not self.tasks.isdisjoint(fragment.active_tasks)
+        ]
+
+    def users(self, running_tasks: Iterable[str], *, besides: str = "") -> list[dict[str, str]]:
+        """The dataflows that use any of these running tasks: id, name, team; by name."""
+        ids = {user for task in running_tasks for user in self.estate.users.get(task, ())} & set(self.records)
+        records = sorted((self.records[i] for i in ids if i != besides), key=lambda record: (record.name, record.pk))
+        return [{"id": str(record.pk), "name": record.name, "team": record.team.name} for record in records]
+
+    def fragment_report(self, fragment: Fragment) -> dict[str, Any]:
+        """What its node reports of a fragment: ``state``, ``error``, ``retry_at_ms``, ``throttled_by``.
+
+        Of a divided one, of the bundle that is worst off; those that are leaving do not count.
+        """
+        reports = [self.bundle_report(part) for part in fragment.parts if not part.leaving]
+        return min(reports, key=lambda report: _rank(report["state"]))
+
+    def bundle_report(self, bundle: RunningBundle) -> dict[str, Any]:
+        """What its node reports of one query."""
+        node, _, index = bundle.slot.rpartition("/")
+        report = self.reading.reports.get(node)
+        if report is None:
+            return {"state": SILENT if self.reading.available else "unknown"}
+        found = report["slots"].get(index, {}).get("fragments", {}).get(bundle.id)
+        return {"state": "starting", "error": None} if found is None else found
+
+
+def view_for(viewer: Viewer) -> View:
+    """Read the estate, who is in it and what is observed, for one viewer."""
+    estate = current_estate()
+    records = {
+        str(record.pk): record
+        for record in DataflowRecord.objects.filter(
+            visible_to(viewer), pk__in=list(estate.submitted)).select_related("team")
+    }
+    tasks = frozenset(
+        task for dataflow_id in records for task in estate.submitted[dataflow_id].running.values())
+    reading = jobs.read_live(
+        estate.fragments.values(), {task.id: task.parents for task in estate.tasks.values()})
+    return View(estate=estate, reading=reading, records=records, tasks=tasks)
+
+
+def totals_of(view: View, dataflow_id: str) -> dict[str, Any]:
+    """Rates, latency and state of one dataflow of the view as a whole."""
+    submitted = view.estate.submitted[dataflow_id]
+    running = set(submitted.running.values())
+    sinks = {submitted.running[task] for task in submitted.sinks}
+    sources = {task for task in running if not view.estate.tasks[task].parents}
+    flows = [view.reading.flows.tasks[task] for task in sorted(sinks) if task in view.reading.flows.tasks]
+    return {
+        "state": _worst(state_of(view, task) for task in running),
+        "events_in_per_s": sum_rate(view, sources), "events_out_per_s": sum_rate(view, sinks),
+        "latency_p50_ms": _highest(flow.latency_p50_ms for flow in flows),
+        "latency_p99_ms": _highest(flow.latency_p99_ms for flow in flows),
+    }
+
+
+def sum_rate(view: View, tasks: Iterable[str]) -> float | None:
+    """Events per second of these running tasks together; None until rates are measured."""
+    if not view.reading.measured:
+        return None
+    flows = view.reading.flows.tasks
+    return round(sum(flows[task].rate_per_s for task in tasks if task in flows), 1)
+
+
+def sources_and_sinks(view: View, tasks: Iterable[str]) -> tuple[set[str], set[str]]:
+    """Of these running tasks those without a parent, and those that stand for a sink."""
+    tasks = set(tasks)
+    sinks = {
+        view.estate.submitted[key].running[task] for key in view.records for task in view.estate.submitted[key].sinks}
+    return {task for task in tasks if not view.estate.tasks[task].parents}, sinks & tasks
+
+
+def taken_by(view: View, bundles: Iterable[RunningBundle], what: Literal["cpu", "memory"]) -> float | None:
+    """What these bundles take together of a slot, as a profile has it; None where none of them tells."""
+    told = [view.bundle_report(bundle).get(what) for bundle in bundles]
+    known = [one for one in told if one is not None]
+    return sum(known) if known else None
+
+
+def share_of_memory(view: View, node: str, memory_mb: float | None) -> float | None:
+    """A part of a slot's memory, which is its even share of its node's; None where the node does not tell."""
+    total, slots = view.reading.reports.get(node, {}).get("memory_mb"), view.slots_of[node]
+    return memory_mb * slots / total if total and slots and memory_mb is not None else None
+
+
+def state_of(view: View, running_task: str) -> str:
+    """The state of the query that a task works in; a task that rests is paused, whatever works beside it."""
+    fragment_id, position = view.estate.places[running_task]
+    fragment = view.estate.fragments[fragment_id]
+    return PAUSED if position >= fragment.active else view.fragment_report(fragment)["state"]
+
+
+def _worst(states: Iterable[str]) -> str:
+    found = min(states, key=_rank, default="running")
+    return found if found in _WORST_FIRST else "running"
+
+
+def _rank(state: str) -> int:
+    """How bad a state is, the worst first; what is not named runs."""
+    return _WORST_FIRST.index(state) if state in _WORST_FIRST else len(_WORST_FIRST)
+
+
+def _highest(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return round(max(known)) if known else None
