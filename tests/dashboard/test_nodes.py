@@ -14,9 +14,11 @@ from dashboard.audit.models import AuditEntry
 from dashboard.operations.estate import load_estate, stored_estate
 from dashboard.operations.joining import take_in_nodes
 from dashboard.operations.models import NodeRow, SlotRow
+from dashboard.operations.services import register_node
 from dashboard.operations.slots import supply
 from dashboard.operations.telemetry import record_history
-from tests.dashboard.building import World, document, running
+from tests.dashboard.building import World, document, planned, running
+from tests.pages.scheduling import linear, measured
 
 
 def report(slots: int) -> dict:
@@ -132,3 +134,25 @@ def test_a_node_on_which_something_runs_stays(world: World, reports):
 def test_while_the_broker_is_away_no_node_is_taken_out(world: World):
     with pytest.raises(CommandError, match="does not answer"):
         node("remove", "n1")
+
+
+def test_what_crosses_between_nodes_is_compared(world: World, client, reports):
+    """One machine of eight slots: nothing crosses. Two of four: that differs by mapping, and ours is least."""
+    measured(world)
+
+    def traffic(**slots: int) -> dict[str, float]:
+        for name, count in slots.items():
+            register_node(name=name, slots=count)
+        client.force_login(world.carla)
+        found = client.get(f"/api/dataflows/{proposal.dataflow_id}/schedules", {"rate_per_s": 50}).json()
+        assert {len({one["slot"].partition("/")[0] for one in row["bundles"]}) for row in found["schedules"]} == {
+            len(slots)}
+        return {"-".join(row["pair"]): row["between_nodes_per_s"] for row in found["schedules"]}
+
+    proposal = planned(world.carla, world.city, linear())
+    assert set(traffic(n1=12).values()) == {0}
+    NodeRow.objects.all().delete()
+    by_pair = traffic(n1=2, n2=10)
+    assert len(by_pair) == 6 and min(by_pair.values()) > 0
+    assert len(set(by_pair.values())) > 1, "mappings differ"
+    assert by_pair["MBA-exact"] <= min(by_pair["MBA-SAM"], by_pair["MBA-DSM"])
