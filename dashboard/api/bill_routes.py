@@ -1,0 +1,39 @@
+"""The routes of bills. ``docs/api.md`` describes them."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.http import HttpRequest
+from django.utils import timezone
+from ninja import Query, Router
+
+from dashboard.api import schemas
+from dashboard.bills import selectors as bill_selectors
+from dashboard.bills.periods import period_of
+from dashboard.teams import selectors as teams
+
+router = Router()
+
+
+@router.get("/bills")
+def bills(
+    request: HttpRequest, team: str = "", period: str = "", first: str = Query("", alias="from"),
+    last: str = Query("", alias="to"),
+) -> dict[str, Any]:
+    """What the caller's dataflows used and pay in a period, together and one by one."""
+    span = period_of(period, first=first, last=last, now=timezone.now())
+    slug = teams.team(request.viewer, team).slug if team else ""
+    return schemas.bills_row(bill_selectors.bills(request.viewer, span, team=slug), span)
+
+
+@router.get("/bills/{uuid:dataflow_id}")
+def bill(
+    request: HttpRequest, dataflow_id: UUID, period: str = "", first: str = Query("", alias="from"),
+    last: str = Query("", alias="to"),
+) -> dict[str, Any]:
+    """One dataflow's bill, task by task."""
+    span = period_of(period, first=first, last=last, now=timezone.now())
+    record, rows = bill_selectors.bill_of(request.viewer, dataflow_id, span)
+    return schemas.bill_row(record, rows, span)

@@ -1,0 +1,113 @@
+"""The routes of dataflows: submitting, reading and steering them, and what runs of them.
+
+``docs/api.md`` describes them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.http import HttpRequest
+from ninja import Query, Router, Status
+
+from dashboard.api import schemas
+from dashboard.approvals import services
+from dashboard.catalog import selectors as catalog
+from dashboard.operations import fragments
+from dashboard.operations import selectors as operations
+from dashboard.teams import selectors as teams
+from scheduler.model.errors import NotFound
+
+router = Router()
+
+
+@router.get("/dataflows")
+def dataflows(
+    request: HttpRequest, search: str = "", team: str = "", status: str = "", page: int = Query(1, ge=1, le=10**6)
+) -> dict[str, Any]:
+    """Dataflows that the caller may know of, newest first."""
+    found = catalog.dataflows(request.viewer, search=search, team=team, status=status)
+    return schemas.page_of(found, page, schemas.dataflow_row)
+
+
+@router.post("/dataflows", response={201: dict})
+def submit(request: HttpRequest, submission: schemas.SubmissionIn) -> Status:
+    """Submit a dataflow: 201 with the dataflow and its proposal, whose plan is being computed."""
+    proposal = services.submit_dataflow(
+        actor=request.user, team=teams.team(request.viewer, submission.team), text=submission.text,
+        format=submission.format, fresh=submission.fresh, begin=submission.begin,
+        schedule=submission.schedule.choice() if submission.schedule else None)
+    return Status(201, {
+        "dataflow": schemas.dataflow_row(proposal.dataflow), "proposal": schemas.proposal_row(proposal)})
+
+
+@router.get("/dataflows/{uuid:dataflow_id}")
+def dataflow(request: HttpRequest, dataflow_id: UUID) -> dict[str, Any]:
+    """One dataflow with its document and graph."""
+    record = catalog.dataflow(request.viewer, dataflow_id)
+    version = catalog.current_version(record)
+    return schemas.dataflow_row(record) | {
+        "document": version.document, "text": version.text, "format": version.format,
+        "graph": catalog.graph_of(record)}
+
+
+@router.post("/dataflows/{uuid:dataflow_id}/remove")
+def remove(request: HttpRequest, dataflow_id: UUID) -> dict[str, Any]:
+    """Propose to remove a running dataflow."""
+    return schemas.proposal_row(services.remove_dataflow(actor=request.user, dataflow_id=dataflow_id))
+
+
+@router.post("/dataflows/{uuid:dataflow_id}/pause")
+def pause(request: HttpRequest, dataflow_id: UUID) -> dict[str, Any]:
+    """Propose that a running dataflow rests."""
+    return schemas.proposal_row(services.pause_dataflow(actor=request.user, dataflow_id=dataflow_id))
+
+
+@router.post("/dataflows/{uuid:dataflow_id}/resume")
+def resume(request: HttpRequest, dataflow_id: UUID) -> dict[str, Any]:
+    """Propose that a paused dataflow goes on."""
+    return schemas.proposal_row(services.resume_dataflow(actor=request.user, dataflow_id=dataflow_id))
+
+
+@router.post("/dataflows/{uuid:dataflow_id}/defragment")
+def defragment(request: HttpRequest, dataflow_id: UUID) -> dict[str, Any]:
+    """Propose a step of defragmentation."""
+    return schemas.proposal_row(services.defragment_dataflow(actor=request.user, dataflow_id=dataflow_id))
+
+
+@router.get("/dataflows/{uuid:dataflow_id}/fragmentation")
+def dataflow_fragmentation(request: HttpRequest, dataflow_id: UUID) -> dict[str, Any]:
+    """How a dataflow in the estate is cut into queries."""
+    found = fragments.fragmentation_of(request.viewer, dataflow_id)
+    if found is None:
+        raise NotFound("This dataflow is not in the estate.", remedy="Submit it first.")
+    return found
+
+
+@router.get("/dataflows/{uuid:dataflow_id}/live")
+def dataflow_live(request: HttpRequest, dataflow_id: UUID) -> dict[str, Any]:
+    """A dataflow's live document."""
+    return operations.live_dataflow(request.viewer, dataflow_id)
+
+
+@router.get("/dataflows/{uuid:dataflow_id}/history")
+def dataflow_history(
+    request: HttpRequest, dataflow_id: UUID, minutes: int = Query(60, ge=1, le=360)
+) -> dict[str, list]:
+    """Rates and latency of a dataflow over time, as columns."""
+    return operations.dataflow_history(request.viewer, dataflow_id, minutes=minutes)
+
+
+@router.get("/dataflows/{uuid:dataflow_id}/outputs")
+def outputs(request: HttpRequest, dataflow_id: UUID) -> list[dict[str, str]]:
+    """Named outputs of a running dataflow."""
+    return operations.outputs(request.viewer, dataflow_id)
+
+
+@router.get("/dataflows/{uuid:dataflow_id}/outputs/{str:task_id}")
+def output_events(
+    request: HttpRequest, dataflow_id: UUID, task_id: str, count: int = Query(20, ge=1, le=200)
+) -> list[dict[str, Any]]:
+    """The newest events of a named output, newest first."""
+    return operations.output_tail(request.viewer, dataflow_id, task_id, count=count)

@@ -1,0 +1,82 @@
+"""The routes of teams and users: secrets, what Weir may do for a team, tokens, who calls.
+
+``docs/api.md`` describes them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import HttpRequest
+from ninja import Router, Status
+
+from dashboard.api import schemas
+from dashboard.api.auth import Session
+from dashboard.teams import selectors as teams
+from dashboard.teams.models import Role
+from dashboard.teams.services import (
+    create_token,
+    delete_secret,
+    revoke_token,
+    set_containment,
+    set_defragmentation,
+    set_secret,
+)
+
+router = Router()
+
+
+@router.get("/me")
+def me(request: HttpRequest) -> dict[str, Any]:
+    """Who calls, and the role in each team."""
+    roles = {team.slug: Role(request.viewer.roles[team.pk]).label for team in teams.teams(request.viewer)
+             if team.pk in request.viewer.roles}
+    return {"username": request.user.username, "administrator": request.viewer.superuser, "roles": roles}
+
+
+@router.get("/teams/{slug:slug}/secrets")
+def team_secrets(request: HttpRequest, slug: str) -> list[dict[str, Any]]:
+    """The names of a team's secrets, and who set them when; never the values."""
+    return [schemas.secret_row(secret) for secret in teams.secrets(teams.team(request.viewer, slug))]
+
+
+@router.put("/teams/{slug:slug}/secrets/{str:name}")
+def put_secret(request: HttpRequest, slug: str, name: str, secret: schemas.SecretIn) -> dict[str, Any]:
+    """Keep a value under a name, or another value; by an admin of the team."""
+    return schemas.secret_row(set_secret(
+        actor=request.user, team=teams.team(request.viewer, slug), name=name, value=secret.value))
+
+
+@router.delete("/teams/{slug:slug}/secrets/{str:name}", response={204: None})
+def drop_secret(request: HttpRequest, slug: str, name: str) -> Status:
+    """Delete a secret that no running task needs; by an admin of the team."""
+    delete_secret(actor=request.user, team=teams.team(request.viewer, slug), name=name)
+    return Status(204, None)
+
+
+@router.post("/teams/{slug:slug}/containment")
+def containment(request: HttpRequest, slug: str, choice: schemas.ContainmentIn) -> dict[str, Any]:
+    """Let plans of the team make tasks from wider ones that run, or not; by an admin of the team."""
+    team = set_containment(actor=request.user, team=teams.team(request.viewer, slug), on=choice.on)
+    return {"team": team.slug, "containment": team.containment}
+
+
+@router.post("/teams/{slug:slug}/defragmentation")
+def defragmentation(request: HttpRequest, slug: str, choice: schemas.ControllerIn) -> dict[str, Any]:
+    """Say whether Weir defragments the team's dataflows: off, recommends or acts; by an admin of the team."""
+    team = set_defragmentation(actor=request.user, team=teams.team(request.viewer, slug), choice=choice.choice)
+    return {"team": team.slug, "defragmentation": team.defragmentation}
+
+
+@router.post("/tokens", response={201: dict}, auth=Session())
+def make_token(request: HttpRequest, token: schemas.TokenIn) -> Status:
+    """A new API token; its secret is shown this once. Needs a session: a token makes no tokens."""
+    made, secret = create_token(actor=request.user, name=token.name)
+    return Status(201, {"id": made.pk, "name": made.name, "secret": secret})
+
+
+@router.delete("/tokens/{int:token_id}", response={204: None}, auth=Session())
+def drop_token(request: HttpRequest, token_id: int) -> Status:
+    """Revoke one of the caller's API tokens."""
+    revoke_token(actor=request.user, token_id=token_id)
+    return Status(204, None)
