@@ -18,7 +18,8 @@ from dashboard.config.environment import ROOT
 WITHOUT_DATABASE = ("test_settings.py", "test_live_protocol.py")
 # What locks rows, races for them and rolls back; the long run takes the whole site.
 TRANSACTIONS = (
-    "audit", "charging", "concurrency", "enacting", "estate", "review", "submission", "teams", "transitions",
+    "audit", "charging", "concurrency", "enacting", "estate", "reservations", "review", "submission", "teams",
+    "transitions",
 )
 
 
@@ -56,13 +57,15 @@ def _run(*command: str) -> None:
 
 
 HERE = Path(__file__).parent
+PROFILES = HERE.parent / "profiles"
 ON_ITS_OWN = pytest.mark.skipif("DATABASE_URL" in os.environ, reason="this run is already on DATABASE_URL's database")
 
 
 @pytest.mark.broker
 @ON_ITS_OWN
 def test_transactions_hold_on_postgresql(database_url: str):
-    assert passed_on(database_url, *(str(HERE / f"test_{name}.py") for name in TRANSACTIONS)) > 100
+    files = [HERE / f"test_{name}.py" for name in TRANSACTIONS] + [PROFILES / "test_hindrances.py"]
+    assert passed_on(database_url, *map(str, files)) > 100
 
 
 @pytest.mark.broker
@@ -71,7 +74,7 @@ def test_transactions_hold_on_postgresql(database_url: str):
 @ON_ITS_OWN
 def test_the_sites_tests_pass_on_postgresql(database_url: str):
     left_out = (f"--ignore={HERE / name}" for name in (Path(__file__).name, *WITHOUT_DATABASE))
-    assert passed_on(database_url, str(HERE), *left_out) > 200
+    assert passed_on(database_url, str(HERE), str(PROFILES), *left_out) > 200
 
 
 def passed_on(database_url: str, *arguments: str) -> int:

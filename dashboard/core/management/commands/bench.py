@@ -14,8 +14,8 @@ class Command(BaseCommand):
     help = "Run a measurement by name; without a name, list them."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("name", nargs="?")
-        parser.add_argument("arguments", nargs=REMAINDER)
+        parser.add_argument("name", nargs="?", help="otherwise all are listed")
+        parser.add_argument("arguments", nargs=REMAINDER, help="its own; --help after the name tells them")
 
     def handle(self, *, name: str | None, arguments: list[str], **_: object) -> None:
         if name is None:

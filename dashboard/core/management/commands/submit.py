@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from argparse import ArgumentParser
-from pathlib import Path
 
 from django.core.management.base import BaseCommand, CommandError
 
 from dashboard.approvals.services import submit_dataflow
 from dashboard.core.management.actors import actor_of
+from dashboard.core.management.files import text_of
 from dashboard.plans.scheduling import Choice
 from dashboard.teams.permissions import viewer_of
 from dashboard.teams.selectors import teams_to_submit_for
@@ -42,7 +41,7 @@ class Command(BaseCommand):
         try:
             choice = Choice.of(pair=schedule.split("-"), rate_per_s=rate) if schedule else None
             proposal = submit_dataflow(
-                actor=actor, team=chosen, text=_text(file), fresh=fresh, begin=begin, schedule=choice)
+                actor=actor, team=chosen, text=text_of(file), fresh=fresh, begin=begin, schedule=choice)
         except InvalidDataflow as invalid:
             for problem in invalid.problems:
                 place = f"{file}:{problem.line}:{problem.column}" if problem.line else f"{file} {problem.path}"
@@ -51,13 +50,3 @@ class Command(BaseCommand):
         except WeirError as error:
             raise CommandError(f"{error.message} {error.remedy}") from error
         self.stdout.write(f"{proposal.dataflow.name} is submitted for {chosen.name}: /proposals/{proposal.pk}/")
-
-
-def _text(file: str) -> str:
-    try:
-        data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
-        return data.decode("utf-8-sig")
-    except OSError as error:
-        raise CommandError(f"{file} cannot be read: {error.strerror}.") from error
-    except UnicodeDecodeError as error:
-        raise CommandError(f"{file} is not UTF-8: byte {error.start + 1} cannot stand there.") from error

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
 from argparse import ArgumentParser
 from collections.abc import Callable
@@ -18,6 +17,7 @@ from dashboard import jobs
 from dashboard.catalog.permissions import is_uuid
 from dashboard.catalog.selectors import dataflows
 from dashboard.core.management.actors import actor_of
+from dashboard.core.management.files import text_of
 from dashboard.profiles import selectors
 from dashboard.profiles.lifecycle import DONE, OPEN
 from dashboard.profiles.measurable import places
@@ -104,7 +104,7 @@ class Command(BaseCommand):
     def _import(self, actor: User, options: dict[str, Any]) -> None:
         file = options["file"]
         try:
-            records = import_profiles(actor=actor, text=_text(file))
+            records = import_profiles(actor=actor, text=text_of(file))
         except InvalidProfile as invalid:
             for problem in invalid.facts.get("problems", []):
                 place = ":".join(str(part) for part in (file, problem["line"], problem["column"]) if part)
@@ -172,13 +172,3 @@ def _subject(actor: User, options: dict[str, Any]) -> Subject:
     if not isinstance(config, dict):
         raise CommandError('The config is no JSON object: write it as {"parameter": value}.')
     return subject_of_type(options["type"], config, feed_key=options["feed"])
-
-
-def _text(file: str) -> str:
-    try:
-        data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
-        return data.decode("utf-8-sig")
-    except OSError as error:
-        raise CommandError(f"{file} cannot be read: {error.strerror}.") from error
-    except UnicodeDecodeError as error:
-        raise CommandError(f"{file} is not UTF-8: byte {error.start + 1} cannot stand there.") from error
