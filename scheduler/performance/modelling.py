@@ -60,6 +60,7 @@ class Sweep:
     rate_precision: float = 0.05
     thread_precision: float = 0.25
     keeps_up: float = 0.95  # of the offered rate has to come out
+    again_after_s: tuple[float, ...] = (0.0, 15.0, 45.0)  # the smallest rate is tried so many times more, so much later
     trial_s: float = 8.0
     budget_s: float = 900.0
 
@@ -80,11 +81,12 @@ class Sweep:
 
 @dataclass(frozen=True, slots=True)
 class Try:
-    """Run this trial next."""
+    """Run this trial next, no sooner than ``after_s`` after the last one has ended."""
 
     threads: int
     rate_per_s: float
     why: str
+    after_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +151,8 @@ def next_step(trials: Iterable[Trial], *, sweep: Sweep) -> Try | Done:
                 return _out_of_time(by_threads, peaks, spent_s, sweep)
             return step
         peaks[threads] = step
+    if not any(peak.trial for peak in peaks.values()):
+        return Done((), _nothing_stable(by_threads[min(peaks)], sweep))
     flat = max(peaks) < sweep.largest_threads
     return _done(peaks, by_threads, sweep, "The peak rate is flat or falls with more threads." if flat else
                  f"{sweep.largest_threads} threads are the most that were asked for.")
@@ -167,7 +171,8 @@ def measured_profile(
     if not done.points:
         raise RateNotHeld(
             f"No rate that was tried is stable for {task_type}: {done.why}",
-            remedy="Begin with a lower rate, or give the sweep more time.", task_type=task_type,
+            remedy="If the machine was busy with something else, try again when it is not; else begin with a lower "
+                   "rate, or give the sweep more time.", task_type=task_type,
         )
     return Profile(task_type, done.points, config=config, version=version, machine=machine, origin=origin)
 
@@ -238,8 +243,12 @@ def _next_rate(tried: Tried, threads: int, guess: float, sweep: Sweep) -> Try | 
     if not stable and unstable > sweep.smallest_rate_per_s:
         factor = NEARBY if unstable >= guess else 2
         return Try(threads, max(unstable / factor, sweep.smallest_rate_per_s), "less than what was not stable")
-    if len(tried[unstable]) < 2:
+    tries = len(tried[unstable])
+    if tries < 2:
         return Try(threads, unstable, "once more what was not stable, for that may have been a hiccup")
+    if not stable and tries <= len(sweep.again_after_s):
+        return Try(threads, unstable, "the smallest rate once more, for the machine may have been busy",
+                   after_s=sweep.again_after_s[tries - 1])
     return _Peak(held.get(stable))
 
 
@@ -247,6 +256,18 @@ def _typical(trials: Sequence[Trial], sweep: Sweep) -> Trial | None:
     """The trial that stands for its repetitions: the calmest stable one; None where none was stable."""
     stable = [trial for trial in trials if sweep.stable(trial)]
     return min(stable, key=lambda trial: (trial.latency_slope, trial.cpu, trial.memory), default=None)
+
+
+def _nothing_stable(tried: Tried, sweep: Sweep) -> str:
+    """What was seen of the smallest rate, where not even that was stable."""
+    rate, trials = min(tried.items())
+    [threads] = {trial.threads for trial in trials}
+    slopes = [trial.latency_slope for trial in trials]
+    through = [trial.rate_per_s if trial.achieved_per_s is None else trial.achieved_per_s for trial in trials]
+    return (
+        f"of {rate:g} events/s, with {threads} thread{'s' * (threads > 1)} and {len(trials)} times, "
+        f"{min(through):.3g} to {max(through):.3g} came through, and latency grew by {min(slopes):.2g} to "
+        f"{max(slopes):.2g} s a second (stable are {sweep.keeps_up:.0%} and {sweep.latency_slope:g}).")
 
 
 def _out_of_time(

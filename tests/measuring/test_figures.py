@@ -11,6 +11,7 @@ from workers.measuring.figures import (
     achieved_per_s,
     batch_of,
     is_clear,
+    is_enough,
     latency_slope,
     quantiles_s,
 )
@@ -82,6 +83,24 @@ def test_what_is_clear_ends_early_and_what_is_not_does_not():
     assert not any(clear(load) for load in (0.8, 0.95, 1.05))
     assert not clear(0.2, measured_s=0.6)
     assert is_clear([], trigger_s=TRIGGER_S, now_s=9.0, measured_s=2.5)
+
+
+@given(capacity=st.floats(20, 5_000), load=st.floats(0.1, 0.8), by_s=st.floats(0.05, 3.0))
+def test_a_late_batch_at_the_end_takes_nothing_from_what_is_achieved(capacity: float, load: float, by_s: float):
+    *batches, one = batches_of(load * capacity, capacity)
+    batches.append(Batch(one.planned_s, one.ended_s + by_s, one.events_in, one.events_out, one.born_s))
+    assert achieved_per_s(batches, measured_s=8.0) >= 0.95 * load * capacity - 2
+
+
+def test_a_window_goes_on_while_growth_is_in_doubt_and_ends():
+    def enough(load: float, measured_s: float, seconds: float = 2.0) -> bool:
+        now_s = 2.0 + measured_s
+        batches = [one for one in batches_of(load * 1000, 1000, until_s=now_s) if one.ended_s >= 2.0]
+        return is_enough(batches, trigger_s=TRIGGER_S, now_s=now_s, measured_s=measured_s, seconds=seconds)
+
+    assert enough(0.8, 2.0) and not enough(0.8, 1.9), "as long as was asked for"
+    assert enough(1.6, 3.5), "it grows for sure"
+    assert not enough(1.05, 2.0) and not enough(1.05, 5.9) and enough(1.05, 6.0), "a little: three times as long"
 
 
 def test_a_batch_is_read_from_what_spark_says_of_it():

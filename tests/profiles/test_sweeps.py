@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import timedelta
+from itertools import pairwise
 
 import pytest
 
@@ -191,6 +192,23 @@ def test_a_task_that_holds_no_rate_fails_with_the_reason(world: World, node: Nod
     node.peak = lambda threads: 0.1
     sweep = node.finish(started(world))
     assert sweep.status == "failed" and "No rate that was tried is stable" in sweep.reason
+
+
+def test_a_machine_that_was_busy_is_asked_again_later_and_a_sweep_that_gave_up_begins_anew(world: World, node: Node):
+    node.peak = lambda threads: 0.1  # busy with something else
+    sweep = started(world)
+    node.run(steps=6)
+    sweep.refresh_from_db()
+    assert (sweep.status, sweep.trials.count()) == ("running", 2) and "may have been busy" in sweep.reason
+    assert node.finish(sweep).status == "failed" and "try again" in sweep.reason
+    ended = [trial.ended for trial in sweep.trials.all()]
+    apart_s = [(later - one).seconds for one, later in pairwise(ended)]
+    assert len(apart_s) == 3 and apart_s[1] >= 15 and apart_s[2] >= 45
+    node.peak = saturating
+    resume_sweep(actor=world.carla, sweep_id=sweep.pk)
+    assert node.finish(sweep).status == "done" and "busy" not in sweep.reason
+    assert sweep.trials.filter(stable=None, error__contains="set aside").count() == 4, "kept for reading"
+
 
 
 def test_a_budget_that_ends_leaves_a_rough_profile(world: World, node: Node):

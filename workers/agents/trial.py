@@ -240,8 +240,9 @@ class Measurement:
             if window.began_s:
                 window.batches += new
                 window.ended_s, window.cpu = now_s, (cpu - window.cpu_before) / (now_s - window.began_s)
-                if window.measured_s >= self._order.seconds or figures.is_clear(
-                    window.batches, trigger_s=self._trigger_s, now_s=now_s, measured_s=window.measured_s
+                if figures.is_enough(
+                    window.batches, trigger_s=self._trigger_s, now_s=now_s, measured_s=window.measured_s,
+                    seconds=self._order.seconds,
                 ):
                     window.latency_s = figures.quantiles_s(window.before, self._latencies(), percentile_ms)
                     return window

@@ -76,7 +76,7 @@ class Measured:
 
 def sweep(
     subject: Subject, bounds: Sweep, run: Callable[[TrialOrder], TrialResult], *, warm_up_s: float, seconds: float,
-    say: Callable[[str], None] = print,
+    say: Callable[[str], None] = print, pause: Callable[[float], None] = time.sleep,
 ) -> Measured:
     """Ask for trials until the profile is there or the budget is spent."""
     found: list[TrialResult] = []
@@ -85,6 +85,7 @@ def sweep(
         order = TrialOrder(
             uuid.uuid4().hex, NODE, "0", subject.task_type, subject.config, step.threads, step.rate_per_s,
             warm_up_s=warm_up_s, seconds=seconds, feed=subject.feed)
+        pause(step.after_s)
         found.append(run(order))
         say(_line(found[-1], step, bounds))
     return Measured(subject, step, tuple(found), time.monotonic() - began)

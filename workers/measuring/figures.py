@@ -15,6 +15,8 @@ from typing import Any
 from scheduler.model.slope import slope
 
 CLEAR_GROWTH = 0.2  # s of latency a second: so clear that a trial may end before its time
+LITTLE_GROWTH = 0.02  # no more than this is none
+PATIENCE = 3  # times what was asked for is measured where it is in doubt
 LITTLE_WORK = 0.5  # of the trigger interval: a batch that takes no more leaves no doubt
 ENOUGH_BATCHES = 3
 QUANTILES = {"p05": 0.05, "p25": 0.25, "p50": 0.5, "p75": 0.75, "p95": 0.95, "p99": 0.99}
@@ -78,10 +80,15 @@ def latency_slope(batches: Sequence[Batch], *, trigger_s: float, now_s: float) -
 
 
 def achieved_per_s(batches: Sequence[Batch], *, measured_s: float) -> float:
-    """Events that the task got through in a second: from the end of the first batch to that of the last."""
+    """Events that the task got through in a second: from the end of the first batch to that of the last.
+
+    How much longer the last one took than the first goes by the trend of all: one late batch at either end is none.
+    """
     if len(batches) < 2:
         return sum(batch.events_in for batch in batches) / measured_s
-    return sum(batch.events_in for batch in batches[1:]) / (batches[-1].ended_s - batches[0].ended_s)
+    growth = slope([batch.planned_s for batch in batches], [batch.took_s for batch in batches])
+    between_s = (batches[-1].planned_s - batches[0].planned_s) * (1 + growth)
+    return sum(batch.events_in for batch in batches[1:]) / between_s
 
 
 def is_clear(batches: Sequence[Batch], *, trigger_s: float, now_s: float, measured_s: float) -> bool:
@@ -96,6 +103,22 @@ def is_clear(batches: Sequence[Batch], *, trigger_s: float, now_s: float, measur
     took_s = batches[-1].took_s
     enough = (len(batches) >= ENOUGH_BATCHES and took_s > 1.5 * trigger_s) or took_s > 2 * trigger_s
     return enough and latency_slope(batches, trigger_s=trigger_s, now_s=now_s) > CLEAR_GROWTH
+
+
+def is_enough(
+    batches: Sequence[Batch], *, trigger_s: float, now_s: float, measured_s: float, seconds: float
+) -> bool:
+    """Whether the window may end: it is clear, or the time is over that was asked for.
+
+    Where latency grew in that time, but so little that late batches may be all there is to it, it goes on for up to
+    three times as long: what grows for good is then told from what does not.
+    """
+    if is_clear(batches, trigger_s=trigger_s, now_s=now_s, measured_s=measured_s):
+        return True
+    if measured_s < seconds:
+        return False
+    return measured_s >= PATIENCE * seconds or not (
+        LITTLE_GROWTH < latency_slope(batches, trigger_s=trigger_s, now_s=now_s) <= CLEAR_GROWTH)
 
 
 def quantiles_s(before: Mapping[int, int], after: Mapping[int, int], percentile_ms: Any) -> dict[str, float]:

@@ -179,6 +179,10 @@ def _decide(sweep: SweepRecord, at: datetime, audit: Audit) -> None:
     done = list(sweep.trials.exclude(stable=None).defer("series"))
     step = next_step([trial_of(trial) for trial in done], sweep=_bounds(sweep, done))
     if isinstance(step, Try):
+        if (wait := _still_to_wait(step, done, at)):
+            sweep.reason = f"Nothing is stable so far. In {wait.total_seconds():.0f} s: {step.why}."
+            return
+        sweep.reason = ""
         try:  # it is this sweep's already, unless its node came back with fewer slots, and then with more, meanwhile
             reservations.reserve(sweep.slot, holder=holder_of(sweep))
         except (SlotTaken, NotFound) as lost:
@@ -188,6 +192,12 @@ def _decide(sweep: SweepRecord, at: datetime, audit: Audit) -> None:
             sweep=sweep, number=number, threads=step.threads, rate_per_s=step.rate_per_s, why=step.why)
         return
     _finish(sweep, step, at, audit)
+
+
+def _still_to_wait(step: Try, done: Sequence[TrialRecord], at: datetime) -> timedelta:
+    """What is left of the time that a trial is to keep from the one before."""
+    last = max((trial.ended for trial in done), default=at)
+    return max(timedelta(), last + timedelta(seconds=step.after_s) - at)
 
 
 def _finish(sweep: SweepRecord, done: Done, at: datetime, audit: Audit) -> None:

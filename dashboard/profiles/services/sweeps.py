@@ -105,6 +105,7 @@ def resume_sweep(*, actor: User, sweep_id: UUID | str) -> SweepRecord:
     """Let a sweep that rests or failed go on from its trials, as soon as its slot is free."""
     with _steered(actor, sweep_id, "resume", QUEUED) as sweep:
         sweep.ended = None
+        _doubt(sweep)
         return sweep
 
 
@@ -114,6 +115,13 @@ def cancel_sweep(*, actor: User, sweep_id: UUID | str) -> SweepRecord:
         stop_measuring(sweep)
         sweep.ended = timezone.now()
         return sweep
+
+
+def _doubt(sweep: SweepRecord) -> None:
+    """Where nothing was stable, set those trials aside: by them the sweep would fail again at once."""
+    if not sweep.trials.filter(stable=True).exists():
+        sweep.trials.filter(stable=False).update(
+            stable=None, error="Not stable, and set aside when the sweep was tried again.")
 
 
 def stop_measuring(sweep: SweepRecord) -> None:
