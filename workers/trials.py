@@ -97,7 +97,8 @@ class Progress:
     """How far a trial is.
 
     ``state`` is one of ``ordered``, ``taken``, ``feed`` (making the events), ``driver`` (warming the driver up),
-    ``base`` (measuring the slot without it), ``starting``, ``idle`` (measuring the query without events), ``warming``, ``measuring``.
+    ``base`` (measuring the slot without it), ``starting``, ``idle`` (measuring the query without events), ``warming``,
+    ``measuring``.
     """
 
     state: str

@@ -118,6 +118,7 @@ def test_nothing_stays_of_a_trial_when_its_slot_or_its_agent_is_killed(what, bro
     with agent(broker_url, data_dir) as process:
         trials.order(broker, TrialOrder(
             "t", "n1", "0", "pi_viete", {}, threads=2, rate_per_s=50.0, seconds=600.0, first_warm_up_s=2.0,
+            driver_warm_up_s=0.0,
             feed=({"type": "urban_sensing", "config": {}},)))
         until(lambda: broker.xlen("weir:ch:trial-t.in") > 5)
         feeding = feeders(process.pid)

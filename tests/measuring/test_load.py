@@ -69,6 +69,52 @@ def test_cpu_counts_from_the_first_look_and_of_what_comes_later_from_its_start(t
     assert load.cpu_s() >= used, "what one used that ended is not lost"
 
 
+# A process that is called as a JVM is, one of its threads as a JVM's compiler; the thread burns CPU, and then the rest.
+COMPILING = """
+import sys, threading, time
+from pathlib import Path
+def burn(seconds):
+    began = time.thread_time()
+    while time.thread_time() - began < seconds:
+        sum(range(1000))
+def compiler():
+    Path(f"/proc/self/task/{threading.get_native_id()}/comm").write_text("C2 CompilerThread0")
+    named.set()
+    sys.stdin.readline()
+    burn(0.5)
+    print("compiled", flush=True)
+    time.sleep(60)
+named = threading.Event()
+Path("/proc/self/comm").write_text("java")
+threading.Thread(target=compiler, daemon=True).start()
+named.wait()
+print("up", flush=True)
+time.sleep(0.1)
+while threading.active_count() > 1 and not Path(sys.argv[1]).exists():
+    time.sleep(0.01)
+burn(0.4)
+print("done", flush=True)
+time.sleep(60)
+"""
+
+
+def test_what_compilers_take_is_not_counted(tmp_path):
+    argv = [sys.executable, "-c", COMPILING, str(tmp_path / "go")]
+    process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    with process:
+        process.stdout.readline()
+        load = TreeLoad(process.pid)
+        load.cpu_s()
+        process.stdin.write("\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == "compiled\n"
+        assert load.cpu_s() < 0.4, "half a second went to the compiler"
+        (tmp_path / "go").touch()
+        assert process.stdout.readline() == "done\n"
+        assert load.cpu_s() >= 0.35
+        process.kill()
+
+
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="there is one core only")
 def test_a_tree_is_held_to_a_core_with_all_its_threads_and_let_go(tree):
     child, cores = with_child(tree), os.sched_getaffinity(0)

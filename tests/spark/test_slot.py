@@ -250,12 +250,14 @@ def test_a_fragment_that_moves_to_another_slot_goes_on_where_it_was(rig):
 def test_a_task_is_measured_in_a_slot_that_nothing_runs_on(rig):
     """More of trials, which take longer, is in test_trials.py."""
     order = TrialOrder(
-        "t", NODE, "1", "in_python", {}, threads=2, rate_per_s=100.0, warm_up_s=1.0, first_warm_up_s=1.5, seconds=1.5,
+        "t", NODE, "1", "in_python", {}, threads=2, rate_per_s=100.0, warm_up_s=1.0, first_warm_up_s=3.0, seconds=2.5,
+        driver_warm_up_s=0.5,
         feed=({"type": "numbers", "config": {"rate_per_s": 20}},))
     trials.order(rig.broker, order)
-    found = rig.wait(lambda: trials.result(rig.broker, "t"), what="the trial has a result")
+    found = rig.wait(lambda: trials.result(rig.broker, "t"), what="the trial has a result", within_s=150)
     assert found.ok, found
-    assert found.achieved_per_s == pytest.approx(100.0, rel=0.4) and found.selectivity == pytest.approx(1.0)
+    # What piled up while a busy machine started the query comes through besides.
+    assert 60 < found.achieved_per_s < 300 and found.selectivity == pytest.approx(1.0)
     assert found.latency_s and found.cpu > 0 and found.memory > 0 and found.versions["type"] == 1
     assert not rig.broker.keys("weir:ch:trial-*") and not list((rig.data_dir / "checkpoints").glob("trial-*"))
 

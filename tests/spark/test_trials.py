@@ -22,7 +22,9 @@ FEED = ({"type": "numbers", "config": {"rate_per_s": 50}},)
 
 
 def order(name: str, task_type: str, config: dict, *, threads: int, rate_per_s: float, **changes) -> TrialOrder:
-    return TrialOrder(name, NODE, "1", task_type, config, threads=threads, rate_per_s=rate_per_s, feed=FEED, **changes)
+    return TrialOrder(
+        name, NODE, "1", task_type, config, threads=threads, rate_per_s=rate_per_s, feed=FEED, driver_warm_up_s=5.0,
+        **changes)
 
 
 def test_threads_that_wait_do_so_side_by_side(rig: Rig):

@@ -39,12 +39,14 @@ AT_REST = 0.05  # of a core: no more than this is a driver's that does nothing
 SETTLING_S = 20.0
 IDLE_S = 1.0
 COMMAND_S = 60.0
+WARM_QUERIES = 3  # so that one plans while another waits for its source or its disk
 
 
 @dataclass
 class Known:
-    """What is measured once in the life of a slot's process: its CPU at rest, and that of queries without events."""
+    """What is found out once in the life of a slot's process: its CPU at rest, and that of queries without events."""
 
+    is_warm: bool = False
     base_cpu: float | None = None
     idle_cpu: dict[str, float] = field(default_factory=dict)
     warmed: set[str] = field(default_factory=set)
@@ -98,6 +100,7 @@ class Measurement:
     def _run(self, task_type: TaskType) -> TrialResult:
         try:
             path = self._feed(task_type)  # first, for what it leaves in the driver is none of the query's
+            self._warm_driver()
             base = self._base()
             fence = self._begin(task_type, path)
             idle_cpu, idle_mb = 0.0, 0.0  # a source is never without events
@@ -155,6 +158,21 @@ class Measurement:
         while least > AT_REST and time.monotonic() < deadline:
             least = min(least, self._cpu_over(BASE_S))
         return least
+
+    def _warm_driver(self) -> None:
+        order = self._order
+        if self._known.is_warm or not order.driver_warm_up_s:
+            return
+        self._tell("driver", order.driver_warm_up_s)
+        own = {"type": order.task_type, "config": {**order.config, RATE_KEY: order.rate_per_s}}  # it is a source
+        chain = [{"type": task["type"], "config": dict(task.get("config", {}))} for task in order.feed] or [own]
+        names = [f"{self._fragment}-warm{number}" for number in range(WARM_QUERIES)]
+        self._ask("hurry", fragments=names, chain=chain)
+        try:
+            self._pause(order.driver_warm_up_s)
+        finally:
+            self._ask("rest", within_s=COMMAND_S)
+        self._known.is_warm = True
 
     def _feed(self, task_type: TaskType) -> Path | None:
         """The file with the events to feed; None for a source."""

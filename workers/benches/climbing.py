@@ -66,6 +66,7 @@ class StairFound:
     loads: dict[str, Load]
     latency_ms: list[float]  # quantiles, evenly spaced
     others_cores: float  # what the machine's other processes took, broker and services included
+    batches_per_s: dict[str, float]  # with events, by query
 
 
 @dataclass
@@ -172,6 +173,7 @@ class Climb:
     def _stair(self, stair: Stair, ends_s: float) -> StairFound:
         samples: list[Sample] = []
         before, busy, began = self._latencies(), _busy_s(), time.monotonic()
+        batches = self._batches()
         cpu = self._slots.cpu_s()
         while len(samples) < LEAST_SAMPLES or time.monotonic() < ends_s - SAMPLE_S / 2:
             if len(samples) % LOAD_EVERY == 0:
@@ -182,12 +184,14 @@ class Climb:
         cores = {name: (cpu_after[name] - samples[0].cpu_s[name]) / (time.monotonic() - samples[0].at_s)
                  for name in cpu_after}
         others = (_busy_s() - busy) / passed - sum(cores.values())
+        batches_per_s = {name: round((count - batches.get(name, 0)) / passed, 2)
+                         for name, count in self._batches().items()}
         latency = quantiles_ms(before, self._latencies())
         memory = self._slots.memory_mb()
         loads = {name: Load(max(0.0, cores[name] - self._base.cpu[name]), self._share(name, memory[name]))
                  for name in cores}
         what = carried(samples, rate_per_s=stair.rate_per_s, parts=self._parts, source="source")
-        return StairFound(what, loads, latency, max(0.0, others))
+        return StairFound(what, loads, latency, max(0.0, others), batches_per_s)
 
     def _share(self, name: str, memory_mb: float) -> float:
         base_mb = self._base.memory_mb[name]
@@ -212,6 +216,11 @@ class Climb:
         counts = observed.read_meters(self._running.client, names).counts
         return {task: sum(counts[bundle].get("0:n", 0) for bundle in bundles)
                 for task, bundles in self._bundles.items()}
+
+    def _batches(self) -> dict[str, int]:
+        """How many batches with events each query has done, by what its slot has told last."""
+        told = self._running.fragments()
+        return {name: told.get(name, {}).get("batches", 0) for names in self._bundles.values() for name in names}
 
     def _latencies(self) -> dict[int, int]:
         """The latencies of what has left the sink, as a histogram."""
@@ -285,5 +294,5 @@ def document(found: StairFound) -> dict[str, Any]:
         "rate_per_s": one.rate_per_s, "offered_per_s": one.offered_per_s, "carried_per_s": one.carried_per_s,
         "slowest": one.slowest, "stable": one.stable, "others_cores": found.others_cores,
         "loads": {name: {"cpu": load.cpu, "memory": load.memory} for name, load in found.loads.items()},
-        "latency_ms": found.latency_ms,
+        "latency_ms": found.latency_ms, "batches_per_s": found.batches_per_s,
     }

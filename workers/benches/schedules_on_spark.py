@@ -79,7 +79,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     with laboratory(slots=sizes.slots, trigger_ms=sizes.trigger_ms) as lab:
         profiles = list(read_profiles(given.profiles.read_text(encoding="utf-8"))) if given.profiles else [
-            *_ends(lab, sizes, kept, save), *_tasks(lab, sizes, kept, save)]
+            *_tasks(lab, sizes, kept, save), *_ends(lab, sizes, kept, save)]  # trials warm the drivers up
         given.out.with_suffix(".csv").write_text(write_profiles(profiles), encoding="utf-8")
         print(results.table(profiling.rows(profiles)), flush=True)
         _experiments(lab, sizes, profiles, kept, save, most_s=60 * given.minutes)
@@ -102,7 +102,7 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--fractions", type=float, nargs="+", default=[1.0, 0.6],
                         help="of the highest rate that a pair plans for the slots")
     parser.add_argument("--slots", type=int, default=2, help="of this machine, each held to a core of its own")
-    parser.add_argument("--budget", type=float, default=150.0, help="seconds for a profile")
+    parser.add_argument("--budget", type=float, default=180.0, help="seconds for a profile")
     parser.add_argument("--stair", type=float, default=7.0, help="seconds at a rate")
     parser.add_argument("--minutes", type=float, default=20.0, help="after which no further schedule is run")
     parser.add_argument("--trigger-ms", type=int, default=500)

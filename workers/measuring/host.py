@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -61,8 +62,10 @@ class Host:
         self._query: Any = None
         self._fragment = ""
         self._task: Task | None = None
+        self._hurried: dict[str, Any] = {}
         self._commands: Mapping[str, Callable[..., dict[str, Any]]] = {
-            "weigh": self.weigh, "feed": self.feed, "begin": self.begin, "look": self.look, "end": self.end,
+            "weigh": self.weigh, "feed": self.feed, "hurry": self.hurry, "rest": self.rest, "begin": self.begin,
+            "look": self.look, "end": self.end,
         }
 
     def perform(self, command: Mapping[str, Any]) -> dict[str, Any]:
@@ -108,6 +111,30 @@ class Host:
                 remedy="Measure the task with a config of the tasks upstream that lets events pass.")
         events = feed.write(Path(path), batches, schema_json=compiled.schemas[-1])
         return {"events": events}
+
+    def hurry(self, *, fragments: list[str], chain: list[Mapping[str, Any]]) -> dict[str, Any]:
+        """Let queries of a chain run one batch behind the other, for nobody, until `rest`: a driver becomes warm."""
+        around = self._around
+        tasks = [Task(f"warm-{number}", task["type"], task["config"]) for number, task in enumerate(chain)]
+        around.spark.sparkContext.setLogLevel("OFF")  # whatever is wrong with them, the feed has told
+        for fragment in fragments:
+            written = [f"{fragment}.{position}" for position in range(len(tasks))]
+            compiled = self._compile(Chain(fragment, tasks, (), written), around.config)
+            self._hurried[fragment] = queries.start(
+                compiled.frame, name=fragment, checkpoint=around.data_dir / "checkpoints" / fragment, trigger_ms=0)
+        return {}
+
+    def rest(self) -> dict[str, Any]:
+        """Stop what `hurry` started."""
+        around = self._around
+        for fragment, query in self._hurried.items():
+            around.listener.forget([query.runId])
+            with suppress(Exception):
+                queries.stop(query, pause=partial(around.channels.pause, fragment), drain_s=DRAIN_S)
+            shutil.rmtree(around.data_dir / "checkpoints" / fragment, ignore_errors=True)
+        self._hurried = {}
+        end_python_workers()
+        return {}
 
     def begin(
         self, *, fragment: str, task_type: str, config: Mapping[str, Any], threads: int, schema_json: str | None

@@ -4,6 +4,9 @@
 is what is live on its heap after a full collection, and beside it the Python processes by their proportional set size
 (pages that forked workers share count once). Code, class metadata and network buffers of the JVM are left out: they
 belong to the driver and grow with whatever it ever ran.
+
+**CPU** is without that of the JVM's compilers: they work for minutes after code has begun to run, as much as the code
+itself, and then hardly ever. What a query takes for good is what is planned with.
 """
 
 from __future__ import annotations
@@ -18,6 +21,9 @@ import psutil
 
 from workers.supervisor.process import descendants
 
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+COMPILERS = ("C1 CompilerThre", "C2 CompilerThre")  # HotSpot's threads, as Linux cuts their names
+
 
 class TreeLoad:
     """CPU and Python memory of a process and all below it."""
@@ -25,15 +31,16 @@ class TreeLoad:
     def __init__(self, pid: int) -> None:
         self._pid = pid
         self._known: dict[int, float] | None = None
+        self._compilers: dict[int, list[Path]] = {}
         self._total_s = 0.0
 
     def cpu_s(self) -> float:
-        """CPU seconds since the first call. A process that came later counts from its start."""
+        """CPU seconds since the first call, compilers left out. A process that came later counts from its start."""
         found = {}
         for pid in self._pids():
             with suppress(psutil.Error):
                 times = psutil.Process(pid).cpu_times()
-                found[pid] = times.user + times.system
+                found[pid] = times.user + times.system - self._compiling_s(pid)
         before = found if self._known is None else self._known
         self._total_s += sum(max(0.0, used - before.get(pid, 0.0)) for pid, used in found.items())
         self._known = found
@@ -49,8 +56,31 @@ class TreeLoad:
                     total += process.memory_full_info().pss
         return total / 2**20
 
+    def _compiling_s(self, pid: int) -> float:
+        """CPU seconds of a JVM's compilers; a slot's are there from its beginning and stay."""
+        if not self._compilers.get(pid):
+            self._compilers[pid] = [] if psutil.Process(pid).name() != "java" else [
+                thread for thread in Path(f"/proc/{pid}/task").iterdir() if _comm(thread) in COMPILERS]
+        return sum(map(_thread_s, self._compilers[pid]))
+
     def _pids(self) -> list[int]:
         return [self._pid, *descendants(self._pid)]
+
+
+def _comm(thread: Path) -> str:
+    try:
+        return (thread / "comm").read_text().strip()
+    except OSError:
+        return ""
+
+
+def _thread_s(thread: Path) -> float:
+    try:
+        # The thread's name stands in parentheses and may hold spaces: what is counted follows the last one.
+        user, system = (thread / "stat").read_text().rpartition(")")[2].split()[11:13]
+    except OSError:
+        return 0.0
+    return (int(user) + int(system)) / _TICKS_PER_S
 
 
 def heap_mb(jvm: Any) -> float:

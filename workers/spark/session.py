@@ -38,7 +38,8 @@ def configuration(settings: Settings, *, scratch: Path, sockets: Path) -> dict[s
     """The settings of a slot's driver, each with its reason."""
     # The serial collector keeps a driver small. Both compilers: every batch plans its query anew, which C1 alone makes
     # half as dear again (210 against 138 ms of CPU a batch for five tasks, two of them with state in Python).
-    java_options = f"-XX:+UseSerialGC -Xss1m -Djava.io.tmpdir={scratch}/tmp"
+    # Compilers stay as threads of their own for good: what they took is told apart (workers/measuring/load.py).
+    java_options = f"-XX:+UseSerialGC -XX:-UseDynamicNumberOfCompilerThreads -Xss1m -Djava.io.tmpdir={scratch}/tmp"
     return {
         "spark.master": settings.spark_master or f"local[{settings.threads}]",
         # So many threads wait for answers, they do not share out work: nothing is split by itself.
