@@ -5,6 +5,7 @@ What was measured once is not measured again: the steps follow from the trials i
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
@@ -53,6 +54,7 @@ def measured(
     while not isinstance(step := next_step(map(trial_of, map(result_of, kept)), sweep=sweep), Done):
         print(f"  {kind.name}: {step.threads} threads at {step.rate_per_s:.4g} events/s ({step.why})", end=" … ",
               flush=True)
+        time.sleep(step.after_s)
         found = ordered(broker, TrialOrder(
             uuid.uuid4().hex, NODE, slot, kind.type, kind.config, step.threads, step.rate_per_s, warm_up_s=warm_up_s,
             seconds=seconds, feed=feed(FEED_RATE_PER_S)))
