@@ -108,6 +108,7 @@ INSTALLED_APPS = [
     "dashboard.api",
     "dashboard.live",
     "dashboard.pages",
+    "dashboard.commands",
 ]
 
 MIDDLEWARE = [

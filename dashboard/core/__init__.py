@@ -1,5 +1,4 @@
-"""What every app of the site uses: errors as HTTP, transition tables, notifications, middleware, commands.
+"""What every app of the site uses: errors as HTTP, transition tables, notifications, middleware.
 
-Imports ``scheduler.model.errors`` and Django, none of the other apps except in management commands, which compose
-them. Read ``errors.py`` first.
+Imports ``scheduler.model.errors`` and Django, and none of the other apps. Read ``errors.py`` first.
 """

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from django.core.management import CommandError, call_command
 
-from dashboard.profiles.management.commands import profile as command
+from dashboard.commands.management.commands import profile as command
 from dashboard.profiles.models import ProfileRecord, SweepRecord
 from scheduler.model.profile_csv import read_profiles
 from tests.dashboard.building import World, document, planned

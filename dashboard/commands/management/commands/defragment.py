@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dashboard.approvals.services import defragment_dataflow
-from dashboard.core.management.proposing import ProposingCommand
+from dashboard.commands.proposing import ProposingCommand
 
 
 class Command(ProposingCommand):

@@ -8,7 +8,7 @@ from getpass import getpass
 
 from django.core.management.base import BaseCommand, CommandError
 
-from dashboard.core.management.actors import actor_of
+from dashboard.commands.actors import actor_of
 from dashboard.teams.models import Team
 from dashboard.teams.selectors import secrets
 from dashboard.teams.services import delete_secret, set_secret

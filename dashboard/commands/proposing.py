@@ -13,7 +13,7 @@ from dashboard.approvals.models import Proposal
 from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.permissions import is_uuid
 from dashboard.catalog.selectors import dataflows
-from dashboard.core.management.actors import actor_of
+from dashboard.commands.actors import actor_of
 from dashboard.teams.permissions import viewer_of
 from scheduler.model.errors import WeirError
 

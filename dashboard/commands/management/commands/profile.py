@@ -16,8 +16,8 @@ from django.utils import timezone
 from dashboard import jobs
 from dashboard.catalog.permissions import is_uuid
 from dashboard.catalog.selectors import dataflows
-from dashboard.core.management.actors import actor_of
-from dashboard.core.management.files import text_of
+from dashboard.commands.actors import actor_of
+from dashboard.commands.files import text_of
 from dashboard.profiles import selectors
 from dashboard.profiles.lifecycle import DONE, OPEN
 from dashboard.profiles.measurable import places

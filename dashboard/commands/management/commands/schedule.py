@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dashboard.approvals.services import propose_schedule
-from dashboard.core.management.proposing import ProposingCommand
+from dashboard.commands.proposing import ProposingCommand
 from dashboard.plans.scheduling import Choice
 
 

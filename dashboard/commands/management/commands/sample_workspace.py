@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.conf import settings
 from django.core.management.base import BaseCommand
 
-from dashboard.core.workspace import make_workspace
+from dashboard.commands.workspace import make_workspace
 
 
 class Command(BaseCommand):

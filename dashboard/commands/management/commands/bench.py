@@ -7,7 +7,7 @@ from importlib import import_module
 
 from django.core.management.base import BaseCommand, CommandError
 
-from dashboard.core.benches import BENCHES
+from dashboard.commands.benches import BENCHES
 
 
 class Command(BaseCommand):

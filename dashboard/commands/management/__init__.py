@@ -1,0 +1,1 @@
+"""The commands, where Django looks for them."""

@@ -1,1 +1,0 @@
-"""`./weir profile`: see ``profile.py``."""
