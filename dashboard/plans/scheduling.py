@@ -13,7 +13,7 @@ To propose one: ``dashboard.approvals.services.propose_schedule``.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, get_args
 
 from django.conf import settings as site
@@ -42,6 +42,7 @@ from scheduler.settling import settled
 QUICK: tuple[Pair, ...] = tuple(pair for pair in PAIRS if pair[1] != "exact")
 LEAST_RATE_PER_S, MOST_RATE_PER_S = 1e-6, 1e12  # one event in eleven days; what no estate reads
 MOST_THREADS = 10_000  # of a dataflow: planned within half a second, and far beyond what an estate runs
+MOST_THREADS_AT_ONCE = 200_000  # of all rates and pairs of one question
 
 
 class InvalidChoice(WeirError):
@@ -120,10 +121,13 @@ class Question:
         Each with ``rate_per_s`` and ``pair``; and ``slots``, ``per_hour``, ``per_month``, ``sustained_per_s``,
         ``keeps``, ``latency_s``, ``free`` (whether the slots are there); or ``error`` (code, message, remedy, facts).
         """
-        rows = []
-        for rate_per_s in rates_per_s:
+        rates, pairs, rows = list(rates_per_s), tuple(pairs), []
+        # Each has its share of what one question may cost: two hundred rates of thousands of threads take minutes.
+        most_threads = min(self.settings.most_threads, MOST_THREADS_AT_ONCE // max(1, len(rates) * len(pairs)))
+        settings = replace(self.settings, most_threads=most_threads)
+        for rate_per_s in rates:
             try:
-                found = compare(self.job(rate_per_s), supply=self.supply, pairs=pairs, settings=self.settings)
+                found = compare(self.job(rate_per_s), supply=self.supply, pairs=pairs, settings=settings)
             except WeirError as error:
                 rows.extend({"rate_per_s": rate_per_s, "pair": pair, "error": error.as_dict()} for pair in pairs)
                 continue

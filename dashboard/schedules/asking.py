@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from math import isfinite, log10
+from math import log10
 from time import monotonic
 from typing import Any
 
 from dashboard.catalog.models import DataflowRecord
 from dashboard.explorer.kept import kept
 from dashboard.plans.models import PlanRecord
-from dashboard.plans.scheduling import QUICK, Question, question_of
+from dashboard.plans.scheduling import LEAST_RATE_PER_S, MOST_RATE_PER_S, QUICK, Question, question_of
 from dashboard.profiles.models import ProfileRecord
 from dashboard.profiles.selectors import current_machine, staleness
 from dashboard.schedules.comparison import Row, Today, rows_of
@@ -63,7 +63,7 @@ def rate_of(text: str) -> float | None:
         rate_per_s = float(text)
     except ValueError:
         rate_per_s = float("nan")
-    if not isfinite(rate_per_s) or rate_per_s <= 0:
+    if not LEAST_RATE_PER_S <= rate_per_s <= MOST_RATE_PER_S:
         raise InvalidResources(
             f"{text[:40]!r} is no rate", remedy="Give events a second, a number above 0.", rate=text[:40])
     return rate_per_s

@@ -1,0 +1,46 @@
+"""What a question about schedules may cost, and rates that are none."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from dashboard.plans import scheduling
+from dashboard.plans.scheduling import question_of
+from tests.dashboard.building import World, planned
+from tests.pages.scheduling import linear, measured
+
+
+@pytest.fixture
+def here(world: World) -> World:
+    measured(world)
+    return world
+
+
+def test_many_rates_at_once_share_what_one_question_may_cost(here: World, monkeypatch):
+    question = question_of(planned(here.carla, here.city, linear()).dataflow)
+    assert not any("error" in row for row in question.what_if([50.0] * 40))
+    monkeypatch.setattr(scheduling, "MOST_THREADS_AT_ONCE", 400)
+    for row in question.what_if([50.0] * 40):
+        assert row["error"]["code"] == "rate_not_held" and row["error"]["facts"]["most_threads"] == 2
+    assert not any("error" in row for row in question.what_if([50.0])), "one rate has all of it"
+
+
+@pytest.mark.parametrize("rate", ["1e-320", "1e308", "1e13", "nan", "-1", "inf"])
+def test_a_rate_that_is_none_is_refused_by_page_and_api_alike(here: World, client, rate: str):
+    client.force_login(here.carla)
+    record = planned(here.carla, here.city, linear()).dataflow
+    answer = client.get(f"/api/dataflows/{record.pk}/schedules", {"rate_per_s": rate})
+    assert answer.status_code == 422 and json.loads(answer.content)["code"] == "invalid_resources"
+    for page, name in (("schedule", "rate"), ("schedule/pairs.json", "rate"), ("schedule/curve.json", "most")):
+        assert client.get(f"/dataflows/{record.pk}/{page}", {name: rate}).status_code in (200, 422)
+
+
+def test_answers_are_json_that_every_reader_takes(here: World, client):
+    client.force_login(here.carla)
+    record = planned(here.carla, here.city, linear()).dataflow
+    for rate in (1e-6, 1e-3, 50, 1e9):
+        for path in (f"schedules?rate_per_s={rate}", f"what-if?most_per_s={rate}&points=3"):
+            answer = client.get(f"/api/dataflows/{record.pk}/{path}")
+            json.loads(answer.content, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
