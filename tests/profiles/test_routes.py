@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
@@ -87,3 +89,13 @@ def test_a_file_over_the_limit_is_refused_before_it_is_read(world: World, client
     client.force_login(world.carla)
     answer = client.post("/api/profiles", {"text": "x" * 2_000_000}, content_type="application/json")
     assert (answer.status_code, answer.json()["code"]) == (413, "too_large")
+
+
+@pytest.mark.parametrize("depth", [50, 300, 900, 5000])
+def test_a_config_that_is_nested_deeply_is_no_500(world: World, client, depth: int):
+    client.force_login(world.carla)
+    config = '{"schema":' * depth + "1" + "}" * depth
+    asked = json.dumps(SWEEP)[:-1] + f', "config": {config}}}'
+    assert 400 <= client.post("/api/sweeps", asked, content_type="application/json").status_code < 500
+    assert 400 <= client.post("/profiles/measure", SWEEP | {"config": config}).status_code < 500
+    assert not SweepRecord.objects.exists()
