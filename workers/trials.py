@@ -62,10 +62,11 @@ class TrialOrder:
 
     ``slot`` is the slot's index on the node, as the desired state names it. ``feed`` is the chain of tasks, source
     first, each ``{"type": …, "config": …}``, whose output the task gets, replayed at the rate; it is empty where the
-    task is a source itself. What is measured are the last ``seconds``, after ``warm_up_s`` of events at the same rate;
-    where the slot's driver has not run that task yet, after ``first_warm_up_s``: its compilers take the core to
-    themselves for a while. Before its first trial a driver plans batches for ``driver_warm_up_s``, one behind the
-    other: code that plans a batch runs three times as fast once it has been compiled.
+    task is a source itself. What is measured are the last ``seconds``, after ``warm_up_s`` of events at the same rate,
+    which come once all threads have had their first event; where the slot's driver has not run that task yet, after
+    ``first_warm_up_s``: its compilers take the core to themselves for a while. Before its first trial a driver plans
+    batches for ``driver_warm_up_s``, one behind the other: code that plans a batch runs three times as fast once it
+    has been compiled.
     """
 
     id: str
@@ -96,9 +97,9 @@ class TrialOrder:
 class Progress:
     """How far a trial is.
 
-    ``state`` is one of ``ordered``, ``taken``, ``feed`` (making the events), ``driver`` (warming the driver up),
-    ``base`` (measuring the slot without it), ``starting``, ``idle`` (measuring the query without events), ``warming``,
-    ``measuring``.
+    ``state`` is one of ``ordered``, ``taken`` (until its slot is ready), ``feed`` (making the events), ``driver``
+    (warming the driver up), ``base`` (measuring the slot without it), ``starting``, ``idle`` (measuring the query
+    without events), ``warming``, ``measuring``.
     """
 
     state: str

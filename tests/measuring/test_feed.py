@@ -14,7 +14,7 @@ from workers.channels.registry import Channels
 from workers.library.registry import task_types
 from workers.measuring import feed
 from workers.measuring.feed import Feed
-from workers.measuring.feeder import GENTLY, GENTLY_S, Assignment, Feeder
+from workers.measuring.feeder import GENTLY, Assignment, Feeder
 
 SCHEMA = pa.schema([("_seq", pa.int64()), ("_time", pa.int64()), ("_born", pa.int64()), ("x", pa.string())])
 
@@ -56,13 +56,15 @@ def test_a_feed_is_known_by_what_its_tasks_mean():
     assert name({}) != name({}, [{"type": "senml_parse", "config": {}}])
 
 
-@given(rate=st.floats(0.5, 5_000), threads=st.integers(1, 64), at_s=st.floats(0, 60))
-def test_what_is_due_begins_gently_and_then_keeps_to_the_rate(rate: float, threads: int, at_s: float):
+@given(rate=st.floats(0.5, 5_000), threads=st.integers(1, 64), gently_s=st.floats(0, 30), at_s=st.floats(0, 60))
+def test_what_is_due_begins_gently_and_then_keeps_to_the_rate(
+    rate: float, threads: int, gently_s: float, at_s: float
+):
     assignment = Assignment("", "c", 0, "", rate, threads)
-    assert assignment.due(0.0) == threads
-    grown = assignment.due(GENTLY_S + at_s) - assignment.due(GENTLY_S)
-    assert abs(grown - rate * at_s) <= 1
-    assert assignment.due(GENTLY_S) - threads <= GENTLY * rate * GENTLY_S + 1
+    assert assignment.due(0.0, gently_s=0.0) == threads
+    begun = assignment.due(gently_s, gently_s=gently_s)
+    assert begun - threads <= GENTLY * rate * gently_s + 1
+    assert abs(assignment.due(gently_s + at_s, gently_s=gently_s) - begun - rate * at_s) <= 1
 
 
 @pytest.mark.broker
@@ -79,8 +81,10 @@ class TestFeeder:
         feeder = self.feeder(broker)
         for passed_s in (0.0, 1.0, 1.0, 1.5, 41.5):
             feeder.write_due(passed_s, now_ms=1_000)
+            if passed_s == 1.0:
+                feeder.faster.set()
         info = Channels(broker).info("trial-t.in")
-        assert feeder.sent == self.ASSIGNMENT.due(41.5) > 2_000
+        assert feeder.sent == self.ASSIGNMENT.due(41.5, gently_s=1.0) > 2_000
         blocks = Channels(broker).read_blocks("trial-t.in", count=1_000)
         found = [event for _, block in blocks for event in block]
         assert [event["x"] for event in found] == [f"e{number % 1_000}" for number in range(feeder.sent)]
@@ -90,7 +94,8 @@ class TestFeeder:
     def test_it_leaves_a_channel_alone_whose_reader_is_far_behind(self, broker: redis.Redis, monkeypatch):
         monkeypatch.setattr("workers.measuring.feeder.FULL_BLOCKS", 2)
         feeder = self.feeder(broker)
+        feeder.faster.set()
         for passed_s in range(10):
             feeder.write_due(float(passed_s), now_ms=1_000)
         assert Channels(broker).info("trial-t.in").blocks == 3
-        assert feeder.sent == self.ASSIGNMENT.due(2.0)
+        assert feeder.sent == self.ASSIGNMENT.due(2.0, gently_s=0.0)

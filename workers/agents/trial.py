@@ -39,6 +39,7 @@ AT_REST = 0.05  # of a core: no more than this is a driver's that does nothing
 SETTLING_S = 20.0
 IDLE_S = 1.0
 COMMAND_S = 60.0
+START_S = 30.0  # at most, for a query's first batch: each of its threads may start a Python worker
 WARM_QUERIES = 3  # so that one plans while another waits for its source or its disk
 
 
@@ -241,9 +242,10 @@ class Measurement:
         )
 
     def _window(self, warm_up_s: float, base: Weight) -> Window:
-        """Let it warm up, and measure; the series is of both."""
+        """Let its threads begin, let it warm up, and measure; the series is of all that."""
         began_s, window = self._feeding.began_s, Window()
         before_s, cpu_before = time.time(), self._load.cpu_s()
+        steady_s, events_in = None, 0  # since when it gets events at the rate
         self._tell("warming", warm_up_s)
         while True:
             self._pause(SAMPLE_S)
@@ -255,6 +257,10 @@ class Measurement:
             memory = window.python_mb[-1] - base.python_mb
             window.series.append(sample_of(now_s - began_s, new, now_s - before_s, share, memory))
             before_s, cpu_before = now_s, cpu
+            events_in += sum(batch.events_in for batch in new)
+            if steady_s is None and (events_in >= self._order.threads or now_s - began_s > START_S):
+                steady_s = now_s
+                self._feeding.faster()
             if window.began_s:
                 window.batches += new
                 window.ended_s, window.cpu = now_s, (cpu - window.cpu_before) / (now_s - window.began_s)
@@ -264,7 +270,7 @@ class Measurement:
                 ):
                     window.latency_s = figures.quantiles_s(window.before, self._latencies(), percentile_ms)
                     return window
-            elif now_s - began_s >= warm_up_s:
+            elif steady_s is not None and now_s - steady_s >= warm_up_s:
                 window.begin(now_s, cpu, self._latencies())
                 self._tell("measuring", self._order.seconds)
 

@@ -2,8 +2,8 @@
 
     python -m workers.measuring.feeder      (started by the node agent; a line of JSON says what to do)
 
-It reads what to feed, says ``ready``, waits for ``go`` and writes until its input ends. It says when it began and how
-many events it has written, ten times a second. A channel whose reader has fallen far behind is left alone: what could
+It reads what to feed, says ``ready``, waits for ``go``, writes gently until it is told ``faster``, and then at the rate,
+until its input ends. It says when it began and how many events it has written, ten times a second. A channel whose reader has fallen far behind is left alone: what could
 not be written is then missing, and the trial is unstable anyway.
 """
 
@@ -29,7 +29,6 @@ from .feed import Feed, read
 TICK_S = 0.05
 SAY_S = 0.1
 FULL_BLOCKS = 4_000  # of what nobody has read yet
-GENTLY_S = 1.0
 GENTLY = 0.1  # of the rate
 
 
@@ -45,25 +44,29 @@ class Assignment:
     threads: int = 1
     avoid_core: int | None = None
 
-    def due(self, passed_s: float) -> int:
-        """How many events are due after so many seconds.
+    def due(self, passed_s: float, *, gently_s: float) -> int:
+        """How many events are due after so many seconds, ``gently_s`` of them gently.
 
-        It begins gently, with an event for each thread and a tenth of the rate for a while: the first batch of a query
-        starts its Python workers and compiles its code, and what piled up behind it at a high rate would take as long
-        to go away as the trial lasts.
+        It begins with an event for each thread and a tenth of the rate: the first batch of a query starts its Python
+        workers and compiles its code, and what piled up behind it at a high rate would take as long to go away as the
+        trial lasts.
         """
-        gently_s = min(passed_s, GENTLY_S)
         return self.threads + int(self.rate_per_s * (gently_s * GENTLY + passed_s - gently_s))
 
 
 class Feeder:
-    """Writes what is due. ``write_due`` is told the time that has passed, so that it can be tested without one."""
+    """Writes what is due. ``write_due`` is told the time that has passed, so that it can be tested without one.
+
+    It is ``faster`` once that is set.
+    """
 
     def __init__(self, broker: redis.Redis, assignment: Assignment, feed: Feed) -> None:
         self._broker = broker
         self._assignment = assignment
         self._feed = feed
         self._tick = 0
+        self._gently_s: float | None = None  # how long it began gently, once that is over
+        self.faster = threading.Event()
         self.sent = 0
         channel = assignment.channel
         self._keys = [keys.channel(channel), keys.meta(channel), keys.readers(channel)]
@@ -72,7 +75,9 @@ class Feeder:
 
     def write_due(self, passed_s: float, *, now_ms: int) -> None:
         """Write all events that are due after so many seconds, in one round trip."""
-        due = self._assignment.due(passed_s)
+        if self._gently_s is None and self.faster.is_set():
+            self._gently_s = passed_s
+        due = self._assignment.due(passed_s, gently_s=passed_s if self._gently_s is None else self._gently_s)
         if due <= self.sent or self._broker.xlen(self._keys[0]) > FULL_BLOCKS:
             return
         self._tick += 1
@@ -118,8 +123,15 @@ def main(commands: TextIO = sys.stdin, answers: TextIO = sys.stdout) -> None:
         say(ready=True)
         if commands.readline().strip() != "go":
             return
-        threading.Thread(target=lambda: (commands.read(), over.set()), daemon=True).start()
+        threading.Thread(target=_obey, args=(commands, feeder.faster, over), daemon=True).start()
         feed_until(feeder, over.is_set, say)
+
+
+def _obey(commands: TextIO, faster: threading.Event, over: threading.Event) -> None:
+    for command in commands:
+        if command.strip() == "faster":
+            faster.set()
+    over.set()
 
 
 def _now_ms() -> int:

@@ -51,11 +51,15 @@ class Feeding:
         stop(process, timeout_s=1.0)
 
     def go(self, assignment: Assignment) -> None:
-        """Let it read its events, and begin."""
+        """Let it read its events, and begin gently."""
         self._write(json.dumps(asdict(assignment)))
         self._expect("ready")
         self._write("go")
         self.began_s = self._expect("began_ms") / 1000
+
+    def faster(self) -> None:
+        """Let it write at the rate: the query has started all that it needs."""
+        self._write("faster")
 
     def offered_per_s(self, first_s: float, last_s: float) -> float:
         """How many events it wrote a second between two moments; the rate, where it said nothing then."""
