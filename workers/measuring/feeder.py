@@ -2,9 +2,10 @@
 
     python -m workers.measuring.feeder      (started by the node agent; a line of JSON says what to do)
 
-It reads what to feed, says ``ready``, waits for ``go``, writes gently until it is told ``faster``, and then at the rate,
-until its input ends. It says when it began and how many events it has written, ten times a second. A channel whose reader has fallen far behind is left alone: what could
-not be written is then missing, and the trial is unstable anyway.
+It reads what to feed, says ``ready``, waits for ``go``, writes gently until it is told ``faster``, and then at the
+rate, until its input ends. It says when it began and how many events it has written, ten times a second. A channel
+whose reader has fallen far behind is left alone: what could not be written is then missing, and the trial is unstable
+anyway.
 """
 
 from __future__ import annotations
