@@ -270,6 +270,19 @@ def test_a_missing_browser_is_said_and_the_other_tests_run(place: Place) -> None
     assert "sudo apt-get install chromium" in done.stderr.splitlines()[-1]
 
 
+@pytest.mark.parametrize("installed", [False, True], ids=["with the dependencies", "later"])
+def test_root_gets_a_browser_installed_once(place: Place, installed: bool) -> None:
+    place.put("java", JAVA.format(version="17.0.15"))
+    place.put("id", "#!/bin/sh\necho 0\n")
+    place.put("apt-get", APT + 'case "$*" in *install*chromium*) cp /bin/true "${0%/*}/chromium" ;; esac\n')
+    if installed:
+        place.put("chromium", "#!/bin/sh\n")
+        place.run("test")
+        (place.bin / "chromium").unlink()
+    assert place.run("test").stdout == place.run("test").stdout == "ran run.py\n"
+    assert sum("install" in call and "chromium" in call for call in place.calls()) == 1
+
+
 @pytest.mark.long
 def test_a_real_environment(tmp_path: Path) -> None:
     variables = {**os.environ, "WEIR_VENV": str(tmp_path / "venv"), "WEIR_DATA_DIR": str(tmp_path / "data")}
