@@ -67,13 +67,13 @@ def _over_threads(
     data = [{
         "type": "scatter", "mode": "lines", "name": "in between", "series": 0, "line": {"dash": "dot"},
         "x": [one.point.threads for one in estimates], "y": between, "text": [WORDS[one.basis] for one in estimates],
-        "hovertemplate": "%{x} threads: %{y:.1f}" + unit + "<br>%{text}<extra></extra>",
+        "hovertemplate": "%{x} threads: %{y:.3~g}" + unit + "<br>%{text}<extra></extra>",
     }]
     if idle:
         data.append({
             "type": "scatter", "mode": "lines", "name": "without events", "series": 2, "line": {"dash": "dash"},
             "x": [one.point.threads for one in estimates], "y": [scale * getattr(one.point, idle) for one in estimates],
-            "hovertemplate": "without events %{y:.1f}" + unit + "<extra></extra>"})
+            "hovertemplate": "without events %{y:.3~g}" + unit + "<extra></extra>"})
     data.append(_points(
         [point.threads for point in profile.points], [scale * getattr(point, field) for point in profile.points],
         name="measured", symbol="circle", series=0, unit=unit,
@@ -94,7 +94,7 @@ def _threads(most: int) -> dict[str, Any]:
     """The axis of threads, which are whole."""
     few = {"dtick": 1} if most <= 10 else {}
     title = {"text": "threads", "standoff": 6, "font": {"size": 11}}
-    return {"type": "linear", "title": title, "rangemode": "tozero", **few}
+    return {"type": "linear", "title": title, "range": [0, most + max(0.5, 0.04 * most)], **few}
 
 
 def _steps(profile: Profile) -> list[int]:
@@ -110,7 +110,7 @@ def _points(
     return {
         "type": "scatter", "mode": "markers", "name": name, "series": series, "marker": {"symbol": symbol, "size": 9},
         "x": list(x), "y": list(y), "text": list(texts),
-        "hovertemplate": "%{x} threads: %{y:.1f}" + unit + "<br>%{text}<extra></extra>"}
+        "hovertemplate": "%{x} threads: %{y:.3~g}" + unit + "<br>%{text}<extra></extra>"}
 
 
 def _over_time(at: Sequence[float], series: dict[str, Sequence[float | None]], *, unit: str) -> dict[str, Any]:

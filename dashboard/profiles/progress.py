@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from statistics import median
 from typing import Any
 from uuid import UUID
 
@@ -13,7 +14,7 @@ from dashboard.profiles.trials import order_id
 from dashboard.teams.permissions import Viewer
 
 STATES = {  # of a trial under way, in words
-    "": "about to be ordered", "ordered": "waits for the node's agent", "taken": "taken by the node's agent",
+    "": "about to be ordered", "ordered": "waits for the node's agent", "taken": "waits until the slot is ready",
     "driver": "warming the driver up", "base": "measuring the slot without it",
     "feed": "making the events", "starting": "starting the query", "idle": "measuring the query without events",
     "warming": "warming up", "measuring": "measuring",
@@ -44,6 +45,19 @@ def progress_of(sweep: SweepRecord) -> dict[str, Any]:
         "under_way": _under_way(under_way) if under_way and sweep.status == RUNNING else None,
         "profile": str(sweep.profile_id) if sweep.profile_id else None,
     }
+
+
+def disturbed_by(sweep: SweepRecord) -> dict[str, float] | None:
+    """The load of the machine and its cores while a sweep was measured, where other work must have taken part of them.
+
+    A trial alone makes a load of two or three.
+    """
+    told = [trial.machine for trial in sweep.trials.defer("series") if trial.machine.get("cores")]
+    loads = [machine["load"] for machine in told if machine.get("load") is not None]
+    if not loads:
+        return None
+    load, cores = median(loads), told[-1]["cores"]
+    return {"load": load, "cores": cores} if load > cores + max(2, cores) else None
 
 
 def _peaks(done: list[TrialRecord]) -> dict[str, dict[str, Any]]:

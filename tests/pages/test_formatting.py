@@ -37,6 +37,18 @@ def test_shares_of_a_slot(value: float | None, shown: str) -> None:
     assert weir.share(value) == shown
 
 
+def test_who_holds_a_slot_is_told_without_the_id() -> None:
+    held = "Slot n1/1 is reserved for measuring pi_viete (ac165431-5910-45e5-afb7-db753206567d)."
+    assert weir.without_ids(held) == "Slot n1/1 is reserved for measuring pi_viete."
+    assert weir.without_ids("measuring pi_viete (again)") == "measuring pi_viete (again)"
+    assert weir.without_ids(None) == ""
+
+
+def test_a_config_is_told_as_it_is_set() -> None:
+    assert weir.config('{"fields":null,"schema":"urban"}') == weir.config({"schema": "urban", "fields": None})
+    assert weir.config({"name": "π", "least": 0}) == '{"name": "π", "least": 0}'
+
+
 def test_counts_are_parted_by_thousands() -> None:
     assert weir.count(1234567) == "1\u202f234\u202f567"
 

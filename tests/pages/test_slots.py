@@ -66,7 +66,7 @@ def test_bundles_stand_on_their_slots_with_threads_and_weight(world: World, clie
     found = cells(response.text)
     assert re.search(r"sense → parse → average → out\s+3 threads, 70% of the events", found[fragment.slot])
     assert re.search(r"sense → parse → average → out\s+2 threads, 30% of the events", found[other])
-    assert re.search(r"with its driver\s+CPU\s+41%\s*,\s+1.0 GB", found["n1/0"])
+    assert re.search(r"whole slot now\s+CPU\s+41%\s*,\s+1.0 GB", found["n1/0"])
     assert "2 slots, 1 node" in response.text
 
 
@@ -79,7 +79,7 @@ def test_what_is_measured_of_a_slot_is_of_its_bundles_as_what_is_planned(
     told = {"state": "running", "cpu": 0.31, "memory": 0.0042}
     live(reports(**{f"s{slot}": {"cpu": 0.41, "memory_mb": 1024, "fragments": {fragment.pk: told}}}))
     found = cells(client_of("carla").get("/estate/slots").text)
-    assert re.search(r"CPU\s+31%.*Memory\s+0.42%.*with its driver\s+CPU\s+41%", found[fragment.slot])
+    assert re.search(r"CPU\s+31%.*Memory\s+0.42%.*whole slot now\s+CPU\s+41%", found[fragment.slot])
     row = next(one for one in client_of("carla").get("/api/slots").json() if one["name"] == fragment.slot)
     assert row["measured"] == {"cpu": 0.31, "memory": 0.0042}
     assert row["whole"] == {"cpu": 0.41, "memory": 0.25}  # 1024 MB of the half of 8 GiB

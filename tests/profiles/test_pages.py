@@ -178,6 +178,20 @@ def test_a_rate_that_is_the_highest_asked_for_is_told_to_be_a_least(
         assert ("may sustain more" in page) is told
 
 
+def test_a_busy_machine_is_told_of_where_it_was_measured_on(
+    measured: SweepRecord, client_of: ClientOf
+) -> None:
+    pages = [reverse("sweep", args=[measured.pk]), reverse("profile", args=[measured.profile_id])]
+    for load, told in ((2.6, False), (7.5, True)):
+        for trial in measured.trials.all():
+            trial.machine |= {"load": load, "cores": 2}
+            trial.save()
+        for page in pages:
+            shown = client_of("root").get(page).text
+            assert ("The machine was busy with other work" in shown) is told
+            assert ("a load of 7.5 on 2 cores" in shown) is told
+
+
 def test_a_trial_shows_its_series(measured: SweepRecord, client_of: ClientOf) -> None:
     trial = measured.trials.first()
     trial.series = [[0.5, 0.1, 10.0, 0.2, 0.1], [1.0, None, 11.0, 0.3, 0.1]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, datetime
 from typing import Any
 
@@ -50,6 +51,7 @@ _DEEDS = {
 }
 
 
+_IDS = re.compile(r" \([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\)")
 _VERBS = {"submit": "Run", "remove": "Remove", "pause": "Pause", "resume": "Resume", "defragment": "Defragment",
           "schedule": "Schedule"}
 
@@ -123,6 +125,19 @@ def memory(mb: float | None) -> str:
 def compact(value: Any) -> str:
     """A value as JSON on one line."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+
+
+@register.filter
+def config(value: Any) -> str:
+    """A config, or its canonical text, as JSON on one line; what is not set is left out."""
+    found = json.loads(value) if isinstance(value, str) else value
+    return json.dumps({name: one for name, one in found.items() if one is not None}, ensure_ascii=False, default=str)
+
+
+@register.filter
+def without_ids(text: str) -> str:
+    """Who holds a slot, without the id that only programs need."""
+    return _IDS.sub("", str(text or ""))
 
 
 @register.filter

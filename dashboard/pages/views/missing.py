@@ -15,7 +15,7 @@ from django.views.decorators.http import require_POST
 
 from dashboard.catalog import selectors as catalog
 from dashboard.pages.telling import told
-from dashboard.pages.views.sweeps import amount
+from dashboard.pages.views.sweeps import AMOUNTS, bounds_given
 from dashboard.profiles.measurable import places, wanted
 from dashboard.profiles.permissions import may_measure
 from dashboard.profiles.progress import progress_of
@@ -23,7 +23,6 @@ from dashboard.profiles.services.sweeps import start_sweeps
 from dashboard.schedules import asking
 from dashboard.schedules.comparison import missing_of
 from scheduler.model.errors import WeirError
-from scheduler.performance.modelling import Sweep
 
 if TYPE_CHECKING:
     from dashboard.catalog.models import DataflowRecord
@@ -38,7 +37,7 @@ def schedule_measure(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
     subjects = [one.subject for one in missing if one.sweep is None]
     told(request, lambda: start_sweeps(
         actor=request.user, subjects=subjects, slot=request.POST.get("slot", ""),
-        bounds=Sweep(budget_s=60 * amount(request.POST, "budget_minutes", Sweep().budget_s / 60))),
+        bounds=bounds_given(request.POST)),
         said="They are measured one after the other. This page follows.")
     return redirect("schedule", record.pk)
 
@@ -56,7 +55,7 @@ def missing_part(request: HttpRequest, record: DataflowRecord, failure: WeirErro
             for one in missing],
         "unasked": sum(1 for one in missing if one.sweep is None),
         "may_measure": may_measure(request.viewer, team_id=record.team_id if record.private else None),
-        "places": found, "any_free": any(place.free for place in found), "budget_minutes": Sweep().budget_s / 60,
+        "places": found, "any_free": any(place.free for place in found), "budget_minutes": AMOUNTS["budget_minutes"][0],
     }
 
 

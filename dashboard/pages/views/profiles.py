@@ -21,6 +21,7 @@ from dashboard.profiles.lifecycle import OPEN, PAUSED
 from dashboard.profiles.measurable import unmeasured
 from dashboard.profiles.models import ProfileRecord
 from dashboard.profiles.permissions import may_measure
+from dashboard.profiles.progress import disturbed_by
 from dashboard.profiles.services.importing import import_profiles
 from dashboard.profiles.stored import profile_of
 from dashboard.profiles.trials import bounds_of
@@ -54,7 +55,7 @@ def profile(request: HttpRequest, profile_id: UUID) -> HttpResponse:
     sweep = getattr(record, "sweep", None)
     return render(request, "profiles/profile.html", {
         "record": record, "row": row_of(record, selectors.current_machine()), "points": list(record.points.all()),
-        "sweep": sweep,
+        "sweep": sweep, "disturbed": disturbed_by(sweep) if sweep else None,
         "bounded": _bounded(record),
         "trials": sweep.trials.defer("series") if sweep else [], "history": selectors.history_of(record)[:10],
         "observed": record.observations.count(), "may_measure": may_measure(request.viewer, team_id=record.team_id),

@@ -24,7 +24,7 @@ from dashboard.profiles import selectors, subjects
 from dashboard.profiles.lifecycle import CANCELLED, LIFECYCLE, PAUSED, QUEUED
 from dashboard.profiles.measurable import places
 from dashboard.profiles.permissions import may_measure
-from dashboard.profiles.progress import progress_of
+from dashboard.profiles.progress import disturbed_by, progress_of
 from dashboard.profiles.services import sweeps as services
 from scheduler.model.canonical import canonical_config
 from scheduler.model.errors import InvalidDataflow, NotFound, WeirError
@@ -52,9 +52,9 @@ def measure(request: HttpRequest) -> HttpResponse:
     try:
         sweep = services.start_sweep(
             actor=request.user, subject=_subject(request, request.POST), slot=request.POST.get("slot", ""),
-            bounds=_bounds(request.POST), any_config=request.POST.get("any_config") == "1",
-            warm_up_s=amount(request.POST, "warm_up_s", services.WARM_UP_S),
-            seconds=amount(request.POST, "seconds", services.SECONDS))
+            bounds=bounds_given(request.POST), any_config=request.POST.get("any_config") == "1",
+            warm_up_s=_amount(request.POST, "warm_up_s", services.WARM_UP_S),
+            seconds=_amount(request.POST, "seconds", services.SECONDS))
     except InvalidDataflow as error:
         return _form(request, request.POST, failure=error, problems=error.problems)
     except WeirError as error:
@@ -72,7 +72,8 @@ def sweep(request: HttpRequest, sweep_id: UUID) -> HttpResponse:
     record = selectors.sweep(request.viewer, sweep_id)
     may = may_measure(request.viewer, team_id=record.team_id)
     return render(request, "profiles/sweep.html", {
-        "sweep": record, "progress": progress_of(record), "config": json.loads(record.config),
+        "sweep": record, "progress": progress_of(record), "disturbed": disturbed_by(record),
+        "config": json.loads(record.config),
         "trials": record.trials.exclude(ended=None).defer("series").order_by("-number"),
         "may": {way: may and LIFECYCLE.allows(record.status, becomes)
                 for way, becomes in (("pause", PAUSED), ("resume", QUEUED), ("cancel", CANCELLED))},
@@ -135,13 +136,14 @@ def _subject(request: HttpRequest, given: Any) -> subjects.Subject:
     return subjects.subject_of_type(given.get("type", ""), config, feed_key=given.get("feed", ""))
 
 
-def _bounds(given: Any) -> Sweep:
+def bounds_given(given: Any) -> Sweep:
+    """A sweep's bounds from a form; what it does not say as the form would."""
     values = {
-        field: amount(given, name, default) * factor for name, (default, field, factor) in AMOUNTS.items()}
+        field: _amount(given, name, default) * factor for name, (default, field, factor) in AMOUNTS.items()}
     return replace(Sweep(), **values | {"largest_threads": int(values["largest_threads"])})
 
 
-def amount(given: Any, name: str, default: float) -> float:
+def _amount(given: Any, name: str, default: float) -> float:
     """A number of a form; ``default`` where nothing was given."""
     text = given.get(name, "").strip()
     try:
