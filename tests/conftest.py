@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import hypothesis
 import pytest
 import redis
 
+from workers.channels.jvm import build
 from workers.supervisor import broker as embedded
 from workers.supervisor.process import spawn, stop
 
@@ -25,13 +29,24 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--long", action="store_true", help="also run the tests that take minutes")
 
 
-SHARED_SESSIONS = (ROOT / "tests/channels/contract", ROOT / "tests/library")  # a Spark driver serves the whole folder
+# Where Spark drivers, or a site and a browser, serve a whole folder; what has its own there is a group by itself.
+WHOLE = tuple(ROOT / "tests" / folder for folder in ("browser", "channels/contract", "library", "spark"))
+# What takes longest begins first, so that no worker is left with it while the others have nothing to do.
+LONGEST_FIRST = (
+    "spark", "browser", "library", "contract", "first light", "test_system.py", "test_node.py", "test_postgresql.py")
+
+
+def _begins(item: pytest.Item) -> int:
+    group = item.get_closest_marker("xdist_group").args[0]
+    return LONGEST_FIRST.index(group) if group in LONGEST_FIRST else len(LONGEST_FIRST)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:  # where tests are spread over workers, what stays with one
-        whole = next((folder for folder in SHARED_SESSIONS if item.path.is_relative_to(folder)), item.path)
-        item.add_marker(pytest.mark.xdist_group(whole.name))
+        if item.get_closest_marker("xdist_group") is None:
+            whole = next((folder for folder in WHOLE if item.path.is_relative_to(folder)), item.path)
+            item.add_marker(pytest.mark.xdist_group(whole.name))
+    items.sort(key=_begins)
     if config.getoption("--long"):
         return
     for item in items:
@@ -42,7 +57,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.fixture(scope="session")
 def broker_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of an embedded broker that lives as long as the test session; see ``broker`` for an empty one."""
-    folder = tmp_path_factory.mktemp("broker")
+    with running_broker(tmp_path_factory.mktemp("broker")) as url:
+        yield url
+
+
+@contextmanager
+def running_broker(folder: Path) -> Iterator[str]:
+    """Run an embedded broker with its state in a folder; its address."""
     prepared = embedded.prepare(folder)
     with (folder / "broker.log").open("ab") as log:
         process = spawn(prepared.argv, stdout=log)
@@ -63,6 +84,23 @@ def broker(broker_url: str) -> Iterator[redis.Redis]:
         client.flushall()
         yield client
         client.flushall()
+
+
+@pytest.fixture(scope="session")
+def with_jar(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], Path]:
+    """Puts the Java channels into a state folder, compiled once for all workers of a run: that takes long."""
+    folder = tmp_path_factory.getbasetemp()
+    folder = (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "java-channels"
+    folder.mkdir(exist_ok=True)
+
+    def put(data_dir: Path) -> Path:
+        with (folder / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            jar = build.build(folder)
+        shutil.copytree(jar.parent, build.jar_path(data_dir).parent, dirs_exist_ok=True)
+        return data_dir
+
+    return put
 
 
 @pytest.fixture

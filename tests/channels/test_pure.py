@@ -17,6 +17,7 @@ from workers.channels import codec, histogram
 from workers.channels.config import choose_implementation
 from workers.channels.jvm import build
 from workers.channels.schedule import Schedule, read_schedule, write_schedule
+from workers.channels.source import ChannelLost, check_unbroken
 
 
 @given(rate_per_s=st.floats(0.01, 100_000), limit=st.integers(0, 5_000), elapsed_ms=st.integers(-10, 10_000))
@@ -96,3 +97,15 @@ def test_a_missing_compiler_is_said_in_one_line(tmp_path: Path, monkeypatch, cap
     monkeypatch.setattr(shutil, "which", lambda name: None)
     assert build.main(["--data-dir", str(tmp_path)]) == 1
     assert "install a JDK" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("start", "trimmed", "last", "how"), [
+    ("4-0", "4-0", "9-1", ""), ("5-1", "4-0", "9-1", ""), ("9-1", "0-0", "9-1", ""), ("9-0", "8-2", "10-0", ""),
+    ("4-0", "4-1", "9-1", "up to 4-1 was freed"), ("9-9", "10-0", "12-0", "up to 10-0 was freed"),
+    ("9-2", "4-0", "9-1", "the channel ends at 9-1"), ("1-0", "0-0", "0-0", "the channel ends at 0-0"),
+])
+def test_a_reader_that_lacks_entries_is_told_which(start: str, trimmed: str, last: str, how: str) -> None:
+    if not how:
+        return check_unbroken("a.0", start, trimmed=trimmed, last=last)
+    with pytest.raises(ChannelLost, match=how):
+        check_unbroken("a.0", start, trimmed=trimmed, last=last)

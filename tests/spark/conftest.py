@@ -1,15 +1,20 @@
-"""An agent with two real slots that a module's tests share: a driver takes long to start."""
+"""An agent with two real slots that all tests here share, beside a broker of its own: a driver takes long to start."""
 
 import sys
+import time
 
 import pytest
 import redis
 
-from . import plugin
-from .rig import catalogue, running_agent
+from tests.conftest import running_broker
+
+from . import plugin, recording
+from .rig import Rig, catalogue, estate_of, running_agent
+
+TRIGGER_MS = 200  # a batch costs the same however few its events are, and two cores have several queries to serve
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def test_types(tmp_path_factory):
     """A folder with a package of task types for tests, importable here and in slots, and its types."""
     folder = plugin.install(tmp_path_factory.mktemp("plugin"))
@@ -21,15 +26,33 @@ def test_types(tmp_path_factory):
     sys.path.remove(str(folder))
 
 
-@pytest.fixture(scope="module")
-def rig(broker_url, tmp_path_factory, test_types):
-    """A running agent with two slots."""
+@pytest.fixture(scope="package")
+def replayed(tmp_path_factory):
+    """The folder that slots may replay recordings from."""
+    folder = tmp_path_factory.mktemp("replay")
+    (folder / recording.FILE).write_text(recording.recorded(recording.public_data()))
+    return folder
+
+
+@pytest.fixture(scope="package")
+def rig(tmp_path_factory, test_types, replayed, with_jar):
+    """A running agent with two slots. Names of fragments are a test's own."""
     plugin_folder, types = test_types
-    with redis.Redis.from_url(broker_url) as client:
-        client.flushall()
-        data_dir = tmp_path_factory.mktemp("data")
-        with running_agent(
-            client, broker_url, data_dir, slots=2, plugin=plugin_folder, task_types=catalogue(*types)
-        ) as rig:
-            yield rig
-        client.flushall()
+    data_dir = with_jar(tmp_path_factory.mktemp("data"))
+    with running_broker(tmp_path_factory.mktemp("broker")) as url, redis.Redis.from_url(url) as client, running_agent(
+        client, url, data_dir, slots=2, plugin=plugin_folder, task_types=catalogue(*types),
+        WEIR_REPLAY_DIRS=str(replayed),
+    ) as rig:
+        rig.trigger_ms = TRIGGER_MS
+        began_s = time.monotonic()
+        rig.wait(lambda: [slot["state"] for slot in rig.report()["slots"].values()] == ["running"] * 2, within_s=180)
+        rig.slot_start_s = time.monotonic() - began_s
+        yield rig
+
+
+@pytest.fixture
+def afterwards_nothing(rig: Rig):
+    """Ends what a test has started."""
+    yield
+    rig.publish(estate_of([], []))
+    rig.wait(lambda: not any(slot["fragments"] for slot in rig.report()["slots"].values()), what="nothing runs")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -19,8 +18,8 @@ from workers import secrets
 from workers.library import registry
 from workers.library.registry import task_types
 
+from .recording import public_data, recorded
 from .rig import NODE, running_agent
-from .test_outputs_sacred import recorded
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.long, pytest.mark.timeout(300)]
 
@@ -100,8 +99,7 @@ def test_refined_and_posted_it_is_what_it_is_alone(broker, broker_url, tmp_path,
     replayed, data, host = tmp_path / "replay", tmp_path / "data", f"127.0.0.1:{receiver.server_port}"
     replayed.mkdir()
     data.mkdir()
-    shared = Path(os.environ.get("WEIR_SHARED_DATA") or ROOT.parent / "shared" / "data")
-    (replayed / "sys.senml").write_text(recorded(shared))
+    (replayed / "sys.senml").write_text(recorded(public_data()))
 
     estate = Estate(slots=(Slot(NODE, 0),))
     estate, _ = submitted(estate, host, "wide", low=0, high=45, window=2)

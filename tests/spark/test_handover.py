@@ -10,7 +10,7 @@ from scheduler.model.estate import Fragment, RunningTask
 
 from .rig import NODE, Rig, estate_of
 
-pytestmark = [pytest.mark.spark, pytest.mark.broker]
+pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.usefixtures("afterwards_nothing")]
 
 BY = 7
 COUNT = ("numbers", {"rate_per_s": 200.0})
@@ -31,13 +31,6 @@ def fragment(name: str, *tasks: str, slot: int = 0, outlets=None, **more) -> Fra
 
 def publish(rig: Rig, *fragments: Fragment) -> None:
     rig.publish(estate_of(list(fragments), TASKS, slots=2))
-
-
-@pytest.fixture(autouse=True)
-def afterwards_nothing(rig: Rig):
-    yield
-    rig.publish(estate_of([], []))
-    rig.wait(lambda: not any(slot["fragments"] for slot in rig.report()["slots"].values()), what="nothing runs")
 
 
 def handed_over(rig: Rig, new: tuple[str, ...], old: tuple[str, ...]) -> float:
@@ -126,7 +119,7 @@ def handover_with_a_kill(rig: Rig, name: str, *, slot: str, after_s: float) -> N
 
 @pytest.mark.long
 def test_a_slot_that_dies_in_a_handover_loses_nothing(rig: Rig):
-    handover_with_a_kill(rig, "k", slot="0", after_s=0.25)
+    handover_with_a_kill(rig, "i", slot="0", after_s=0.25)
 
 
 @pytest.mark.long
@@ -143,14 +136,14 @@ def test_state_that_cannot_move_stops_the_handover_with_a_message(rig: Rig):
     def wanted(*fragments: Fragment) -> None:
         rig.publish(estate_of(list(fragments), tasks, slots=2))
 
-    wanted(fragment("u1-0", "count", "once", "end"))
-    rig.wait_running("u1-0")
-    grown(rig, "u1-0.2")
-    wanted(fragment("u2-0", "count", "once", "end", channels={"end": "u1-0.2"}, inherits=("u1-0",)))
-    rig.wait(lambda: "cannot be handed" in ((rig.fragment("u1-0") or {}).get("error") or ""), what="a refusal")
-    assert rig.fragment("u2-0")["state"] == "waiting"
-    wanted(fragment("u1-0", "count", "once", "end"))  # taken back: it goes on where it was
-    rig.wait_running("u1-0")
-    grown(rig, "u1-0.2")
-    found = [event["_seq"] for event in rig.events("u1-0.2")]
+    wanted(fragment("w1-0", "count", "once", "end"))
+    rig.wait_running("w1-0")
+    grown(rig, "w1-0.2")
+    wanted(fragment("w2-0", "count", "once", "end", channels={"end": "w1-0.2"}, inherits=("w1-0",)))
+    rig.wait(lambda: "cannot be handed" in ((rig.fragment("w1-0") or {}).get("error") or ""), what="a refusal")
+    assert rig.fragment("w2-0")["state"] == "waiting"
+    wanted(fragment("w1-0", "count", "once", "end"))  # taken back: it goes on where it was
+    rig.wait_running("w1-0")
+    grown(rig, "w1-0.2")
+    found = [event["_seq"] for event in rig.events("w1-0.2")]
     assert found == list(range(len(found)))

@@ -5,14 +5,11 @@ RIoTBench's ETL and STATS over one finite replayed source, on a real agent, slot
 
 import json
 import os
-import random
 import re
 import signal
-import time
 from pathlib import Path
 
 import pytest
-import redis
 
 from scheduler.model.documents import read_document
 from scheduler.model.estate import Estate, Slot
@@ -20,13 +17,11 @@ from scheduler.planning import Prices, apply_plan, plan_removal, plan_submission
 from workers.library.registry import task_types
 from workers.observed import steps_done
 
-from .rig import NODE, Rig, running_agent
+from .recording import EVENTS, recorded  # noqa: F401
+from .rig import NODE, Rig
 
-pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.timeout(600)]
-
-ROOT = Path(__file__).parents[2]
-EVENTS = 1_000
-OBSERVED = ("temperature", "humidity", "light", "dust", "airquality_raw")
+pytestmark = [
+    pytest.mark.spark, pytest.mark.broker, pytest.mark.timeout(600), pytest.mark.usefixtures("afterwards_nothing")]
 
 # The same first tasks, then ETL's clean-up of messages and STATS' three statistics, as RIoTBench joins them.
 ETL = """
@@ -82,44 +77,10 @@ rates: {{spout: {rate_per_s}}}
 DOCUMENTS = {"etl": ETL, "stats": STATS}
 
 
-def recorded(shared_data: Path) -> str:
-    """A city's real sensor events where they are here, else as many made up."""
-    real = shared_data / "riotbench" / "SYS_sample_data_senml.csv"
-    if real.exists():
-        return "\n".join(real.read_text().splitlines()[:EVENTS]) + "\n"
-    chance = random.Random(7)
-    lines = []
-    for number in range(EVENTS):
-        time_ms = 1_422_748_800_000 + 60_000 * (number // 10)
-        readings = [{"n": "source", "u": "string", "sv": f"station-{number % 10}"}]
-        readings += [{"n": name, "u": "", "v": str(round(chance.uniform(0, 60), 1))} for name in OBSERVED]
-        lines.append(f"{time_ms}," + json.dumps({"e": readings, "bt": time_ms}))
-    return "\n".join(lines) + "\n"
-
-
-@pytest.fixture(scope="module")
-def replayed(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("replay")
-    shared = Path(os.environ.get("WEIR_SHARED_DATA") or ROOT.parent / "shared" / "data")
-    (folder / "sys.senml").write_text(recorded(shared))
-    return folder
-
-
-@pytest.fixture
-def rig(broker: redis.Redis, broker_url, tmp_path, replayed, monkeypatch):
+@pytest.fixture(autouse=True)
+def reads_recordings(replayed, monkeypatch):
+    """What is submitted here may name what slots may read."""
     monkeypatch.setenv("WEIR_REPLAY_DIRS", str(replayed))
-    (tmp_path / "data").mkdir()
-    with running_agent(
-        broker, broker_url, tmp_path / "data", slots=2, task_types=task_types(), WEIR_REPLAY_DIRS=str(replayed)
-    ) as rig:
-        began_s = time.monotonic()
-        rig.wait(lambda: states(rig) == ["running", "running"], within_s=180, what="both slots serve")
-        rig.slot_start_s = time.monotonic() - began_s
-        yield rig
-
-
-def states(rig: Rig) -> list[str]:
-    return [slot["state"] for slot in rig.report()["slots"].values()]
 
 
 def members(replayed: Path) -> str:
@@ -215,8 +176,8 @@ def test_merged_killed_and_parted_they_deliver_what_they_deliver_alone(rig, repl
     assert len(alone["etl"]) > EVENTS / 2 and len(alone["stats"]) > EVENTS / 2
     [survivor] = DOCUMENTS.keys() - {removed}
 
-    # Slow enough for a slot to come back, on whatever machine, before the recording ends.
-    lasts_s = max(45.0, 5 * rig.slot_start_s)
+    # Slow enough for a slot to come back, on whatever machine, well before the recording ends.
+    lasts_s = max(45.0, 4 * rig.slot_start_s)
     rate_per_s = round(EVENTS / lasts_s, 1)
     estate = submitted(replayed, rate_per_s=rate_per_s, visibility="shared", teams={"etl": "a", "stats": "b"})
     shared = set(estate.submitted["etl"].running.values()) & set(estate.submitted["stats"].running.values())
@@ -227,7 +188,7 @@ def test_merged_killed_and_parted_they_deliver_what_they_deliver_alone(rig, repl
         rig.wait_running(*estate.fragments, within_s=120)
         share = {name: (lambda name=name: len(collected[channels[name]]) / len(alone[name])) for name in DOCUMENTS}
 
-        rig.wait(lambda: share[survivor]() >= 0.5, within_s=240, what="half of the output")
+        rig.wait(lambda: share[survivor]() >= 0.25, within_s=240, what="a quarter of the output")
         pid = rig.slot_pid(killed)
         os.kill(pid, signal.SIGKILL)
         rig.wait(lambda: rig.slot_pid(killed) not in (None, pid), what="the slot is back")

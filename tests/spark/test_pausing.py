@@ -9,7 +9,7 @@ from workers.channels import keys
 
 from .rig import NODE, Rig, estate_of
 
-pytestmark = [pytest.mark.spark, pytest.mark.broker]
+pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.usefixtures("afterwards_nothing")]
 
 KEEP = {"keep_events": 100_000}
 TASKS = [
@@ -37,13 +37,6 @@ def grown(rig: Rig, channel: str, by: int = 40) -> None:
 
 def numbers(rig: Rig, channel: str) -> list[int]:
     return [event["_seq"] for event in rig.events(channel)]
-
-
-@pytest.fixture(autouse=True)
-def afterwards_nothing(rig: Rig):
-    yield
-    rig.publish(estate_of([], []))
-    rig.wait(lambda: not any(slot["fragments"] for slot in rig.report()["slots"].values()), what="nothing runs")
 
 
 def test_one_of_two_dataflows_is_paused_and_goes_on_with_its_state(rig: Rig):

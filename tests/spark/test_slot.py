@@ -256,8 +256,8 @@ def test_a_task_is_measured_in_a_slot_that_nothing_runs_on(rig):
     trials.order(rig.broker, order)
     found = rig.wait(lambda: trials.result(rig.broker, "t"), what="the trial has a result", within_s=150)
     assert found.ok, found
-    # What piled up while a busy machine started the query comes through besides.
-    assert 60 < found.achieved_per_s < 300 and found.selectivity == pytest.approx(1.0)
+    # What piled up while a busy machine started the query comes through besides, however much that is.
+    assert found.achieved_per_s > 60 and found.selectivity == pytest.approx(1.0)
     assert found.latency_s and found.cpu > 0 and found.memory > 0 and found.versions["type"] == 1
     assert not rig.broker.keys("weir:ch:trial-*") and not list((rig.data_dir / "checkpoints").glob("trial-*"))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -19,9 +19,9 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture(scope="session")
-def jar_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where this run's jar is built."""
-    return tmp_path_factory.mktemp("channels")
+def jar_folder(tmp_path_factory: pytest.TempPathFactory, with_jar: Callable[[Path], Path]) -> Path:
+    """Where this run's jar is."""
+    return with_jar(tmp_path_factory.mktemp("channels"))
 
 
 @pytest.fixture(scope="package")

@@ -28,6 +28,7 @@ SETTINGS = {
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     "spark.sql.streaming.stateStore.providerClass": _ROCKSDB,
     "spark.python.daemon.module": "workers.spark.daemon",
+    "spark.python.authenticate.socketTimeout": "90s",  # to connect within; 15 s are too few where all cores are busy
     "spark.python.unix.domain.socket.enabled": "true",
 }
 

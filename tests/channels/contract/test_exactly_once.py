@@ -68,7 +68,7 @@ def wait_for(rig: Rig, channel: str, events: int) -> None:
     )
 
 
-@PYTHON_IF_LONG
+@pytest.mark.long  # slots that are killed in the middle of it are in tests/spark: test_slot.py, test_outputs_sacred.py
 def test_nothing_is_lost_or_repeated_when_the_driver_is_killed(rig: Rig) -> None:
     for enough in (EVENTS // 5, EVENTS // 2, EVENTS):
         with driver(rig, "plain"):
@@ -98,6 +98,7 @@ def test_nothing_is_lost_or_repeated_by_bundles_when_their_driver_is_killed(rig:
     assert sorted(rig.numbers("d.0")) == list(range(events))
 
 
+@PYTHON_IF_LONG  # a script in the broker refuses it, and a refusal ends a query as that of a deleted channel does
 def test_an_older_token_can_write_no_more(rig: Rig) -> None:
     old = rig.start(rig.publish(rig.ticks("a", rate_per_s=200), "a"), "a")
     wait_until(lambda: rig.channels.info("a.0").blocks > 2, what="first blocks", alive=(old,))
