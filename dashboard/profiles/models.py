@@ -151,6 +151,7 @@ class TrialRecord(models.Model):
 
     class Meta:
         ordering = ["number"]
+        indexes = [models.Index(fields=["-ended"], name="newest_trials")]  # asked for the newest few, every ten seconds
         constraints = [
             models.UniqueConstraint(fields=["sweep", "number"], name="one_trial_a_number"),
             models.UniqueConstraint(

@@ -21,7 +21,7 @@ from workers.channels.registry import Channels
 from workers.library.registry import task_types
 from workers.measuring import feed
 from workers.settings import Settings
-from workers.trials import TrialOrder, TrialResult
+from workers.trials import Progress, TrialOrder, TrialResult
 
 from ..measuring.test_feed import events
 
@@ -62,7 +62,7 @@ def slot() -> Iterator[StandIn]:
 
 @pytest.fixture
 def conductor(broker_url: str, broker: redis.Redis, tmp_path: Path, slot: StandIn, monkeypatch) -> Iterator[Conductor]:
-    for name in ("BASE_S", "IDLE_S", "SAMPLE_S"):
+    for name in ("BASE_S", "IDLE_S", "SAMPLE_S", "START_S"):
         monkeypatch.setattr(trial_module, name, 0.05)
     monkeypatch.setattr(conductor_module, "TAKE_S", 0.05)
     settings = Settings(redis_url=broker_url, data_dir=tmp_path, threads=8)
@@ -99,10 +99,23 @@ def test_what_cannot_be_measured_is_refused_with_the_reason(broker, conductor, s
     assert "begin" not in slot.asked
 
 
-def test_a_slot_that_runs_something_is_not_measured_on(broker, conductor, slot):
+def test_a_slot_that_runs_something_is_not_measured_on(broker, conductor, slot, monkeypatch):
+    monkeypatch.setattr(conductor_module, "READY_S", 0.0)
     slot.report = {"fragments": {"f3-0": {}, "f1-2": {}}}
     found = come_of(broker, conductor, ORDER)
     assert found.code == "slot_busy" and "f1-2, f3-0" in found.message and slot.asked == []
+
+
+def test_a_slot_whose_last_query_is_still_draining_is_waited_for(broker, conductor, slot):
+    slot.report = {"fragments": {"f3-0": {"state": "draining"}}}
+    conductor.start()
+    trials.order(broker, ORDER)
+    deadline = time.monotonic() + 10
+    while trials.progress(broker, ORDER.id) != Progress("taken"):
+        assert time.monotonic() < deadline, trials.result(broker, ORDER.id)
+        time.sleep(0.02)
+    slot.report = {"fragments": {}}
+    assert come_of(broker, conductor, replace(ORDER, id="t2")).ok and trials.result(broker, ORDER.id).ok
 
 
 def test_what_a_task_says_of_its_failure_is_told_and_the_slot_is_left_clean(broker, conductor, slot):
@@ -185,8 +198,8 @@ def test_an_order_that_cannot_be_read_does_not_keep_the_next_from_being_served(b
 
 
 def test_a_defect_is_told_at_once_and_the_next_order_is_served(broker, conductor, slot, monkeypatch):
-    monkeypatch.setattr(trial_module, "slot_memory_mb", lambda slots: 1 // 0)
-    found = come_of(broker, conductor, ORDER)
+    with monkeypatch.context() as broken:
+        broken.setattr(trial_module, "slot_memory_mb", lambda slots: 1 // 0)
+        found = come_of(broker, conductor, ORDER)
     assert (found.code, found.passing) == ("agent_stopped", True) and "ZeroDivisionError" in found.message
-    monkeypatch.undo()
     assert come_of(broker, conductor, replace(ORDER, id="t2")).ok

@@ -13,7 +13,7 @@ from django.core.management import CommandError, call_command
 from dashboard import jobs
 from dashboard.approvals.models import Proposal
 from dashboard.catalog.models import DataflowRecord
-from dashboard.core import benches, workspace
+from dashboard.commands import benches, workspace
 from dashboard.operations.estate import load_estate
 from dashboard.teams.models import Membership, Role, User
 from tests.dashboard.building import World, document, running

@@ -30,7 +30,7 @@ from .supervision import SlotGone, SlotProcess
 from .trial import WARM_QUERIES, Known, Measurement
 
 TAKE_S = 1.0  # for the next order; less than the client's own patience
-READY_S = 90.0  # for a slot that is just starting
+READY_S = 90.0  # for a slot that is just starting, or ending its last query
 METERS_KEPT_S = 60
 
 
@@ -148,17 +148,12 @@ class Conductor(threading.Thread):
                 "no_such_slot", f"Node {order.node} has no slot {order.slot}; it has {', '.join(sorted(by_name))}",
                 remedy="Measure on one of these.")
         deadline = time.monotonic() + READY_S
-        while slot.state != "running" or slot.pid is None:
+        # What was removed a moment ago may still be draining: its place in the estate is free, and its query there.
+        while slot.state != "running" or slot.pid is None or slot.report.get("fragments"):
             if time.monotonic() > deadline or self._is_over(order):
-                raise TrialFailed(
-                    "slot_not_ready", f"Slot {order.node}/{order.slot} is {slot.state} for more than {READY_S:g} s",
-                    remedy="Order it again when the slot runs; the log of the node's agent says what keeps it.")
-            trials.tell(self._broker, order.id, Progress("ordered"))
+                raise _not_ready(slot, order)
+            trials.tell(self._broker, order.id, Progress("taken"))
             self._stopped.wait(0.25)
-        if there := sorted(slot.report.get("fragments", {})):
-            raise TrialFailed(
-                "slot_busy", f"Slot {order.node}/{order.slot} runs {len(there)} queries: {', '.join(there[:5])}",
-                remedy="Measure on a slot that nothing runs on, or move these away first.")
         return slot, slot.pid
 
     def _is_over(self, order: TrialOrder) -> bool:
@@ -185,3 +180,14 @@ class Conductor(threading.Thread):
             for path in (data_dir / "checkpoints" / one, *(data_dir / "outputs").glob(f"*/{one}")):
                 shutil.rmtree(path, ignore_errors=True)
         (self._left / fragment).unlink(missing_ok=True)
+
+
+def _not_ready(slot: SlotProcess, order: TrialOrder) -> TrialFailed:
+    """Why a slot that was waited for is not measured on."""
+    if there := sorted(slot.report.get("fragments", {})):
+        return TrialFailed(
+            "slot_busy", f"Slot {order.node}/{order.slot} runs {len(there)} queries: {', '.join(there[:5])}",
+            remedy="Measure on a slot that nothing runs on, or move these away first.")
+    return TrialFailed(
+        "slot_not_ready", f"Slot {order.node}/{order.slot} is {slot.state} for more than {READY_S:g} s",
+        remedy="Order it again when the slot runs; the log of the node's agent says what keeps it.")

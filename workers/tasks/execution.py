@@ -35,8 +35,13 @@ def enact(*, proposal_id: str) -> None:
 
 @app.task(name=names.REPUBLISH_DESIRED)
 def republish_desired() -> None:
-    """Publish the desired state again, from the database: whatever the broker lost is there again."""
+    """Publish the desired state again, from the database: whatever the broker lost is there again.
+
+    What has left is looked for, too: a worker that was killed when a plan was done may not have come to it.
+    """
     publish()
+    with _broker() as broker:
+        services.drop_left_bundles(left=observed.left(observed.read_reports(broker).values()))
 
 
 @app.task(name=names.ADVANCE_PROPOSALS)
