@@ -37,17 +37,19 @@ def curve_figure(rows: Sequence[Mapping[str, Any]], *, currency: str) -> dict[st
     def column(name: str) -> list[Any]:
         return [row.get(name) for row in rows]
 
-    rates = column("rate_per_s")
+    held = [row["rate_per_s"] for row in rows if "error" not in row]
+    rates = column("rate_per_s") if held else []
     slots = {
         "type": "scatter", "mode": "lines", "name": "slots", "x": rates, "y": column("slots"), "line": {"shape": "hvh"},
         "connectgaps": False, "hovertemplate": "%{y} slots"}
     price = {
         "type": "scatter", "mode": "lines", "name": f"{currency} an hour", "x": rates, "y": column("per_hour"),
-        "yaxis": "y2", "connectgaps": False, "hovertemplate": "%{y:.3f} " + currency + " an hour"}
-    held = [row["rate_per_s"] for row in rows if "error" not in row]
+        "yaxis": "y2", "line": {"shape": "hvh"}, "connectgaps": False,
+        "hovertemplate": "%{y:.3f} " + currency + " an hour"}
     layout = {
         "xaxis": {"type": "linear", "ticksuffix": "/s", "rangemode": "tozero", "hoverformat": ".4~g"},
-        "yaxis": {"ticksuffix": " slots", "tickformat": "d"}, "yaxis2": {"overlaying": "y", "side": "right"}}
+        "yaxis": {"ticksuffix": " slots", "tickformat": "d"},
+        "yaxis2": {"overlaying": "y", "side": "right", "tickmode": "auto", "nticks": 5}}
     return {"data": [slots, price], "layout": layout, "held": len(held), "most": max(held, default=None),
             "empty": "No rate up to here has a schedule."}
 

@@ -41,9 +41,10 @@ class Point:
         for field, name in (("cpu", "CPU"), ("memory", "memory")):
             share, idle = getattr(self, field), getattr(self, f"idle_{field}")
             if not 0 <= share <= 1 + TOLERANCE:
-                yield field, f"{share:.4g} of a slot's {name}; it is between 0 and 1 (100%)"
+                yield field, f"{100 * share:.4g}% of a slot's {name}; it is between 0 and 100%"
             elif not 0 <= idle <= share + TOLERANCE:
-                yield f"idle_{field}", f"more {name} without events ({idle:.4g}) than at the peak rate ({share:.4g})"
+                more = f"({100 * idle:.4g}%) than at the peak rate ({100 * share:.4g}%)"
+                yield f"idle_{field}", f"more {name} without events {more}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +165,7 @@ class Profile:
         if version != self.version:
             return f"measured with version {self.version} of {self.task_type}, which is now version {version}"
         if self.machine and machine != self.machine:
-            return f"measured on {self.machine}, which {machine or 'an unnamed machine'} is not"
+            return f"measured on {self.machine}; here is {machine or 'an unnamed machine'}"
         return ""
 
 

@@ -89,7 +89,7 @@ class WhatIf {
       });
       const found = await answer.json();
       if (answer.ok) this.show(found);
-      else this.fail(`${found.message} ${found.remedy ?? ""}`);
+      else this.fail(`${found.message.replace(/\.$/, "")}. ${found.remedy ?? ""}`);
     } catch (error) {
       if (error.name !== "AbortError") this.fail("The site did not answer. Move the slider to ask again.");
     } finally {

@@ -180,4 +180,4 @@ def test_profiles_of_other_machines_are_stale_as_soon_as_a_node_reports(world: W
     assert selectors.staleness(profile_of(record)) == ""
     record_history(at=NOW)
     assert NodeRow.objects.get().machine == selectors.current_machine() == "cpu-a"
-    assert "measured on cpu-z, which cpu-a is not" in selectors.staleness(profile_of(record))
+    assert "measured on cpu-z; here is cpu-a" in selectors.staleness(profile_of(record))
