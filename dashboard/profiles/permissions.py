@@ -6,15 +6,18 @@ private dataflow is its team's.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from typing import Any
 from uuid import UUID
 
 from django.db.models import Q
 
 from dashboard.catalog.permissions import is_uuid
 from dashboard.profiles.models import ProfileRecord, SweepRecord, TrialRecord
-from dashboard.teams.models import Role
+from dashboard.teams.models import Role, Team
 from dashboard.teams.permissions import NOBODY, Viewer
 from scheduler.model.errors import NotFound, PermissionDenied
+from scheduler.model.secrets import TEAM, is_reference
 
 
 def known_to(viewer: Viewer, *, through: str = "") -> Q:
@@ -39,6 +42,20 @@ def require_measuring(viewer: Viewer, *, team_id: int | None = None) -> None:
         raise PermissionDenied(
             "Measuring and importing profiles needs the role engineer.",
             remedy="Ask an admin of your team for that role.", role=Role.ENGINEER.label)
+
+
+def require_secrets_of(viewer: Viewer, configs: Iterable[Mapping[str, Any]]) -> None:
+    """Raise ``PermissionDenied`` where what is measured opens a secret of a team that the viewer is no engineer of.
+
+    A shared dataflow may be measured by others, but they do not send a team's requests under its name.
+    """
+    named = {
+        value[TEAM] for config in configs for value in config.values() if is_reference(value) and TEAM in value}
+    for team in Team.objects.filter(slug__in=named).order_by("slug"):
+        if not viewer.has_role(team.pk, Role.ENGINEER):
+            raise PermissionDenied(
+                f"This is measured with a secret of team {team.name}.",
+                remedy="Let an engineer of that team measure it.", role=Role.ENGINEER.label, team=team.slug)
 
 
 def profile_for(viewer: Viewer, profile_id: UUID | str) -> ProfileRecord:

@@ -17,6 +17,7 @@ from dashboard import jobs
 from dashboard.catalog.documents import parse_document, stored_dataflow
 from dashboard.catalog.permissions import dataflow_for
 from dashboard.catalog.selectors import current_version
+from dashboard.core.errors import BadInput
 from dashboard.profiles.models import ProfileRecord
 from dashboard.teams.permissions import Viewer
 from scheduler.model.canonical import canonical_json, identity_config, plain
@@ -172,4 +173,8 @@ def _document(declared: TaskType, config: Mapping[str, Any]) -> Dataflow:
     if declared.kind != "sink":
         tasks.append({"id": "end", "type": "output", "config": {"name": "end"}})
     streams = [{"from": one["id"], "to": other["id"]} for one, other in pairwise(tasks)]
-    return parse_document(json.dumps({"name": declared.name, "tasks": tasks, "streams": streams}), format="json")
+    try:
+        text = json.dumps({"name": declared.name, "tasks": tasks, "streams": streams})
+    except RecursionError as error:
+        raise BadInput("The config is nested too deeply.", remedy="Give fewer levels.") from error
+    return parse_document(text, format="json")

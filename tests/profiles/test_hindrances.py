@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from contextlib import suppress
 from datetime import timedelta
@@ -13,10 +14,14 @@ from dashboard.operations.services import register_node
 from dashboard.profiles.models import SweepRecord
 from dashboard.profiles.services import sweeps
 from dashboard.profiles.services.driving import advance_sweep, advance_sweeps
-from dashboard.profiles.services.sweeps import TooManySweeps, cancel_sweep, pause_sweep
-from scheduler.model.errors import NotFound
-from tests.dashboard.building import World, document, running
+from dashboard.profiles.services.sweeps import TooManySweeps, cancel_sweep, pause_sweep, resume_sweep
+from dashboard.profiles.subjects import subject_of_task
+from dashboard.teams.permissions import viewer_of
+from dashboard.teams.services import set_secret
+from scheduler.model.errors import NotFound, PermissionDenied
+from tests.dashboard.building import World, document, planned, running
 from tests.dashboard.test_concurrency import at_once
+from tests.pages.scheduling import linear
 from tests.profiles.nodes import Node
 from tests.profiles.test_sweeps import slot, started
 
@@ -148,3 +153,23 @@ def test_an_attempt_that_was_lost_does_not_count_what_comes_of_it_later(world: W
     first = sweep.trials.get(number=1)
     assert first.attempts == 1 and first.ended is not None
     assert node.finish(sweep).status == "done"
+
+
+def test_a_teams_secret_is_opened_for_its_own_engineers_alone(world: World, node: Node, monkeypatch):
+    monkeypatch.setenv("WEIR_HTTP_HOSTS", "localhost")
+    set_secret(actor=world.dev, team=world.city, name="key", value="a value that nobody reads")
+    text = json.loads(linear("fetching", get=True))
+    next(task for task in text["tasks"] if task["id"] == "get")["config"]["token"] = {"secret": "key"}
+    record = planned(world.carla, world.city, json.dumps(text)).dataflow
+    for task in ("get", "out"):  # its own config, and what feeds it
+        subject = subject_of_task(viewer_of(world.mo), record.pk, task)
+        with pytest.raises(PermissionDenied, match="secret of team City"):
+            started(world, actor=world.mo, subject=subject)
+        sweep = started(world, subject=subject)
+        pause_sweep(actor=world.mo, sweep_id=sweep.pk)  # a slot is everybody's
+        with pytest.raises(PermissionDenied):
+            resume_sweep(actor=world.mo, sweep_id=sweep.pk)
+        sweep.refresh_from_db()
+        assert sweep.status == "paused"
+        resume_sweep(actor=world.carla, sweep_id=sweep.pk)
+    assert started(world, actor=world.mo, subject=subject_of_task(viewer_of(world.mo), record.pk, "parse"))

@@ -131,6 +131,8 @@ def _subject(request: HttpRequest, given: Any) -> subjects.Subject:
         config = json.loads(given.get("config") or "{}")
     except ValueError as error:
         raise BadInput(f"The config is no JSON: {error}.", remedy="Correct it at that place.") from error
+    except RecursionError as error:
+        raise BadInput("The config is nested too deeply.", remedy="Give fewer levels.") from error
     if not isinstance(config, dict):
         raise BadInput("The config is no JSON object.", remedy='Write it as {"parameter": value}.')
     return subjects.subject_of_type(given.get("type", ""), config, feed_key=given.get("feed", ""))

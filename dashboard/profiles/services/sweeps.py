@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -17,7 +18,7 @@ from dashboard.operations import reservations
 from dashboard.operations.models import SlotRow
 from dashboard.profiles.lifecycle import CANCELLED, LIFECYCLE, OPEN, PAUSED, QUEUED, RUNNING
 from dashboard.profiles.models import SweepRecord
-from dashboard.profiles.permissions import require_measuring, sweep_for
+from dashboard.profiles.permissions import require_measuring, require_secrets_of, sweep_for
 from dashboard.profiles.subjects import Subject
 from dashboard.profiles.trials import order_id
 from dashboard.teams.models import User
@@ -53,7 +54,7 @@ def start_sweep(
     Raises
     ------
     PermissionDenied
-        The actor is engineer of no team; for a private dataflow's task, not of its team.
+        The actor is engineer of no team; for a private dataflow's task, or one with a team's secret, not of that team.
     NotFound
         No node offers the slot.
     SlotTaken
@@ -64,6 +65,7 @@ def start_sweep(
         So many are open already.
     """
     require_measuring(viewer_of(actor), team_id=subject.team_id)
+    require_secrets_of(viewer_of(actor), [subject.config, *(task["config"] for task in subject.feed)])
     bounds = bounds or Sweep()
     _require_bounds(bounds, warm_up_s, seconds)
     if subject.stateful:
@@ -104,6 +106,7 @@ def pause_sweep(*, actor: User, sweep_id: UUID | str) -> SweepRecord:
 def resume_sweep(*, actor: User, sweep_id: UUID | str) -> SweepRecord:
     """Let a sweep that rests or failed go on from its trials, as soon as its slot is free."""
     with _steered(actor, sweep_id, "resume", QUEUED) as sweep:
+        require_secrets_of(viewer_of(actor), [json.loads(sweep.config), *(task["config"] for task in sweep.feed)])
         sweep.ended = None
         _doubt(sweep)
         return sweep
