@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
+from functools import lru_cache
 
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Page, StorageState, expect
 
 from tests.browser import drive, flows
 from tests.browser.documents import ETL, STATS
 from tests.browser.site import PASSWORD, RunningSite, start_site, stop_site
 
 PageOf = Callable[..., Page]
+expect.set_options(timeout=15_000)  # a page is not wrong where a busy machine shows it late
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningSite]:
     """The site; it keeps its estate from test to test of a module, so names of dataflows are a test's own."""
     running = start_site(tmp_path_factory.mktemp("site"))
@@ -23,16 +24,19 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningSite]:
     stop_site(running)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
-    """Chromium; the tests are skipped where it is not installed."""
+    """Chromium; the tests are skipped where it is not installed.
+
+    No longer than for this folder: as long as it is there, its event loop runs, and no asynchronous test can start.
+    """
     if not drive.has_chromium():
         pytest.skip("chromium is not installed: apt install chromium")
     with drive.browser() as found:
         yield found
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def merged(site: RunningSite, browser: Browser) -> dict[str, str]:
     """Two dataflows of two teams that share tasks, both running: addresses by name."""
     pages = {name: drive.log_in(browser.new_context(), site.url, name, PASSWORD) for name in ("carla", "ana", "ben")}
@@ -49,15 +53,34 @@ def merged(site: RunningSite, browser: Browser) -> dict[str, str]:
     return addresses
 
 
+@pytest.fixture(scope="package")
+def logged_in(site: RunningSite, browser: Browser) -> Callable[[str], StorageState]:
+    """What a browser keeps of a user who has logged in, once: hashing passwords is meant to take long."""
+    def log_in(user: str) -> StorageState:
+        page = drive.log_in(browser.new_context(), site.url, user, PASSWORD)
+        kept = page.context.storage_state()
+        page.context.close()
+        return kept
+
+    return lru_cache(None)(log_in)
+
+
 @pytest.fixture
-def page_of(site: RunningSite, browser: Browser, tmp_path: Path) -> Iterator[PageOf]:
-    """A page by user name, in a context of its own. No script may fail and the policy may not be broken."""
+def page_of(
+    site: RunningSite, browser: Browser, logged_in: Callable[[str], StorageState]
+) -> Iterator[PageOf]:
+    """A page by user name, at the estate, in a context of its own. No script may fail and the policy may not be broken.
+
+    The estate may still be loading: most tests go elsewhere at once.
+    """
     contexts, watched = [], []
 
     def open_page(user: str = "carla", *, width: int = 1280, **options: object) -> Page:
-        context = browser.new_context(viewport={"width": width, "height": 860}, **options)
+        context = browser.new_context(
+            viewport={"width": width, "height": 860}, storage_state=logged_in(user), **options)
         contexts.append(context)
-        page = drive.log_in(context, site.url, user, PASSWORD)
+        page = context.new_page()
+        page.goto(site.url, wait_until="commit")
         watched.append(drive.watch(page))
         return page
 

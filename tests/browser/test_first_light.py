@@ -24,7 +24,8 @@ from tests.browser.drive import drawn, expected, log_in, settled, until, watch
 from workers.supervisor.broker import free_port
 from workers.supervisor.process import kill_group, spawn
 
-pytestmark = [pytest.mark.browser, pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [
+    pytest.mark.browser, pytest.mark.spark, pytest.mark.timeout(900), pytest.mark.xdist_group("first light")]
 ROOT = Path(__file__).resolve().parents[2]
 READY_S = 240.0
 SPARK_MS = 120_000

@@ -1,4 +1,4 @@
-"""The test runner: its runs, its exit code and its closing line, on test files made for the purpose."""
+"""The test runner: its exit code and its closing line, on test files made for the purpose."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
-from tests.run import NO_TESTS, Counts, counts_of, names_tests, worst
+from tests.run import Counts, counts_of, names_tests
 
 from .waiting import ROOT
 
@@ -48,11 +46,10 @@ def test_a_report_that_was_never_written_counts_as_a_failure(tmp_path: Path) -> 
     assert counts_of(tmp_path / "none.xml") == Counts(failed=1)
 
 
-@pytest.mark.parametrize(("codes", "expected"), [
-    ([0, 0], 0), ([0, NO_TESTS], 0), ([NO_TESTS, 1], 1), ([NO_TESTS, NO_TESTS], NO_TESTS), ([1, 0], 1), ([0, -11], 11),
-])
-def test_the_worst_code_counts(codes: list[int], expected: int) -> None:
-    assert worst(codes) == expected
+def test_nothing_to_run_is_an_exit_code_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "test_good.py").write_text("def test_good(): pass\n")
+    done = run_tests(str(tmp_path), "-k", "other")
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (5, "0 passed, 0 failed, 0 skipped")
 
 
 def test_paths_are_told_from_options() -> None:
