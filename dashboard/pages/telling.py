@@ -16,7 +16,7 @@ def told(request: HttpRequest, do: Callable[[], Any], *, said: str | Callable[[A
     try:
         done = do()
     except WeirError as error:
-        messages.error(request, f"{error.message} {error.remedy}".strip())
+        messages.error(request, error.told)
         return False
     messages.success(request, said(done) if callable(said) else said)
     return True

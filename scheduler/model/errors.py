@@ -20,6 +20,11 @@ class WeirError(Exception):
         self.remedy = remedy
         self.facts = facts
 
+    @property
+    def told(self) -> str:
+        """What went wrong and what helps, as sentences."""
+        return " ".join(part if part[-1] in ".?!" else f"{part}." for part in (self.message, self.remedy) if part)
+
     def as_dict(self) -> dict[str, object]:
         """The one JSON shape of an error: code, message, remedy, facts."""
         return {"code": self.code, "message": self.message, "remedy": self.remedy, "facts": self.facts}

@@ -135,6 +135,12 @@ def config(value: Any) -> str:
 
 
 @register.filter
+def sentence(text: str) -> str:
+    """An error's message as a sentence, before another one."""
+    return text if not text or text[-1] in ".?!" else f"{text}."
+
+
+@register.filter
 def without_ids(text: str) -> str:
     """Who holds a slot, without the id that only programs need."""
     return _IDS.sub("", str(text or ""))

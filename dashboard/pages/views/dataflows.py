@@ -183,7 +183,7 @@ def dataflow_remove(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
     try:
         proposal = services.remove_dataflow(actor=request.user, dataflow_id=dataflow_id)
     except WeirError as error:
-        messages.error(request, f"{error.message} {error.remedy}".strip())
+        messages.error(request, error.told)
         return redirect("dataflow", dataflow_id)
     messages.success(request, "Its removal is proposed. Nothing stops until that is approved.")
     return redirect("proposal", proposal.pk)
@@ -200,7 +200,7 @@ def dataflow_rearrange(request: HttpRequest, dataflow_id: UUID, way: str) -> Htt
     try:
         proposal = propose(actor=request.user, dataflow_id=dataflow_id)
     except WeirError as error:
-        messages.error(request, f"{error.message} {error.remedy}".strip())
+        messages.error(request, error.told)
         return redirect("dataflow", dataflow_id)
     messages.success(request, said)
     return redirect("proposal", proposal.pk)

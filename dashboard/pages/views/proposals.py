@@ -90,7 +90,7 @@ def proposal_act(request: HttpRequest, proposal_id: UUID, way: str) -> HttpRespo
     try:
         record = _act(way)(request, proposal_id)
     except WeirError as error:
-        messages.error(request, f"{error.message} {error.remedy}".strip())
+        messages.error(request, error.told)
     else:
         messages.success(request, _said(way, record))
     return redirect("proposal", proposal_id)
@@ -105,7 +105,7 @@ def proposal_adopt(request: HttpRequest, proposal_id: UUID) -> HttpResponse:
         adopted = services.adopt_near_miss(
             actor=request.user, proposal_id=proposal_id, key=request.POST.get("key", ""))
     except WeirError as error:
-        messages.error(request, f"{error.message} {error.remedy}".strip())
+        messages.error(request, error.told)
         return redirect("proposal", proposal_id)
     messages.success(request, f"Adopted as version {adopted.plan.version}. Its plan is being computed.")
     return redirect("proposal", adopted.pk)
@@ -121,7 +121,7 @@ def proposal_joining(request: HttpRequest, proposal_id: UUID) -> HttpResponse:
             actor=request.user, proposal_id=proposal_id, fresh=request.POST.get("fresh") == "1",
             begin=request.POST.get("begin", "now"))
     except WeirError as error:
-        messages.error(request, f"{error.message} {error.remedy}".strip())
+        messages.error(request, error.told)
     else:
         messages.success(request, "A new plan is being computed. Reviews start anew.")
     return redirect("proposal", proposal_id)

@@ -115,7 +115,7 @@ def schedule_propose(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
             routing=given.get("routing", ROUTINGS[0]))
         proposal = services.propose_schedule(actor=request.user, dataflow_id=dataflow_id, choice=choice)
     except WeirError as error:
-        messages.error(request, f"{error.message} {error.remedy}".strip())
+        messages.error(request, error.told)
         return redirect("schedule", dataflow_id)
     messages.success(request, "Its plan is being computed. Nothing changes until it is approved.")
     return redirect("proposal", proposal.pk)

@@ -42,7 +42,7 @@ def member_set(request: HttpRequest, slug: str) -> HttpResponse:
     except ValueError:
         messages.error(request, "That is no role. Choose one from the list.")
     except WeirError as error:
-        messages.error(request, f"{error.message} {error.remedy}".strip())
+        messages.error(request, error.told)
     else:
         messages.success(request, f"{name} is {role.label} in {team.name}.")
     return redirect("teams")
@@ -93,7 +93,7 @@ def token_create(request: HttpRequest) -> HttpResponse:
     try:
         _, secret = services.create_token(actor=request.user, name=request.POST.get("name", ""))
     except WeirError as error:
-        messages.error(request, f"{error.message} {error.remedy}".strip())
+        messages.error(request, error.told)
     else:
         request.session["new_token"] = secret
     return redirect("teams")

@@ -249,7 +249,7 @@ def _become(sweep: SweepRecord, status: str, reason: str) -> None:
 
 def _fail(sweep: SweepRecord, error: WeirError, at: datetime) -> None:
     sweep.ended = at
-    _become(sweep, FAILED, f"{error.message} {error.remedy}".strip())
+    _become(sweep, FAILED, error.told)
     stop_measuring(sweep)
 
 

@@ -29,5 +29,5 @@ class Command(BaseCommand):
                 found = Team.objects.filter(slug=team).first() or create_team(slug=team, name=team)
                 set_role(user=user, team=found, role=Role[role.upper()])
         except WeirError as error:
-            raise CommandError(f"{error.message} {error.remedy}") from error
+            raise CommandError(error.told) from error
         self.stdout.write(f"user name: {username}\npassword:  {password}")

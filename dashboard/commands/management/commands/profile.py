@@ -76,7 +76,7 @@ class Command(BaseCommand):
                 self.stderr.write(f"{problem.message} {problem.remedy}")
             raise CommandError(invalid.message) from invalid
         except WeirError as error:
-            raise CommandError(f"{error.message} {error.remedy}".strip()) from error
+            raise CommandError(error.told) from error
 
     def _list(self, actor: User, options: dict[str, Any]) -> None:
         machine = selectors.current_machine()

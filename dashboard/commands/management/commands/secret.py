@@ -40,7 +40,7 @@ class Command(BaseCommand):
             else:
                 delete_secret(actor=actor_of(username), team=found, name=name)
         except WeirError as error:
-            raise CommandError(f"{error.message} {error.remedy}".strip()) from error
+            raise CommandError(error.told) from error
         self.stdout.write(f"{name} of {found.name} is {'set' if what == 'set' else 'deleted'}.")
 
 

@@ -48,5 +48,5 @@ class Command(BaseCommand):
                 self.stderr.write(f"{place}: {problem.message} {problem.remedy}")
             raise CommandError(invalid.message) from invalid
         except WeirError as error:
-            raise CommandError(f"{error.message} {error.remedy}") from error
+            raise CommandError(error.told) from error
         self.stdout.write(f"{proposal.dataflow.name} is submitted for {chosen.name}: /proposals/{proposal.pk}/")
