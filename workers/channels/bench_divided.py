@@ -10,7 +10,7 @@ from . import keys
 from . import spark as channel_spark
 
 if TYPE_CHECKING:
-    from .bench import Bench
+    from .bench_rig import Bench
 
 EVENTS_PER_S = 400
 LOCAL = "local"  # Spark's scratch files, below the bench's folder
