@@ -5,17 +5,20 @@ from __future__ import annotations
 from scheduler.model.estate import Fragment, RunningBundle, RunningTask
 from workers.observed import left
 
-from .rig import NODE, Rig, estate_of
+from .rig import NODE, Watched, estate_of
 
 BY = 1_000_000
 RATE_PER_S = 200.0
 
 
 class Flow:
-    """A source, a task in Python and another one, both divided, and an output."""
+    """A source, a task in Python and another one, both divided, and an output; ``ends`` are the slots of both ends."""
 
-    def __init__(self, rig: Rig, name: str, python: list[RunningBundle], sql: list[RunningBundle]) -> None:
-        self.rig, self.name = rig, name
+    def __init__(
+        self, rig: Watched, name: str, python: list[RunningBundle], sql: list[RunningBundle], *,
+        ends: tuple[str, str] = (f"{NODE}/0", f"{NODE}/1"),
+    ) -> None:
+        self.rig, self.name, self.ends = rig, name, ends
         self.tasks = [
             RunningTask(f"{name}-count", "numbers", {"rate_per_s": RATE_PER_S}, ()),
             RunningTask(f"{name}-python", "in_python", {"tag": name}, (f"{name}-count",)),
@@ -24,17 +27,17 @@ class Flow:
         ]
         self.out = f"{name}1-3.0"
         self.fragments = [
-            self._fragment(0, (), slot=0), self._fragment(1, tuple(python)), self._fragment(2, tuple(sql)),
-            self._fragment(3, (), slot=1)]
+            self._fragment(0, ()), self._fragment(1, tuple(python)), self._fragment(2, tuple(sql)),
+            self._fragment(3, ())]
 
-    def _fragment(self, number: int, bundles: tuple[RunningBundle, ...], *, slot: int = 0) -> Fragment:
+    def _fragment(self, number: int, bundles: tuple[RunningBundle, ...]) -> Fragment:
         task = self.tasks[number].id
         outlets = {task: (f"{self.name}1-{number + 1}",)} if number < 3 else {}
-        where = bundles[0].slot if bundles else f"{NODE}/{slot}"
+        where = bundles[0].slot if bundles else self.ends[number > 0]
         return Fragment(f"{self.name}1-{number}", (task,), where, 1, outlets, bundles=bundles)
 
     def publish(self) -> None:
-        self.rig.publish(estate_of(self.fragments, self.tasks, slots=2))
+        self.rig.publish(estate_of(self.fragments, self.tasks, slots=self.rig.slots))
 
     def divide(self, number: int, *bundles: RunningBundle) -> None:
         self.fragments[number] = self._fragment(number, bundles)
@@ -59,5 +62,5 @@ class Flow:
         assert len(found) == len(set(found)), "an event came twice"
 
 
-def bundle(name: str, slot: int, threads: int = 1, weight: float = 1.0) -> RunningBundle:
-    return RunningBundle(name, f"{NODE}/{slot}", threads, weight)
+def bundle(name: str, slot: int | str, threads: int = 1, weight: float = 1.0) -> RunningBundle:
+    return RunningBundle(name, f"{NODE}/{slot}" if isinstance(slot, int) else slot, threads, weight)

@@ -1,13 +1,14 @@
-"""A node agent with real slots, and what a test needs to steer and to watch it."""
+"""A node agent with real slots, or several as on several machines, and what a test needs to steer and to watch them."""
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -24,31 +25,20 @@ from workers.supervisor.process import spawn, stop
 NODE = "test"
 
 
-@dataclass
-class Rig:
-    """A running agent. ``task_types`` is the catalogue that its slots have, too."""
+class Watched:
+    """What runs on one node or on several, as a test sees it."""
 
     broker: redis.Redis
-    data_dir: Path
-    process: Any
-    task_types: Mapping[str, TaskType]
-    trigger_ms: int = 100
-    version: int = 0
-    slot_start_s: float = 0.0
-    channels: Channels = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.channels = Channels(self.broker)
+    channels: Channels
+    slots: Sequence[Slot]
 
     def publish(self, estate: Estate) -> None:
-        """Make the agent want this estate."""
-        self.version += 1
-        wanted = desired.desired_of(replace(estate, generation=self.version), NODE, self.task_types, self.trigger_ms)
-        assert desired.publish(self.broker, NODE, wanted)
+        """Make the agents want this estate."""
+        raise NotImplementedError
 
     def report(self) -> Mapping[str, Any]:
-        """The node's newest report; empty before the first."""
-        return observed.read_reports(self.broker).get(NODE, {"slots": {}})
+        """The newest report; empty before the first."""
+        raise NotImplementedError
 
     def fragment(self, fragment_id: str) -> Mapping[str, Any] | None:
         """A fragment's part of the report."""
@@ -72,6 +62,11 @@ class Rig:
         for fragment_id in fragment_ids:
             self.wait(lambda: (self.fragment(fragment_id) or {}).get("state") == "running",  # noqa: B023
                       within_s=within_s, what=f"{fragment_id} running")
+
+    def wait_serving(self, *, within_s: float = 180) -> None:
+        """Wait until every slot has its driver."""
+        self.wait(lambda: [slot["state"] for slot in self.report()["slots"].values()] == ["running"] * len(self.slots),
+                  within_s=within_s, what="all slots serve")
 
     def slot_pid(self, slot: str = "0") -> int | None:
         """The process of a slot."""
@@ -108,42 +103,140 @@ class Rig:
         return [event for _, block in self.channels.read_blocks(channel, count=100_000) for event in block]
 
 
+@dataclass
+class Rig(Watched):
+    """One agent, started by ``start``. ``task_types`` is the catalogue that its slots have, too."""
+
+    broker: redis.Redis
+    url: str  # by which the agent reaches the broker
+    data_dir: Path
+    task_types: Mapping[str, TaskType]
+    node: str = NODE
+    slot_count: int = 1
+    environment: Mapping[str, str] = field(default_factory=dict)
+    trigger_ms: int = 100
+    version: int = 0
+    slot_start_s: float = 0.0
+    process: Any = None
+    channels: Channels = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.channels = Channels(self.broker)
+        self.slots = tuple(Slot(self.node, index) for index in range(self.slot_count))
+
+    def start(self) -> None:
+        """Start the agent, for the first time or again."""
+        argv = [
+            sys.executable, "-m", "workers.agents.node", "--node", self.node, "--slots", str(self.slot_count),
+            "--data-dir", str(self.data_dir),
+        ]
+        env = {**os.environ, "REDIS_URL": self.url, "WEIR_DATA_DIR": str(self.data_dir), "WEIR_PIN": "never",
+               **self.environment}
+        with self.log.open("ab") as log:
+            self.process = spawn(argv, env=env, stdout=log)
+
+    def kill(self) -> None:
+        """What a machine that loses power does: agent and slots end at once, and nobody says goodbye."""
+        tree = self.tree()
+        self.process.kill()
+        self.process.wait()
+        _end(tree)
+
+    def stop(self) -> None:
+        """Let the agent drain and end; afterwards nothing of it is left."""
+        tree = self.tree()
+        self.signal(signal.SIGCONT)
+        stop(self.process, timeout_s=10)
+        _end(tree)
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to the agent and all that it started."""
+        for process in self.tree():
+            with suppress(psutil.NoSuchProcess):
+                process.send_signal(number)
+
+    def tree(self) -> list[psutil.Process]:
+        """The agent and all that it started."""
+        if self.process.poll() is not None:
+            return []
+        agent = psutil.Process(self.process.pid)
+        return [agent, *agent.children(recursive=True)]
+
+    @property
+    def log(self) -> Path:
+        return self.data_dir / "agent.log"
+
+    def publish(self, estate: Estate) -> None:
+        self.version += 1
+        self.want(replace(estate, generation=self.version))
+
+    def want(self, estate: Estate) -> None:
+        """Make the agent want this estate, whose generation says how new it is."""
+        wanted = desired.desired_of(estate, self.node, self.task_types, self.trigger_ms)
+        assert desired.publish(self.broker, self.node, wanted)
+
+    def report(self) -> Mapping[str, Any]:
+        return observed.read_reports(self.broker).get(self.node, {"slots": {}})
+
+
+@dataclass
+class Hosts(Watched):
+    """Agents of several nodes beside one broker, each with a data folder of its own; slots are named `node/index`."""
+
+    broker: redis.Redis
+    nodes: Mapping[str, Rig]
+    version: int = 0
+    channels: Channels = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.channels = Channels(self.broker)
+        self.slots = tuple(slot for rig in self.nodes.values() for slot in rig.slots)
+
+    def publish(self, estate: Estate) -> None:
+        self.version += 1
+        for rig in self.nodes.values():
+            rig.want(replace(estate, generation=self.version))
+
+    def report(self) -> Mapping[str, Any]:
+        return {"slots": {
+            f"{node}/{index}": slot for node, report in observed.read_reports(self.broker).items()
+            for index, slot in report["slots"].items()}}
+
+
+def _end(processes: Sequence[psutil.Process]) -> None:
+    _, alive = psutil.wait_procs(processes, timeout=5)
+    for left in alive:
+        left.kill()
+
+
 @contextmanager
 def running_agent(
     broker: redis.Redis, url: str, data_dir: Path, *, slots: int = 1, plugin: Path | None = None,
-    task_types: Mapping[str, TaskType], **environment: str,
+    task_types: Mapping[str, TaskType], node: str = NODE, **environment: str,
 ) -> Iterator[Rig]:
     """Run an agent; afterwards nothing of it is left."""
     paths = [str(plugin)] if plugin else []
-    env = {
-        **os.environ, "REDIS_URL": url, "WEIR_DATA_DIR": str(data_dir), "WEIR_PIN": "never", **environment,
-        "PYTHONPATH": os.pathsep.join([*paths, str(Path(__file__).parents[2])]),
-    }
-    argv = [
-        sys.executable, "-m", "workers.agents.node", "--node", NODE, "--slots", str(slots), "--data-dir", str(data_dir),
-    ]
-    with (data_dir / "agent.log").open("ab") as log:
-        process = spawn(argv, env=env, stdout=log)
-    rig = Rig(broker=broker, data_dir=data_dir, process=process, task_types=task_types)
+    rig = Rig(
+        broker=broker, url=url, data_dir=data_dir, task_types=task_types, node=node, slot_count=slots,
+        environment={**environment, "PYTHONPATH": os.pathsep.join([*paths, str(Path(__file__).parents[2])])})
+    rig.start()
     try:
         yield rig
     except BaseException:
-        sys.stderr.write((data_dir / "agent.log").read_text()[-8000:])
+        sys.stderr.write(rig.log.read_text()[-8000:])
         raise
     finally:
-        tree = psutil.Process(process.pid).children(recursive=True) if process.poll() is None else []
-        stop(process, timeout_s=10)
-        _, alive = psutil.wait_procs(tree, timeout=5)
-        for left in alive:
-            left.kill()
+        rig.stop()
 
 
-def estate_of(fragments: list[Fragment], tasks: list[RunningTask], *, slots: int = 1) -> Estate:
-    """An estate put together by hand."""
+def estate_of(
+    fragments: list[Fragment], tasks: list[RunningTask], *, slots: int | Sequence[Slot] = 1
+) -> Estate:
+    """An estate put together by hand; with a number, of so many slots of the one node."""
     return Estate(
         tasks={task.id: task for task in tasks},
         fragments={fragment.id: fragment for fragment in fragments},
-        slots=tuple(Slot(NODE, index) for index in range(slots)),
+        slots=tuple(Slot(NODE, index) for index in range(slots)) if isinstance(slots, int) else tuple(slots),
     )
 
 
