@@ -33,7 +33,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 WHOLE = tuple(ROOT / "tests" / folder for folder in ("browser", "channels/contract", "library", "spark"))
 # What takes longest begins first, so that no worker is left with it while the others have nothing to do.
 LONGEST_FIRST = (
-    "spark", "browser", "library", "contract", "first light", "test_system.py", "test_node.py", "test_postgresql.py")
+    "spark", "browser", "contract", "first light", "library", "test_postgresql.py", "test_node.py", "test_system.py")
 
 
 def _begins(item: pytest.Item) -> int:

@@ -15,14 +15,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.browser import flows
 from tests.browser.documents import ETL, SHARED, STATS
 from tests.browser.drive import drawn, expected, log_in, settled, until, watch
+from tests.supervisor.waiting import is_alive
 from workers.supervisor.broker import free_port
-from workers.supervisor.process import kill_group, spawn
+from workers.supervisor.process import descendants, kill_group, spawn
 
 pytestmark = [
     pytest.mark.browser, pytest.mark.spark, pytest.mark.timeout(900), pytest.mark.xdist_group("first light")]
@@ -58,8 +60,13 @@ def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
         until(lambda: _ready(process, log, port), "the system is ready", wait_s=READY_S)
         passwords = {login["username"]: login["password"] for login in json.loads(logins.read_text())}
         yield System(url=f"http://127.0.0.1:{port}", passwords=passwords, process=process, log=log)
+        pids = descendants(process.pid)
+        names = {one.info["name"] for one in psutil.process_iter(["name"]) if one.pid in pids}
+        assert {"java", "valkey-server"} <= names
         process.send_signal(signal.SIGTERM)
-        process.wait(STOP_S)
+        assert process.wait(STOP_S) == 0
+        assert [pid for pid in pids if is_alive(pid)] == [], "something of it lives on"
+        assert "did not stop in time" not in log.read_text(errors="replace")
     finally:
         kill_group(process)
 

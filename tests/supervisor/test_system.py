@@ -84,6 +84,9 @@ def start(tmp_path: Path, free_port: int) -> Iterator:
         system.process.wait()
 
 
+# With stand-ins each of this is in test_supervise.py and test_broker.py; a real start and stop in the browser's first
+# light.
+@pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.timeout(600)
 def test_it_starts_goes_on_and_leaves_nothing(start, tmp_path: Path) -> None:
