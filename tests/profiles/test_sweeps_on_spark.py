@@ -1,0 +1,59 @@
+"""A sweep through the site over a real broker, agent and driver: from what is asked for to a profile that is true."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import redis
+from django.utils import timezone
+
+from dashboard import jobs
+from dashboard.operations.services import register_node
+from dashboard.profiles.lifecycle import OPEN
+from dashboard.profiles.services.driving import advance_sweeps
+from dashboard.profiles.services.sweeps import start_sweep
+from dashboard.profiles.stored import profile_of
+from dashboard.profiles.subjects import subject_of_type
+from dashboard.profiles.trials import order_id
+from scheduler.performance.modelling import Sweep
+from tests.dashboard.building import World
+from tests.spark.rig import NODE, catalogue, running_agent
+
+pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.long, pytest.mark.timeout(1200)]
+WAIT_MS = 50
+
+
+def test_a_sweep_whose_slot_is_killed_ends_with_a_profile(
+    world: World, broker: redis.Redis, broker_url: str, settings, tmp_path: Path, with_jar: Callable[[Path], Path]
+) -> None:
+    settings.REDIS_URL = broker_url
+    register_node(name=NODE, slots=1)
+    subject = subject_of_type("wait", {"pause": WAIT_MS}, feed_key="source:urban_sensing")
+    bounds = Sweep(largest_threads=2, smallest_rate_per_s=10.0, rate_precision=0.15)
+    with running_agent(broker, broker_url, with_jar(tmp_path / "data"), task_types=catalogue()) as rig:
+        sweep = start_sweep(actor=world.carla, subject=subject, slot=f"{NODE}/0", bounds=bounds)
+        killed = []
+
+        def is_over() -> bool:
+            advance_sweeps(at=timezone.now())
+            sweep.refresh_from_db()
+            trial = sweep.trials.filter(ended=None).exclude(sent=None).first()
+            state = jobs.trial_progress(order_id(trial)) if trial else None
+            if not killed and state is not None and state.state == "measuring":
+                os.kill(rig.slot_pid(), signal.SIGKILL)
+                killed.append(trial.number)
+            return sweep.status not in OPEN
+
+        rig.wait(is_over, within_s=1000, what="the sweep has ended")
+    trials = list(sweep.trials.all())
+    told = [(one.threads, one.rate_per_s, one.stable, one.latency_slope, one.achieved_per_s) for one in trials]
+    assert sweep.status == "done", (sweep.reason, told)
+    assert [trial.number for trial in trials if trial.attempts] == killed, "that trial was ordered again"
+    one, two = profile_of(sweep.profile).points
+    assert (one.threads, two.threads) == (1, 2)
+    assert 10 <= one.rate_per_s <= 1000 / WAIT_MS, told
+    assert one.rate_per_s < two.rate_per_s <= 2 * 1000 / WAIT_MS, told
