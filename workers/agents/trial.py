@@ -213,8 +213,8 @@ class Measurement:
         order = self._order
         kind = f"{order.task_type} {canonical_json(order.config)}"
         warm_up_s = order.warm_up_s if kind in self._known.warmed else max(order.warm_up_s, order.first_warm_up_s)
-        self._known.warmed.add(kind)
         window = self._window(warm_up_s, base)
+        self._known.warmed.add(kind)  # not where it was cancelled in the middle
         heap_mb = self._weigh().heap_mb
         if there := sorted(self._slot.report.get("fragments", {})):
             raise TrialFailed(
