@@ -19,6 +19,7 @@ class Gap(Exception):
 class Stream:
     entries: list[tuple[str, list]] = field(default_factory=list)
     readers: dict[str, str] = field(default_factory=dict)
+    limits: dict[str, str] = field(default_factory=dict)
     trimmed: str = "0-0"
     last: str = "0-0"
     open: bool = False
@@ -93,7 +94,11 @@ class Broker(Channels):
     def join(self, channel, reader, *, where="now", predecessors=()) -> Joined:
         self._may_die()
         stream = self.streams.setdefault(keys.channel(channel), Stream())
-        return Joined(stream.readers.setdefault(reader, stream.last))
+        if reader in stream.limits and reader not in stream.readers:
+            return Joined(None)
+        if reader not in stream.readers and any(one in stream.readers for one in predecessors):
+            return Joined(None)
+        return Joined(stream.readers.setdefault(reader, stream.last if where == "now" else where))
 
     def unregister(self, channel: str, reader: str) -> int:
         self._may_die()
@@ -106,6 +111,9 @@ class Broker(Channels):
         readers = self.streams[keys.channel(channel)].readers
         if reader in readers:
             readers[reader] = max(readers[reader], entry, key=order_of)
+            limit = self.streams[keys.channel(channel)].limits.get(reader)
+            if limit is not None and order_of(readers[reader]) >= order_of(limit):
+                del readers[reader]
             self.trim(channel)
 
     def info(self, channel: str) -> ChannelInfo | None:
@@ -113,7 +121,8 @@ class Broker(Channels):
         if stream is None or not stream.open:
             return None
         return ChannelInfo(
-            channel, "{}", len(stream.entries), 0, 0, 0, stream.last, stream.trimmed, 0, 0, dict(stream.readers))
+            channel, "{}", len(stream.entries), 0, 0, 0, stream.last, stream.trimmed, 0, 0, dict(stream.readers),
+            dict(stream.limits))
 
     def take_fence(self, channel: str) -> int:
         return 1
@@ -132,9 +141,14 @@ class Broker(Channels):
     def close_tail(self, fragment: str, position: int) -> bool:
         return True
 
-    def _change_route(self, fragment, position, reader, parts, from_batch) -> bool:
+    def _change_route(self, fragment, position, reader, parts, from_batch, *, whole=None) -> bool:
         """As ``route.lua`` does."""
         self._may_die()
+        stream = self.streams.get(keys.channel(whole)) if whole else None
+        if stream is not None and reader in stream.readers and reader not in stream.limits:
+            stream.limits[reader] = stream.last
+            if stream.readers[reader] == stream.last:
+                del stream.readers[reader]
         valve, prefix, weights = self.hashes.setdefault(keys.valve(fragment), {}), f"{position}:route:{reader}:", parts
         numbers = sorted(
             int(rest) for name in valve if (rest := name.decode().removeprefix(prefix)) != name.decode()
@@ -190,8 +204,11 @@ class Broker(Channels):
             raise Gap(f"{reader} does not read {channel}")
         return place
 
-    def after(self, channel: str, place: str, end: str | None = None) -> list[tuple[str, list]]:
+    def after(
+        self, channel: str, place: str, end: str | None = None, *, reader: str | None = None
+    ) -> list[tuple[str, list]]:
         stream = self.streams[keys.channel(channel)]
+        end = end or stream.limits.get(reader)
         if not order_of(stream.trimmed) <= order_of(place) <= order_of(stream.last):
             raise Gap(f"{channel}: what it has not read was freed, or it is another one under the same name")
         return [

@@ -93,7 +93,8 @@ class Query:
         if store.progress(fragment.id).is_done:
             for channel in place.keys() - reads:
                 found = world.broker.streams.get(keys.channel(channel))
-                assert found is None or order_of(place[channel]) >= order_of(found.last), "dropped before it was read"
+                last = found and found.limits.get(fragment.id, found.last)
+                assert found is None or order_of(place[channel]) >= order_of(last), "dropped before it was read"
 
     def stop(self) -> None:
         self.isActive = False
@@ -150,7 +151,7 @@ class Query:
         places, more = {}, False
         for item in self.fragment.inputs:
             place = self._place(item.channel, done)
-            later = [entry for entry, _ in self.world.broker.after(item.channel, place)]
+            later = [entry for entry, _ in self.world.broker.after(item.channel, place, reader=self.fragment.id)]
             places[item.channel] = later[: self.world.chance.randint(1, 3)][-1] if later else place
             more = more or bool(later)
         return Progress(done.batch + 1, False, None, places) if more else None

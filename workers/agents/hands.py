@@ -24,7 +24,7 @@ from workers.spark.failures import FragmentFailed, explain_error
 from workers.spark.files import clear_uncommitted
 
 from .departure import Departure
-from .doors import LOOK_AGAIN_MS, PARTS_KEPT_S, SETTLE_MS, Doors, channel_keys
+from .doors import LOOK_AGAIN_MS, PARTS_KEPT_S, SETTLE_MS, Doors, Turn, channel_keys
 from .inlets import Inlets
 from .live import Live
 from .logs import logger
@@ -34,6 +34,7 @@ from .reconcile import (
     Leave,
     Pause,
     Restart,
+    Route,
     Settle,
     Start,
     State,
@@ -109,6 +110,8 @@ class Hands:
                         self._end(live, fragment)
                     case Pause(fragment):
                         self._pause(live, fragment)
+                    case Route():
+                        self._route(live, action)
                     case _:
                         self._doors.change(live, action)
         except Exception as error:
@@ -153,7 +156,7 @@ class Hands:
         )
         around.store.record_folds(whole.id, compiled.folds)
         live.fragment, live.schemas = whole, compiled.schemas
-        self._doors.prepare(whole, compiled.schemas, has_begun=has_begun)
+        outlets, routes = self._doors.prepare(whole, compiled.schemas, has_begun=has_begun)
         trigger_ms = wanted.trigger_ms
         if compiled.file_sink is not None:
             clear_uncommitted(compiled.file_sink.path)
@@ -164,8 +167,8 @@ class Hands:
             file_sink=compiled.file_sink,
         )
         live.runs(
-            query, query.runId, outlets=wanted.outlets, routes=wanted.routes, active=wanted.active,
-            now_ms=self._clock_ms(), settle_at_ms=self._clock_ms() + SETTLE_MS if wanted.routes else None,
+            query, query.runId, outlets=outlets, routes=routes, active=wanted.active,
+            now_ms=self._clock_ms(), settle_at_ms=self._clock_ms() + SETTLE_MS if routes else None,
         )
         took_ms = round(1000 * (time.monotonic() - began_s))
         self._log.info("fragment started", fragment=wanted.id, resumed=has_begun, took_ms=took_ms)
@@ -279,16 +282,37 @@ class Hands:
         if live.query is None:
             return
         channels = self._around.channels
-        settled = all(route.settled for route in channels.routes(live.id).values())
-        try:
-            if not settled and queries.rest(live.query, pause=lambda: self.pause(live.id)):
-                progress = self._around.store.progress(live.id)
-                settled = progress.is_done
-                if settled:
-                    channels.settle(live.id, done_batch=progress.batch)
-        finally:
-            channels.resume(live.id)  # also where an earlier try could not
+        if all(route.settled for route in channels.routes(live.id).values()):
+            channels.resume(live.id)  # where an earlier try could not
+            settled = True
+        else:
+            settled = self._at_rest(live, lambda batch: channels.settle(live.id, done_batch=batch))
         live.settles(at_ms=None if settled else self._clock_ms() + SETTLE_MS)
+
+    def _route(self, live: Live, route: Route) -> None:
+        """Divide a stream anew; where it was read whole, between two batches: its parts begin where that ends."""
+        match self._doors.turn_of(live, route):
+            case Turn.WAIT:
+                live.looks_again(at_ms=self._clock_ms() + LOOK_AGAIN_MS)
+            case Turn.CHANGE:
+                self._doors.change(live, route)
+            case Turn.DIVIDE:
+                divided = live.query is not None and self._at_rest(
+                    live, lambda batch: self._doors.divide(live, route, from_batch=batch + 1))
+                if not divided:
+                    live.looks_again(at_ms=self._clock_ms() + LOOK_AGAIN_MS)
+
+    def _at_rest(self, live: Live, act: Callable[[int], None]) -> bool:
+        """Do something between two batches of a query, told the last one that is done; False where it does not rest."""
+        try:
+            if not queries.rest(live.query, pause=lambda: self.pause(live.id)):
+                return False
+            progress = self._around.store.progress(live.id)
+            if progress.is_done:
+                act(progress.batch)
+            return progress.is_done
+        finally:
+            self._around.channels.resume(live.id)
 
     def _let_go(self, live: Live) -> None:
         lock = self._locks.pop(live.id, None)
@@ -343,7 +367,8 @@ class Hands:
             if not self._is_wanted_task(task.id):
                 around.broker.delete(keys.schema(task.id))
         for part in self._doors.parts_of(fragment).values() if fragment else ():
-            self._leave_behind(part, PARTS_KEPT_S)
+            if keys.whole_of(part) not in taken_over:
+                self._leave_behind(part, PARTS_KEPT_S)
         around.channels.forget_fragment(live.id)
         # What the JVM counted last arrives within the second: it must find meters that will expire.
         around.broker.hincrby(keys.meter(live.id), "in:n", 0)
