@@ -50,7 +50,7 @@ def schedulable(
 def _schedulable(
     estate: EstateView, dataflow_id: str, dataflow: Dataflow, *, task_types: TaskTypes
 ) -> tuple[dict[str, Fragment], dict[str, str]]:
-    """By task of the document: the fragment of each that may be scheduled, and why each other one that works may not."""
+    """By task of the document: the fragments of those that may be scheduled, and why others that work may not."""
     submitted = submitted_in(estate, dataflow_id)
     found, stuck = {}, {}
     for task in dataflow.tasks:

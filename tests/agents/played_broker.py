@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 
 from workers.agents.handover import order_of
@@ -29,7 +29,7 @@ class Stream:
 class Broker(Channels):
     """The registry and the few commands that hands give themselves, on dictionaries; any of them may be the last."""
 
-    def __init__(self, may_die: Callable[[], None], *, kept: str) -> None:
+    def __init__(self, may_die: Callable[[], None], *, kept: Collection[str]) -> None:
         super().__init__(self)
         self.hashes: dict[str, dict[bytes, bytes]] = {}
         self.streams: dict[str, Stream] = {}
@@ -192,7 +192,7 @@ class Broker(Channels):
 
     def trim(self, channel: str) -> None:
         stream = self.streams.get(keys.channel(channel))
-        if stream is None or channel == self._kept:
+        if stream is None or channel in self._kept:
             return
         slowest = min(stream.readers.values(), key=order_of, default=stream.last)
         while stream.entries and order_of(stream.entries[0][0]) <= order_of(slowest):

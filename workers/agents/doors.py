@@ -160,6 +160,11 @@ class Doors:
             (int(position), bundle): keys.part(fragment.channel(int(position)), bundle) for position, bundle in found
         }
 
+    def pass_on(self, part: str, heir: WantedFragment) -> None:
+        """A part belongs to the fragment that goes on writing its stream from now on."""
+        position = heir.written.index(keys.whole_of(part))
+        self._around.broker.hset(keys.valve(heir.id), f"{position}{PART}{keys.reader_of(part)}", 1)
+
     def _close_parts(self, fragment: WantedFragment, *kept: Routes) -> None:
         """Nobody reads the other parts any more; the batch under way may still be written there."""
         for (position, bundle), part in self.parts_of(fragment).items():

@@ -25,6 +25,7 @@ from workers.spark.files import clear_uncommitted
 
 from .departure import Departure
 from .doors import LOOK_AGAIN_MS, PARTS_KEPT_S, SETTLE_MS, Doors, Turn, channel_keys
+from .handover import line
 from .inlets import Inlets
 from .live import Live
 from .logs import logger
@@ -350,8 +351,10 @@ class Hands:
         fragment = around.store.records().get(live.id) or desired.ceding.get(live.id)
         outputs = output_positions(fragment.tasks, around.task_types) if fragment else frozenset()
         is_read_still = live.id in around.store.having("left")  # by whoever has not heard yet that it is gone
-        others = (other for other in (*desired.wanted.values(), *desired.ceding.values()) if other.id != live.id)
-        taken_over = {channel for other in others for channel in other.written}
+        # Those whose work it went on with ended before it began.
+        over = line(desired, fragment.inherits if fragment else ()) | {live.id}
+        others = (other for other in (*desired.wanted.values(), *desired.ceding.values()) if other.id not in over)
+        taken_over = {channel: other for other in others for channel in other.written}
         if live.id in desired.ceding:
             self._succession.leave_channels(fragment)
         for position, task in enumerate(fragment.tasks if fragment else ()):
@@ -367,8 +370,11 @@ class Hands:
             if not self._is_wanted_task(task.id):
                 around.broker.delete(keys.schema(task.id))
         for part in self._doors.parts_of(fragment).values() if fragment else ():
-            if keys.whole_of(part) not in taken_over:
+            heir = taken_over.get(keys.whole_of(part))
+            if heir is None:
                 self._leave_behind(part, PARTS_KEPT_S)
+            else:
+                self._doors.pass_on(part, heir)
         around.channels.forget_fragment(live.id)
         # What the JVM counted last arrives within the second: it must find meters that will expire.
         around.broker.hincrby(keys.meter(live.id), "in:n", 0)
