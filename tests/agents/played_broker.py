@@ -100,9 +100,11 @@ class Broker(Channels):
             return Joined(None)
         return Joined(stream.readers.setdefault(reader, stream.last if where == "now" else where))
 
-    def unregister(self, channel: str, reader: str) -> int:
+    def unregister(self, channel: str, reader: str, *, for_good: bool = False) -> int:
         self._may_die()
         stream = self.streams.get(keys.channel(channel), Stream())
+        if for_good and reader in stream.readers:
+            stream.limits.setdefault(reader, stream.readers[reader])
         stream.readers.pop(reader, None)
         self.trim(channel)
         return len(stream.readers)
@@ -199,7 +201,8 @@ class Broker(Channels):
             stream.trimmed = stream.entries.pop(0)[0]
 
     def place(self, channel: str, reader: str) -> str:
-        place = self.streams[keys.channel(channel)].readers.get(reader)
+        stream = self.streams[keys.channel(channel)]
+        place = stream.readers.get(reader) or stream.limits.get(reader)
         if place is None:
             raise Gap(f"{reader} does not read {channel}")
         return place
@@ -209,6 +212,8 @@ class Broker(Channels):
     ) -> list[tuple[str, list]]:
         stream = self.streams[keys.channel(channel)]
         end = end or stream.limits.get(reader)
+        if reader in stream.limits and place == stream.limits[reader]:
+            return []
         if not order_of(stream.trimmed) <= order_of(place) <= order_of(stream.last):
             raise Gap(f"{channel}: what it has not read was freed, or it is another one under the same name")
         return [

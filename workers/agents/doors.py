@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import replace
 from enum import Enum
 from typing import TYPE_CHECKING
@@ -25,7 +25,7 @@ from .reconcile import (
     UnregisterReaders,
     Unroute,
 )
-from .wanted import Outlets, Routes, WantedFragment, Weights
+from .wanted import Outlets, Routes, WantedFragment, Weights, made_in
 
 if TYPE_CHECKING:
     from .hands import Surroundings
@@ -77,14 +77,13 @@ class Doors:
             # Those that go on with parts may still have to read what there was before these.
             staying = readers | routed | whole.predecessors(readers | routed)
             if position not in outlets and position not in outputs:
-                unread = channels.info(whole.channel(position))
-                if unread is not None:
-                    self._close_outlet(whole, position, unread.readers.keys() - staying)
+                if channels.info(whole.channel(position)) is not None:
+                    self._close_outlet(whole, position, self._strays(whole, position, staying))
                 continue
             self._open_channel(whole, position, schemas[position], readers)
             if position not in outputs:  # who reads an output is not the engine's business
                 staying |= self._around.desired().ceding.keys()
-                for reader in channels.info(whole.channel(position)).readers.keys() - staying:
+                for reader in self._strays(whole, position, staying):
                     channels.unregister(whole.channel(position), reader)
             channels.open_outlet(whole.id, position, from_batch=first_batch)
         routes = {
@@ -96,6 +95,12 @@ class Doors:
         self._around.broker.persist(keys.meter(whole.id))
         channels.resume(whole.id)
         return outlets, routes
+
+    def _strays(self, fragment: WantedFragment, position: int, staying: Set[str]) -> list[str]:
+        """Who has a place in a stream and should not. One of a later plan, which this node has still to hear of, has
+        taken over from another."""
+        readers = self._around.channels.info(fragment.channel(position)).readers.keys() - staying
+        return [reader for reader in readers if made_in(reader) <= self._around.desired().generation]
 
     def _read_whole_by(self, fragment: WantedFragment, position: int, reader: str) -> frozenset[str]:
         """Who of a reader that is to get parts, and of those before it, still reads the whole stream, without end.

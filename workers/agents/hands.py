@@ -356,7 +356,7 @@ class Hands:
         others = (other for other in (*desired.wanted.values(), *desired.ceding.values()) if other.id not in over)
         taken_over = {channel: other for other in others for channel in other.written}
         if live.id in desired.ceding:
-            self._succession.leave_channels(fragment)
+            self._succession.leave_channels(fragment, for_good=True)
         for position, task in enumerate(fragment.tasks if fragment else ()):
             channel = fragment.channel(position)
             if channel in taken_over:

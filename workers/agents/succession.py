@@ -143,10 +143,10 @@ class Succession:
         info = self._around.channels.info(channel)
         return None if info is None else info.readers.get(reader) or info.limits.get(reader)
 
-    def leave_channels(self, fragment: WantedFragment) -> None:
+    def leave_channels(self, fragment: WantedFragment, *, for_good: bool = False) -> None:
         """Give up the fragment's places in the channels that it reads."""
         for channel in channels_of(fragment.inputs):
-            self._around.channels.unregister(channel, fragment.id)
+            self._around.channels.unregister(channel, fragment.id, for_good=for_good)
 
     # -- pauses --------------------------------------------------------------------------------------------------
 

@@ -20,8 +20,8 @@ LIMIT = keys.limit("")
 @dataclass(frozen=True, slots=True)
 class ChannelInfo:
     """A channel as it stands. Entry ids are ``<batch + 1>-<n>``; ``rejected`` counts every write refused,
-    ``duplicates`` those of them that only repeated a batch. ``limits`` are the last entries for readers that go on with
-    their part of the stream."""
+    ``duplicates`` those of them that only repeated a batch. ``limits`` are the last entries for readers whose place
+    there ends, or has ended, for good."""
 
     channel: str
     schema_json: str | None
@@ -109,9 +109,12 @@ class Channels:
         place, missed = scripts.run(self._redis, "join", self._keys(channel), [reader, where, *predecessors])
         return Joined(place=place.decode() or None, kept_since=missed.decode() or None)
 
-    def unregister(self, channel: str, reader: str) -> int:
-        """Let a reader go and free what only it held back; returns how many readers remain."""
-        return int(scripts.run(self._redis, "unregister", self._keys(channel), [reader]))
+    def unregister(self, channel: str, reader: str, *, for_good: bool = False) -> int:
+        """Let a reader go and free what only it held back; returns how many readers remain.
+
+        One that goes for good gets no place there again: others read on from where it was.
+        """
+        return int(scripts.run(self._redis, "unregister", self._keys(channel), [reader, int(for_good)]))
 
     def commit(self, channel: str, reader: str, entry: str) -> None:
         """A reader is done with everything up to an entry; one that is not registered stays so."""

@@ -88,7 +88,8 @@ class ChannelStreamReader(DataSourceStreamReader):
         return {channel: self._registered(channel) for channel in self._channels}
 
     def _registered(self, channel: str) -> str:
-        place = client(self._url).hget(keys.readers(channel), self._reader)
+        place = client(self._url).hget(keys.readers(channel), self._reader) or client(self._url).hget(
+            keys.meta(channel), keys.limit(self._reader))
         if place is None:
             raise ValueError(
                 f"'{self._reader}' is not a reader of channel {channel}: register it before the query starts"

@@ -37,8 +37,10 @@ for blocks = 1, most do
 end
 
 for c = 1, channels do
-  local state = redis.call('HMGET', KEYS[2 * c], 'trimmed', 'last')
+  local state = redis.call('HMGET', KEYS[2 * c], 'trimmed', 'last', 'limit:' .. reader)
   local last = found[c][taken[c]]
-  for _, part in ipairs({last and last.id or '', state[1] or '0-0', state[2] or '0-0'}) do ends[#ends + 1] = part end
+  -- Whoever has come to its limit misses nothing of what is freed beyond it.
+  local trimmed = state[3] ~= ARGV[3 + c] and state[1] or '0-0'
+  for _, part in ipairs({last and last.id or '', trimmed, state[2] or '0-0'}) do ends[#ends + 1] = part end
 end
 return ends

@@ -80,7 +80,9 @@ final class ChannelStream implements MicroBatchStream, SupportsAdmissionControl,
   }
 
   private String registered(String channel) {
-    Object place = broker.call(redis -> redis.call("HGET", Keys.readers(channel), reader));
+    Object registered = broker.call(redis -> redis.call("HGET", Keys.readers(channel), reader));
+    Object place = registered != null ? registered
+        : broker.call(redis -> redis.call("HGET", Keys.meta(channel), Keys.limit(reader)));
     if (place == null) {
       throw new IllegalStateException(
           "'" + reader + "' is not a reader of channel " + channel + ": register it before the query starts");
@@ -141,8 +143,10 @@ final class ChannelStream implements MicroBatchStream, SupportsAdmissionControl,
     List<List<Block>> found = new ArrayList<>();
     for (int i = 0; i < channels.size(); i++) {
       List<?> state = (List<?>) replies.get(2 + 2 * i);
-      ChannelReader.checkUnbroken(channels.get(i), after(from, channels.get(i)), state);
       String limit = Redis.text(state.get(2));
+      // Whoever has come to its limit misses nothing of what is freed beyond it.
+      String after = after(from, channels.get(i));
+      if (!after.equals(limit)) ChannelReader.checkUnbroken(channels.get(i), after, state);
       List<Block> blocks = new ArrayList<>();
       for (Object entry : (List<?>) replies.get(1 + 2 * i)) {
         Block block = Block.of(entry);
