@@ -97,10 +97,13 @@ class Doors:
         return outlets, routes
 
     def _strays(self, fragment: WantedFragment, position: int, staying: Set[str]) -> list[str]:
-        """Who has a place in a stream and should not. One of a later plan, which this node has still to hear of, has
-        taken over from another."""
+        """Who has a place in a stream and should not: nobody of a later plan than what is known here of the fragment,
+        who may have taken over from another."""
+        desired = self._around.desired()
+        if fragment.id in desired.ceding:
+            return []
         readers = self._around.channels.info(fragment.channel(position)).readers.keys() - staying
-        return [reader for reader in readers if made_in(reader) <= self._around.desired().generation]
+        return [reader for reader in readers if made_in(reader) <= desired.generation]
 
     def _read_whole_by(self, fragment: WantedFragment, position: int, reader: str) -> frozenset[str]:
         """Who of a reader that is to get parts, and of those before it, still reads the whole stream, without end.
