@@ -129,6 +129,14 @@ def is_calm(world: World, made: Plans) -> bool:
     return wanted <= running
 
 
+def is_handing_over(world: World) -> bool:
+    """Whether some fragments still go on with the work of others."""
+    return bool(world.said) or any(
+        wanted.inherits and wanted.id not in world.stores[f"{node}/0"].having("begun")
+        for node, (_, desired) in world.heard.items() for wanted in desired.wanted.values()
+    ) or any(world.stores[f"{node}/0"].having("ended") for node in world.heard)
+
+
 def whole(until: int, first: int = 0) -> tuple[Counter, Counter]:
     """What both outputs deliver of some numbers where nobody schedules anything; without counts."""
     return (

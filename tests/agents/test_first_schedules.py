@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from .divided_world import SLOTS, World
-from .first_schedules import Plans, came, check_order, delivered, is_calm, whole
+from .first_schedules import Plans, came, check_order, delivered, is_calm, is_handing_over, whole
 from .test_bundles import check_that_nothing_is_left, some_turns
 
 AT_FIRST, THEN, AT_LAST = 60, 180, 260  # numbers that the source has given by then
@@ -39,6 +39,8 @@ def play_with_pauses(turns_between: list[int], seed: int, patch: pytest.MonkeyPa
         some_turns(world, turns)
         if world.chance.random() < 0.6:
             paused = not paused
+            while is_handing_over(world):  # meanwhile nothing is paused
+                some_turns(world, 1)
             world.want(made.pause(paused=paused))
         else:
             world.want(made.next(world.left()))
