@@ -23,7 +23,7 @@ from scheduler.model.task_types import TaskType
 from scheduler.reuse.division import Part, divided_anew
 from workers import desired as wishes
 from workers.agents import hands as hands_module
-from workers.agents import succession
+from workers.agents import routing, succession
 from workers.agents.handover import Stage, stage_of
 from workers.agents.hands import Hands, Surroundings
 from workers.agents.live import Live
@@ -60,7 +60,9 @@ class World:
         self.chance, self.deadly, self.now_ms, self.limit, self.gaps = chance, True, 0, NUMBERS, 0
         patch.setattr(succession, "read_states", self._states)
         patch.setattr(hands_module, "compile_chain", self._compile)
-        patch.setattr(hands_module, "queries", SimpleNamespace(start=self._start, stop=self._stop, rest=self._rest))
+        played = SimpleNamespace(start=self._start, stop=self._stop, rest=self._rest)
+        for module in (hands_module, routing):
+            patch.setattr(module, "queries", played)
         quiet = SimpleNamespace(info=lambda *_, **__: None, warning=self._warned)
         for module in (hands_module, succession):
             patch.setattr(module, "logger", lambda: quiet)

@@ -24,7 +24,7 @@ from workers.spark.failures import FragmentFailed, explain_error
 from workers.spark.files import clear_uncommitted
 
 from .departure import Departure
-from .doors import LOOK_AGAIN_MS, PARTS_KEPT_S, SETTLE_MS, Doors, Turn, channel_keys
+from .doors import LOOK_AGAIN_MS, PARTS_KEPT_S, SETTLE_MS, Doors, channel_keys
 from .handover import line
 from .inlets import Inlets
 from .live import Live
@@ -41,6 +41,7 @@ from .reconcile import (
     State,
     Stop,
 )
+from .routing import Routing
 from .store import FileLock, SlotStore
 from .succession import Succession
 from .wanted import Desired, Input, WantedFragment
@@ -84,6 +85,7 @@ class Hands:
         self._is_wanted_task = is_wanted_task
         self._locks: dict[str, FileLock] = {}
         self._doors = Doors(around, clock_ms=clock_ms, on_event=on_event)
+        self._routing = Routing(around, self._doors, clock_ms=clock_ms, pause=self.pause)
         self._succession = Succession(around, clock_ms=clock_ms)
         self._inlets = Inlets(around)
         self._departure = Departure(around, self._inlets)
@@ -102,7 +104,7 @@ class Hands:
                     case Restart(fragment):
                         self._restart(live, fragment)
                     case Settle():
-                        self._settle(live)
+                        self._routing.settle(live)
                     case Leave(fragment):
                         self._leave(live, fragment)
                     case Stop(_, keep):
@@ -112,7 +114,7 @@ class Hands:
                     case Pause(fragment):
                         self._pause(live, fragment)
                     case Route():
-                        self._route(live, action)
+                        self._routing.divide(live, action)
                     case _:
                         self._doors.change(live, action)
         except Exception as error:
@@ -277,43 +279,6 @@ class Hands:
             self._log.info("bundle left", fragment=fragment.id)
         else:
             live.looks_again(at_ms=self._clock_ms() + LOOK_AGAIN_MS)
-
-    def _settle(self, live: Live) -> None:
-        """Bring routes into force that wait for events: those who are to get no more wait for that."""
-        if live.query is None:
-            return
-        channels = self._around.channels
-        if all(route.settled for route in channels.routes(live.id).values()):
-            channels.resume(live.id)  # where an earlier try could not
-            settled = True
-        else:
-            settled = self._at_rest(live, lambda batch: channels.settle(live.id, done_batch=batch))
-        live.settles(at_ms=None if settled else self._clock_ms() + SETTLE_MS)
-
-    def _route(self, live: Live, route: Route) -> None:
-        """Divide a stream anew; where it was read whole, between two batches: its parts begin where that ends."""
-        match self._doors.turn_of(live, route):
-            case Turn.WAIT:
-                live.looks_again(at_ms=self._clock_ms() + LOOK_AGAIN_MS)
-            case Turn.CHANGE:
-                self._doors.change(live, route)
-            case Turn.DIVIDE:
-                divided = live.query is not None and self._at_rest(
-                    live, lambda batch: self._doors.divide(live, route, from_batch=batch + 1))
-                if not divided:
-                    live.looks_again(at_ms=self._clock_ms() + LOOK_AGAIN_MS)
-
-    def _at_rest(self, live: Live, act: Callable[[int], None]) -> bool:
-        """Do something between two batches of a query, told the last one that is done; False where it does not rest."""
-        try:
-            if not queries.rest(live.query, pause=lambda: self.pause(live.id)):
-                return False
-            progress = self._around.store.progress(live.id)
-            if progress.is_done:
-                act(progress.batch)
-            return progress.is_done
-        finally:
-            self._around.channels.resume(live.id)
 
     def _let_go(self, live: Live) -> None:
         lock = self._locks.pop(live.id, None)
