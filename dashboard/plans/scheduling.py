@@ -91,6 +91,11 @@ class Question:
     measured: Mapping[tuple[str, str], float] = field(default_factory=dict)  # selectivities that differ, by stream
     blocked: str = ""  # why none of its schedules can be proposed; empty where they can
 
+    @property
+    def cut(self) -> int:
+        """How many queries run several of its tasks, and would be cut by a schedule."""
+        return len({fragment.id for fragment in self.running.values() if len(fragment.tasks) > 1})
+
     def job(self, rate_per_s: float | None = None) -> Job:
         """Rates, streams and profiles at a rate; each source's own without one."""
         return prepare(
