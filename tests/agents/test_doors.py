@@ -29,7 +29,7 @@ def writer(broker):
         desired=lambda: Desired(slots={"0": (replace(WHOLE, routes={}),)}),  # no more than what is asked for here
         store=SimpleNamespace(progress=lambda _: Progress()))
     doors = Doors(around, clock_ms=lambda: 1_000, on_event=lambda *_, **__: None)
-    routing = Routing(around, doors, clock_ms=lambda: 1_000, pause=around.channels.pause)
+    routing = Routing(around, doors, clock_ms=lambda: 1_000)
     live = Live("f1-0", now_ms=0, state=State.STARTING)
     live.fragment, live.schemas = WHOLE, ("{}",)
     doors.prepare(WHOLE, live.schemas, has_begun=False)

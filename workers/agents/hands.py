@@ -85,7 +85,7 @@ class Hands:
         self._is_wanted_task = is_wanted_task
         self._locks: dict[str, FileLock] = {}
         self._doors = Doors(around, clock_ms=clock_ms, on_event=on_event)
-        self._routing = Routing(around, self._doors, clock_ms=clock_ms, pause=self.pause)
+        self._routing = Routing(around, self._doors, clock_ms=clock_ms)
         self._succession = Succession(around, clock_ms=clock_ms)
         self._inlets = Inlets(around)
         self._departure = Departure(around, self._inlets)

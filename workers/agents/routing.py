@@ -18,13 +18,10 @@ if TYPE_CHECKING:
 class Routing:
     """Asks for routes, and does between two batches what cannot wait for one with events."""
 
-    def __init__(
-        self, around: Surroundings, doors: Doors, *, clock_ms: Callable[[], int], pause: Callable[[str], None]
-    ) -> None:
+    def __init__(self, around: Surroundings, doors: Doors, *, clock_ms: Callable[[], int]) -> None:
         self._around = around
         self._doors = doors
         self._clock_ms = clock_ms
-        self._pause = pause
 
     def divide(self, live: Live, route: Route) -> None:
         """Divide a stream anew; where it was read whole, between two batches: its parts begin where that ends."""
@@ -52,12 +49,13 @@ class Routing:
         """Do something between two batches of a query, told the last one that is done; False where it does not rest."""
         if live.query is None:
             return False
+        channels = self._around.channels
         try:
-            if not queries.rest(live.query, pause=lambda: self._pause(live.id)):
+            if not queries.rest(live.query, pause=lambda: channels.pause(live.id)):
                 return False
             progress = self._around.store.progress(live.id)
             if progress.is_done:
                 act(progress.batch)
             return progress.is_done
         finally:
-            self._around.channels.resume(live.id)
+            channels.resume(live.id)
