@@ -188,9 +188,9 @@ class Query:
             return list(range(self._next(before), done.ticks["next"]))
         events = []
         for item in self.fragment.inputs:
-            end = done.places.get(item.channel)
-            if end is not None:
-                blocks = self.world.broker.after(item.channel, self._place(item.channel, before), end)
+            end, place = done.places.get(item.channel), self._place(item.channel, before)
+            if end is not None and order_of(place) < order_of(end):
+                blocks = self.world.broker.after(item.channel, place, end)
                 events += [event for _, block in blocks for event in block]
         for channel, end in done.places.items():  # planned with a channel that it does not read any more
             if channel not in {item.channel for item in self.fragment.inputs}:
