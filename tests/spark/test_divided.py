@@ -135,7 +135,7 @@ class Fused:
         assert seqs == sorted(seqs), "what is not divided keeps its order"
 
 
-def first_schedule(rig: Rig, name: str, *, slot: str, after_s: float) -> None:
+def first_schedule(rig: Rig, name: str, *, slot: str, after_s: float) -> Fused:
     """It runs fused, is scheduled while events flow, and a slot is killed in the middle of that."""
     fused = Fused(rig, name)
     fused.publish()
@@ -153,17 +153,26 @@ def first_schedule(rig: Rig, name: str, *, slot: str, after_s: float) -> None:
     fused.grows()
     fused.check()
     rig.wait(lambda: all(rig.fragment(one) is None for one in (f"{name}1-0", f"{name}1-1")), what="an end of both")
+    return fused
+
+
+@pytest.mark.timeout(600)
+def test_what_runs_fused_gets_its_first_schedule_while_a_slot_dies(rig: Rig):
+    first_schedule(rig, "c", slot="0", after_s=0.5)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_what_has_its_first_schedule_gets_others(rig: Rig):
+    fused = first_schedule(rig, "e", slot="1", after_s=1.0)
     fused.schedule(3, {"shift": [Part(f"{NODE}/1", 1, 1.0)], "look": [Part(f"{NODE}/0", 2, 1.0)]})
     fused.runs()
     fused.grows()
     fused.check()
 
 
-def test_what_runs_fused_gets_its_first_schedule_while_a_slot_dies(rig: Rig):
-    first_schedule(rig, "c", slot="0", after_s=0.5)
-
-
 @pytest.mark.long
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("slot", ["0", "1"])
 @pytest.mark.parametrize("after_ms", [0, 200, 400, 800, 1_200, 2_000, 3_000])
 def test_whenever_a_slot_dies_in_a_first_schedule_nothing_is_lost(rig: Rig, slot: str, after_ms: int):
