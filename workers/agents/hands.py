@@ -50,6 +50,7 @@ SOON_MS = 30  # while a handover is under way, every moment counts
 SELDOM_MS = 3_000
 LEAVE_MS = 500
 HINDERED_MS = 1_000
+REPEAT_MS = 20_000  # for a first batch on a busy machine
 FILES_EVERY_MS = 5_000
 METERS_KEPT_S = 60
 OUTPUTS_KEPT_S = 24 * 3600  # what a removed dataflow delivered stays browsable
@@ -247,7 +248,9 @@ class Hands:
         # What is to end before it began has nothing to leave until it has taken over itself.
         drained = self._succession.may_begin(fragment) and is_drained(fragment)
         if live.query is not None:
-            if not drained:
+            # One that has just been started repeats a batch: stopped in the middle of it, it would have to again.
+            repeats = now_ms - live.since_ms < REPEAT_MS and not self._around.store.progress(fragment.id).is_done
+            if not drained or repeats:
                 live.looks_again(at_ms=now_ms + again_ms)
                 return False
             self._come_to_rest(live)
