@@ -51,8 +51,8 @@ class LaidOut:
 def lay_out(schedule: Schedule, running: Mapping[str, str], started: Collection[str]) -> LaidOut:
     """Lay a schedule out for tasks that are to be started; bundles are without ids as yet.
 
-    A task that may have more than one thread is divided from the first, if only into one part: what reads whole
-    streams cannot be divided later, while it runs.
+    A task that may have more than one thread is divided from the first, if only into one part: it costs nothing then,
+    and a stop of the query later.
 
     Parameters
     ----------

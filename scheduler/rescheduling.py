@@ -1,7 +1,8 @@
-"""Rescheduling: a plan that gives a running dataflow's divided fragments the bundles of another schedule."""
+"""Rescheduling: a plan that gives a running dataflow the bundles of a schedule: of another one, or of its first."""
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
@@ -18,43 +19,64 @@ from .model.prices import Prices
 from .model.task_types import TaskTypes
 from .performance.pricing import in_slots, price_of
 from .planning import submitted_in, touched_by
-from .reuse.division import divided_anew, divided_back, live, together
+from .reuse.cutting import Wanted, scheduled_anew, why_fused
+from .reuse.division import divided_back, live, node_of
 from .reuse.order import order_note, stateful_downstream
-from .reuse.standing import FragmentChange
+from .reuse.standing import FragmentChange, is_working
 from .scheduling import Job, Schedule
 
 __all__ = ["bound", "plan_schedule", "plan_schedule_back", "schedulable"]
 
 
 def schedulable(
-    estate: EstateView, dataflow_id: str, dataflow: Dataflow
+    estate: EstateView, dataflow_id: str, dataflow: Dataflow, *, task_types: TaskTypes
 ) -> tuple[dict[str, Fragment], str]:
     """The fragments that a schedule of a running dataflow may change, by task of its document; and why none may.
 
-    A schedule gives each task a fragment of its own. Tasks that run fused in one query with others stay as they are:
-    they were submitted without a schedule, or by others.
+    A schedule gives each task a fragment of its own. Chains that were submitted without a schedule, or by others, are
+    cut for that; tasks of a chain that cannot be cut stay as they are.
     """
+    found, stuck = _schedulable(estate, dataflow_id, dataflow, task_types=task_types)
+    if found:
+        return found, ""
+    name = submitted_in(estate, dataflow_id).name
+    if not stuck:
+        return {}, f"Nothing of {name} works that could be scheduled: resume it first."
+    return {}, (
+        f"The queries of {name} cannot be cut into tasks while they run: {'; '.join(dict.fromkeys(stuck.values()))}. "
+        "Remove it, then submit it again with a schedule; what others use of it runs on meanwhile.")
+
+
+def _schedulable(
+    estate: EstateView, dataflow_id: str, dataflow: Dataflow, *, task_types: TaskTypes
+) -> tuple[dict[str, Fragment], dict[str, str]]:
+    """By task of the document: the fragments of those that may be scheduled, and why others that work may not."""
     submitted = submitted_in(estate, dataflow_id)
-    found = {}
+    found, stuck = {}, {}
     for task in dataflow.tasks:
         running = submitted.running.get(task.id)
-        if running is None:
+        # What is made from a wider task's stream is another task than the one that was measured.
+        if running is None or not is_working(estate, running) or not _is_alike(
+            estate.tasks[running].type, task.type, task_types
+        ):
             continue
         fragment = estate.fragments[estate.places[running][0]]
-        if fragment.tasks == (running,) and not fragment.paused:
+        why = why_fused(estate, fragment, task_types=task_types)
+        if why:
+            stuck[task.id] = why
+        else:
             found[task.id] = fragment
-    if any(fragment.divided for fragment in found.values()):
-        return found, ""
-    return {}, (
-        f"{submitted.name} was submitted without a schedule: its queries read whole streams and cannot be divided "
-        "while they run. Remove it, then submit it again with a schedule; what others use of it runs on meanwhile.")
+    return found, stuck
+
+
+def _is_alike(running: str, asked: str, task_types: TaskTypes) -> bool:
+    return running == asked or (
+        running in task_types and asked in task_types and task_types[running].name == task_types[asked].name)
 
 
 def bound(running: Mapping[str, Fragment], job: Job) -> dict[str, str]:
     """The tasks that cannot leave their node, and its name: a checkpoint stays, and so does an order of events."""
-    return {
-        task: fragment.slot.rpartition("/")[0] for task, fragment in running.items()
-        if task in job.whole or not fragment.divided}
+    return {task: node_of(fragment.slot) for task, fragment in running.items() if task in job.whole}
 
 
 def plan_schedule(
@@ -71,7 +93,8 @@ def plan_schedule(
 
     A bundle that stays on its slot with its threads keeps running. One that gets other threads, or another slot of its
     node, is stopped cleanly and goes on from its checkpoint under its own id. Others begin anew and those they replace
-    get nothing more, read what they have to its end and are gone.
+    get nothing more, read what they have to its end and are gone. Chains that ran without a schedule are cut: their
+    tasks go on exactly where the chain ends, with its state.
 
     Parameters
     ----------
@@ -95,28 +118,32 @@ def plan_schedule(
     """
     submitted = submitted_in(estate, dataflow_id)
     wanted = parts_of(schedule)
-    running, why_not = schedulable(estate, dataflow_id, schedule.job.dataflow)
+    job = schedule.job
+    running, why_not = schedulable(estate, dataflow_id, job.dataflow, task_types=task_types)
     if why_not:
         raise NotEnactable(why_not, remedy="Remove it and submit it with a schedule.", dataflow=dataflow_id)
     if fixed := sorted(set(wanted) - set(running)):
         raise NotEnactable(
-            f"{', '.join(fixed[:5])} cannot be scheduled: fused with others, paused, or no longer there",
+            f"{', '.join(fixed[:5])} cannot be scheduled: paused, no longer there, or fused with what cannot be cut",
             remedy="Ask for the schedule again.", tasks=fixed)
     ids = (f"f{estate.generation + 1}-{number}" for number in count())
-    changes = [
-        divided_anew(task, running[task], parts, ids=ids, left=left, whole=task in schedule.job.whole)
-        for task, parts in wanted.items()
-    ]
-    changes = [change for change in changes if change.steps]
-    if not changes:
+    own = submitted.running
+    change = scheduled_anew(
+        estate,
+        {own[task]: Wanted(task, parts, whole=task in job.whole, serial=task in job.serial)
+         for task, parts in wanted.items()},
+        ids=ids, task_types=task_types, left=left)
+    if not change.steps:
         raise NothingToChange(
             f"{submitted.name} runs as this schedule has it: the same threads on the same slots, the same weights.",
             remedy="There is nothing to do.", dataflow=dataflow_id)
-    change = together(changes)
-    now = {task: change.after.get(fragment.id, fragment) for task, fragment in running.items()}
+    of_task = {task_id: fragment for fragment in change.after.values() for task_id in fragment.tasks}
+    now = {task: of_task.get(own[task], fragment) for task, fragment in running.items()}
     price = _price(estate, submitted, change, prices=prices, schedule=schedule, running=running, now=now)
     plan = _plan(estate, submitted, change, price, schedule, now, task_types, prices)
-    return freeze_plan(replace(plan, notes=(*plan.notes, *remarks)))
+    stays = _stays_fused(estate, dataflow_id, job.dataflow, task_types)
+    return freeze_plan(replace(
+        plan, notes=(*_cut_notes(change), *_order_notes(running, now), *stays, *plan.notes, *remarks)))
 
 
 def _plan(
@@ -124,8 +151,14 @@ def _plan(
     now: Mapping[str, Fragment], task_types: TaskTypes, prices: Prices,
 ) -> Plan:
     # Beside a new bundle another one works on, or drains what it has: order is not kept, for a while or for good.
-    begun = sorted({step.fragment for step in change.steps if step.kind == "start_bundle"})
-    others = stateful_downstream(estate, begun, task_types=task_types)
+    begun = sorted({step.fragment for step in change.steps if step.kind == "start_bundle"} | {
+        one for one, fragment in change.after.items() if one not in change.before and len(live(fragment)) > 1})
+    others = stateful_downstream(
+        ChainMap(dict(change.after), estate.fragments), begun, tasks=estate.tasks, task_types=task_types)
+    changed = {step.fragment for step in change.steps}
+    # A fragment's first task is upstream of all its others, so whoever uses them uses it.
+    heads = [
+        fragment.tasks[0] for one, fragment in change.before.items() if one in changed or one not in change.after]
     return Plan(
         kind="schedule",
         generation=estate.generation,
@@ -136,7 +169,7 @@ def _plan(
         steps=change.steps,
         fragments_before=change.before,
         fragments_after=change.after,
-        **touched_by(estate, (fragment.tasks[0] for fragment in change.after.values()), besides=submitted),
+        **touched_by(estate, heads, besides=submitted),
         price=price,
         promise=promise_of(
             schedule, currency=prices.currency,
@@ -157,8 +190,8 @@ def plan_schedule_back(estate: EstateView, plan: Plan) -> Plan:
     """
     submitted = submitted_in(estate, plan.dataflow.id)
     now = {}
-    for one, fragment in plan.fragments_before.items():
-        found = estate.places.get(fragment.tasks[0])
+    for one in dict.fromkeys(step.fragment for step in plan.steps):
+        found = estate.places.get(plan.fragments_after[one].tasks[0])
         if found is None or found[0] != one or estate.fragments[one].paused:
             raise NotEnactable(
                 f"{submitted.name} has changed since: {one} is no longer what this plan changed",
@@ -166,9 +199,51 @@ def plan_schedule_back(estate: EstateView, plan: Plan) -> Plan:
         now[one] = estate.fragments[one]
     change = divided_back(plan.fragments_before, now, generation=estate.generation)
     back = reversed_plan(plan, change)
+    undivided = [
+        one for one, fragment in now.items()
+        if fragment.divided and (one not in plan.fragments_before or not plan.fragments_before[one].divided)]
+    notes = ("What ran without a schedule before is not fused again: each task goes back to the slot that it was on, "
+             "in one bundle with one thread.",) if undivided else ()
     return freeze_plan(replace(
         back, generation=estate.generation, dataflow=submitted,
-        reused=tuple(sorted(set(submitted.running.values())))))
+        reused=tuple(sorted(set(submitted.running.values()))), notes=notes))
+
+
+def _cut_notes(change: FragmentChange) -> list[str]:
+    """What reviewers should know of chains that are cut."""
+    gone = [one for one in change.before if one not in change.after]
+    if not gone:
+        return []
+    queries = _queries(fragment for one, fragment in change.after.items() if one not in change.before)
+    return [
+        f"{_named(gone)} {'end' if len(gone) > 1 else 'ends'}, and {queries} queries go on exactly there, with the "
+        "same state: what comes out of them stands still for some seconds, and no event is lost or comes twice. Sinks "
+        "that write files go on in new folders."]
+
+
+def _order_notes(running: Mapping[str, Fragment], now: Mapping[str, Fragment]) -> list[str]:
+    """What reviewers should know of tasks that are divided over several slots for the first time."""
+    several = [
+        task for task, fragment in now.items() if len(live(fragment)) > 1 and not running[task].divided]
+    if not several:
+        return []
+    return [
+        f"{_named(several)} {'work' if len(several) > 1 else 'works'} on several slots from now on: events keep their "
+        "order within each of them, not between them."]
+
+
+def _named(names: Sequence[str], most: int = 5) -> str:
+    rest = len(names) - most
+    return ", ".join(names[:most]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def _stays_fused(estate: EstateView, dataflow_id: str, dataflow: Dataflow, task_types: TaskTypes) -> list[str]:
+    """That some tasks stay as they are, and why."""
+    _, stuck = _schedulable(estate, dataflow_id, dataflow, task_types=task_types)
+    if not stuck:
+        return []
+    why = "; ".join(dict.fromkeys(stuck.values()))
+    return [f"{_named(list(stuck))} stay fused and without a schedule: {why}."]
 
 
 def _price(

@@ -101,8 +101,10 @@ def _wanted(
     }
     further = {
         "threads": bundle.threads if bundle.threads > 1 else None,
-        "inherits": list(fragment.inherits),
-        "channels": {str(position(task_id)): channel for task_id, channel in fragment.channels.items()},
+        # One bundle goes on with what others leave; the rest begin anew.
+        "inherits": list(fragment.inherits) if bundle.id == fragment.id else None,
+        "channels": bundle.id == fragment.id and {
+            str(position(task_id)): channel for task_id, channel in fragment.channels.items()},
         "heirs": _heirs(estate, fragment),
         "joins": _joins(estate, fragment),
         "routes": _routes(estate, fragment),
@@ -150,7 +152,7 @@ def _routes(estate: Estate, fragment: Fragment) -> dict[str, dict[str, dict[str,
 
 def _heirs(estate: Estate, fragment: Fragment) -> dict[str, list[str]]:
     """The fragment's readers that go on with the work of others, and of which: they take over their places."""
-    readers = sorted({reader for task_id in fragment.outlets for reader in _undivided(estate, fragment, task_id)})
+    readers = sorted({reader for readers in fragment.outlets.values() for reader in readers})
     return {reader: list(inherits) for reader in readers if (inherits := estate.fragments[reader].inherits)}
 
 

@@ -28,8 +28,11 @@ def bundles_of(plan: Plan, names: Mapping[str, str]) -> list[dict[str, Any]]:
     """
     order = {running: place for place, running in enumerate(plan.dataflow.running.values())}
     rows = []
+    told = {step.fragment for step in plan.steps}
     for key in {**plan.fragments_before, **plan.fragments_after}:
         before, after = plan.fragments_before.get(key), plan.fragments_after.get(key)
+        if before is not None and after is not None and key not in told:
+            continue  # only who reads it is another query now
         fragment = after or before
         assert fragment is not None
         was, now = (_parts(side, every=plan.promise is not None) for side in (before, after))

@@ -93,12 +93,16 @@ class Question:
     measured: Mapping[tuple[str, str], float] = field(default_factory=dict)  # selectivities that differ, by stream
     blocked: str = ""  # why none of its schedules can be proposed; empty where they can
 
+    @property
+    def cut(self) -> int:
+        """How many queries run several of its tasks, and would be cut by a schedule."""
+        return len({fragment.id for fragment in self.running.values() if len(fragment.tasks) > 1})
+
     def job(self, rate_per_s: float | None = None) -> Job:
         """Rates, streams and profiles at a rate; each source's own without one."""
         return prepare(
             self.dataflow, task_types=jobs.task_types(), profiles=self.profiles, rate_per_s=rate_per_s,
-            measured=self.measured, among=self.among, trigger_s=self.settings.trigger_s,
-            serial={task for task, fragment in self.running.items() if not fragment.divided})
+            measured=self.measured, among=self.among, trigger_s=self.settings.trigger_s)
 
     def compare(self, rate_per_s: float | None = None, *, pairs: Iterable[Pair] = PAIRS) -> Comparison:
         """A schedule for each pair, with its slots chosen so that most of what runs stays; an error for each other."""
@@ -158,10 +162,11 @@ def question_of(
         "settings": Settings(routing=routing, trigger_s=site.TRIGGER_MS / 1000, most_threads=MOST_THREADS),
     }
     if str(record.pk) in estate.submitted:
-        running, blocked = schedulable(estate, str(record.pk), dataflow)
+        running, blocked = schedulable(estate, str(record.pk), dataflow, task_types=jobs.task_types())
         among = frozenset(running) if not blocked else None
+        own = _own_part(running, estate.submitted[str(record.pk)].running)
         return Question(
-            **known, supply=supply(own=running.values(), tasks=estate.tasks), among=among, running=running,
+            **known, supply=supply(own=own, tasks=estate.tasks), among=among, running=running,
             blocked=blocked, measured=measured_selectivities(estate, str(record.pk), dataflow))
     joined = bool(last_options(record).get("fresh")) if fresh is None else fresh
     new = new_tasks(
@@ -169,6 +174,17 @@ def question_of(
         fresh=joined)
     blocked = "" if new else f"All tasks of {record.name} run already, for others: there is nothing to schedule."
     return Question(**known, supply=supply(), among=frozenset(new) if new else None, blocked=blocked)
+
+
+def _own_part(running: Mapping[str, Fragment], ids: Mapping[str, str]) -> list[Fragment]:
+    """What of the fragments that run these tasks is of these alone: what others have in the same query stays there."""
+    own: dict[str, dict[str, None]] = {}
+    for task, fragment in running.items():
+        own.setdefault(fragment.id, {})[ids[task]] = None
+    fragments = {fragment.id: fragment for fragment in running.values()}
+    return [
+        replace(fragments[one], tasks=tuple(tasks), active=len(tasks), resting=0, outlets={}, channels={})
+        for one, tasks in own.items()]
 
 
 def _row(found: Schedule, rate_per_s: float) -> dict[str, Any]:

@@ -93,8 +93,9 @@ def _question(record: DataflowRecord, routing: Routing) -> Question:
 
 
 def today_of(question: Question) -> Today:
-    """The bundles that run now, by submitted task."""
-    return {task: fragment.parts for task, fragment in question.running.items()}
+    """The bundles that run now, by submitted task; of a chain that would be cut none goes on as it is."""
+    return {
+        task: fragment.parts if len(fragment.tasks) == 1 else () for task, fragment in question.running.items()}
 
 
 def curve(

@@ -73,8 +73,8 @@ class Fragment:
     ``oldest`` (the oldest event that the channel still holds), or a time in ms since the epoch.
 
     ``bundles`` are the parts that a schedule divides it into, one at least, each a query of its own with its part of
-    the events; their weights add up to 1. The first one of a new fragment has the fragment's id. Without them the
-    fragment is one query under its own id.
+    the events; their weights add up to 1. One of a new fragment has the fragment's id: it goes on with the work of
+    those that the fragment inherits from. Without them the fragment is one query under its own id.
     """
 
     id: str  # "f<generation>-<n>", never reused
@@ -118,10 +118,10 @@ class Fragment:
 
     def channels_of(self, task_id: str) -> tuple[str, ...]:
         """The channels that together carry the stream of one of its tasks, one for each bundle."""
-        if not self.bundles and task_id in self.channels:
-            return (self.channels[task_id],)
-        position = self.tasks.index(task_id)
-        return tuple(channel_id(bundle.id, position) for bundle in self.parts)
+        position, taken_over = self.tasks.index(task_id), self.channels.get(task_id)
+        return tuple(
+            taken_over if taken_over and bundle.id == self.id else channel_id(bundle.id, position)
+            for bundle in self.parts)
 
     def channel_of(self, task_id: str) -> str:
         """The channel that carries the stream of one of its tasks: its own, or one taken over.

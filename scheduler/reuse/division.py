@@ -35,14 +35,18 @@ def divided_back(
 ) -> FragmentChange:
     """Fragments divided as they were before, by fragment id; ``generation`` is that of the estate that they are in.
 
-    A bundle that has begun to leave does not come back under its id: another takes its place.
+    A bundle that has begun to leave does not come back under its id: another takes its place. What ran without a
+    schedule does not become one query again: each of its tasks gets one bundle of one thread, where it was.
     """
     ids = (f"f{generation + 1}-{number}" for number in count())
-    return together([
-        divided_anew(
-            fragment.tasks[0], now[one], [Part(old.slot, old.threads, old.weight) for old in live(fragment)],
-            ids=ids, was=live(fragment))
-        for one, fragment in before.items()])
+    fused = {task_id: fragment for fragment in before.values() for task_id in fragment.active_tasks}
+    changes = []
+    for one, fragment in now.items():
+        was = live(before[one]) if one in before else []
+        parts = [Part(old.slot, old.threads, old.weight) for old in was]
+        parts = parts or [Part(fused[fragment.tasks[0]].slot, 1, 1.0)]
+        changes.append(divided_anew(fragment.tasks[0], fragment, parts, ids=ids, was=was))
+    return together(changes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +59,7 @@ class _Match:
 
 def divided_anew(
     task: str, fragment: Fragment, parts: Sequence[Part], *, ids: Iterator[str], left: Collection[str] = (),
-    whole: bool = False, was: Sequence[RunningBundle] = (),
+    whole: bool = False, was: Sequence[RunningBundle] = (), divide: bool = False,
 ) -> FragmentChange:
     """A fragment with these parts in place of its bundles.
 
@@ -74,14 +78,19 @@ def divided_anew(
         Whether the order of its events counts, so that it cannot go on in a bundle that is new.
     was : sequence of RunningBundle
         Bundles as they were before: each becomes again what it was.
+    divide : bool
+        Whether one that is not divided becomes so, if only into one part: its query is the first bundle, which reads
+        the whole stream up to where its parts begin.
 
     Raises
     ------
     NotEnactable
-        An undivided fragment would be divided, or would leave its node, or what is whole would.
+        What is not divided would leave its node, or what is whole would.
     """
+    divide = divide or fragment.divided
     matches = _matches(fragment, parts, was)
-    _require_possible(task, fragment, matches, whole=whole)
+    if (whole or not divide) and any(match.bundle is None for match in matches):
+        raise cannot_leave(task, fragment.slot)
     kept = {match.bundle.id for match in matches if match.bundle}
     own = live(fragment)
     leaving = [replace(one, weight=0.0) for one in own if one.id not in kept]
@@ -93,7 +102,8 @@ def divided_anew(
     known = {one.id: one for one in own}
     starts = [one.id for one in bundles if one.id not in known]
     moves = [one.id for one in bundles if one.id in known and _place(one) != _place(known[one.id])]
-    rerouted = {one.id: one.weight for one in bundles} != {one.id: one.weight for one in own}
+    rerouted = divide and (
+        not fragment.divided or {one.id: one.weight for one in bundles} != {one.id: one.weight for one in own})
 
     def step(kind: StepKind, bundle: str | None) -> Step:
         return Step(kind=kind, fragment=fragment.id, task=fragment.tasks[0], bundle=bundle)
@@ -102,7 +112,7 @@ def divided_anew(
         *(step("start_bundle", one) for one in starts), *(step("move_bundle", one) for one in moves),
         *([step("route", None)] if rerouted else []), *(step("leave_bundle", one.id) for one in leaving))
     after = replace(
-        fragment, slot=bundles[0].slot, bundles=(*bundles, *leaving, *already) if fragment.divided else ())
+        fragment, slot=bundles[0].slot, bundles=(*bundles, *leaving, *already) if divide else ())
     return FragmentChange({fragment.id: fragment}, {fragment.id: after}, steps)
 
 
@@ -123,30 +133,27 @@ def _matches(fragment: Fragment, parts: Sequence[Part], was: Sequence[RunningBun
     match(lambda part, one: _place(part) == _place(one) and part.weight == one.weight)
     match(lambda part, one: _place(part) == _place(one))
     match(lambda part, one: part.slot == one.slot)
-    match(lambda part, one: _node(part.slot) == _node(one.slot) and part.threads == one.threads)
-    match(lambda part, one: _node(part.slot) == _node(one.slot))
+    match(lambda part, one: node_of(part.slot) == node_of(one.slot) and part.threads == one.threads)
+    match(lambda part, one: node_of(part.slot) == node_of(one.slot))
     # Those that stay keep their order, so that a schedule that changes nothing changes nothing.
     order = {one.id: number for number, one in enumerate(fragment.parts)}
     matches = [_Match(part, found.get(number)) for number, part in enumerate(parts)]
     return sorted(matches, key=lambda match: order[match.bundle.id] if match.bundle else len(order))
 
 
-def _require_possible(task: str, fragment: Fragment, matches: Sequence[_Match], *, whole: bool) -> None:
-    if not fragment.divided and (len(matches) != 1 or matches[0].part.threads != 1):
-        raise NotEnactable(
-            f"{task} reads whole streams in one thread and cannot be divided while it runs",
-            remedy="Remove the dataflow and submit it again with this schedule.", task=task)
-    if (whole or not fragment.divided) and any(match.bundle is None for match in matches):
-        raise NotEnactable(
-            f"{task} cannot leave {_node(fragment.slot)}: its state, or the order of its events, would not come along",
-            remedy="Choose another pair, or remove the dataflow and submit it again with this schedule.", task=task,
-            node=_node(fragment.slot))
+def cannot_leave(task: str, slot: str) -> NotEnactable:
+    """The error of a task with state, or whose order counts, that a schedule has elsewhere than on this slot's node."""
+    node = node_of(slot)
+    return NotEnactable(
+        f"{task} cannot leave {node}: its state, or the order of its events, would not come along",
+        remedy="Choose another pair, or remove the dataflow and submit it again with this schedule.", task=task,
+        node=node)
 
 
 def together(changes: Sequence[FragmentChange]) -> FragmentChange:
     """What begins before what is routed to it, and that before what leaves; upstream first."""
     steps = [step for change in changes for step in change.steps]
-    order = ("start_bundle", "move_bundle", "route", "leave_bundle")
+    order = ("hand_over", "start_fragment", "start_bundle", "move_bundle", "route", "leave_bundle")
     return FragmentChange(
         {one: fragment for change in changes for one, fragment in change.before.items()},
         {one: fragment for change in changes for one, fragment in change.after.items()},
@@ -162,5 +169,6 @@ def _place(bundle: RunningBundle | Part) -> tuple[str, int]:
     return bundle.slot, bundle.threads
 
 
-def _node(slot: str) -> str:
+def node_of(slot: str) -> str:
+    """The node of a slot, by its name."""
     return slot.rpartition("/")[0]

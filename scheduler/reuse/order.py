@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from scheduler.model.estate import RunningTask
+from scheduler.model.estate import Fragment, RunningTask
 from scheduler.model.ports import EstateView
 from scheduler.model.task_types import TaskTypes
 
@@ -40,7 +40,8 @@ def reads_divided(
 
 
 def stateful_downstream(
-    estate: EstateView, fragment_ids: Iterable[str], *, task_types: TaskTypes
+    fragments: Mapping[str, Fragment], fragment_ids: Iterable[str], *, tasks: Mapping[str, RunningTask],
+    task_types: TaskTypes,
 ) -> list[str]:
     """The working tasks with state that read, on whatever way, what these fragments make."""
     found: dict[str, None] = {}
@@ -50,9 +51,9 @@ def stateful_downstream(
         if one in seen:
             continue
         seen.add(one)
-        fragment = estate.fragments[one]
+        fragment = fragments[one]
         for task_id in fragment.active_tasks:
-            kind = estate.tasks[task_id].type
+            kind = tasks[task_id].type
             if kind in task_types and task_types[kind].stateful:
                 found[task_id] = None
         waiting.extend(reader for readers in fragment.outlets.values() for reader in readers)

@@ -12,7 +12,7 @@ import itertools
 import json
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 
@@ -23,11 +23,12 @@ from scheduler.model.task_types import TaskType
 from scheduler.reuse.division import Part, divided_anew
 from workers import desired as wishes
 from workers.agents import hands as hands_module
-from workers.agents import succession
+from workers.agents import routing, succession
+from workers.agents.handover import Stage, stage_of
 from workers.agents.hands import Hands, Surroundings
 from workers.agents.live import Live
 from workers.agents.reconcile import Start, State, Stop, reconcile
-from workers.agents.wanted import Desired, parse_desired
+from workers.agents.wanted import Desired, WantedFragment, parse_desired
 from workers.channels import keys
 
 from .played_broker import Broker, Gap, Stream
@@ -36,6 +37,7 @@ from .played_queries import Failed, Query, Store
 TYPES = {
     "src": TaskType("src", "source", "", "a:b"), "mark": TaskType("mark", "transform", "", "a:b"),
     "out": TaskType("out", "sink", "", "a:b", terminal="output"),
+    "count": TaskType("count", "transform", "", "a:b", stateful=True, movable_state=True),
 }
 TASKS = {
     "s": RunningTask("s", "src", {}, ()), "a": RunningTask("a", "mark", {}, ("s",)),
@@ -54,15 +56,17 @@ class Died(BaseException):
 class World:
     """Two nodes with their slots, and the estate that they are to run."""
 
-    def __init__(self, chance: random.Random, patch: pytest.MonkeyPatch) -> None:
+    def __init__(self, chance: random.Random, patch: pytest.MonkeyPatch, *, kept: Collection[str] = (OUT,)) -> None:
         self.chance, self.deadly, self.now_ms, self.limit, self.gaps = chance, True, 0, NUMBERS, 0
-        patch.setattr(succession, "read_states", lambda *_, **__: [])
+        patch.setattr(succession, "read_states", self._states)
         patch.setattr(hands_module, "compile_chain", self._compile)
-        patch.setattr(hands_module, "queries", SimpleNamespace(start=self._start, stop=self._stop, rest=self._rest))
+        played = SimpleNamespace(start=self._start, stop=self._stop, rest=self._rest)
+        for module in (hands_module, routing):
+            patch.setattr(module, "queries", played)
         quiet = SimpleNamespace(info=lambda *_, **__: None, warning=self._warned)
         for module in (hands_module, succession):
             patch.setattr(module, "logger", lambda: quiet)
-        self.broker = Broker(self.may_die, kept=OUT)
+        self.broker = Broker(self.may_die, kept=kept)
         self.running: dict[str, Query] = {}
         self.heard: dict[str, tuple[dict, Desired]] = {}
         self.said: dict[str, dict] = {}
@@ -87,6 +91,12 @@ class World:
         if isinstance(facts.get("exc_info"), AssertionError):
             raise facts["exc_info"]
         assert "another fragment had this id" not in what
+
+    @staticmethod
+    def _states(spark, name: str, **_) -> list[str | None]:
+        _, store = spark
+        states = store.states.get(name, {})
+        return [str(states[task]) if task in states else None for task, _ in store.folds(name)]
 
     @staticmethod
     def _compile(spark, chain, **_) -> SimpleNamespace:
@@ -163,8 +173,8 @@ class World:
             lives[name] = Live(name, now_ms=self.now_ms)
         actions = reconcile(
             wanted.of_slot(index), {one.id: one.actual() for one in lives.values()}, self.now_ms,
-            elsewhere=wanted.elsewhere(index), staying=frozenset(wanted.ceding), resting=store.having("paused"),
-            left=left)
+            elsewhere=wanted.elsewhere(index), ceding=self._ceding(slot), staying=frozenset(wanted.ceding),
+            resting=store.having("paused"), left=left)
         for name, its in itertools.groupby(actions, key=lambda action: action.fragment_id):
             todo = list(its)
             live = lives.setdefault(name, Live(name, now_ms=self.now_ms))
@@ -175,6 +185,14 @@ class World:
             if self.slots[slot].perform(live, todo):
                 lives.pop(name)
             self.may_die()
+
+    def _ceding(self, slot: str) -> list[tuple[WantedFragment, Stage]]:
+        wanted, store = self.desired(slot), self.stores[slot]
+        begun, ended = store.having("begun"), store.having("ended")
+        staged = [(one, stage_of(wanted, one.id, begun=begun, ended=ended))
+                  for one in wanted.handing_over.get(slot.partition("/")[2], ())]
+        return [(one, stage) for one, stage in staged
+                if stage is not Stage.OVER or one.id in ended or one.id in self.lives[slot]]
 
     def _run(self, live: Live) -> None:
         try:
@@ -270,9 +288,9 @@ class Plans:
         return Estate(generation=self.generation, tasks=TASKS, fragments=dict(self.fragments), slots=SLOTS)
 
 
-def delivered(world: World) -> Counter:
-    """What the output holds, each event with how often it came."""
-    stream = world.broker.streams.get(keys.channel(OUT), Stream())
+def delivered(world: World, out: str = OUT) -> Counter:
+    """What an output holds, each event with how often it came."""
+    stream = world.broker.streams.get(keys.channel(out), Stream())
     return Counter(event for _, block in stream.entries for event in block)
 
 

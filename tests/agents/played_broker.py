@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 
 from workers.agents.handover import order_of
@@ -19,6 +19,7 @@ class Gap(Exception):
 class Stream:
     entries: list[tuple[str, list]] = field(default_factory=list)
     readers: dict[str, str] = field(default_factory=dict)
+    limits: dict[str, str] = field(default_factory=dict)
     trimmed: str = "0-0"
     last: str = "0-0"
     open: bool = False
@@ -28,7 +29,7 @@ class Stream:
 class Broker(Channels):
     """The registry and the few commands that hands give themselves, on dictionaries; any of them may be the last."""
 
-    def __init__(self, may_die: Callable[[], None], *, kept: str) -> None:
+    def __init__(self, may_die: Callable[[], None], *, kept: Collection[str]) -> None:
         super().__init__(self)
         self.hashes: dict[str, dict[bytes, bytes]] = {}
         self.streams: dict[str, Stream] = {}
@@ -93,11 +94,17 @@ class Broker(Channels):
     def join(self, channel, reader, *, where="now", predecessors=()) -> Joined:
         self._may_die()
         stream = self.streams.setdefault(keys.channel(channel), Stream())
-        return Joined(stream.readers.setdefault(reader, stream.last))
+        if reader in stream.limits and reader not in stream.readers:
+            return Joined(None)
+        if reader not in stream.readers and any(one in stream.readers for one in predecessors):
+            return Joined(None)
+        return Joined(stream.readers.setdefault(reader, stream.last if where == "now" else where))
 
-    def unregister(self, channel: str, reader: str) -> int:
+    def unregister(self, channel: str, reader: str, *, for_good: bool = False) -> int:
         self._may_die()
         stream = self.streams.get(keys.channel(channel), Stream())
+        if for_good and reader in stream.readers:
+            stream.limits.setdefault(reader, stream.readers[reader])
         stream.readers.pop(reader, None)
         self.trim(channel)
         return len(stream.readers)
@@ -106,6 +113,9 @@ class Broker(Channels):
         readers = self.streams[keys.channel(channel)].readers
         if reader in readers:
             readers[reader] = max(readers[reader], entry, key=order_of)
+            limit = self.streams[keys.channel(channel)].limits.get(reader)
+            if limit is not None and order_of(readers[reader]) >= order_of(limit):
+                del readers[reader]
             self.trim(channel)
 
     def info(self, channel: str) -> ChannelInfo | None:
@@ -113,7 +123,8 @@ class Broker(Channels):
         if stream is None or not stream.open:
             return None
         return ChannelInfo(
-            channel, "{}", len(stream.entries), 0, 0, 0, stream.last, stream.trimmed, 0, 0, dict(stream.readers))
+            channel, "{}", len(stream.entries), 0, 0, 0, stream.last, stream.trimmed, 0, 0, dict(stream.readers),
+            dict(stream.limits))
 
     def take_fence(self, channel: str) -> int:
         return 1
@@ -132,9 +143,14 @@ class Broker(Channels):
     def close_tail(self, fragment: str, position: int) -> bool:
         return True
 
-    def _change_route(self, fragment, position, reader, parts, from_batch) -> bool:
+    def _change_route(self, fragment, position, reader, parts, from_batch, *, whole=None) -> bool:
         """As ``route.lua`` does."""
         self._may_die()
+        stream = self.streams.get(keys.channel(whole)) if whole else None
+        if stream is not None and reader in stream.readers and reader not in stream.limits:
+            stream.limits[reader] = stream.last
+            if stream.readers[reader] == stream.last:
+                del stream.readers[reader]
         valve, prefix, weights = self.hashes.setdefault(keys.valve(fragment), {}), f"{position}:route:{reader}:", parts
         numbers = sorted(
             int(rest) for name in valve if (rest := name.decode().removeprefix(prefix)) != name.decode()
@@ -178,20 +194,26 @@ class Broker(Channels):
 
     def trim(self, channel: str) -> None:
         stream = self.streams.get(keys.channel(channel))
-        if stream is None or channel == self._kept:
+        if stream is None or channel in self._kept:
             return
         slowest = min(stream.readers.values(), key=order_of, default=stream.last)
         while stream.entries and order_of(stream.entries[0][0]) <= order_of(slowest):
             stream.trimmed = stream.entries.pop(0)[0]
 
     def place(self, channel: str, reader: str) -> str:
-        place = self.streams[keys.channel(channel)].readers.get(reader)
+        stream = self.streams[keys.channel(channel)]
+        place = stream.readers.get(reader) or stream.limits.get(reader)
         if place is None:
             raise Gap(f"{reader} does not read {channel}")
         return place
 
-    def after(self, channel: str, place: str, end: str | None = None) -> list[tuple[str, list]]:
+    def after(
+        self, channel: str, place: str, end: str | None = None, *, reader: str | None = None
+    ) -> list[tuple[str, list]]:
         stream = self.streams[keys.channel(channel)]
+        end = end or stream.limits.get(reader)
+        if reader in stream.limits and place == stream.limits[reader]:
+            return []
         if not order_of(stream.trimmed) <= order_of(place) <= order_of(stream.last):
             raise Gap(f"{channel}: what it has not read was freed, or it is another one under the same name")
         return [

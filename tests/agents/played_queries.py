@@ -26,13 +26,13 @@ class Store(Disk):
 
     def __init__(self, locks: dict[str, str], slot: str) -> None:
         super().__init__()
-        self.kept["left"] = {}
+        self.kept["left"], self.states = {}, {}
         self.locks, self.slot, self.own = locks, slot, {}
 
     def of_slot(self, slot: str) -> Store:
         other = Store(self.locks, slot)
-        other.kept, other.checkpoints, other.before, other.definitions = (
-            self.kept, self.checkpoints, self.before, self.definitions)
+        other.kept, other.checkpoints, other.before, other.definitions, other.states = (
+            self.kept, self.checkpoints, self.before, self.definitions, self.states)
         return other
 
     def record(self, fragment: WantedFragment) -> None:
@@ -59,9 +59,14 @@ class Store(Disk):
 
     def clear_checkpoint(self, name: str) -> None:
         self.checkpoints.pop(name, None)
+        self.states.pop(name, None)
 
     def folds(self, name: str) -> tuple:
-        return ()
+        known = self.definitions.get(name)
+        return tuple((task.id, 1) for task in known.tasks if task.type == "count") if known else ()
+
+    def begun_path(self, name: str) -> str:
+        return name
 
     def record_folds(self, name: str, folds) -> None:
         pass
@@ -93,7 +98,8 @@ class Query:
         if store.progress(fragment.id).is_done:
             for channel in place.keys() - reads:
                 found = world.broker.streams.get(keys.channel(channel))
-                assert found is None or order_of(place[channel]) >= order_of(found.last), "dropped before it was read"
+                last = found and found.limits.get(fragment.id, found.last)
+                assert found is None or order_of(place[channel]) >= order_of(last), "dropped before it was read"
 
     def stop(self) -> None:
         self.isActive = False
@@ -114,22 +120,34 @@ class Query:
             store.checkpoints[name] = done = planned
         self._may_fail()
         events = self._events(store.before[name], done)
-        task = self.fragment.tasks[0]
-        events = events if task.type != "mark" else [(task.id, event) for event in events]
         control = Control.read(self.world.broker, name, done.batch)
         begun = store.begun(name) or Begun()
-        entry = f"{begun.bases.get(self.fragment.channel(0), 0) + done.batch + 1}-0"
-        if control.publishes(0):
-            self.world.broker.write(self.fragment.channel(0), entry, events)
-        for rotation in control.routes(0):
-            turns = rotation.turns(done.batch, 0, len(events))
+        states = {task: int(kept[0]) for task, kept in begun.states.items() if kept[0] is not None}
+        states |= store.states.get(name, {})
+        for position, task in enumerate(self.fragment.tasks):
+            if task.type == "mark":
+                events = [(task.id, event) for event in events]
+            if task.type == "count":
+                seen = states.get(task.id, 0)
+                states[task.id] = seen + len(events)
+                events = [(seen + number, event) for number, event in enumerate(events)]
+            base = begun.bases.get(self.fragment.channel(position), 0)
+            self._publish(control, position, f"{base + done.batch + 1}-0", events)
+        self._may_fail()
+        store.states[name] = states
+        store.checkpoints[name] = replace(done, is_done=True)
+
+    def _publish(self, control: Control, position: int, entry: str, events: list) -> None:
+        batch = self.store.progress(self.fragment.id).batch
+        if control.publishes(position):
+            self.world.broker.write(self.fragment.channel(position), entry, events)
+        for rotation in control.routes(position):
+            turns = rotation.turns(batch, 0, len(events))
             for index, part in enumerate(rotation.parts):
                 own = [event for event, turn in zip(events, turns, strict=True) if turn == index]
                 if own:
                     self._may_fail()
                     self.world.broker.write(part, entry, own)
-        self._may_fail()
-        store.checkpoints[name] = replace(done, is_done=True)
 
     def _may_fail(self) -> None:
         self.world.may_die()
@@ -137,23 +155,26 @@ class Query:
             raise Failed
 
     def _commit_places(self, done: Progress) -> None:
-        for item in self.fragment.inputs:
-            place = done.places.get(item.channel)
-            if place is not None:
-                self.world.broker.commit(item.channel, self.fragment.id, place)
+        for channel, place in done.places.items():
+            if self.world.broker.info(channel) is not None:
+                self.world.broker.commit(channel, self.fragment.id, place)
 
     def _plan(self, done: Progress) -> Progress | None:
         if not self.fragment.inputs:
-            first = (done.ticks or {"next": 0})["next"]
+            first = self._next(done)
             until = min(self.world.limit, first + self.world.chance.randint(1, 4))
             return Progress(done.batch + 1, False, {"next": until}) if until > first else None
         places, more = {}, False
         for item in self.fragment.inputs:
             place = self._place(item.channel, done)
-            later = [entry for entry, _ in self.world.broker.after(item.channel, place)]
+            later = [entry for entry, _ in self.world.broker.after(item.channel, place, reader=self.fragment.id)]
             places[item.channel] = later[: self.world.chance.randint(1, 3)][-1] if later else place
             more = more or bool(later)
         return Progress(done.batch + 1, False, None, places) if more else None
+
+    def _next(self, done: Progress) -> int:
+        begun = self.store.begun(self.fragment.id) or Begun()
+        return (done.ticks or begun.ticks or {"next": 0})["next"]
 
     def _place(self, channel: str, done: Progress) -> str:
         begin = (self.store.begun(self.fragment.id) or Begun()).places.get(channel)
@@ -164,12 +185,12 @@ class Query:
 
     def _events(self, before: Progress, done: Progress) -> list:
         if not self.fragment.inputs:
-            return list(range((before.ticks or {"next": 0})["next"], done.ticks["next"]))
+            return list(range(self._next(before), done.ticks["next"]))
         events = []
         for item in self.fragment.inputs:
-            end = done.places.get(item.channel)
-            if end is not None:
-                blocks = self.world.broker.after(item.channel, self._place(item.channel, before), end)
+            end, place = done.places.get(item.channel), self._place(item.channel, before)
+            if end is not None and order_of(place) < order_of(end):
+                blocks = self.world.broker.after(item.channel, place, end)
                 events += [event for _, block in blocks for event in block]
         for channel, end in done.places.items():  # planned with a channel that it does not read any more
             if channel not in {item.channel for item in self.fragment.inputs}:

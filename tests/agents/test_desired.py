@@ -152,6 +152,21 @@ def test_a_reader_that_inherits_or_asks_to_begin_elsewhere_is_said_to_its_writer
     assert parse_fragment(fragment_document(wanted)) == wanted and wanted.channel(1) == "f0-0.4"
 
 
+def test_one_bundle_goes_on_with_what_others_leave_and_writes_where_they_wrote():
+    found = estate()
+    bundles = (RunningBundle("f2-7", "n1/0", 2, 0.75), RunningBundle("f2-0", "n1/1", 1, 0.25))
+    heir = replace(
+        found.fragments["f2-0"], slot="n1/0", bundles=bundles, inherits=("f0-1",), channels={"k": "f0-1.3"})
+    assert heir.channels_of("k") == ("f2-7.0", "f0-1.3")
+    document = desired.desired_of(
+        replace(found, fragments={**found.fragments, "f2-0": heir}), "n1", TYPES)
+    entries = {one["id"]: one for slot in document["slots"].values() for one in slot["fragments"]}
+    assert entries["f2-0"]["inherits"] == ["f0-1"] and entries["f2-0"]["channels"] == {"0": "f0-1.3"}
+    assert "inherits" not in entries["f2-7"] and "channels" not in entries["f2-7"]
+    assert entries["f1-0"]["heirs"] == {"f2-0": ["f0-1"]}
+    assert entries["f1-0"]["routes"] == {"1": {"f2-0": {"f2-7": 0.75, "f2-0": 0.25}}}
+
+
 def node(version: int, handing_over: dict[str, list[str]] | None = None, **fragments: tuple[str, ...]) -> dict:
     """A desired state of one slot, its fragments with what they inherit."""
     document = {"version": version, "node": "n1", "slots": {"0": {"fragments": [

@@ -260,6 +260,14 @@ def test_a_reader_that_hands_over_keeps_its_place_for_its_successor():
         UnregisterReaders("f1-0", 0, frozenset({"gone"})),)
 
 
+def test_who_is_to_read_parts_keeps_its_place_in_the_whole_and_so_do_those_before_it():
+    weights = {"heir": 0.5, "new": 0.5}
+    wanted = fragment("f1-0", active=2, routes={0: {"heir": weights}}, heirs={"heir": ("old",)})
+    running = {"f1-0": Actual("f1-0", State.RUNNING, outlets={0: frozenset({"old", "heir", "gone"})}, active=2)}
+    assert reconcile([wanted], running, 0) == (
+        Route("f1-0", 0, "heir", weights), UnregisterReaders("f1-0", 0, frozenset({"gone"})))
+
+
 def test_streams_are_divided_anew_without_a_restart_and_no_longer_once_the_reader_is_gone():
     weights, before = {"f2-0": 0.25, "f2-1": 0.75}, {"f2-0": 1.0}
     wanted = fragment("f1-0", active=2, routes={1: {"f2-0": weights}})

@@ -46,6 +46,7 @@ class Died(Exception):
 class Channel:
     entries: list[tuple[str, list]] = field(default_factory=list)
     readers: dict[str, str] = field(default_factory=dict)
+    limits: dict[str, str] = field(default_factory=dict)
     trimmed: str = "0-0"
     last: str = "0-0"
     schema_json: str = "{}"
@@ -64,13 +65,15 @@ class Broker(dict):
 
     def join(self, channel: str, reader: str, *, where: str = "now", predecessors=()) -> SimpleNamespace:
         found = self.setdefault(channel, Channel())
-        if reader not in found.readers and not any(one in found.readers for one in predecessors):
+        if reader not in {*found.readers, *found.limits} and not any(one in found.readers for one in predecessors):
             found.readers[reader] = found.last if where == "now" else where
         return SimpleNamespace(place=found.readers.get(reader), kept_since=None)
 
-    def unregister(self, channel: str, reader: str) -> None:
+    def unregister(self, channel: str, reader: str, *, for_good: bool = False) -> None:
         if channel in self:
-            self[channel].readers.pop(reader, None)
+            place = self[channel].readers.pop(reader, None)
+            if for_good and place is not None:
+                self[channel].limits.setdefault(reader, place)
             if channel != OUT:
                 self[channel].trim()
 
@@ -237,7 +240,7 @@ class World:
         fragment = self.disk.known(name) or self.desired.ceding[name]
         taken = {one for other in (*self.desired.wanted.values(), *self.desired.ceding.values()) if other.id != name
                  for one in other.written}
-        self.succession.leave_channels(fragment)
+        self.succession.leave_channels(fragment, for_good=True)
         self.maybe_die()
         for channel in set(fragment.written) - taken:
             self.broker.pop(channel, None)

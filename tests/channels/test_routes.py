@@ -181,7 +181,7 @@ def test_of_several_channels_those_blocks_are_planned_that_were_written_first(br
 
     def plan(blocks: int, events: int, *after: str) -> list[str]:
         names = [key for channel in ("a.0", "b.0") for key in (keys.channel(channel), keys.meta(channel))]
-        return [part.decode() for part in scripts.run(broker, "plan", names, [blocks, events, *after])][0::3]
+        return [part.decode() for part in scripts.run(broker, "plan", names, ["r", blocks, events, *after])][0::3]
 
     assert plan(64, 1_000, "0-0", "0-0") == ["3-0", "3-0"]
     assert plan(3, 1_000, "0-0", "0-0") == ["1-0", "2-0"]

@@ -212,13 +212,23 @@ def test_who_may_not_propose_is_told_and_cannot(world: World, client_of: ClientO
     assert "schedule" not in Proposal.objects.get(dataflow=asked).plan.options
 
 
-def test_a_dataflow_that_was_submitted_without_a_schedule_says_why_it_has_none(
+def test_a_dataflow_that_was_submitted_without_a_schedule_is_offered_its_first(
     world: World, client_of: ClientOf
 ) -> None:
     measured(world)
     record = running(world.carla, world.city, linear(), world.ana)
-    page = client_of("carla").get(f"/dataflows/{record.pk}/schedule?rate=50").text
-    assert "was submitted without a schedule" in page and "Propose this schedule" not in page
+    client = client_of("carla")
+    page = client.get(f"/dataflows/{record.pk}/schedule?rate=50").text
+    assert "1 query is cut into tasks then" in page and "Propose this schedule" in page
+    told = rows(page)["MBA-SAM"]
+    client.post(reverse("schedule_propose", args=[record.pk]), {"pair": "MBA-SAM", "rate": "50"})
+    proposal = prepare_proposal(proposal_id=Proposal.objects.get(dataflow=record, plan__kind="schedule").pk)
+    assert proposal.status == "pending", proposal.plan.error
+    bundles = Counter(bundle["change"] for bundle in bundles_of(plan_of(proposal.plan), {}))
+    assert f"{bundles['starts']} start" in told and bundles["stops"] == 1
+    page = client.get(reverse("proposal", args=[proposal.pk]))
+    assert_sound(page, "first schedule")
+    assert "Hand f1-0 over to" in page.text and "no event is lost" in page.text
 
 
 def test_a_dataflow_at_rest_can_be_compared_but_not_scheduled(client_of: ClientOf, asked: DataflowRecord) -> None:

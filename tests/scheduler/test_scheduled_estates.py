@@ -16,7 +16,7 @@ from scheduler.reuse.index import EstateIndex
 
 from .catalogue import PRICES, TYPES, flow
 from .invariants import check_fragments, check_outlets
-from .test_rescheduling import DSM, ESTATE, RSM, SAM, check_divided, live_of, rescheduled, submitted
+from .test_rescheduling import DSM, ESTATE, RSM, SAM, check_divided, live_by_task, rescheduled, submitted
 
 # They share some of their tasks: a source and what scales by 2 with all others, what counts that with one.
 FLOWS = {one.name: one for one in (
@@ -45,7 +45,8 @@ class ScheduledEstates(RuleBasedStateMachine):
         back = apply_plan(after, reverse_plan(plan))
         assert (back.tasks, back.submitted) == (self.estate.tasks, self.estate.submitted)
         if plan.kind == "schedule":
-            assert live_of(back) == live_of(self.estate)
+            assert live_by_task(back) == live_by_task(self.estate)
+            check_cut(self.estate, plan, after)
         elif plan.kind != "defragment":
             assert back.fragments == self.estate.fragments
         for fragment_id, fragment in after.fragments.items():
@@ -101,6 +102,28 @@ class ScheduledEstates(RuleBasedStateMachine):
         for apart in (False, True):
             assert self.index.least_loaded(5, query_cores=0.1, apart=apart) == self.estate.least_loaded(
                 5, query_cores=0.1, apart=apart)
+
+
+def check_cut(before: Estate, plan: Plan, after: Estate) -> None:
+    """What is cut goes on with the same tasks, on its node where it takes something over; outputs keep their channels,
+    and those who read from outside have what they read in one that they read already."""
+    gone = {one: fragment for one, fragment in before.fragments.items() if one not in after.fragments}
+    new = {one: fragment for one, fragment in after.fragments.items() if one not in before.fragments}
+    assert [task for one in gone.values() for task in one.active_tasks] == [
+        task for one in new.values() for task in one.tasks]
+    for fragment in new.values():
+        [old] = {before.places[task][0] for task in fragment.tasks}
+        heir = next((one for one in fragment.parts if one.id == fragment.id), None)
+        assert fragment.inherits in ((), (old,))
+        if fragment.inherits:
+            assert heir is not None and heir.slot.rpartition("/")[0] == gone[old].slot.rpartition("/")[0]
+        for task in fragment.tasks:
+            outside = set(gone[old].outlets.get(task, ()))
+            if outside or TYPES[before.tasks[task].type].terminal == "output":
+                assert gone[old].channel_of(task) in fragment.channels_of(task) and fragment.inherits
+    told = {step.fragment for step in plan.steps if step.kind in ("hand_over", "start_fragment")}
+    assert told == set(new)
+    assert len({step.key for step in plan.steps}) == len(plan.steps)
 
 
 def check_channels(estate: Estate) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from workers.channels import keys
 
 from .handover import order_of
-from .inlets import Inlets
+from .inlets import Inlets, channels_of
 from .wanted import Input, WantedFragment, Writer
 
 if TYPE_CHECKING:
@@ -40,8 +40,8 @@ class Departure:
 
         Its places in channels say how far it had come before its last batch.
         """
-        for item in self._read_by(fragment):
-            self._around.channels.unregister(item.channel, fragment.id)
+        for channel in channels_of(self._read_by(fragment)):
+            self._around.channels.unregister(channel, fragment.id)
         self._around.broker.hset(keys.valve(fragment.id), LEFT, 1)
 
     def comes_back(self, fragment_id: str) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import replace
+from enum import Enum
 from typing import TYPE_CHECKING
 
 from workers.channels import keys
@@ -24,7 +25,7 @@ from .reconcile import (
     UnregisterReaders,
     Unroute,
 )
-from .wanted import Routes, WantedFragment, Weights
+from .wanted import Outlets, Routes, WantedFragment, Weights, made_in
 
 if TYPE_CHECKING:
     from .hands import Surroundings
@@ -33,6 +34,14 @@ LOOK_AGAIN_MS = 250  # for what others must have done before
 SETTLE_MS = 2_500  # in which batches with events bring a route into force
 PART = ":part:"  # in a fragment's control hash, between position and bundle: a part of a stream that was opened
 PARTS_KEPT_S = 2 * 3600  # longer than a checkpoint that was removed, which may go on from there
+
+
+class Turn(Enum):
+    """What can be done towards a new division of a stream."""
+
+    WAIT = "wait"  # for bundles to begin, or for who takes over a place in the whole stream
+    CHANGE = "change"
+    DIVIDE = "divide"  # it is read whole: its parts begin between two batches, exactly where that ends
 
 
 class Doors:
@@ -45,32 +54,72 @@ class Doors:
         self._clock_ms = clock_ms
         self._on_event = on_event
 
-    def prepare(self, whole: WantedFragment, schemas: Sequence[str], *, has_begun: bool) -> None:
-        """Bring channels and valves to what is wanted, whatever an earlier life of the fragment left there."""
+    def prepare(
+        self, whole: WantedFragment, schemas: Sequence[str], *, has_begun: bool
+    ) -> tuple[Outlets, Routes]:
+        """Bring channels and valves to what is wanted, whatever an earlier life of the fragment left there.
+
+        What is in force then: a stream that is still read whole, and shall be divided, is so once the query runs.
+        """
         channels = self._around.channels
         first_batch = None if has_begun else 0
         outputs = output_positions(whole.tasks, self._around.task_types)
+        undivided = {
+            position: {reader: self._read_whole_by(whole, position, reader) for reader in readers}
+            for position, readers in whole.routes.items()}
+        outlets = {
+            position: readers for position in range(len(whole.tasks))
+            if (readers := whole.outlets.get(position, frozenset()).union(*undivided.get(position, {}).values()))}
         for task, schema in zip(whole.tasks, schemas, strict=True):
             self._around.broker.set(keys.schema(task.id), schema)
         for position in range(len(whole.tasks)):
-            readers = whole.outlets.get(position, frozenset())
-            if not readers and position not in outputs:
-                unread = channels.info(whole.channel(position))
-                if unread is not None:
-                    self._close_outlet(whole, position, unread.readers)
+            readers, routed = whole.outlets.get(position, frozenset()), whole.routes.get(position, {}).keys()
+            # Those that go on with parts may still have to read what there was before these.
+            staying = readers | routed | whole.predecessors(readers | routed)
+            if position not in outlets and position not in outputs:
+                if channels.info(whole.channel(position)) is not None:
+                    self._close_outlet(whole, position, self._strays(whole, position, staying))
                 continue
             self._open_channel(whole, position, schemas[position], readers)
             if position not in outputs:  # who reads an output is not the engine's business
-                staying = readers | whole.predecessors(readers) | self._around.desired().ceding.keys()
-                for reader in channels.info(whole.channel(position)).readers.keys() - staying:
+                staying |= self._around.desired().ceding.keys()
+                for reader in self._strays(whole, position, staying):
                     channels.unregister(whole.channel(position), reader)
             channels.open_outlet(whole.id, position, from_batch=first_batch)
-        self._prepare_routes(whole, schemas, first_batch)
+        routes = {
+            position: {reader: weights for reader, weights in readers.items() if not undivided[position][reader]}
+            for position, readers in whole.routes.items()}
+        routes = {position: readers for position, readers in routes.items() if readers}
+        self._prepare_routes(whole, routes, schemas, first_batch)
         self._set_active(whole.id, whole.active, of=len(whole.tasks))
         self._around.broker.persist(keys.meter(whole.id))
         channels.resume(whole.id)
+        return outlets, routes
 
-    def _prepare_routes(self, whole: WantedFragment, schemas: Sequence[str], first_batch: int | None) -> None:
+    def _strays(self, fragment: WantedFragment, position: int, staying: Set[str]) -> list[str]:
+        """Who has a place in a stream and should not: nobody of a later plan than what is known here of the fragment,
+        who may have taken over from another."""
+        desired = self._around.desired()
+        if fragment.id in desired.ceding:
+            return []
+        readers = self._around.channels.info(fragment.channel(position)).readers.keys() - staying
+        return [reader for reader in readers if made_in(reader) <= desired.generation]
+
+    def _read_whole_by(self, fragment: WantedFragment, position: int, reader: str) -> frozenset[str]:
+        """Who of a reader that is to get parts, and of those before it, still reads the whole stream, without end.
+
+        While one before it does, the reader will take over exactly there.
+        """
+        info = self._around.channels.info(fragment.channel(position))
+        return frozenset() if info is None else (info.readers.keys() - info.limits.keys()) & self._line_of(
+            fragment, reader)
+
+    def _line_of(self, fragment: WantedFragment, reader: str) -> frozenset[str]:
+        return line(self._around.desired(), fragment.heirs.get(reader, ())) | {reader}
+
+    def _prepare_routes(
+        self, whole: WantedFragment, routes: Routes, schemas: Sequence[str], first_batch: int | None
+    ) -> None:
         channels = self._around.channels
         before = channels.routes(whole.id)
         for position, reader in before:
@@ -80,10 +129,11 @@ class Doors:
             self._persist(whole.channel(position))  # its fence holds for the parts, too
             for reader, weights in readers.items():
                 self._open_parts(whole, position, schemas[position], weights)
-                self._route(whole, position, reader, weights, from_batch=first_batch)
+                if reader in routes.get(position, {}):
+                    self._route(whole, position, reader, weights, from_batch=first_batch)
         self._close_parts(whole, whole.routes)
         progress = self._around.store.progress(whole.id)
-        if progress.is_done and (before or whole.routes):  # nobody need wait for events that may not come
+        if progress.is_done and (before or routes):  # nobody need wait for events that may not come
             channels.settle(whole.id, done_batch=progress.batch)
 
     def _open_parts(self, fragment: WantedFragment, position: int, schema: str, weights: Weights) -> None:
@@ -104,10 +154,10 @@ class Doors:
         )
 
     def _route(
-        self, fragment: WantedFragment, position: int, reader: str, weights: Weights, *, from_batch: int | None = None
+        self, fragment: WantedFragment, position: int, reader: str, weights: Weights, **how: int | bool | None
     ) -> None:
         self._around.channels.route(
-            fragment.id, position, reader, weights, channel=fragment.channel(position), from_batch=from_batch
+            fragment.id, position, reader, weights, channel=fragment.channel(position), **how
         )
 
     def parts_of(self, fragment: WantedFragment) -> dict[tuple[int, str], str]:
@@ -117,6 +167,11 @@ class Doors:
         return {
             (int(position), bundle): keys.part(fragment.channel(int(position)), bundle) for position, bundle in found
         }
+
+    def pass_on(self, part: str, heir: WantedFragment) -> None:
+        """A part belongs to the fragment that goes on writing its stream from now on."""
+        position = heir.written.index(keys.whole_of(part))
+        self._around.broker.hset(keys.valve(heir.id), f"{position}{PART}{keys.reader_of(part)}", 1)
 
     def _close_parts(self, fragment: WantedFragment, *kept: Routes) -> None:
         """Nobody reads the other parts any more; the batch under way may still be written there."""
@@ -180,15 +235,13 @@ class Doors:
                 self._close_outlet(fragment, position, readers)
                 outlets[position] = set()
             case Route(_, position, reader, weights):
-                self._open_parts(fragment, position, live.schemas[position], weights)
-                if not self._are_there(weights):
-                    live.looks_again(at_ms=self._clock_ms() + LOOK_AGAIN_MS)
-                    return
                 self._route(fragment, position, reader, weights)
-                routes.setdefault(position, {})[reader] = weights
-                self._close_parts(fragment, routes, fragment.routes)
+                self._is_divided(live, action)
+                return
             case Unroute(_, position, reader):
                 channels.unroute(fragment.id, position, reader)
+                # It may not have come to where its parts began.
+                channels.unregister(fragment.channel(position), reader)
                 routes[position].pop(reader)
                 self._close_parts(fragment, routes, fragment.routes)
             case CloseTail(fragment_id, active) | OpenTail(fragment_id, active):
@@ -196,12 +249,45 @@ class Doors:
                 live.changed(active=active)
                 return
         live.changed(outlets={position: frozenset(readers) for position, readers in outlets.items()})
-        if isinstance(action, Route | Unroute):
+        if isinstance(action, Unroute):
             live.changed(routes=routes, settle_at_ms=self._clock_ms() + SETTLE_MS)
+
+    def turn_of(self, live: Live, route: Route) -> Turn:
+        """What can be done now towards a new division of a stream. The parts are open from here on."""
+        fragment, position = self._as_wanted(live), route.position
+        self._open_parts(fragment, position, live.schemas[position], route.weights)
+        if not self._are_there(route.weights):
+            return Turn.WAIT
+        whole = self._read_whole_by(fragment, position, route.reader)
+        if not whole:
+            return Turn.CHANGE
+        return Turn.DIVIDE if route.reader in whole else Turn.WAIT
+
+    def divide(self, live: Live, route: Route, *, from_batch: int) -> None:
+        """Let a reader that reads the whole stream go on with its parts, from the next batch of a query at rest on."""
+        self._route(
+            self._as_wanted(live), route.position, route.reader, route.weights, from_batch=from_batch, instead=True)
+        self._is_divided(live, route)
+
+    def _is_divided(self, live: Live, route: Route) -> None:
+        """A route is asked for: whoever read the whole stream for that reader does so no longer."""
+        fragment, position = self._as_wanted(live), route.position
+        over = self._line_of(fragment, route.reader)
+        outlets = {at: readers - over if at == position else readers for at, readers in live.outlets.items()}
+        if position in live.outlets and not outlets[position]:
+            if position not in output_positions(fragment.tasks, self._around.task_types):
+                self._around.channels.close_outlet(fragment.id, position)
+            outlets.pop(position)
+        routes = {at: dict(readers) for at, readers in live.routes.items()}
+        routes.setdefault(position, {})[route.reader] = route.weights
+        self._close_parts(fragment, routes, fragment.routes)
+        live.changed(outlets=outlets)
+        live.changed(routes=routes, settle_at_ms=self._clock_ms() + SETTLE_MS)
 
     def _as_wanted(self, live: Live) -> WantedFragment:
         """The whole chain that runs, with what is now said of its readers."""
-        wanted = self._around.desired().wanted.get(live.id)
+        desired = self._around.desired()
+        wanted = desired.wanted.get(live.id) or desired.ceding.get(live.id)
         if wanted is None:
             return live.fragment
         return replace(live.fragment, heirs=wanted.heirs, joins=wanted.joins, routes=wanted.routes)

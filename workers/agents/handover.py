@@ -29,11 +29,13 @@ class Stage(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Ended:
     """What a fragment leaves: ``ticks`` (where its source ended), ``places`` (the last entry that it read, by channel),
-    ``lasts`` (the last entry that it wrote, by channel), and the state of its tasks."""
+    ``lasts`` (the last entry that it wrote, by channel), ``bases`` (what no block number is above that it wrote there,
+    or in parts of that stream), and the state of its tasks."""
 
     ticks: Mapping[str, int] | None = None
     places: Mapping[str, str] = field(default_factory=dict)
     lasts: Mapping[str, str] = field(default_factory=dict)
+    bases: Mapping[str, int] = field(default_factory=dict)
     states: States = field(default_factory=dict)
 
 
@@ -136,19 +138,24 @@ def line(desired: Desired, fragment_ids: Iterable[str]) -> frozenset[str]:
 def begin_with(fragment: WantedFragment, ends: Sequence[Ended]) -> Begun:
     """What a fragment begins with, of what those leave that it goes on with."""
     own = {task.id for task in fragment.tasks}
-    lasts = {channel: entry for end in ends for channel, entry in end.lasts.items()}
+    bases = {channel: batch_of(entry) for end in ends for channel, entry in end.lasts.items()}
+    for channel, base in ((channel, base) for end in ends for channel, base in end.bases.items()):
+        bases[channel] = max(base, bases.get(channel, 0))
     ticks = [end.ticks for end in ends if end.ticks is not None]
     return Begun(
         ticks=ticks[0] if ticks and not fragment.inputs else None,
-        bases={channel: batch_of(lasts[channel]) for channel in fragment.written if channel in lasts},
+        bases={channel: bases[channel] for channel in fragment.written if channel in bases},
         states={task: states for end in ends for task, states in end.states.items() if task in own},
     )
 
 
-def place_of(channel: str, ends: Sequence[Ended]) -> str | None:
-    """Where a successor begins in a channel: where the reader ended; or else the writer, whose next block is new."""
+def place_of(channel: str, ends: Sequence[Ended], *, written: bool = True) -> str | None:
+    """Where a successor begins in a channel: where the reader ended; or else the writer, whose next block is new.
+
+    Without ``written`` only the former.
+    """
     places = [end.places[channel] for end in ends if channel in end.places]
-    lasts = [end.lasts[channel] for end in ends if channel in end.lasts]
+    lasts = [end.lasts[channel] for end in ends if written and channel in end.lasts]
     return (places or lasts or [None])[0]
 
 

@@ -25,6 +25,7 @@ from workers.spark.files import clear_uncommitted
 
 from .departure import Departure
 from .doors import LOOK_AGAIN_MS, PARTS_KEPT_S, SETTLE_MS, Doors, channel_keys
+from .handover import line
 from .inlets import Inlets
 from .live import Live
 from .logs import logger
@@ -34,11 +35,13 @@ from .reconcile import (
     Leave,
     Pause,
     Restart,
+    Route,
     Settle,
     Start,
     State,
     Stop,
 )
+from .routing import Routing
 from .store import FileLock, SlotStore
 from .succession import Succession
 from .wanted import Desired, Input, WantedFragment
@@ -47,6 +50,7 @@ SOON_MS = 30  # while a handover is under way, every moment counts
 SELDOM_MS = 3_000
 LEAVE_MS = 500
 HINDERED_MS = 1_000
+REPEAT_MS = 20_000  # for a first batch on a busy machine
 FILES_EVERY_MS = 5_000
 METERS_KEPT_S = 60
 OUTPUTS_KEPT_S = 24 * 3600  # what a removed dataflow delivered stays browsable
@@ -82,6 +86,7 @@ class Hands:
         self._is_wanted_task = is_wanted_task
         self._locks: dict[str, FileLock] = {}
         self._doors = Doors(around, clock_ms=clock_ms, on_event=on_event)
+        self._routing = Routing(around, self._doors, clock_ms=clock_ms)
         self._succession = Succession(around, clock_ms=clock_ms)
         self._inlets = Inlets(around)
         self._departure = Departure(around, self._inlets)
@@ -100,7 +105,7 @@ class Hands:
                     case Restart(fragment):
                         self._restart(live, fragment)
                     case Settle():
-                        self._settle(live)
+                        self._routing.settle(live)
                     case Leave(fragment):
                         self._leave(live, fragment)
                     case Stop(_, keep):
@@ -109,6 +114,8 @@ class Hands:
                         self._end(live, fragment)
                     case Pause(fragment):
                         self._pause(live, fragment)
+                    case Route():
+                        self._routing.divide(live, action)
                     case _:
                         self._doors.change(live, action)
         except Exception as error:
@@ -153,7 +160,7 @@ class Hands:
         )
         around.store.record_folds(whole.id, compiled.folds)
         live.fragment, live.schemas = whole, compiled.schemas
-        self._doors.prepare(whole, compiled.schemas, has_begun=has_begun)
+        outlets, routes = self._doors.prepare(whole, compiled.schemas, has_begun=has_begun)
         trigger_ms = wanted.trigger_ms
         if compiled.file_sink is not None:
             clear_uncommitted(compiled.file_sink.path)
@@ -164,8 +171,8 @@ class Hands:
             file_sink=compiled.file_sink,
         )
         live.runs(
-            query, query.runId, outlets=wanted.outlets, routes=wanted.routes, active=wanted.active,
-            now_ms=self._clock_ms(), settle_at_ms=self._clock_ms() + SETTLE_MS if wanted.routes else None,
+            query, query.runId, outlets=outlets, routes=routes, active=wanted.active,
+            now_ms=self._clock_ms(), settle_at_ms=self._clock_ms() + SETTLE_MS if routes else None,
         )
         took_ms = round(1000 * (time.monotonic() - began_s))
         self._log.info("fragment started", fragment=wanted.id, resumed=has_begun, took_ms=took_ms)
@@ -241,7 +248,9 @@ class Hands:
         # What is to end before it began has nothing to leave until it has taken over itself.
         drained = self._succession.may_begin(fragment) and is_drained(fragment)
         if live.query is not None:
-            if not drained:
+            # One that has just been started repeats a batch: stopped in the middle of it, it would have to again.
+            repeats = now_ms - live.since_ms < REPEAT_MS and not self._around.store.progress(fragment.id).is_done
+            if not drained or repeats:
                 live.looks_again(at_ms=now_ms + again_ms)
                 return False
             self._come_to_rest(live)
@@ -273,22 +282,6 @@ class Hands:
             self._log.info("bundle left", fragment=fragment.id)
         else:
             live.looks_again(at_ms=self._clock_ms() + LOOK_AGAIN_MS)
-
-    def _settle(self, live: Live) -> None:
-        """Bring routes into force that wait for events: those who are to get no more wait for that."""
-        if live.query is None:
-            return
-        channels = self._around.channels
-        settled = all(route.settled for route in channels.routes(live.id).values())
-        try:
-            if not settled and queries.rest(live.query, pause=lambda: self.pause(live.id)):
-                progress = self._around.store.progress(live.id)
-                settled = progress.is_done
-                if settled:
-                    channels.settle(live.id, done_batch=progress.batch)
-        finally:
-            channels.resume(live.id)  # also where an earlier try could not
-        live.settles(at_ms=None if settled else self._clock_ms() + SETTLE_MS)
 
     def _let_go(self, live: Live) -> None:
         lock = self._locks.pop(live.id, None)
@@ -326,10 +319,12 @@ class Hands:
         fragment = around.store.records().get(live.id) or desired.ceding.get(live.id)
         outputs = output_positions(fragment.tasks, around.task_types) if fragment else frozenset()
         is_read_still = live.id in around.store.having("left")  # by whoever has not heard yet that it is gone
-        others = (other for other in (*desired.wanted.values(), *desired.ceding.values()) if other.id != live.id)
-        taken_over = {channel for other in others for channel in other.written}
+        # Those whose work it went on with ended before it began.
+        over = line(desired, fragment.inherits if fragment else ()) | {live.id}
+        others = (other for other in (*desired.wanted.values(), *desired.ceding.values()) if other.id not in over)
+        taken_over = {channel: other for other in others for channel in other.written}
         if live.id in desired.ceding:
-            self._succession.leave_channels(fragment)
+            self._succession.leave_channels(fragment, for_good=True)
         for position, task in enumerate(fragment.tasks if fragment else ()):
             channel = fragment.channel(position)
             if channel in taken_over:
@@ -343,7 +338,11 @@ class Hands:
             if not self._is_wanted_task(task.id):
                 around.broker.delete(keys.schema(task.id))
         for part in self._doors.parts_of(fragment).values() if fragment else ():
-            self._leave_behind(part, PARTS_KEPT_S)
+            heir = taken_over.get(keys.whole_of(part))
+            if heir is None:
+                self._leave_behind(part, PARTS_KEPT_S)
+            else:
+                self._doors.pass_on(part, heir)
         around.channels.forget_fragment(live.id)
         # What the JVM counted last arrives within the second: it must find meters that will expire.
         around.broker.hincrby(keys.meter(live.id), "in:n", 0)

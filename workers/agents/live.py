@@ -46,6 +46,12 @@ class Live:
             return self._state
 
     @property
+    def since_ms(self) -> int:
+        """Since when it stands there."""
+        with self._lock:
+            return self._since_ms
+
+    @property
     def outlets(self) -> Outlets:
         """The outlets in force."""
         with self._lock:

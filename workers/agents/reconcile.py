@@ -306,7 +306,9 @@ def _changes(wanted: WantedFragment, found: Actual, stopping: frozenset[str]) ->
     for position in sorted(set(wanted.outlets) | set(found.outlets)):
         want = wanted.outlets.get(position, frozenset())
         have = found.outlets.get(position, frozenset())
-        gone = have - want - stopping - wanted.predecessors(want)
+        # One that is to read parts reads the whole until its stream is divided, as do those before it.
+        routed = wanted.routes.get(position, {}).keys()
+        gone = have - want - stopping - routed - wanted.predecessors(want | routed)
         if want and not have:
             opening.append(OpenOutlet(wanted.id, position, want))
         elif want - have:

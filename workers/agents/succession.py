@@ -17,6 +17,7 @@ from workers.spark.states import read_states
 
 from .doors import PART
 from .handover import Begun, Ended, States, begin_with, order_of, place_of, predecessors, successors
+from .inlets import channels_of
 from .logs import logger
 from .wanted import WantedFragment
 
@@ -69,9 +70,12 @@ class Succession:
 
     def _give_places(self, heir: WantedFragment, ends: Sequence[Ended]) -> None:
         for item in heir.inputs:
-            place = place_of(item.channel, ends)
+            # What was read whole, and is to be read in parts, is read whole until its writer divides it.
+            is_part = keys.is_part(item.channel)
+            channel = keys.whole_of(item.channel) if is_part else item.channel
+            place = place_of(channel, ends, written=not is_part)
             if place is not None:
-                self._around.channels.join(item.channel, heir.id, where=place)
+                self._around.channels.join(channel, heir.id, where=place)
 
     # -- ending --------------------------------------------------------------------------------------------------
 
@@ -107,6 +111,8 @@ class Succession:
             ticks=ticks,
             places={} if was_paused else self._places(fragment, read.places),
             lasts={channel: info.last for channel, info in infos.items() if info is not None},
+            # Of parts of its streams, too, which may be further than the whole.
+            bases={channel: begun.bases.get(channel, 0) + read.batch + 1 for channel in fragment.written},
             states=self._states(fragment.id, read.batch if read.is_done else read.batch - 1, begun.states),
         )
 
@@ -135,12 +141,12 @@ class Succession:
 
     def _registered_at(self, channel: str, reader: str) -> str | None:
         info = self._around.channels.info(channel)
-        return None if info is None else info.readers.get(reader)
+        return None if info is None else info.readers.get(reader) or info.limits.get(reader)
 
-    def leave_channels(self, fragment: WantedFragment) -> None:
+    def leave_channels(self, fragment: WantedFragment, *, for_good: bool = False) -> None:
         """Give up the fragment's places in the channels that it reads."""
-        for item in fragment.inputs:
-            self._around.channels.unregister(item.channel, fragment.id)
+        for channel in channels_of(fragment.inputs):
+            self._around.channels.unregister(channel, fragment.id, for_good=for_good)
 
     # -- pauses --------------------------------------------------------------------------------------------------
 
@@ -165,7 +171,7 @@ class Succession:
         known = read.places if read.is_done else {**read.places, **read.began}
         if not read.is_done and None in places.values():
             return True
-        return self._is_anew(wanted) or any(
+        return self._is_anew(wanted) or self._has_lost_the_whole(wanted) or any(
             place is not None and order_of(place) > order_of(known[channel]) for channel, place in places.items()
         )
 
@@ -186,6 +192,16 @@ class Succession:
             ticks = ticks and self._due_now(wanted.tasks[0], ticks)
             store.record_begun(wanted.id, replace(begun, ticks=ticks, places={**begun.places, **places}))
         store.record_pause(wanted.id, paused=False)
+
+    def _has_lost_the_whole(self, wanted: WantedFragment) -> bool:
+        """Whether it has no place any more in a whole stream that it is to read in parts, and was not done with it."""
+        read = self._around.store.progress(wanted.id).places
+        infos = {name: self._around.channels.info(name) for name in channels_of(wanted.inputs) if name in read}
+        return any(
+            info is not None and wanted.id not in {*info.readers, *info.limits} and not keys.is_part(name)
+            and order_of(read[name]) < order_of(info.last)
+            for name, info in infos.items()
+        )
 
     def _is_anew(self, wanted: WantedFragment) -> bool:
         """Whether a channel that it read is another now under the same name: its part, closed for long."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -185,6 +186,12 @@ def fragment_document(fragment: WantedFragment) -> dict[str, Any]:
             channel: [writer.fragment, writer.position, writer.reader] for channel, writer in fragment.writers.items()
         },
     }
+
+
+def made_in(fragment_id: str) -> int:
+    """The generation of the estate in which a fragment or bundle was planned; 0 where its id does not say so."""
+    found = re.match(r"f(\d+)-", fragment_id)
+    return int(found[1]) if found else 0
 
 
 def _by_id(slots: Mapping[str, tuple[WantedFragment, ...]]) -> Mapping[str, WantedFragment]:

@@ -33,6 +33,16 @@ def part(channel_id: str, reader: str) -> str:
     return f"{channel_id}@{reader}"
 
 
+def whole_of(part_id: str) -> str:
+    """The channel of the whole stream that a channel is a part of."""
+    return part_id.rpartition("@")[0]
+
+
+def limit(reader: str) -> str:
+    """The field of a channel's meta up to where a reader reads it that goes on with its part of the stream."""
+    return f"limit:{reader}"
+
+
 def is_part(channel_id: str) -> bool:
     """Whether a channel is a part of a stream that is divided."""
     return "@" in channel_id

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import redis
@@ -14,11 +14,14 @@ from . import codec, keys, scripts
 from .config import CAPACITY_BLOCKS
 from .control import Control, Route, route_prefix, routes_of
 
+LIMIT = keys.limit("")
+
 
 @dataclass(frozen=True, slots=True)
 class ChannelInfo:
     """A channel as it stands. Entry ids are ``<batch + 1>-<n>``; ``rejected`` counts every write refused,
-    ``duplicates`` those of them that only repeated a batch."""
+    ``duplicates`` those of them that only repeated a batch. ``limits`` are the last entries for readers whose place
+    there ends, or has ended, for good."""
 
     channel: str
     schema_json: str | None
@@ -31,6 +34,7 @@ class ChannelInfo:
     rejected: int
     duplicates: int
     readers: dict[str, str]
+    limits: dict[str, str] = field(default_factory=dict)
 
     @property
     def is_full(self) -> bool:
@@ -105,9 +109,12 @@ class Channels:
         place, missed = scripts.run(self._redis, "join", self._keys(channel), [reader, where, *predecessors])
         return Joined(place=place.decode() or None, kept_since=missed.decode() or None)
 
-    def unregister(self, channel: str, reader: str) -> int:
-        """Let a reader go and free what only it held back; returns how many readers remain."""
-        return int(scripts.run(self._redis, "unregister", self._keys(channel), [reader]))
+    def unregister(self, channel: str, reader: str, *, for_good: bool = False) -> int:
+        """Let a reader go and free what only it held back; returns how many readers remain.
+
+        One that goes for good gets no place there again: others read on from where it was.
+        """
+        return int(scripts.run(self._redis, "unregister", self._keys(channel), [reader, int(for_good)]))
 
     def commit(self, channel: str, reader: str, entry: str) -> None:
         """A reader is done with everything up to an entry; one that is not registered stays so."""
@@ -134,6 +141,7 @@ class Channels:
             retain=int(meta.get("retain", 0)), fence=int(meta.get("fence", 0)), last=meta.get("last", "0-0"),
             trimmed=meta.get("trimmed", "0-0"), rejected=int(meta.get("rejected", 0)),
             duplicates=int(meta.get("duplicates", 0)), readers=readers,
+            limits={name.removeprefix(LIMIT): entry for name, entry in meta.items() if name.startswith(LIMIT)},
         )
 
     def read_blocks(self, channel: str, *, after: str = "0-0", count: int = 100) -> list[tuple[str, list[dict]]]:
@@ -187,7 +195,7 @@ class Channels:
 
     def route(
         self, fragment: str, position: int, reader: str, weights: Mapping[str, float], *,
-        channel: str | None = None, from_batch: int | None = None,
+        channel: str | None = None, from_batch: int | None = None, instead: bool = False,
     ) -> bool:
         """Divide a task's stream among the bundles of one reader, from the next batch boundary on.
 
@@ -206,6 +214,9 @@ class Channels:
             The stream's channel, where it is not ``<fragment>.<position>`` (one that was taken over).
         from_batch : int, optional
             The first batch to be divided so; 0 for a fragment that has not started yet. No other change counts then.
+        instead : bool
+            Parts instead of the whole stream: where the reader has a place in that, it ends with what is there now.
+            Only with ``from_batch``, and for a fragment at rest (see ``settle``), whose next batch this is.
 
         Returns
         -------
@@ -226,18 +237,20 @@ class Channels:
             )
         stream = channel or f"{fragment}.{position}"
         parts = {keys.part(stream, bundle): float(weights[bundle]) for bundle in sorted(weights)}
-        return self._change_route(fragment, position, reader, parts, from_batch)
+        return self._change_route(fragment, position, reader, parts, from_batch, whole=stream if instead else None)
 
     def unroute(self, fragment: str, position: int, reader: str) -> bool:
         """Divide a task's stream for that reader no longer, from the next batch boundary on."""
         return self._change_route(fragment, position, reader, {}, None)
 
     def _change_route(
-        self, fragment: str, position: int, reader: str, parts: Mapping[str, float], from_batch: int | None
+        self, fragment: str, position: int, reader: str, parts: Mapping[str, float], from_batch: int | None, *,
+        whole: str | None = None,
     ) -> bool:
         first = "" if from_batch is None else from_batch
-        arguments = [route_prefix(position, reader), json.dumps(parts), first]
-        return bool(scripts.run(self._redis, "route", [keys.valve(fragment)], arguments))
+        arguments = [route_prefix(position, reader), json.dumps(parts), first, reader]
+        further = [] if whole is None else [keys.meta(whole), keys.readers(whole)]
+        return bool(scripts.run(self._redis, "route", [keys.valve(fragment), *further], arguments))
 
     def routed(self, fragment: str, position: int, reader: str) -> Route | None:
         """How a task's stream is divided for one reader, or None where it is not."""

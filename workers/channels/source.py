@@ -88,7 +88,8 @@ class ChannelStreamReader(DataSourceStreamReader):
         return {channel: self._registered(channel) for channel in self._channels}
 
     def _registered(self, channel: str) -> str:
-        place = client(self._url).hget(keys.readers(channel), self._reader)
+        place = client(self._url).hget(keys.readers(channel), self._reader) or client(self._url).hget(
+            keys.meta(channel), keys.limit(self._reader))
         if place is None:
             raise ValueError(
                 f"'{self._reader}' is not a reader of channel {channel}: register it before the query starts"
@@ -115,13 +116,14 @@ class ChannelStreamReader(DataSourceStreamReader):
                 return start
 
     def _check_left(self, channel: str, entry: str) -> None:
-        """A channel that is no longer read must have been read to its end, or be gone."""
-        capacity, last = client(self._url).hmget(keys.meta(channel), "capacity", "last")
-        if capacity is None or last is None or _order(entry) >= _order(last.decode()):
+        """A channel that is no longer read must have been read to its end, or to this reader's limit, or be gone."""
+        fields = ("capacity", keys.limit(self._reader), "last")
+        capacity, limit, last = client(self._url).hmget(keys.meta(channel), *fields)
+        if capacity is None or last is None or _order(entry) >= _order((limit or last).decode()):
             return
         raise ChannelLost(
             f"WEIRGAP channel {channel} is no longer read by {self._reader}, which is at {entry} there, "
-            f"but it holds events up to {last.decode()}: read them before the channel is left out"
+            f"but it holds events up to {(limit or last).decode()}: read them before the channel is left out"
         )
 
     def _after(self, start: dict, channel: str) -> str:
@@ -132,8 +134,9 @@ class ChannelStreamReader(DataSourceStreamReader):
 
     def _plan(self, after: dict[str, str]) -> dict[str, str]:
         """The last entry of the next batch in each channel."""
+        most = (self._max_blocks, self._max_rows)
         names = [key for channel in after for key in (keys.channel(channel), keys.meta(channel))]
-        reply = scripts.run(client(self._url), "plan", names, [self._max_blocks, self._max_rows, *after.values()])
+        reply = scripts.run(client(self._url), "plan", names, [self._reader, *most, *after.values()])
         end, trimmed, last = ([part.decode() for part in reply[first::3]] for first in range(3))
         for index, channel in enumerate(after):
             check_unbroken(channel, after[channel], trimmed=trimmed[index], last=last[index])
@@ -141,7 +144,11 @@ class ChannelStreamReader(DataSourceStreamReader):
 
     def _wait(self, after: dict[str, str], left_s: float) -> bool:
         """Wait for an entry of any input; False where another input has one, so that Spark asks it."""
-        seen = {keys.channel(name): after.get(name) or self._seen.get(name, "$") for name in self._siblings}
+        # What was seen and not taken lies beyond a limit: it is nothing to wake up for again.
+        places = {
+            name: max((known for known in (after.get(name), self._seen.get(name)) if known), key=_order, default="$")
+            for name in self._siblings}
+        seen = {keys.channel(name): place for name, place in places.items()}
         found = client(self._url).xread(seen, count=1, block=max(1, int(left_s * 1000)))
         names = [stream.decode().removeprefix(keys.channel("")) for stream, _ in found or []]
         for name, (_, entries) in zip(names, found or [], strict=True):

@@ -45,21 +45,32 @@ def stop(query: StreamingQuery, *, pause: Callable[[], None], drain_s: float = D
     stopped in the middle of a batch leaves tasks behind that go on writing for seconds; a fencing token holds those
     off, but nothing is as clean as not having them.
     """
-    drained = rest(query, pause=pause, drain_s=drain_s)
+    drained = _comes_to_rest(query, pause=pause, drain_s=drain_s)
     query.stop()
     return drained
 
 
 def rest(query: StreamingQuery, *, pause: Callable[[], None], drain_s: float = DRAIN_S) -> bool:
-    """Bring a query to rest between two batches, until it is resumed; False where one is still under way."""
+    """Bring a query to rest between two batches, until it is resumed; False where one is still under way.
+
+    It rests for certain: the trigger that may have asked its sources before the pause is over.
+    """
+    return _comes_to_rest(query, pause=pause, drain_s=drain_s, until_idle=True)
+
+
+def _comes_to_rest(
+    query: StreamingQuery, *, pause: Callable[[], None], drain_s: float, until_idle: bool = False
+) -> bool:
     pause()
     deadline = time.monotonic() + drain_s
     still = 0
+    was_idle = not until_idle
     while still < STILL_LOOKS and time.monotonic() < deadline and query.isActive:
         status = query._jsq.status()
         # Inside a trigger without data the query merely waits for some, and the pause keeps it from finding any.
         # More than one look: a batch that was planned just before the pause shows a moment later.
-        at_rest = not (status.isTriggerActive() and status.isDataAvailable())
+        was_idle = was_idle or not status.isTriggerActive()
+        at_rest = was_idle and not (status.isTriggerActive() and status.isDataAvailable())
         still = still + 1 if at_rest else 0
         time.sleep(LOOK_S)
     return still >= STILL_LOOKS

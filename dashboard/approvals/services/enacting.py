@@ -59,6 +59,8 @@ def execute(audit: Audit, proposal: Proposal, *, generation: int) -> None:
     plan = plan_of(proposal.plan)
     if plan.kind in {"defragment", "schedule"}:
         require_calm()
+    if plan.kind in {"pause", "resume"}:
+        _require_no_handover()
     if plan.generation != generation:
         overtake(proposal)
         return
@@ -77,6 +79,15 @@ def require_calm() -> None:
     if Proposal.objects.under_way().exists():
         raise InvalidTransition(
             "Another plan is being enacted.", remedy="Wait until it is done, then try again.")
+
+
+def _require_no_handover() -> None:
+    """Raise where queries go on with the work of others just now: what rests meanwhile could not take it over."""
+    under_way = Proposal.objects.under_way().filter(plan__kind__in=["defragment", "schedule"]).select_related("plan")
+    if any(step.kind == "hand_over" for proposal in under_way for step in plan_of(proposal.plan).steps):
+        raise InvalidTransition(
+            "Queries are being cut or fused, which takes some seconds.",
+            remedy="Wait until that plan is done, then try again.")
 
 
 def roll_back_proposal(*, actor: User, proposal_id: UUID | str) -> Proposal:

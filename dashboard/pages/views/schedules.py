@@ -164,7 +164,7 @@ def _frame(request: HttpRequest, record: DataflowRecord, asked: asking.Asked) ->
         "stale": [{"why": one.stale} | link for one in basis if one.stale for link in measure_links(record, [one.id])],
         "free": sum(len(node.slots) for node in supply.free) - len(supply.taken), "shared": len(supply.taken),
         "buys": supply.catalogue is not None, "may_propose": not why_not, "why_not": why_not,
-        "has_schedule": _has_schedule(record),
+        "has_schedule": _has_schedule(record), "cut": asked.question.cut,
     }
 
 

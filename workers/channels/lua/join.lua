@@ -1,11 +1,13 @@
 -- Registers one reader; one that is there keeps its place.  KEYS: stream, meta, readers
 -- ARGV: reader, where (`now`; `oldest`; an entry id, after which it begins; or ms since the epoch), predecessor...
 -- A reader that goes on with another's work waits while that one has a place: it takes over exactly there, by itself.
+-- One whose place here has ended for good (`limit:…`) gets none again.
 -- Returns its place ('' while it waits), and when the oldest block kept was written where older ones were asked for.
 local stream, meta, readers = KEYS[1], KEYS[2], KEYS[3]
 local reader, where = ARGV[1], ARGV[2]
 local place = redis.call('HGET', readers, reader)
 if place then return {place, ''} end
+if redis.call('HEXISTS', meta, 'limit:' .. reader) == 1 then return {'', ''} end
 for i = 3, #ARGV do
   if redis.call('HEXISTS', readers, ARGV[i]) == 1 then return {'', ''} end
 end

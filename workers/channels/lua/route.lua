@@ -1,8 +1,22 @@
--- Changes how a stream is divided among the bundles of one reader.  KEYS: valve
--- ARGV: what its changes' fields begin with, weights by part (JSON, '{}' for no longer), first batch or ''
+-- Changes how a stream is divided among the bundles of one reader.
+-- KEYS: valve; where a reader of the whole stream becomes one of parts, the whole channel's meta and readers
+-- ARGV: what its changes' fields begin with, weights by part (JSON, '{}' for no longer), first batch or ''; that reader
 -- The change gets its boundary from the valve; what was decided before it stays until that is passed. A change that no
 -- batch has been decided by yet is overwritten, and so are all where a first batch is given. Returns 1 where it changes.
 local valve, prefix, weights, from = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
+
+-- Its place in the whole stream ends with what is there now: the writer is at rest, and from the first batch on it
+-- writes to the parts. Both or none: else events would be read twice, or never.
+if KEYS[2] then
+  local meta, readers, reader = KEYS[2], KEYS[3], ARGV[4]
+  local place = redis.call('HGET', readers, reader)
+  if place and redis.call('HEXISTS', meta, 'limit:' .. reader) == 0 then
+    local last = redis.call('HGET', meta, 'last') or '0-0'
+    redis.call('HSET', meta, 'limit:' .. reader, last)
+    if place == last then redis.call('HDEL', readers, reader) end
+  end
+end
+
 local changes = {}
 for _, field in ipairs(redis.call('HKEYS', valve)) do
   local rest = string.sub(field, 1, #prefix) == prefix and string.sub(field, #prefix + 1)

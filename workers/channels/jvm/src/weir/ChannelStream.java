@@ -80,7 +80,9 @@ final class ChannelStream implements MicroBatchStream, SupportsAdmissionControl,
   }
 
   private String registered(String channel) {
-    Object place = broker.call(redis -> redis.call("HGET", Keys.readers(channel), reader));
+    Object registered = broker.call(redis -> redis.call("HGET", Keys.readers(channel), reader));
+    Object place = registered != null ? registered
+        : broker.call(redis -> redis.call("HGET", Keys.meta(channel), Keys.limit(reader)));
     if (place == null) {
       throw new IllegalStateException(
           "'" + reader + "' is not a reader of channel " + channel + ": register it before the query starts");
@@ -115,12 +117,13 @@ final class ChannelStream implements MicroBatchStream, SupportsAdmissionControl,
     return from;
   }
 
-  /** A channel that is no longer read must have been read to its end, or be gone. */
+  /** A channel that is no longer read must have been read to its end, or to this reader's limit, or be gone. */
   private void checkLeft(String channel, String entry) {
     if (channels.contains(channel)) return;
-    List<?> state = (List<?>) broker.call(redis -> redis.call("HMGET", Keys.meta(channel), "capacity", "last"));
+    List<?> state = (List<?>) broker.call(
+        redis -> redis.call("HMGET", Keys.meta(channel), "capacity", "last", Keys.limit(reader)));
     if (state.get(0) == null || state.get(1) == null) return;
-    String last = Redis.text(state.get(1));
+    String last = Redis.text(state.get(state.get(2) == null ? 1 : 2));
     if (ChannelOffset.compare(entry, last) >= 0) return;
     throw new IllegalStateException("WEIRGAP channel " + channel + " is no longer read by " + reader + ", which is at " + entry
         + " there, but it holds events up to " + last + ": read them before the channel is left out");
@@ -131,16 +134,24 @@ final class ChannelStream implements MicroBatchStream, SupportsAdmissionControl,
     int most = (maxBlocks + channels.size() - 1) / channels.size();
     List<Object[]> commands = new ArrayList<>(List.<Object[]>of(gates.question()));
     for (String channel : channels) {
-      commands.add(new Object[] {"HMGET", Keys.meta(channel), "trimmed", "last"});
       commands.add(new Object[] {"XRANGE", Keys.channel(channel), "(" + after(from, channel), "+", "COUNT", most});
+      // Behind the blocks: a limit is there before any block beyond it.
+      commands.add(new Object[] {"HMGET", Keys.meta(channel), "trimmed", "last", Keys.limit(reader)});
     }
     List<Object> replies = broker.pipeline(commands);
     boolean closed = gates.isClosed(replies.get(0));
     List<List<Block>> found = new ArrayList<>();
     for (int i = 0; i < channels.size(); i++) {
-      ChannelReader.checkUnbroken(channels.get(i), after(from, channels.get(i)), (List<?>) replies.get(1 + 2 * i));
+      List<?> state = (List<?>) replies.get(2 + 2 * i);
+      String limit = Redis.text(state.get(2));
+      // Whoever has come to its limit misses nothing of what is freed beyond it.
+      String after = after(from, channels.get(i));
+      if (!after.equals(limit)) ChannelReader.checkUnbroken(channels.get(i), after, state);
       List<Block> blocks = new ArrayList<>();
-      for (Object entry : (List<?>) replies.get(2 + 2 * i)) blocks.add(Block.of(entry));
+      for (Object entry : (List<?>) replies.get(1 + 2 * i)) {
+        Block block = Block.of(entry);
+        if (limit == null || ChannelOffset.compare(block.id, limit) <= 0) blocks.add(block);
+      }
       found.add(blocks);
     }
     int[] taken = closed ? new int[found.size()] : admit(found);

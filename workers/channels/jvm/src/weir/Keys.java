@@ -17,6 +17,11 @@ final class Keys {
     return channel(channel) + ":readers";
   }
 
+  /** The field of a channel's meta up to where a reader reads it that goes on with its part of the stream. */
+  static String limit(String reader) {
+    return "limit:" + reader;
+  }
+
   /** The topic on which writers hear that a full channel has room again. */
   static String room(String channel) {
     return channel(channel) + ":room";

@@ -1,0 +1,147 @@
+"""Cutting: what runs without a schedule becomes what one asks for, a fragment for each task that it is of.
+
+A chain is handed over to its pieces (``handover.py``); a fragment of one task is divided under its own id. Those who
+read from outside keep their channels, and get further ones where a task is now written by several bundles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from scheduler.model.estate import Fragment, RunningBundle
+from scheduler.model.plan import Step
+from scheduler.model.ports import EstateView
+from scheduler.model.task_types import TaskTypes
+
+from .division import Part, cannot_leave, divided_anew, node_of, together
+from .standing import FragmentChange
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """How a schedule has a task: its parts, and whether the order of its events counts (``whole``), or its state.
+
+    ``name`` is what errors call it. One that is ``serial`` is not divided, others are, if only into one part.
+    """
+
+    name: str
+    parts: tuple[Part, ...]
+    whole: bool
+    serial: bool
+
+
+def why_fused(estate: EstateView, fragment: Fragment, *, task_types: TaskTypes) -> str:
+    """Why a fragment that works cannot be cut into its tasks; empty where it can, or is one task."""
+    if len(fragment.tasks) == 1:
+        return ""
+    if fragment.resting:
+        return f"{fragment.id} also runs tasks of a dataflow that is paused, whose state is in the same query"
+    names = dict.fromkeys(estate.tasks[task_id].type for task_id in fragment.active_tasks)
+    stuck = [name for name in names if name not in task_types or not task_types[name].can_move]
+    if stuck:
+        return f"the state of {', '.join(stuck)} cannot be handed from {fragment.id} to another query"
+    return ""
+
+
+def scheduled_anew(
+    estate: EstateView, wanted: Mapping[str, Wanted], *, ids: Iterator[str], task_types: TaskTypes,
+    left: Collection[str] = (),
+) -> FragmentChange:
+    """Let running tasks have the parts that a schedule has for them; what need not change stays as it is.
+
+    Parameters
+    ----------
+    wanted : mapping of str to Wanted
+        By running task; those fused with others can be cut (``why_fused``).
+    ids : iterator of str
+        Of fragments and bundles that begin.
+    left : collection of str
+        Bundles that have come to their end; they are dropped.
+
+    Raises
+    ------
+    NotEnactable
+        What has state, or whose order counts, would leave its node.
+    """
+    changes: list[FragmentChange] = []
+    heads: dict[str, str] = {}  # of fragments that are cut, the first piece
+    for task_id, one in wanted.items():
+        fragment = estate.fragments[estate.places[task_id][0]]
+        if fragment.tasks == (task_id,):
+            changes.append(divided_anew(
+                one.name, fragment, one.parts, ids=ids, left=left, whole=one.whole, divide=not one.serial))
+        elif fragment.id not in heads:
+            outputs = {
+                one for one in fragment.active_tasks if task_types[estate.tasks[one].type].terminal == "output"}
+            change = _cut(fragment, wanted, ids=ids, outputs=outputs)
+            heads[fragment.id] = next(iter(change.after))
+            changes.append(change)
+    change = together([change for change in changes if change.steps])
+    upstream = [
+        estate.fragments[estate.places[parent][0]]
+        for one in heads for parent in estate.tasks[estate.fragments[one].tasks[0]].parents]
+    before = dict(change.before) | {one.id: one for one in upstream}
+    after = dict(change.after) | {one.id: one for one in upstream if one.id not in change.before}
+    return replace(
+        change, before=before, after={one: _read_by(fragment, heads) for one, fragment in after.items()})
+
+
+def _cut(
+    fragment: Fragment, wanted: Mapping[str, Wanted], *, ids: Iterator[str], outputs: Collection[str]
+) -> FragmentChange:
+    """A chain as pieces: each task that is scheduled alone, the others together as they were."""
+    groups: list[list[str]] = []
+    for task_id in fragment.active_tasks:
+        if task_id in wanted or not groups or groups[-1][-1] in wanted:
+            groups.append([])
+        groups[-1].append(task_id)
+    names = [next(ids) for _ in groups]
+    after: dict[str, Fragment] = {}
+    steps: list[Step] = []
+    for number, (name, group) in enumerate(zip(names, groups, strict=True)):
+        outlets = {task_id: fragment.outlets[task_id] for task_id in group if task_id in fragment.outlets}
+        channels = {
+            task_id: fragment.channel_of(task_id) for task_id in group if task_id in outlets or task_id in outputs}
+        if number + 1 < len(names):
+            outlets[group[-1]] = (*outlets.get(group[-1], ()), names[number + 1])
+        plain = Fragment(
+            name, tuple(group), fragment.slot, len(group), outlets=outlets, channels=channels, inherits=(fragment.id,))
+        one = wanted.get(group[0])
+        # What neither reads nor writes anything of before, and has no state, begins anew wherever it likes.
+        anew = one is not None and not one.serial and number > 0 and not channels
+        piece = plain if one is None else _placed(replace(plain, inherits=()) if anew else plain, one, ids)
+        after[name] = piece
+        steps.append(Step(kind="start_fragment" if anew else "hand_over", fragment=name))
+        if piece.divided:
+            steps.append(Step(kind="route", fragment=name, task=group[0]))
+        steps += [
+            Step(kind="leave_bundle", fragment=name, task=group[0], bundle=bundle.id)
+            for bundle in piece.bundles if bundle.leaving]
+    return FragmentChange({fragment.id: fragment}, after, tuple(steps))
+
+
+def _placed(piece: Fragment, one: Wanted, ids: Iterator[str]) -> Fragment:
+    """A piece on the slots that a schedule has for its task. What it goes on with is on its node, and stays there."""
+    home = piece.slot
+    near = next((part for part in one.parts if part.slot == home), None) or next(
+        (part for part in one.parts if node_of(part.slot) == node_of(home)), None)
+    if near is None and one.whole:
+        raise cannot_leave(one.name, home)
+    if one.serial:
+        return replace(piece, slot=one.parts[0].slot)
+    heir = near if piece.inherits else one.parts[0]
+    bundles = [
+        RunningBundle(piece.id if part is heir else next(ids), part.slot, part.threads, part.weight)
+        for part in one.parts]
+    if heir is None:  # it takes over on its node, reads what is left there, and goes
+        bundles.append(RunningBundle(piece.id, home, 1, 0.0))
+    return replace(piece, slot=bundles[0].slot, bundles=tuple(bundles))
+
+
+def _read_by(fragment: Fragment, heads: Mapping[str, str]) -> Fragment:
+    """A fragment whose readers that are cut have their first pieces in their place."""
+    def renamed(readers: Sequence[str]) -> tuple[str, ...]:
+        return tuple(heads.get(reader, reader) for reader in readers)
+
+    return replace(fragment, outlets={task_id: renamed(readers) for task_id, readers in fragment.outlets.items()})
