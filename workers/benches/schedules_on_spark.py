@@ -26,7 +26,7 @@ from workers.library.registry import task_types
 from workers.measuring.machine import machine_class
 
 from . import ends, profiling, results
-from .experiment_dataflows import ENDS, RECORDING, SHAPES, dataflow
+from .experiment_dataflows import ENDS, RECORDING, SERVICE_S, SHAPES, dataflow
 from .experiments import plan, stairs
 from .laboratory import Laboratory, laboratory
 from .schedules_page import page
@@ -37,6 +37,7 @@ ORIGIN = "bench schedules --on-spark"
 FIRST_S = 14.0  # of a run, while its queries start
 COLD_S = 40.0  # of the first one, while the drivers compile their code
 LARGEST_PER_S = 4_000.0
+WAITING = 3  # times the budget, for a task that asks a service
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +121,9 @@ def _tasks(lab: Laboratory, sizes: Sizes, kept: dict[str, Any], save: Callable[[
             sweep = Sweep(
                 smallest_rate_per_s=lab.tasks[name].first_per_s, largest_rate_per_s=LARGEST_PER_S,
                 largest_threads=sizes.largest_threads, rate_precision=0.1, thread_precision=0.6, window=2,
-                rate_slope=0.1, trial_s=sizes.trial_s + 3.0, budget_s=sizes.budget_s)
+                rate_slope=0.1, trial_s=sizes.trial_s + 3.0,
+                # What waits for a service does so on many threads, each of which is measured.
+                budget_s=sizes.budget_s * (WAITING if name in SERVICE_S else 1))
             found.append(profiling.measured(
                 lab.estate.client, lab.tasks[name], sweep, kept=kept["trials"].setdefault(name, []), save=save,
                 warm_up_s=2.0, seconds=sizes.trial_s, slot=str(number % sizes.slots),  # so that all drivers are warm
