@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 import redis
+from pyspark.sql.types import StructType
 
 from workers.channels import keys, scripts
 from workers.channels.registry import Channels
+from workers.channels.source import ChannelLost, ChannelStreamReader
 
 pytestmark = pytest.mark.broker
 
@@ -86,3 +88,25 @@ def test_who_leaves_for_good_gets_no_place_again_and_who_leaves_for_a_while_does
     assert channels.join("f.0", "r").place is None and channels.join("f.0", "w").place == "2-0"
     channels.unregister("gone.0", "r", for_good=True)
     assert not broker.exists(keys.meta("gone.0"))
+
+
+def source(url: str, channel: str) -> ChannelStreamReader:
+    return ChannelStreamReader(
+        StructType(), {"redis_url": url, "channels": channel, "reader": "r", "wait_ms": "30", "max_blocks": "64"})
+
+
+def test_the_python_source_stops_at_its_limit_and_goes_on_with_its_part(broker, broker_url, channels) -> None:
+    write(broker, 1, 2)
+    channels.open_channel("f.0@r", schema_json="{}", readers=["r"])
+    divide(channels)
+    write(broker, 3, 4)
+    whole = source(broker_url, "f.0")
+    end = whole.latestOffset(whole.initialOffset(), None)
+    assert end == {"f.0": "2-0"}
+    with pytest.raises(ChannelLost, match="no longer read by r, which is at 1-0 there, but it holds events up to 2-0"):
+        source(broker_url, "f.0@r").latestOffset({"f.0": "1-0"}, None)
+    assert whole.latestOffset(end, None) == end
+    assert "r" not in channels.info("f.0").readers
+    assert source(broker_url, "f.0").initialOffset() == {"f.0": "2-0"}, "what it read is repeated from there"
+    part = source(broker_url, "f.0@r")
+    assert part.latestOffset(end, None) == end, "nothing has come in its part"

@@ -12,7 +12,6 @@ from dashboard.approvals.models import Proposal
 from dashboard.approvals.services import (
     choose_joining,
     drop_left_bundles,
-    pause_dataflow,
     prepare_proposal,
     propose_schedule,
     recompute_proposal,
@@ -222,45 +221,6 @@ def test_own_slots_count_as_free_and_come_first(here: World):
     assert set(free[:len(own)]) == own and len(free) == 8 and not question.blocked
     found = question.schedule(("MBA", "SAM"), 18)
     assert {slot.name for slot in found.placement.slots} == own
-
-
-def test_what_runs_fused_is_cut_and_divided_by_its_first_schedule(here: World):
-    record = running(here.carla, here.city, linear(), here.ana)
-    question = question_of(record)
-    assert not question.blocked and question.compare(50).schedules
-    [fused] = load_estate().fragments.values()
-    proposal = rescheduled(here, record, SAM)
-    plan = plan_of(proposal.plan)
-    rows = {(row["id"], row["change"]) for row in difference(viewer_of(here.ana), proposal)["bundles"]}
-    assert (fused.id, "stops") in rows and len(rows) == len(plan.promise.bundles) + 1
-    assert "ends" in plan.notes[0]
-    enacted(approved(proposal, here.ana))
-    check_rows()
-    estate = load_estate()
-    assert fused.id not in estate.fragments and all(len(one.tasks) == 1 for one in estate.fragments.values())
-    assert rescheduled(here, record, SAM).plan.error["code"] == "nothing_to_change"
-
-
-def test_what_is_being_cut_is_not_paused_meanwhile(here: World):
-    record = running(here.carla, here.city, linear(), here.ana)
-    under_way = approved(rescheduled(here, record, SAM), here.ana)
-    other = running(here.carla, here.city, linear("other", rate=49), here.ana)
-    pause = prepare_proposal(proposal_id=pause_dataflow(actor=here.carla, dataflow_id=other.pk).pk)
-    with pytest.raises(InvalidTransition, match="being cut or fused"):
-        approved(pause, here.ana)
-    enacted(under_way)
-    approved(pause, here.ana)
-
-
-def test_a_cut_that_is_taken_back_leaves_each_task_where_it_was(here: World):
-    record = running(here.carla, here.city, linear(), here.ana)
-    [fused] = load_estate().fragments.values()
-    proposal = approved(rescheduled(here, record, SAM), here.ana)
-    roll_back_proposal(actor=here.ana, proposal_id=proposal.pk)
-    check_rows()
-    for fragment in load_estate().fragments.values():
-        [bundle] = [one for one in fragment.parts if not one.leaving]
-        assert (bundle.slot, bundle.threads, bundle.weight) == (fused.slot, 1, 1.0)
 
 
 def test_task_types_that_nobody_measured_are_named(here: World):

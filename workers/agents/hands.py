@@ -318,7 +318,8 @@ class Hands:
         desired = around.desired()
         fragment = around.store.records().get(live.id) or desired.ceding.get(live.id)
         outputs = output_positions(fragment.tasks, around.task_types) if fragment else frozenset()
-        is_read_still = live.id in around.store.having("left")  # by whoever has not heard yet that it is gone
+        # By whoever has not heard yet that it is gone, or that the one is which went on writing there.
+        is_read_still = live.id in desired.ceding or live.id in around.store.having("left")
         # Those whose work it went on with ended before it began.
         over = line(desired, fragment.inherits if fragment else ()) | {live.id}
         others = (other for other in (*desired.wanted.values(), *desired.ceding.values()) if other.id not in over)

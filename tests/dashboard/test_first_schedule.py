@@ -1,0 +1,63 @@
+"""The first schedule of a dataflow that runs without one, on the site: asked for, reviewed, stored, taken back."""
+
+from __future__ import annotations
+
+import pytest
+
+from dashboard.approvals.difference import difference
+from dashboard.approvals.services import pause_dataflow, prepare_proposal, roll_back_proposal
+from dashboard.operations.estate import load_estate
+from dashboard.plans.scheduling import question_of
+from dashboard.plans.selectors import plan_of
+from dashboard.teams.permissions import viewer_of
+from scheduler.model.errors import InvalidTransition
+from tests.dashboard.building import World, approved, enacted, running
+from tests.dashboard.checks import check_rows
+from tests.pages.scheduling import linear, measured
+
+from .test_scheduling import SAM, rescheduled
+
+
+@pytest.fixture
+def here(world: World) -> World:
+    measured(world)
+    return world
+
+
+def test_what_runs_fused_is_cut_and_divided_by_its_first_schedule(here: World):
+    record = running(here.carla, here.city, linear(), here.ana)
+    question = question_of(record)
+    assert not question.blocked and question.compare(50).schedules
+    [fused] = load_estate().fragments.values()
+    proposal = rescheduled(here, record, SAM)
+    plan = plan_of(proposal.plan)
+    rows = {(row["id"], row["change"]) for row in difference(viewer_of(here.ana), proposal)["bundles"]}
+    assert (fused.id, "stops") in rows and len(rows) == len(plan.promise.bundles) + 1
+    assert "ends" in plan.notes[0]
+    enacted(approved(proposal, here.ana))
+    check_rows()
+    estate = load_estate()
+    assert fused.id not in estate.fragments and all(len(one.tasks) == 1 for one in estate.fragments.values())
+    assert rescheduled(here, record, SAM).plan.error["code"] == "nothing_to_change"
+
+
+def test_what_is_being_cut_is_not_paused_meanwhile(here: World):
+    record = running(here.carla, here.city, linear(), here.ana)
+    under_way = approved(rescheduled(here, record, SAM), here.ana)
+    other = running(here.carla, here.city, linear("other", rate=49), here.ana)
+    pause = prepare_proposal(proposal_id=pause_dataflow(actor=here.carla, dataflow_id=other.pk).pk)
+    with pytest.raises(InvalidTransition, match="being cut or fused"):
+        approved(pause, here.ana)
+    enacted(under_way)
+    approved(pause, here.ana)
+
+
+def test_a_cut_that_is_taken_back_leaves_each_task_where_it_was(here: World):
+    record = running(here.carla, here.city, linear(), here.ana)
+    [fused] = load_estate().fragments.values()
+    proposal = approved(rescheduled(here, record, SAM), here.ana)
+    roll_back_proposal(actor=here.ana, proposal_id=proposal.pk)
+    check_rows()
+    for fragment in load_estate().fragments.values():
+        [bundle] = [one for one in fragment.parts if not one.leaving]
+        assert (bundle.slot, bundle.threads, bundle.weight) == (fused.slot, 1, 1.0)

@@ -1,0 +1,158 @@
+"""First schedules of what runs without one: what is cut, what is divided, who stays where, and what is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from scheduler.enactment import parts_of
+from scheduler.model.encoding import plan_from_json, plan_to_json
+from scheduler.model.errors import NotEnactable, NothingToChange
+from scheduler.model.estate import Estate
+from scheduler.model.resources import Supply
+from scheduler.planning import apply_plan, plan_submission, reverse_plan
+from scheduler.rearranging import plan_pause
+from scheduler.rescheduling import bound, plan_schedule, plan_schedule_back, schedulable
+from scheduler.scheduling import prepare, schedule
+
+from .catalogue import PRICES, TYPES, flow
+from .test_rescheduling import (
+    ESTATE,
+    FLOW,
+    PROFILES,
+    SAM,
+    by_task,
+    check_divided,
+    live_by_task,
+    rescheduled,
+    supply_of,
+)
+
+
+def unscheduled(estate: Estate, *dataflows, longest_chain=None) -> Estate:
+    """The estate with these dataflows, submitted without a schedule."""
+    for one in dataflows:
+        estate = apply_plan(estate, plan_submission(
+            estate, one, dataflow_id=one.name, team="water", task_types=TYPES, prices=PRICES,
+            longest_chain=longest_chain))
+    return estate
+
+
+def test_what_was_submitted_without_a_schedule_is_cut_and_divided_while_it_runs():
+    estate = unscheduled(ESTATE, FLOW)
+    assert list(estate.fragments) == ["f1-0"]
+    plan, found = rescheduled(estate, rate_per_s=300)
+    after = apply_plan(estate, plan)
+    check_divided(after)
+    assert "f1-0" not in after.fragments and len(after.fragments) == 5
+    for task, its in parts_of(found).items():
+        assert [(one.slot, one.threads, one.weight) for one in by_task(after, task).parts if not one.leaving] == [
+            (one.slot, one.threads, one.weight) for one in its]
+    source, by, out = (by_task(after, task) for task in ("in", "by", "out"))
+    assert source.inherits == out.inherits == ("f1-0",) and not source.divided and not out.divided
+    assert by.inherits == () and len(by.bundles) > 1, "it needs nothing of what was, and begins anywhere"
+    assert out.channels == {out.tasks[0]: "f1-0.4"}, "who looks at the output notices nothing"
+    kinds = {(step.kind, step.fragment) for step in plan.steps}
+    assert {("hand_over", source.id), ("start_fragment", by.id), ("route", by.id), ("hand_over", out.id)} <= kinds
+    assert "f1-0 ends" in plan.notes[0] and "no event is lost" in plan.notes[0]
+    assert plan.notes[1].startswith("by, again work on several slots from now on")
+    promised = {one.id for one in plan.promise.bundles}
+    assert promised == {one.id for fragment in after.fragments.values() for one in fragment.parts if not one.leaving}
+    assert plan.price.queries_started == len(promised) - 1 and plan.price.money_per_hour_delta > 0
+    assert plan_from_json(plan_to_json(plan)) == plan
+    with pytest.raises(NothingToChange):
+        plan_schedule(after, "air", found, task_types=TYPES, prices=PRICES)
+    back = plan_schedule_back(after, plan)
+    assert "not fused again" in back.notes[0]
+    for reverse in (back, reverse_plan(plan)):
+        once_more = apply_plan(after, reverse)
+        check_divided(once_more)
+        assert live_by_task(once_more) == live_by_task(estate)
+
+
+def test_a_query_of_one_task_is_divided_under_its_own_id():
+    estate = unscheduled(ESTATE, FLOW, longest_chain=1)
+    before = by_task(estate, "by")
+    plan, _ = rescheduled(estate, rate_per_s=300)
+    after = apply_plan(estate, plan)
+    by = by_task(after, "by")
+    assert by.id == before.id in {one.id for one in by.bundles} and len(by.bundles) == 3 and not by.inherits
+    kinds = [(step.kind, step.bundle) for step in plan.steps if step.fragment == by.id]
+    assert [kind for kind, _ in kinds].count("start_bundle") == 2 and ("route", None) in kinds
+    assert by_task(after, "in").id == by_task(estate, "in").id and not by_task(after, "in").divided
+    assert live_by_task(apply_plan(after, plan_schedule_back(after, plan))) == live_by_task(estate)
+
+
+COUNTED_BY = flow(
+    "counted", {"in": "sensors", "by": ("scale", {"by": 2}), "n": "count", "out": ("archive", {"name": "n"})},
+    "in > by > n > out", rates={"in": 100})
+
+
+def test_what_others_run_in_the_same_chain_stays_together_and_they_are_asked():
+    """Others went on with the same chain: its other tasks stay one query, and read where they read before."""
+    estate = unscheduled(ESTATE, COUNTED_BY, FLOW)
+    plan, _ = rescheduled(estate, rate_per_s=60)
+    after = apply_plan(estate, plan)
+    check_divided(after)
+    n, out = (after.submitted["counted"].running[task] for task in ("n", "out"))
+    rest = after.fragments[after.places[n][0]]
+    assert rest.tasks == (n, out) and not rest.divided and rest.inherits == ("f1-0",)
+    by = by_task(after, "by")
+    assert set(by.outlets[by.tasks[0]]) == {rest.id, by_task(after, "again").id}
+    assert by.channels == {by.tasks[0]: "f1-0.1"} and by.inherits == ("f1-0",), "others read it all along"
+    assert by.channels_of(by.tasks[0])[[one.id for one in by.parts].index(by.id)] == "f1-0.1"
+    assert plan.touched == ("counted",)
+    assert live_by_task(apply_plan(after, reverse_plan(plan))) == live_by_task(estate)
+
+
+def test_who_takes_over_a_place_stays_on_its_node_for_that_and_then_leaves():
+    estate = unscheduled(ESTATE, flow("first", {"in": "sensors", "out": "archive"}, "in > out", rates={"in": 100}))
+    estate = unscheduled(estate, FLOW)
+    home = by_task(estate, "by").slot
+    other = "n1" if home.startswith("n2") else "n2"
+    running, _ = schedulable(estate, "air", FLOW, task_types=TYPES)
+    job = prepare(FLOW, task_types=TYPES, profiles=PROFILES, rate_per_s=60, among={"by"})
+    supply = Supply(tuple(node for node in supply_of(estate, list(running.values())).free if node.name == other))
+    found = schedule(job, SAM, supply=supply)
+    plan = plan_schedule(estate, "air", found, task_types=TYPES, prices=PRICES)
+    after = apply_plan(estate, plan)
+    check_divided(after)
+    by = by_task(after, "by")
+    [heir] = [one for one in by.bundles if one.leaving]
+    assert (heir.id, heir.slot) == (by.id, home) and all(one.slot.startswith(other) for one in by.bundles[:-1])
+    upstream = by_task(after, "in", "first")
+    assert by.id in upstream.outlets[upstream.tasks[0]]
+    assert ("leave_bundle", by.id) in {(step.kind, step.bundle) for step in plan.steps}
+    whole = dict.fromkeys(["by"], home.partition("/")[0])
+    assert bound({"by": by_task(estate, "by")}, replace(job, whole=frozenset({"by"}))) == whole
+
+
+def test_state_that_cannot_be_handed_over_keeps_a_chain_together():
+    averaged = flow("averaged", {"in": "sensors", "w": "window", "out": "archive"}, "in > w > out", rates={"in": 100})
+    estate = unscheduled(ESTATE, averaged)
+    running, why_not = schedulable(estate, "averaged", averaged, task_types=TYPES)
+    assert running == {} and "the state of window cannot be handed from f1-0 to another query" in why_not
+    found = schedule(prepare(FLOW, task_types=TYPES, profiles=PROFILES), SAM, supply=supply_of(ESTATE))
+    with pytest.raises(NotEnactable, match="cannot be cut into tasks while they run"):
+        plan_schedule(estate, "averaged", found, task_types=TYPES, prices=PRICES)
+    # A fork of it is a query of its own, and is scheduled; the rest is told to stay.
+    forked = flow(
+        "forked", {"in": "sensors", "w": "window", "x": "thin", "out": "archive", "by": ("scale", {"by": 2}),
+                   "off": "alarm"}, "in > w > x > out", "in > by > off", rates={"in": 100})
+    estate = unscheduled(ESTATE, forked)
+    plan, _ = rescheduled(estate, dataflow=forked, rate_per_s=60)
+    assert {one.task for one in plan.promise.bundles} == {"by", "off"}
+    assert any(note.startswith("in, w, x, out stay fused and without a schedule") for note in plan.notes)
+
+
+def test_a_chain_with_tasks_of_a_paused_dataflow_is_not_cut():
+    estate = unscheduled(ESTATE, COUNTED_BY, FLOW)
+    estate = apply_plan(estate, plan_pause(estate, "counted", task_types=TYPES, prices=PRICES))
+    running, why_not = schedulable(estate, "air", FLOW, task_types=TYPES)
+    assert not why_not and set(running) == {"again", "some", "out"}
+    plan, _ = rescheduled(estate, rate_per_s=60)
+    assert any("in, by stay fused" in note and "paused" in note for note in plan.notes)
+    check_divided(apply_plan(estate, plan))
+    everything = apply_plan(estate, plan_pause(estate, "air", task_types=TYPES, prices=PRICES))
+    assert "resume it first" in schedulable(everything, "air", FLOW, task_types=TYPES)[1]
