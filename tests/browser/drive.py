@@ -75,4 +75,4 @@ def drawn(page: Page) -> None:
 
 def expected(text: str) -> bool:
     """What a browser logs of its own accord where a test takes the network or the server away, or is refused."""
-    return text.startswith(("Failed to load resource", "WebSocket connection to"))
+    return text.startswith(("Failed to load resource", "WebSocket connection to", "htmx: htmx:error: Failed to fetch"))

@@ -228,7 +228,8 @@ def test_a_dataflow_that_was_submitted_without_a_schedule_is_offered_its_first(
     assert f"{bundles['starts']} start" in told and bundles["stops"] == 1
     page = client.get(reverse("proposal", args=[proposal.pk]))
     assert_sound(page, "first schedule")
-    assert "Hand f1-0 over to" in page.text and "no event is lost" in page.text
+    [fused] = plan_of(proposal.plan).fragments_before.keys() - plan_of(proposal.plan).fragments_after.keys()
+    assert f"Hand {fused} over to" in page.text and "no event is lost" in page.text
 
 
 def test_a_dataflow_at_rest_can_be_compared_but_not_scheduled(client_of: ClientOf, asked: DataflowRecord) -> None:

@@ -10,6 +10,7 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from dashboard import jobs
+from scheduler.model.task_types import TaskType
 
 _ORDER = {"source": 0, "transform": 1, "sink": 2}
 
@@ -23,9 +24,14 @@ def task_types(request: HttpRequest) -> HttpResponse:
         declared for declared in jobs.task_types().values()
         if all(word in f"{declared.name} {declared.family} {declared.doc}".lower() for word in search.lower().split())
     ]
-    found.sort(key=lambda declared: (_ORDER[declared.kind], declared.family, declared.name))
+    found.sort(key=lambda declared: (_ORDER[declared.kind], _family(declared), declared.name))
     families = [
-        {"kind": kind, "name": family or kind, "types": list(types)}
-        for (kind, family), types in groupby(found, key=lambda declared: (declared.kind, declared.family))
+        {"kind": kind, "name": family, "types": list(types)}
+        for (kind, family), types in groupby(found, key=lambda declared: (declared.kind, _family(declared)))
     ]
     return render(request, "task_types.html", {"families": families, "search": search, "total": len(found)})
+
+
+def _family(declared: TaskType) -> str:
+    """A type of no family is of that which is named as its kind."""
+    return declared.family or declared.kind
