@@ -156,6 +156,7 @@ def first_schedule(rig: Rig, name: str, *, slot: str, after_s: float) -> Fused:
     return fused
 
 
+@pytest.mark.long  # what the short run proves of it: test_first_schedules.py, the channels' contract, test_slot.py
 @pytest.mark.timeout(600)
 def test_what_runs_fused_gets_its_first_schedule_while_a_slot_dies(rig: Rig):
     first_schedule(rig, "c", slot="0", after_s=0.5)
