@@ -37,7 +37,9 @@ def test_every_reader_gets_everything_and_the_slowest_holds_the_trimming(rig: Ri
     assert rig.numbers("b.0") == rig.numbers("c.0") == list(range(1_000))
     written = int(broker.hget(keys.meta("a.0"), "bytes"))
     assert written > 1_000
-    wait_until(lambda: [rig.channels.meters(one).get("in:bytes") for one in "bc"] == [written] * 2, what="bytes read")
+    # More where a busy machine let what was read ahead go, and it was fetched again.
+    wait_until(
+        lambda: all(int(rig.channels.meters(one).get("in:bytes") or 0) >= written for one in "bc"), what="bytes read")
 
 
 def test_blocks_are_freed_behind_the_only_reader(rig: Rig) -> None:
