@@ -19,7 +19,7 @@ from . import broker as embedded
 from . import services, state
 from .logs import Logs
 from .services import Options
-from .starting import READY_LIMIT_S, build_channels, engine_environment, say, shown
+from .starting import READY_LIMIT_S, build_channels, engine_environment, say, shown, stopped_at_the_end
 from .state import ROOT, CannotStart
 from .supervise import Supervisor
 
@@ -102,7 +102,7 @@ def _up(options: Options, *, began_s: float) -> int:
         stages=services.STOP_STAGES, say=say,
     )  # fmt: skip
     supervisor.take_signals()
-    try:
+    with stopped_at_the_end(supervisor):
         if own_broker:
             supervisor.start(services.broker(own_broker.argv, url=url))
             supervisor.wait_until_ready(["broker"], limit_s=READY_LIMIT_S)
@@ -110,11 +110,6 @@ def _up(options: Options, *, began_s: float) -> int:
         if not supervisor.is_stopping:
             _welcome(options, seconds=time.monotonic() - began_s)
         supervisor.keep_running()
-    finally:
-        say("stopping")
-        stopping_s = time.monotonic()
-        supervisor.stop()
-        say(f"stopped ({time.monotonic() - stopping_s:.1f} s)")
     return 0
 
 

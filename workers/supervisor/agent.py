@@ -15,7 +15,7 @@ import redis
 
 from . import broker, services, state
 from .logs import Logs
-from .starting import READY_LIMIT_S, build_channels, engine_environment, say, shown
+from .starting import READY_LIMIT_S, build_channels, engine_environment, say, shown, stopped_at_the_end
 from .state import CannotStart
 from .supervise import Supervisor
 
@@ -99,7 +99,7 @@ def _serve(options: Options, url: str, *, began_s: float) -> int:
         environment=engine_environment(url=url, data_dir=options.data_dir, node=options.node, slots=options.slots),
     )  # fmt: skip
     supervisor.take_signals()
-    try:
+    with stopped_at_the_end(supervisor):
         build_channels(supervisor)
         if not supervisor.is_stopping:
             supervisor.start(services.agent(
@@ -109,11 +109,6 @@ def _serve(options: Options, url: str, *, began_s: float) -> int:
             say(f"{options.node} ready after {time.monotonic() - began_s:.0f} s, for the broker at {shown(url)}")
             say("Ctrl-C stops it")
         supervisor.keep_running()
-    finally:
-        say("stopping")
-        stopping_s = time.monotonic()
-        supervisor.stop()
-        say(f"stopped ({time.monotonic() - stopping_s:.1f} s)")
     return 0
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from contextlib import suppress
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from .state import ROOT, CannotStart
@@ -18,6 +20,18 @@ def say(text: str) -> None:
     """A line for whoever watches; a terminal that is gone is no reason to fail."""
     with suppress(OSError, ValueError):
         print(f"weir: {text}", flush=True)
+
+
+@contextmanager
+def stopped_at_the_end(supervisor: Supervisor) -> Iterator[None]:
+    """A context at whose end, however it comes, all that was started is stopped, and that is told."""
+    try:
+        yield
+    finally:
+        say("stopping")
+        stopping_s = time.monotonic()
+        supervisor.stop()
+        say(f"stopped ({time.monotonic() - stopping_s:.1f} s)")
 
 
 def engine_environment(*, url: str, data_dir: Path, node: str, slots: int) -> dict[str, str]:
