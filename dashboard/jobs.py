@@ -29,6 +29,7 @@ from workers.channels import keys
 from workers.channels.config import EVENTS_KEPT
 from workers.channels.registry import Channels
 from workers.library import registry
+from workers.library.code import code_digest
 from workers.readings import RateWindow
 from workers.trials import Progress as TrialProgress
 from workers.trials import TrialOrder, TrialResult
@@ -94,6 +95,11 @@ def check_config(task_type: TaskType, config: Mapping[str, Any]) -> WeirError | 
         return missing
 
 
+def code_of(task_type: TaskType) -> str:
+    """A digest of the code that a task type rests on here; empty where it cannot be read."""
+    return code_digest(task_type)
+
+
 def refinement(task_type: TaskType, wide: Mapping[str, Any], narrow: Mapping[str, Any]) -> Refined | None:
     """The task that makes what the narrow config gives out of what the wide one gives, or None."""
     return registry.refinement(task_type, wide, narrow)
@@ -123,12 +129,23 @@ def samples() -> tuple[dict[str, Any], ...]:
 
 
 def read_live(fragments: Iterable[Fragment], parents: Mapping[str, tuple[str, ...]]) -> LiveReading:
-    """Reports and flows now. Safe to call often: readings are shared within a process for a moment."""
+    """Reports and flows of the whole estate now, or, without fragments, the reports alone.
+
+    Safe to call often: readings are shared within a process for a moment.
+    """
     try:
         reading = _window(settings.REDIS_URL).read(list(fragments), parents)
     except redis.RedisError as error:
         return LiveReading(available=False, reason=f"The broker does not answer ({type(error).__name__}).")
     return LiveReading(reports=reading.reports, flows=reading.flows, measured=reading.measured)
+
+
+def read_part(fragments: Iterable[Fragment], parents: Mapping[str, tuple[str, ...]]) -> observed.Flows:
+    """Flows of a part of the estate now; none where the broker is away or nobody has read the whole of it lately."""
+    try:
+        return _window(settings.REDIS_URL).read_part(list(fragments), parents)
+    except redis.RedisError:
+        return observed.Flows()
 
 
 def selectivities(fragments: Iterable[Fragment], *, least: int) -> dict[str, float]:

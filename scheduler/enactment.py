@@ -7,16 +7,18 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from math import isinf
 
+from .model.allocation import Allocation
 from .model.errors import InsufficientSlots, StalePlan
 from .model.estate import Fragment, RunningBundle
 from .model.promise import BundlePromise, Load, ProfileUsed, Promise
-from .model.resources import TOLERANCE
+from .model.resources import TOLERANCE, Supply
 from .model.task_types import TaskTypes
 from .performance.prediction import latencies_s
 from .performance.rates import input_rates_per_s
 from .reuse.division import Part
 from .scheduling import Schedule
 
+FEWER = "Add nodes or slots, free some, or choose a schedule or a rate that takes fewer."
 DIGITS = 6  # of a weight: what is stored, compared and read stays the same
 
 
@@ -28,7 +30,7 @@ def parts_of(schedule: Schedule) -> dict[str, tuple[Part, ...]]:
     InsufficientSlots
         Some of its slots are on machines that would have to be bought.
     """
-    _require_slots(schedule)
+    require_slots(schedule)
     placement = schedule.placement
     shares, parts = schedule.prediction.routed.shares, {}
     for task, counts in placement.counts.items():
@@ -105,7 +107,8 @@ def promise_of(schedule: Schedule, *, id_of: Callable[[str, str], str], currency
     job, prediction = schedule.job, schedule.prediction
     limit = prediction.routed.limit
     return Promise(
-        rate_per_s=schedule.rate_per_s, sustained_per_s=schedule.sustained_per_s, latency_s=schedule.latency_s,
+        rate_per_s=schedule.rate_per_s * job.sources, sustained_per_s=schedule.sustained_per_s * job.sources,
+        latency_s=schedule.latency_s,
         rates_per_s=job.rates_per_s,
         bundles=tuple(
             BundlePromise(
@@ -125,6 +128,9 @@ def promise_of(schedule: Schedule, *, id_of: Callable[[str, str], str], currency
             for position, taken in schedule.placement.taken.items()},
         latencies_s=latencies_s(
             job.dataflow, prediction, trigger_s=schedule.settings.trigger_s, hop_s=schedule.settings.hop_s),
+        slots_bound=schedule.placement.slots_bound, traffic_bound=schedule.placement.traffic_bound,
+        crowded={
+            schedule.placement.slots[position].name: crowd for position, crowd in prediction.routed.crowded.items()},
     )
 
 
@@ -141,9 +147,10 @@ def notes_of(schedule: Schedule, *, task_types: TaskTypes) -> list[str]:
     if not schedule.prediction.keeps:
         limit = schedule.prediction.routed.limit
         why = f": {limit.reason}" if limit else ""
+        together = " of its sources together" if job.sources > 1 else ""  # as it is promised
         notes.append(
-            f"It is predicted to sustain {schedule.sustained_per_s:.4g} of the {schedule.rate_per_s:g} events/s that "
-            f"it is planned for{why}.")
+            f"It is predicted to sustain {schedule.sustained_per_s * job.sources:.4g} of the "
+            f"{schedule.rate_per_s * job.sources:g} events/s{together} that it is planned for{why}.")
     if shared := schedule.placement.taken:
         named = ", ".join(
             f"{taken.cpu:.0%} of {schedule.placement.slots[position].name}" for position, taken in shared.items())
@@ -153,8 +160,14 @@ def notes_of(schedule: Schedule, *, task_types: TaskTypes) -> list[str]:
     return notes
 
 
-def _require_slots(schedule: Schedule) -> None:
-    """Raise where machines would have to be bought: nobody does that here, and nothing is enacted in part."""
+def require_slots(schedule: Schedule) -> None:
+    """Raise where machines would have to be bought: nobody does that here, and nothing is enacted in part.
+
+    Raises
+    ------
+    InsufficientSlots
+        With what it takes, what is free, and the machines that are missing.
+    """
     missing = [node for node in schedule.acquisition.nodes if node.new]
     if not missing:
         return
@@ -164,9 +177,23 @@ def _require_slots(schedule: Schedule) -> None:
     raise InsufficientSlots(
         f"The schedule takes {schedule.slots} slots, and {schedule.slots - more} are free here: {more} would be on "
         f"machines to buy ({bought})",
-        remedy="Add nodes or slots, free some, or choose a schedule or a rate that takes fewer.",
-        needed=schedule.slots, available=schedule.slots - more, machines=dict(sizes),
+        remedy=FEWER, needed=schedule.slots, available=schedule.slots - more, machines=dict(sizes),
     )
+
+
+def require_room(allocation: Allocation, supply: Supply) -> None:
+    """Raise where an allocation takes more slots than are there, whatever the mapping; machines to buy do not count.
+
+    Raises
+    ------
+    InsufficientSlots
+        With both numbers.
+    """
+    there = sum(len(node.slots) for node in supply.free)
+    if allocation.slots > there:
+        raise InsufficientSlots(
+            f"The schedule takes at least {allocation.slots} slots by its allocation, and {there} are free here",
+            remedy=FEWER, needed=allocation.slots, available=there)
 
 
 def _rounded(shares: Mapping[int, float]) -> dict[int, float]:

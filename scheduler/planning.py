@@ -159,6 +159,7 @@ def plan_submission(
             dataflow=Submitted(
                 id=dataflow_id, name=dataflow.name, team=team, running=merged.running,
                 sinks=tuple(task.id for task in dataflow.tasks if task_types[task.type].kind == "sink"),
+                scheduled=schedule is not None,
             ),
             reused=merged.reused,
             started=tuple(started.values()),

@@ -261,7 +261,4 @@ def _price(
 
 
 def _turned(submitted: Submitted) -> Submitted:
-    return Submitted(
-        id=submitted.id, name=submitted.name, team=submitted.team, running=submitted.running, sinks=submitted.sinks,
-        paused=not submitted.paused,
-    )
+    return replace(submitted, paused=not submitted.paused)

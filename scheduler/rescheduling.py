@@ -52,7 +52,6 @@ def _schedulable(
 ) -> tuple[dict[str, Fragment], dict[str, str]]:
     """By task of the document: the fragments of those that may be scheduled, and why others that work may not."""
     submitted = submitted_in(estate, dataflow_id)
-    is_scheduled = any(estate.fragments[estate.places[one][0]].divided for one in submitted.running.values())
     found, stuck = {}, {}
     for task in dataflow.tasks:
         running = submitted.running.get(task.id)
@@ -63,7 +62,7 @@ def _schedulable(
             continue
         fragment = estate.fragments[estate.places[running][0]]
         why = why_fused(estate, fragment, task_types=task_types)
-        if not why and is_scheduled and len(fragment.tasks) > 1 and estate.users_of(fragment.tasks[0]).count > 1:
+        if not why and submitted.scheduled and len(fragment.tasks) > 1 and estate.users_of(fragment.tasks[0]).count > 1:
             why = f"{fragment.id} runs them for others, too, as it did before this schedule"
         if why:
             stuck[task.id] = why
@@ -165,7 +164,7 @@ def _plan(
     return Plan(
         kind="schedule",
         generation=estate.generation,
-        dataflow=submitted,
+        dataflow=replace(submitted, scheduled=True),
         reused=tuple(sorted(set(submitted.running.values()))),
         started=(),
         stopped=(),

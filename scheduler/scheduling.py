@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import product
 from math import inf
-from typing import Literal
+from typing import Literal, get_args
 
 from .allocation.acquisition import Acquisition, acquisition_of
 from .allocation.lsa import allocate_lsa
@@ -29,12 +30,11 @@ from .performance.routing import Routing
 AllocationName = Literal["LSA", "MBA"]
 MappingName = Literal["DSM", "RSM", "SAM", "exact"]
 Pair = tuple[AllocationName, MappingName]
-# Those of the paper, and ours. LSA knows nothing of bundles, so SAM has nothing to do for it that RSM has not.
-PAIRS: tuple[Pair, ...] = (
-    ("LSA", "DSM"), ("LSA", "RSM"), ("MBA", "DSM"), ("MBA", "RSM"), ("MBA", "SAM"), ("MBA", "exact"))
-# Pairs of one allocation: it is computed once.
-_ALIKE: Mapping[Pair, Pair] = {
-    ("LSA", "RSM"): ("LSA", "DSM"), ("MBA", "RSM"): ("MBA", "DSM"), ("MBA", "exact"): ("MBA", "SAM")}
+PAIRS: tuple[Pair, ...] = tuple(product(get_args(AllocationName), get_args(MappingName)))
+# The paper has these; SAM of LSA's single threads, and the exact mapping, are ours.
+PAPER_PAIRS: tuple[Pair, ...] = tuple(pair for pair in PAIRS if pair[1] != "exact" and pair != ("LSA", "SAM"))
+# Of the solver's effort, for LSA's threads: they are many and alike, and more of it was seen to prove no more.
+OF_SINGLE_THREADS = 0.2
 
 
 @dataclass(frozen=True)
@@ -45,12 +45,13 @@ class Job:
     """
 
     dataflow: Dataflow
-    rate_per_s: float  # of all sources together (Ω at each, where it was given)
+    rate_per_s: float  # Ω, of each source, where it was given; else of all sources together
     rates_per_s: Mapping[str, float]  # input rate of each task that is to be scheduled, upstream first
     streams: Streams  # between them
     profiles: Mapping[str, Profile]
     whole: frozenset[str] = frozenset()
     serial: frozenset[str] = frozenset()
+    sources: int = 1  # as many as ``rate_per_s`` is of each
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ class Settings:
     routing: Routing = "slot_aware"
     trigger_s: float = 0.5
     hop_s: float = 0.05
-    effort: float = 2.0
+    effort: float = 0.5
     most_threads: float = inf
 
 
@@ -80,7 +81,7 @@ class Schedule:
     placement: Placement
     acquisition: Acquisition
     prediction: Prediction
-    between_nodes_per_s: float  # events/s that cross from one node to another
+    between_nodes_per_s: float  # events/s that cross from one node to another, as routed, at the rate that is kept
     latency_s: float  # an estimate
     job: Job = field(repr=False)  # what it is a schedule of
     settings: Settings = DEFAULTS
@@ -112,7 +113,6 @@ def prepare(
     rate_per_s: float | None = None,
     measured: Mapping[tuple[str, str], float] | None = None,
     among: Collection[str] | None = None,
-    serial: Collection[str] = (),
     trigger_s: float = 0.5,
 ) -> Job:
     """Rates, streams and profiles of a dataflow that is to be scheduled.
@@ -135,8 +135,6 @@ def prepare(
         Selectivities as measured, by (source, target), in place of declared ones.
     among : collection of str, optional
         Only these tasks are to be scheduled: the others run already, or are another's.
-    serial : collection of str
-        Tasks that have one thread besides those that always have.
     trigger_s : float
         Time between two batches, for declared shares.
 
@@ -164,7 +162,8 @@ def prepare(
         {(source, target): rates[source] * part for (source, target), part in of_stream.items()
          if source in ours and target in ours},
         _profiles(dataflow, profiles, types, rates, ours, trigger_s=trigger_s),
-        whole=(whole | frozenset(serial)) & ours, serial=(alone | frozenset(serial)) & ours,
+        whole=whole & ours, serial=alone & ours,
+        sources=1 if rate_per_s is None else len(sources),
     )
 
 
@@ -211,13 +210,13 @@ def compare(
     job: Job, *, supply: Supply, pairs: Iterable[Pair] = PAIRS, settings: Settings = DEFAULTS
 ) -> Comparison:
     """A schedule for each pair of allocation and mapping; what has none says why."""
-    allocations: dict[Pair, Allocation | WeirError] = {}
+    allocations: dict[tuple[AllocationName, bool], Allocation | WeirError] = {}  # each is computed once
     schedules, errors = [], {}
     for pair in pairs:
-        alike = _ALIKE.get(pair, pair)
+        alike = pair[0], _keeps_together(pair)
         try:
             if alike not in allocations:
-                allocations[alike] = _or_error(job, alike)
+                allocations[alike] = _or_error(job, pair)
             allocation = allocations[alike]
             if isinstance(allocation, WeirError):
                 raise allocation
@@ -252,13 +251,17 @@ def highest_rate(
         best, number = found, number + 1
 
 
-def _allocate(job: Job, pair: Pair) -> Allocation:
+def _keeps_together(pair: Pair) -> bool:
     """Only MBA's bundles are kept together, and only by SAM and our own: elsewhere what is whole has one thread."""
+    return pair[0] == "MBA" and pair[1] in ("SAM", "exact")
+
+
+def _allocate(job: Job, pair: Pair) -> Allocation:
     if pair[0] == "LSA":
         return allocate_lsa(job.rates_per_s, job.profiles, whole=job.whole)
-    if pair[1] in ("DSM", "RSM"):
-        return allocate_mba(job.rates_per_s, job.profiles, whole=job.whole)
-    return allocate_mba(job.rates_per_s, job.profiles, whole=job.serial, together=job.whole)
+    if _keeps_together(pair):
+        return allocate_mba(job.rates_per_s, job.profiles, whole=job.serial, together=job.whole)
+    return allocate_mba(job.rates_per_s, job.profiles, whole=job.whole)
 
 
 def _or_error(job: Job, pair: Pair) -> Allocation | WeirError:
@@ -268,13 +271,14 @@ def _or_error(job: Job, pair: Pair) -> Allocation | WeirError:
         return error
 
 
-def _map(job: Job, name: MappingName, allocation: Allocation, *, supply: Supply, effort: float) -> Placement:
-    if name == "exact":
-        # Here, not above: the solver takes a second to import, and only this pair needs it.
+def _map(job: Job, pair: Pair, allocation: Allocation, *, supply: Supply, effort: float) -> Placement:
+    if pair[1] == "exact":
+        # Here, not above: the solver takes a second to import, and only these pairs need it.
         from .mapping.exact import map_exact
 
-        return map_exact(allocation, supply=supply, streams=job.streams, effort=effort)
-    return {"DSM": map_dsm, "RSM": map_rsm, "SAM": map_sam}[name](allocation, supply=supply)
+        part = OF_SINGLE_THREADS if pair[0] == "LSA" else 1.0
+        return map_exact(allocation, supply=supply, streams=job.streams, effort=part * effort)
+    return {"DSM": map_dsm, "RSM": map_rsm, "SAM": map_sam}[pair[1]](allocation, supply=supply)
 
 
 def _complete(job: Job, pair: Pair, allocation: Allocation, *, supply: Supply, settings: Settings) -> Schedule:
@@ -284,7 +288,7 @@ def _complete(job: Job, pair: Pair, allocation: Allocation, *, supply: Supply, s
             f"{settings.most_threads:,} are scheduled here",
             remedy="Lower the rate.", rate_per_s=job.rate_per_s, threads=allocation.threads,
             most_threads=settings.most_threads)
-    placement = _map(job, pair[1], allocation, supply=supply, effort=settings.effort)
+    placement = _map(job, pair, allocation, supply=supply, effort=settings.effort)
     return predicted(job, pair, allocation, placement, supply=supply, settings=settings)
 
 
@@ -293,9 +297,11 @@ def predicted(
 ) -> Schedule:
     """What a placement will do, and what its slots, all of the supply, cost."""
     prediction = predict(
-        placement, job.profiles, rates_per_s=job.rates_per_s, routing=settings.routing, allocation=allocation)
+        placement, job.profiles, rates_per_s=job.rates_per_s, routing=settings.routing, allocation=allocation,
+        threads=supply.threads)
+    crossing_per_s = between_nodes_per_s(placement, job.streams, prediction.routed.shares)
     return Schedule(
         pair, job.rate_per_s, allocation, placement, acquisition_of(placement.slots, supply=supply), prediction,
-        between_nodes_per_s(placement, job.streams),
+        crossing_per_s * min(1.0, prediction.factor),
         latency_s(job.dataflow, prediction, trigger_s=settings.trigger_s, hop_s=settings.hop_s), job, settings,
     )

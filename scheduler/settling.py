@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 
+from .mapping.traffic import on_other_slots
 from .model.errors import NotEnactable
 from .model.estate import RunningBundle, Slot
 from .model.resources import Supply
@@ -44,15 +44,21 @@ def settled(
     NotEnactable
         Tasks that are bound to different nodes have one slot in it, or a node has too few slots for those bound to it.
     """
-    if not running or len(schedule.placement.slots) > sum(len(node.slots) for node in supply.free):
+    if not running or _buys(schedule, supply):
         return schedule
     free = _candidates(schedule, running, supply)
     tasks_on = _tasks_on(schedule)
     positions = _assigned(tasks_on, free, schedule, running, pinned, supply.taken)
     slots = tuple(free[number] for number in positions)
+    placement = on_other_slots(schedule.placement, slots, schedule.job.streams)
     return predicted(
-        schedule.job, schedule.pair, schedule.allocation, replace(schedule.placement, slots=slots), supply=supply,
-        settings=schedule.settings)
+        schedule.job, schedule.pair, schedule.allocation, placement, supply=supply, settings=schedule.settings)
+
+
+def _buys(schedule: Schedule, supply: Supply) -> bool:
+    """Whether it has more places than there are slots: what others have part of takes only the places that it has."""
+    places = sum(slot not in supply.taken for slot in schedule.placement.slots)
+    return places > sum(slot not in supply.taken for node in supply.free for slot in node.slots)
 
 
 def _tasks_on(schedule: Schedule) -> list[dict[str, int]]:
@@ -72,7 +78,9 @@ def _candidates(schedule: Schedule, running: Mapping[str, Sequence[RunningBundle
     found = []
     for node in supply.free:
         # Of every node, since what is bound to one needs slots there.
-        others = set([slot for slot in node.slots if slot.name not in own and slot not in places][:spare])
+        others = set([
+            slot for slot in node.slots
+            if slot.name not in own and slot not in places and slot not in supply.taken][:spare])
         found.extend(slot for slot in node.slots if slot.name in own or slot in places or slot in others)
     return found
 

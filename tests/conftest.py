@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
@@ -33,7 +34,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 WHOLE = tuple(ROOT / "tests" / folder for folder in ("browser", "channels/contract", "library", "spark"))
 # What takes longest begins first, so that no worker is left with it while the others have nothing to do.
 LONGEST_FIRST = (
-    "spark", "browser", "contract", "first light", "library", "test_postgresql.py", "test_node.py", "test_system.py")
+    "contract python", "spark", "browser", "test_postgresql.py", "first light", "contract jvm", "library", "contract",
+    "test_node.py", "test_system.py")
+
+
+def _group(item: pytest.Item) -> str:
+    """Those that stay with one worker. The contract's implementations do well without each other."""
+    whole = next((folder for folder in WHOLE if item.path.is_relative_to(folder)), item.path)
+    implementation = item.callspec.params.get("implementation") if hasattr(item, "callspec") else None
+    return f"{whole.name} {implementation}" if implementation and whole.name == "contract" else whole.name
 
 
 def _begins(item: pytest.Item) -> int:
@@ -41,11 +50,11 @@ def _begins(item: pytest.Item) -> int:
     return LONGEST_FIRST.index(group) if group in LONGEST_FIRST else len(LONGEST_FIRST)
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:  # where tests are spread over workers, what stays with one
         if item.get_closest_marker("xdist_group") is None:
-            whole = next((folder for folder in WHOLE if item.path.is_relative_to(folder)), item.path)
-            item.add_marker(pytest.mark.xdist_group(whole.name))
+            item.add_marker(pytest.mark.xdist_group(_group(item)))
     items.sort(key=_begins)
     if config.getoption("--long"):
         return
@@ -68,7 +77,7 @@ def running_broker(folder: Path) -> Iterator[str]:
     with (folder / "broker.log").open("ab") as log:
         process = spawn(prepared.argv, stdout=log)
     try:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 120
         while not embedded.answers(prepared.url):
             assert process.poll() is None and time.monotonic() < deadline, (folder / "broker.log").read_text()
             time.sleep(0.02)
@@ -125,3 +134,18 @@ def shared_data() -> Path:
     if not folder.is_dir():
         pytest.skip("the public data sets are not here; WEIR_SHARED_DATA names their folder")
     return folder
+
+
+@pytest.fixture
+def migrated(transactional_db: None) -> Iterator[Callable[[list[tuple[str, str]]], Any]]:
+    """Moves tables to migrations and gives the models that these know; in the end all are as they were."""
+    from django.db import connection
+    from django.db.migrations.executor import MigrationExecutor
+
+    def to(targets: list[tuple[str, str]]) -> Any:
+        MigrationExecutor(connection).migrate(targets)
+        return MigrationExecutor(connection).loader.project_state(targets).apps
+
+    yield to
+    executor = MigrationExecutor(connection)
+    executor.migrate(executor.loader.graph.leaf_nodes())

@@ -18,6 +18,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 INTERRUPTED = 2
 MOST_WORKERS = 4  # a worker may hold a Spark driver
+# In the order of conftest.py: xdist would begin with the files of most tests, and end with single long ones.
+GROUPED = ("--dist", "loadgroup", "--no-loadscope-reorder")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +54,7 @@ def names_tests(arguments: Sequence[str]) -> bool:
 def in_parallel() -> list[str]:
     """Options that spread a run's files over the cores."""
     cores = len(os.sched_getaffinity(0))
-    # In the order of conftest.py: xdist would begin with the files of most tests, and end with single long ones.
-    spread = ["-n", str(min(MOST_WORKERS, cores + 1)), "--dist", "loadgroup", "--no-loadscope-reorder"]
-    return spread if cores > 1 else []
+    return ["-n", str(min(MOST_WORKERS, cores + 1)), *GROUPED] if cores > 1 else []
 
 
 def main(arguments: Sequence[str]) -> int:

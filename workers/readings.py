@@ -32,7 +32,11 @@ class Reading:
 
 
 class RateWindow:
-    """Keeps the meters of the last seconds, so that each new reading gives rates. Safe to share among threads."""
+    """Keeps the meters of the last seconds, so that each new reading gives rates. Safe to share among threads.
+
+    What is kept is of the whole estate: a query that an older reading does not have began after it, so all that it has
+    counted since is its growth. Whoever wants a part of the estate compares with these readings and adds none.
+    """
 
     def __init__(self, broker: redis.Redis, *, monotonic_s: Callable[[], float] = time.monotonic) -> None:
         self._broker = broker
@@ -44,16 +48,35 @@ class RateWindow:
         self._names: frozenset[str] = frozenset()
 
     def read(self, fragments: Sequence[Fragment], parents: Mapping[str, tuple[str, ...]]) -> Reading:
-        """Reports and flows of these fragments; raises ``redis.RedisError`` where the broker is away."""
+        """Reports and flows of all fragments of the estate, or the reports alone where it is asked for no fragment.
+
+        Raises ``redis.RedisError`` where the broker is away.
+        """
         names = observed.queries_of(fragments)
         with self._lock:
             fresh = self._monotonic_s() - self._read_at_s < FRESH_S
+            if not names:  # whoever wants reports alone must not leave a reading that lacks what runs
+                return Reading(self._reports if fresh else observed.read_reports(self._broker), measured=True)
             if not fresh or not names <= self._names:
                 self._read_anew(names)
             before, after = self._meters[0], self._meters[-1]
             measured = after.at_ms - before.at_ms >= SHORTEST_MS
             flows = observed.flows(before, after, fragments, parents) if measured else observed.Flows()
             return Reading(reports=self._reports, flows=flows, measured=measured)
+
+    def read_part(self, fragments: Sequence[Fragment], parents: Mapping[str, tuple[str, ...]]) -> observed.Flows:
+        """Flows of some fragments since the oldest reading of the window that has all of them.
+
+        None where no such reading is far enough from now, or near enough; raises ``redis.RedisError`` where the broker
+        is away.
+        """
+        names = observed.queries_of(fragments)
+        after = observed.read_meters(self._broker, names)
+        with self._lock:
+            before = next((
+                meters for meters in self._meters
+                if names <= meters.counts.keys() and SHORTEST_MS <= after.at_ms - meters.at_ms <= LONGEST_MS), None)
+        return observed.Flows() if before is None else observed.flows(before, after, fragments, parents)
 
     def _read_anew(self, names: frozenset[str]) -> None:
         self._reports = observed.read_reports(self._broker)
@@ -62,7 +85,6 @@ class RateWindow:
         if self._meters and not 0 <= meters.at_ms - self._meters[-1].at_ms <= LONGEST_MS:
             self._meters.clear()
         self._meters.append(meters)
-        while len(self._meters) > 2 and (
-            meters.at_ms - self._meters[1].at_ms >= WINDOW_MS or meters.at_ms - self._meters[0].at_ms > 2 * WINDOW_MS
-        ):
+        # The oldest goes only where what is left is still long enough: of a part of a second a rate is chance.
+        while len(self._meters) > 2 and meters.at_ms - self._meters[1].at_ms >= WINDOW_MS:
             self._meters.popleft()

@@ -128,11 +128,14 @@ class TrialResult:
     ``base_cpu`` and ``base_memory`` are the driver's own, of one core and of all memory of the slot.
     ``latency_slope`` is by how many seconds the latency of events grows in a second; ``latency_s`` has quantiles by
     their names (``p05``, ``p25``, ``p50``, ``p75``, ``p95``, ``p99``). ``series`` begins with the first event.
-    ``machine`` has ``class``, ``cores``, ``memory_mb``, ``slots``, ``cpu``, ``core`` and ``load``; ``versions`` has
-    ``python``, ``pyspark``, ``java`` and ``type``. Where it is not ``ok``, ``code``, ``message`` and ``remedy`` say
-    why; the code is one of ``slot_died``, ``slot_not_ready`` and ``agent_stopped``, which may pass, ``no_such_slot``,
-    ``slot_busy``, ``unknown_task_type``, ``not_measurable``, ``no_feed``, ``task_failed``, ``unreadable_order`` and
-    ``unreadable_result``.
+    ``machine`` has ``class``, ``cores``, ``memory_mb``, ``slots``, ``cpu``, ``core``, ``load``, ``stolen`` (the part of
+    the CPU asked for that the machine's host gave to others), ``slot_threads`` and ``slot_heap_mb``; ``versions`` has
+    ``weir``, ``python``, ``pyspark``, ``java``, ``type`` and ``code`` (a digest of the type's code; empty where it is
+    not known). With ``held_back`` the feeder wrote less because the query had not read what was there. Where it
+    is not ``ok``, ``code``, ``message`` and ``remedy`` say why; the code is one of
+    ``slot_died``, ``slot_not_ready`` and ``agent_stopped``, which may pass, ``no_such_slot``, ``slot_busy``,
+    ``unknown_task_type``, ``not_measurable``, ``too_few_threads`` (of the driver), ``no_feed``, ``task_failed``,
+    ``unreadable_order`` and ``unreadable_result``.
     """
 
     id: str
@@ -143,6 +146,7 @@ class TrialResult:
     threads: int = 0
     rate_per_s: float = 0.0
     offered_per_s: float = 0.0  # what the feeder did write a second
+    held_back: bool = False
     achieved_per_s: float = 0.0  # what the task got through, of its input
     selectivity: float | None = None  # events out for each event in; None where none came in
     latency_slope: float = 0.0
@@ -251,6 +255,11 @@ def is_cancelled(broker: redis.Redis, trial_id: str) -> bool:
 def tell(broker: redis.Redis, trial_id: str, said: Progress) -> None:
     """Say how far a trial is."""
     broker.set(_key(trial_id, "progress"), json.dumps(asdict(said)), ex=PROGRESS_LIVES_S)
+
+
+def still(broker: redis.Redis, trial_id: str) -> None:
+    """Say that it goes on as it was said last: what takes longer than that lives is no trial that died."""
+    broker.expire(_key(trial_id, "progress"), PROGRESS_LIVES_S)
 
 
 def finish(broker: redis.Redis, found: TrialResult) -> None:

@@ -15,12 +15,12 @@ from ninja import Query, Router, Schema, Status
 from dashboard.api.schemas import page_of
 from dashboard.profiles import selectors
 from dashboard.profiles.models import ProfileRecord, SweepRecord, TrialRecord
-from dashboard.profiles.progress import progress_of
+from dashboard.profiles.progress import disturbed_by, progress_of
 from dashboard.profiles.services.importing import import_profiles
 from dashboard.profiles.services.sweeps import (
-    SECONDS,
-    WARM_UP_S,
+    bounds_for,
     cancel_sweep,
+    manner_of,
     pause_sweep,
     resume_sweep,
     start_sweep,
@@ -29,9 +29,10 @@ from dashboard.profiles.stored import profile_of
 from dashboard.profiles.subjects import Subject, subject_again, subject_of_task, subject_of_type
 from scheduler.model.errors import NotFound
 from scheduler.model.profile_csv import write_profiles
-from scheduler.performance.modelling import Sweep
 
 router = Router()
+MANNER = ("any_config", "warm_up_s", "seconds")
+BOUNDS = ("budget_s", "largest_threads", "smallest_rate_per_s", "largest_rate_per_s")
 STEERING = {"pause": pause_sweep, "resume": resume_sweep, "cancel": cancel_sweep}
 
 
@@ -42,7 +43,10 @@ class ProfilesIn(Schema):
 
 
 class SweepIn(Schema):
-    """What to measure: a ``type`` with a ``config``, a ``task`` of a ``dataflow``, or a ``profile`` again."""
+    """What to measure: a ``type`` with a ``config``, a ``task`` of a ``dataflow``, or a ``profile`` again.
+
+    How far and how long is as usual where it is not said, or as that profile was measured.
+    """
 
     type: str = ""
     config: dict[str, Any] = {}
@@ -51,13 +55,13 @@ class SweepIn(Schema):
     task: str = ""
     profile: str = ""
     slot: str
-    budget_s: float = 900.0
-    largest_threads: int = 16
-    smallest_rate_per_s: float = 10.0
-    largest_rate_per_s: float = 100_000.0
-    any_config: bool = False
-    warm_up_s: float = WARM_UP_S
-    seconds: float = SECONDS
+    budget_s: float | None = None
+    largest_threads: int | None = None
+    smallest_rate_per_s: float | None = None
+    largest_rate_per_s: float | None = None
+    any_config: bool | None = None
+    warm_up_s: float | None = None
+    seconds: float | None = None
 
 
 @router.get("/profiles")
@@ -85,8 +89,10 @@ def import_csv(request: HttpRequest, given: ProfilesIn) -> Status:
 
 @router.get("/profiles/{uuid:profile_id}")
 def profile(request: HttpRequest, profile_id: UUID) -> dict[str, Any]:
-    """One profile with its points and how running bundles differ from it."""
-    return profile_row(selectors.profile(request.viewer, profile_id))
+    """One profile with its points, how running bundles differ from it, and what load its trials were disturbed by."""
+    record = selectors.profile(request.viewer, profile_id)
+    sweep = getattr(record, "sweep", None)
+    return profile_row(record) | {"busy": disturbed_by(sweep) if sweep else None}
 
 
 @router.get("/sweeps")
@@ -98,12 +104,13 @@ def sweeps(request: HttpRequest, page: int = Query(1, ge=1, le=10**6)) -> dict[s
 @router.post("/sweeps", response={201: dict})
 def start(request: HttpRequest, given: SweepIn) -> Status:
     """Ask for a measurement: 201 with the sweep, which begins as soon as its slot is free."""
-    bounds = replace(
-        Sweep(), budget_s=given.budget_s, largest_threads=given.largest_threads,
-        smallest_rate_per_s=given.smallest_rate_per_s, largest_rate_per_s=given.largest_rate_per_s)
+    again = selectors.profile(request.viewer, given.profile) if given.profile else None
+    said = given.dict(exclude_none=True)
+    manner = replace(manner_of(again), **{name: said[name] for name in MANNER if name in said})
+    bounds = bounds_for(given.slot, manner.bounds, **{name: said[name] for name in BOUNDS if name in said})
     return Status(201, sweep_row(start_sweep(
         actor=request.user, subject=_subject(request, given), slot=given.slot, bounds=bounds,
-        any_config=given.any_config, warm_up_s=given.warm_up_s, seconds=given.seconds)))
+        any_config=manner.any_config, warm_up_s=manner.warm_up_s, seconds=manner.seconds)))
 
 
 @router.get("/sweeps/{uuid:sweep_id}")
@@ -137,10 +144,11 @@ def profile_row(record: ProfileRecord, *, machine: str | None = None) -> dict[st
     return {
         "id": str(record.pk), "task_type": found.task_type,
         "config": json.loads(found.config) if found.config else None,
-        "version": found.version, "machine": found.machine, "static": found.static, "origin": found.origin,
+        "version": found.version, "code": found.code, "machine": found.machine, "static": found.static,
+        "origin": found.origin,
         "team": record.team.slug if record.team else None, "active": record.active,
-        "created": record.created.isoformat(), "rough": record.rough, "drifts": record.drifts,
-        "stale": selectors.staleness(found, machine=machine) or None,
+        "created": record.created.isoformat(), "rough": record.rough, "at_least": record.at_least,
+        "drifts": record.drifts, "stale": selectors.staleness(found, machine=machine) or None,
         "points": [asdict(point) for point in found.points]}
 
 
@@ -148,7 +156,8 @@ def sweep_row(record: SweepRecord) -> dict[str, Any]:
     """A sweep as the API gives it."""
     return {
         "id": str(record.pk), "task_type": record.task_type, "config": json.loads(record.config),
-        "version": record.version, "any_config": record.any_config, "feed": record.feed, "slot": record.slot,
+        "version": record.version, "code": record.code, "any_config": record.any_config, "feed": record.feed,
+        "slot": record.slot, "slot_threads": record.slot_threads,
         "team": record.team.slug if record.team else None, "status": record.status, "reason": record.reason,
         "bounds": record.bounds, "author": record.author.username, "created": record.created.isoformat(),
         "profile": str(record.profile_id) if record.profile_id else None}
@@ -157,10 +166,9 @@ def sweep_row(record: SweepRecord) -> dict[str, Any]:
 def trial_row(trial: TrialRecord) -> dict[str, Any]:
     """A trial as the API gives it, without its series."""
     names = (
-        "number", "threads", "rate_per_s", "why", "stable", "offered_per_s", "achieved_per_s", "selectivity",
-        "latency_slope", "cpu",
-        "memory", "idle_cpu", "idle_memory", "base_cpu", "base_memory", "took_s", "quantiles", "machine", "versions",
-        "attempts", "error", "remedy")
+        "number", "threads", "rate_per_s", "why", "stable", "starved", "set_aside", "offered_per_s", "achieved_per_s",
+        "selectivity", "latency_slope", "cpu", "memory", "idle_cpu", "idle_memory", "base_cpu", "base_memory", "took_s",
+        "quantiles", "machine", "versions", "attempts", "error", "remedy")
     return {name: getattr(trial, name) for name in names}
 
 

@@ -15,6 +15,7 @@ from dashboard.api import schemas
 from dashboard.api.auth import BearerToken, Session
 from dashboard.api.bill_routes import router as bill_router
 from dashboard.api.dataflow_routes import router as dataflow_router
+from dashboard.api.measuring_routes import router as measuring_router
 from dashboard.api.problems import install
 from dashboard.api.profile_routes import router as profile_router
 from dashboard.api.proposal_routes import router as proposal_router
@@ -32,7 +33,8 @@ api = NinjaAPI(
     title="Weir", version="1", docs_url=None, openapi_url="/openapi.json", auth=[BearerToken(), Session()],
     urls_namespace="api")
 install(api)
-for router in (team_router, dataflow_router, schedule_router, proposal_router, bill_router, profile_router):
+for router in (
+        team_router, dataflow_router, schedule_router, proposal_router, bill_router, profile_router, measuring_router):
     api.add_router("", router)
 
 

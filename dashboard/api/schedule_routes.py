@@ -18,9 +18,13 @@ from dashboard.approvals.services import propose_schedule
 from dashboard.catalog import selectors as catalog
 from dashboard.plans.scheduling import QUICK, Choice, question_of
 from dashboard.plans.selectors import plan_of
-from dashboard.schedules.selectors import outcome_of
+from dashboard.schedules import asking
+from dashboard.schedules.comparison import Row
+from dashboard.schedules.selectors import outcome_of, schedules_of
 from dashboard.schedules.slots import SlotCell, slots_grid
 from scheduler.model.encoding import to_json
+from scheduler.model.estate import RunningBundle
+from scheduler.model.placement import Bound
 from scheduler.scheduling import PAIRS, Schedule
 
 router = Router()
@@ -34,14 +38,15 @@ def schedules(
     """All pairs of allocation and mapping at a rate: schedules, or why there is none."""
     choice = Choice.of(pair=PAIRS[0], rate_per_s=rate_per_s, routing=routing)
     question = question_of(catalog.dataflow(request.viewer, dataflow_id), routing=choice.routing)
-    found = question.compare(choice.rate_per_s)
-    rows = {one.pair: schedule_row(one) for one in found.schedules}
-    rows |= {pair: {"pair": pair, "error": error.as_dict()} for pair, error in found.errors.items()}
+    asked = asking.answer(question, choice.rate_per_s)
+    if asked.failure is not None:
+        raise asked.failure
     return {
         "currency": settings.CURRENCY, "routing": choice.routing, "blocked": question.blocked,
         "free_slots": sum(len(node.slots) for node in question.supply.free) - len(question.supply.taken),
         "shared_slots": len(question.supply.taken),
-        "schedules": [rows[pair] for pair in PAIRS]}
+        "tasks": [task_row(one) for one in asking.basis_of(question, asked.job)] if asked.job else [],
+        "schedules": [pair_row(row) for row in asked.rows]}
 
 
 @router.get("/dataflows/{uuid:dataflow_id}/what-if")
@@ -69,15 +74,27 @@ def without(request: HttpRequest, dataflow_id: UUID) -> dict[str, Any]:
 
 
 @router.get("/dataflows/{uuid:dataflow_id}/schedule/outcome")
-def outcome(request: HttpRequest, dataflow_id: UUID) -> dict[str, Any]:
-    """What the schedule in force promised, what was measured, and what was missed and why."""
-    found = outcome_of(request.viewer, dataflow_id)
+def outcome(request: HttpRequest, dataflow_id: UUID, proposal: UUID | None = None) -> dict[str, Any]:
+    """What the schedule in force, or a proposal's, promised, what was measured, and what was missed and why."""
+    found = outcome_of(request.viewer, dataflow_id, proposal_id=proposal or "")
+    kept, measured, standing = found.kept, found.measured, found.standing
     return {
-        "proposal": str(found.kept.proposal_id) if found.kept else None,
-        "since": found.kept.since if found.kept else None, "readings": found.readings, "judged": found.judged,
-        "promise": json.loads(to_json(found.kept.promise)) if found.kept else None,
-        "seen": asdict(found.seen) if found.kept else None,
+        "proposal": str(kept.proposal_id) if kept else None, "since": kept.since if kept else None,
+        "standing": standing.what if kept else None, "standing_since": standing.at,
+        "standing_by": str(standing.by) if standing.by else None,
+        "readings": measured.readings, "begins": measured.begins, "ends": measured.ends, "judged": found.judged,
+        "promise": json.loads(to_json(kept.promise)) if kept else None, "seen": asdict(found.seen) if kept else None,
         "missed": [asdict(miss) for miss in found.missed]}
+
+
+@router.get("/dataflows/{uuid:dataflow_id}/schedule/runs")
+def runs(request: HttpRequest, dataflow_id: UUID) -> list[dict[str, Any]]:
+    """The schedules that a dataflow has run by, newest first, with what is kept of those that are over."""
+    return [
+        {"proposal": str(run.kept.proposal_id), "since": run.kept.since, "pair": run.kept.promise.pair,
+         "rate_per_s": run.kept.promise.rate_per_s, "in_force": run.in_force, "measured_until": run.ends,
+         "missed": None if run.missed is None else [asdict(miss) for miss in run.missed]}
+        for run in schedules_of(request.viewer, dataflow_id)]
 
 
 @router.get("/slots")
@@ -85,20 +102,36 @@ def slots(request: HttpRequest, proposal: UUID | None = None) -> list[dict[str, 
     """Every slot with its bundles; with ``proposal`` as before and after its plan."""
     record = proposals.proposal(request.viewer, proposal) if proposal else None
     grid = slots_grid(request.viewer, plan=plan_of(record.plan) if record else None)
-    return [slot_row(slot) for slot in grid.slots]
+    return [slot_row(slot, unpinned=node.unpinned) for node in grid.nodes for slot in node.slots]
 
 
-def slot_row(slot: SlotCell) -> dict[str, Any]:
+def slot_row(slot: SlotCell, *, unpinned: str = "") -> dict[str, Any]:
     """One slot: planned before and after, measured, and its bundles."""
     return {
-        "name": slot.name, "state": slot.state, "reserved_for": slot.reserved_for,
+        "name": slot.name, "state": slot.state, "reserved_for": slot.reserved_for, "free": slot.free,
         "planned": asdict(slot.before), "planned_after": asdict(slot.after), "measured": asdict(slot.taken),
-        "whole": asdict(slot.whole),
+        "whole": asdict(slot.whole), "core": slot.core, "unpinned": unpinned or None,
         "bundles": [
             {"id": one.id, "fragment": one.fragment, "tasks": one.tasks, "users": one.users, "change": one.change,
-             "threads": one.threads, "weight": one.weight, "planned": asdict(one.planned),
+             "threads": one.threads, "weight": one.weight, "was": _side(one.was), "now": _side(one.now),
+             "planned_before": asdict(one.planned_before), "planned": asdict(one.planned),
              "measured": asdict(one.measured), "state": one.state} for one in slot.bundles],
     }
+
+
+def task_row(basis: asking.TaskBasis) -> dict[str, Any]:
+    """What a task's part of all schedules rests on."""
+    return {
+        "task": basis.id, "type": basis.type, "rate_per_s": basis.rate_per_s, "profile": basis.origin,
+        "peak": asdict(basis.peak) if basis.peak else None, "divided": basis.divided,
+        "doubts": [asdict(doubt) for doubt in basis.doubts]}
+
+
+def pair_row(row: Row) -> dict[str, Any]:
+    """A pair: its schedule, and what that would change of the bundles that run; or why it has none."""
+    if row.schedule is None or row.changes is None:
+        return {"pair": row.pair, "error": row.error.as_dict() if row.error else None}
+    return schedule_row(row.schedule) | {"changes": asdict(row.changes)}
 
 
 def schedule_row(found: Schedule) -> dict[str, Any]:
@@ -111,8 +144,10 @@ def schedule_row(found: Schedule) -> dict[str, Any]:
              "to_buy": node.new} for node in found.acquisition.nodes],
         "per_hour": found.acquisition.per_hour, "per_month": found.acquisition.per_month,
         "sustained_per_s": found.sustained_per_s, "keeps": found.prediction.keeps,
-        "limit": limit.reason if limit else None, "latency_s": found.latency_s,
+        "limit": limit.reason if limit else None, "limited_by": limit.what if limit else None,
+        "latency_s": found.latency_s,
         "between_nodes_per_s": found.between_nodes_per_s, "unmeasured": found.prediction.unmeasured,
+        "slots_bound": _bound(found.placement.slots_bound), "traffic_bound": _bound(found.placement.traffic_bound),
         "loads": [
             {"slot": one.slot.name, "cpu": one.cpu, "memory": one.memory} for one in found.prediction.slots],
         "bundles": [
@@ -122,3 +157,13 @@ def schedule_row(found: Schedule) -> dict[str, Any]:
              "memory": one.memory, "basis": one.basis}
             for one in found.prediction.bundles],
     }
+
+
+def _side(bundle: RunningBundle | None) -> dict[str, Any] | None:
+    """What a bundle of a slot is before or after a plan; None where it is not there then."""
+    return None if bundle is None else {"threads": bundle.threads, "weight": bundle.weight}
+
+
+def _bound(bound: Bound | None) -> dict[str, Any] | None:
+    """How far a mapping may be from the best, where it knows."""
+    return None if bound is None else asdict(bound) | {"gap": bound.gap}

@@ -7,7 +7,7 @@ import uuid
 from django.conf import settings
 from django.db import models
 
-from dashboard.approvals.lifecycle import COMPUTING, LIFECYCLE, OPEN, UNDER_WAY
+from dashboard.approvals.lifecycle import COMPUTING, DONE, LIFECYCLE, OPEN, ROLLED_BACK, UNDER_WAY
 
 
 class Proposals(models.QuerySet):
@@ -20,6 +20,11 @@ class Proposals(models.QuerySet):
     def under_way(self) -> Proposals:
         """Being enacted or rolled back."""
         return self.filter(status__in=UNDER_WAY)
+
+    def in_effect(self) -> Proposals:
+        """Those of which a plan was enacted that stayed: their own, or that of a removal's way back."""
+        return self.filter(
+            models.Q(status=DONE) | models.Q(status=ROLLED_BACK, plan__kind="remove"), finished_at__isnull=False)
 
 
 class Proposal(models.Model):
@@ -43,8 +48,19 @@ class Proposal(models.Model):
 
     class Meta:
         ordering = ["-created", "id"]
-        indexes = [models.Index(fields=["status"])]
+        indexes = [
+            models.Index(fields=["status"]),
+            models.Index(fields=["dataflow", "-finished_at"], name="newest_of_dataflow")]
 
+    @property
+    def took_back_a_removal(self) -> bool:
+        """Whether a removal was rolled back: its dataflow was submitted anew, and runs by that plan."""
+        return self.status == ROLLED_BACK and self.plan.kind == "remove"
+
+    @property
+    def is_in_effect(self) -> bool:
+        """Whether it is one of those `Proposals.in_effect`."""
+        return self.finished_at is not None and (self.status == DONE or self.took_back_a_removal)
 
     @property
     def author_name(self) -> str:

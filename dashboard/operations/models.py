@@ -42,6 +42,7 @@ class Use(models.Model):
     position = models.PositiveIntegerField()
     is_sink = models.BooleanField()
     paused = models.BooleanField(default=False)  # the whole dataflow is
+    scheduled = models.BooleanField(default=False)  # so was the whole dataflow, when it was submitted or since
     running_task = models.ForeignKey(RunningTaskRow, on_delete=models.PROTECT, related_name="uses")
 
     class Meta:
@@ -88,12 +89,14 @@ class BundleSlot(models.Model):
 
 
 class NodeRow(models.Model):
-    """A machine and how many slots it offers; its class is known once its agent has reported."""
+    """A machine and how many slots it offers; its class and the threads of its slots' drivers are known once its agent
+    has reported."""
 
     name = models.CharField(max_length=60, primary_key=True)
     slots = models.PositiveSmallIntegerField()
     seen = models.DateTimeField(null=True)
     machine = models.CharField(max_length=120, blank=True, default="")
+    threads = models.PositiveIntegerField(null=True)
 
     class Meta:
         ordering = ["name"]

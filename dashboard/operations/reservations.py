@@ -1,5 +1,7 @@
 """Slots that something has to itself for a while, as a measurement does: nothing runs or is placed there.
 
+What rests there, of paused dataflows, may go on resting; it cannot be resumed meanwhile.
+
 What is on offer for plans changes with a reservation: the estate moves on, so that no plan that was frozen before puts
 something there.
 """
@@ -65,13 +67,18 @@ def require_free(row: SlotRow) -> None:
         named = ", ".join(there[:3]) + (f" and {len(there) - 3} more" if len(there) > 3 else "")
         raise SlotTaken(
             f"Slot {row.name} runs {named}.",
-            remedy="Choose a slot on which nothing runs, add one, or remove or move what runs there.",
+            remedy="Choose a slot on which nothing runs, add one, or pause or remove what runs there.",
             slot=row.name, fragments=there)
 
 
 def require_unreserved(before: Mapping[str, Fragment], after: Mapping[str, Fragment]) -> None:
-    """Raise ``SlotTaken`` where what changes would come to a reserved slot: what is taken back has no say in where."""
-    old, new = ({part.slot for fragment in those.values() for part in fragment.parts} for those in (before, after))
+    """Raise ``SlotTaken`` where what changes would come to work on a reserved slot.
+
+    What is taken back has no say in where, and neither has what is resumed.
+    """
+    old, new = (
+        {part.slot for fragment in those.values() if not fragment.paused for part in fragment.parts}
+        for those in (before, after))
     reserved = SlotRow.objects.filter(name__in=new).exclude(reserved_for="")
     row = next((row for row in reserved if row.name not in old), None)
     if row is not None:
@@ -81,14 +88,16 @@ def require_unreserved(before: Mapping[str, Fragment], after: Mapping[str, Fragm
 
 
 def fragments_on(slot: str) -> list[str]:
-    """The fragments that have a query, or rest, on a slot."""
-    found = FragmentRow.objects.filter(Q(slot=slot) | Q(bundle_slots__slot=slot)).distinct()
+    """The fragments that have a query on a slot."""
+    found = FragmentRow.objects.filter(Q(slot=slot) | Q(bundle_slots__slot=slot), active__gt=0).distinct()
     return list(found.order_by("pk").values_list("pk", flat=True))
 
 
 def fragments_by_slot() -> dict[str, int]:
-    """How many fragments have a query, or rest, on each slot that has any."""
-    there = {*FragmentRow.objects.values_list("slot", "pk"), *BundleSlot.objects.values_list("slot", "fragment_id")}
+    """How many fragments have a query on each slot that has any."""
+    there = {
+        *FragmentRow.objects.filter(active__gt=0).values_list("slot", "pk"),
+        *BundleSlot.objects.filter(fragment__active__gt=0).values_list("slot", "fragment_id")}
     return Counter(slot for slot, _ in there)
 
 

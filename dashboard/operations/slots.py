@@ -39,21 +39,25 @@ def supply(*, own: Collection[Fragment] = (), tasks: Mapping[str, RunningTask] |
         for slot, load in loads_of(fragment, {} if tasks is None else tasks).items():
             ours[slot] = ours.get(slot, SlotLoad()) + load
     offered: dict[Slot, Taken] = {}
-    for row in offered_slots().order_by("node_id", "index"):
+    threads: dict[str, int] = {}
+    for row in offered_slots().select_related("node").order_by("node_id", "index"):
         others = SlotLoad(row.queries, row.task_nanocores, row.bundles) - ours.get(row.name, SlotLoad())
         taken = _taken(others)
         if not others.bundles and taken.rest >= LEAST_REST:
             offered[Slot(row.node_id, row.index)] = taken
+            if row.node.threads is not None:
+                threads[row.node_id] = row.node.threads
     slots = sorted(offered, key=lambda slot: slot.name not in ours)
     ranks = {node: rank for rank, node in enumerate(dict.fromkeys(slot.node for slot in slots))}
     slots.sort(key=lambda slot: ranks[slot.node])
     nodes = tuple(
         Node(name, tuple(its), size=settings.NODE_SIZES.get(name))
         for name, its in groupby(slots, key=lambda slot: slot.node))
-    return Supply(nodes, catalogue(), taken={slot: taken for slot, taken in offered.items() if taken.rest < 1})
+    return Supply(
+        nodes, catalogue(), taken={slot: taken for slot, taken in offered.items() if taken.rest < 1}, threads=threads)
 
 
 def _taken(others: SlotLoad) -> Taken:
     """What others are expected to take of a slot, by what their types declare."""
     spent = others.nanocores(query_cores=query_cores(Prices(trigger_ms=settings.TRIGGER_MS)))
-    return Taken(min(1.0, spent / NANO), min(1.0, others.queries * DECLARED_MEMORY))
+    return Taken(min(1.0, spent / NANO), min(1.0, others.queries * DECLARED_MEMORY), others.queries)

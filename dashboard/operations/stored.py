@@ -174,7 +174,7 @@ def submitted_of(dataflow_ids: Collection[str] | None = None) -> dict[str, Submi
             id=str(record.pk), name=record.name, team=record.team.slug,
             running={use.task_id: use.running_task_id for use in uses[str(record.pk)]},
             sinks=tuple(use.task_id for use in uses[str(record.pk)] if use.is_sink),
-            paused=uses[str(record.pk)][0].paused)
+            paused=uses[str(record.pk)][0].paused, scheduled=uses[str(record.pk)][0].scheduled)
         for record in records
     }
 

@@ -107,17 +107,21 @@ def drop_bundles(bundle_ids: Collection[str]) -> list[str]:
 
 
 def _store_entry(removed: Submitted | None, submitted: Submitted | None) -> None:
-    """Take a dataflow out, bring one in, or renew an entry: only whether it is paused changes then."""
+    """Take a dataflow out, bring one in, or renew an entry: whether it is paused changes, or it has a schedule now.
+
+    Plans that were frozen before the latter was kept do not know of it, so it never goes back.
+    """
     if removed is not None:
         _count_uses(removed, -1)
     if removed is not None and submitted is not None:
-        Use.objects.filter(dataflow_id=submitted.id).update(paused=submitted.paused)
+        uses = Use.objects.filter(dataflow_id=submitted.id)
+        uses.update(paused=submitted.paused, **({"scheduled": True} if submitted.scheduled else {}))
     elif removed is not None:
         Use.objects.filter(dataflow_id=removed.id).delete()
     elif submitted is not None:
         Use.objects.bulk_create(
             Use(dataflow_id=submitted.id, task_id=task_id, position=position, is_sink=task_id in submitted.sinks,
-                running_task_id=running, paused=submitted.paused)
+                running_task_id=running, paused=submitted.paused, scheduled=submitted.scheduled)
             for position, (task_id, running) in enumerate(submitted.running.items())
         )
     if submitted is not None:

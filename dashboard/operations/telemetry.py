@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from dashboard.operations.joining import take_in_nodes
 from dashboard.operations.models import HistoryPoint, NodeRow
+from dashboard.operations.nodes import take_in_nodes
 from dashboard.operations.view import View, sources_and_sinks, sum_rate, totals_of, view_for
 from dashboard.teams.permissions import Viewer
 from scheduler.reuse.standing import is_working
@@ -28,7 +28,8 @@ def record_history(*, at: datetime) -> int:
 
 
 def _note_nodes(view: View, at: datetime) -> None:
-    """When nodes were seen, and what class of machine they are, by which profiles fit them or not.
+    """When nodes were seen, what class of machine they are, by which profiles fit them or not, and how many threads
+    their drivers have.
 
     Those that nobody knew join the estate, by a command that leaves its row.
     """
@@ -37,6 +38,8 @@ def _note_nodes(view: View, at: datetime) -> None:
     for name, report in view.reading.reports.items():
         machine = str(report.get("machine", ""))[:120]
         NodeRow.objects.filter(name=name).exclude(machine=machine).update(machine=machine)
+        threads = report.get("threads") or None  # an agent of an older version does not tell
+        NodeRow.objects.filter(name=name).exclude(threads=threads).update(threads=threads)
 
 
 def _scope_point(view: View, scope: str, at: datetime) -> HistoryPoint:

@@ -22,6 +22,7 @@ from scheduler.model.estate import Estate, Fragment, RunningBundle
 
 FAILING = "backoff"
 SILENT = "silent"  # the node does not report
+_TAKES_NOTHING = frozenset({"stopped", "waiting", "left"})  # states in which a bundle has no query
 _WORST_FIRST = ("unknown", FAILING, SILENT, "starting", "waiting", "draining", "stopped", PAUSED)
 
 
@@ -121,6 +122,13 @@ def taken_by(view: View, bundles: Iterable[RunningBundle], what: Literal["cpu", 
     told = [view.bundle_report(bundle).get(what) for bundle in bundles]
     known = [one for one in told if one is not None]
     return sum(known) if known else None
+
+
+def at_work(view: View, slot: str) -> frozenset[str]:
+    """The bundles that take of a slot, as its node reports; also those that the viewer may not know of."""
+    node, _, index = slot.rpartition("/")
+    told = view.reading.reports.get(node, {}).get("slots", {}).get(index, {}).get("fragments", {})
+    return frozenset(bundle for bundle, one in told.items() if one.get("state") not in _TAKES_NOTHING)
 
 
 def share_of_memory(view: View, node: str, memory_mb: float | None) -> float | None:

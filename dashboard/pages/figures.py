@@ -7,6 +7,7 @@ from typing import Any
 
 Columns = Mapping[str, Sequence[Any]]
 SECONDS_FROM_MS = 2000.0
+ABOVE = {"legend": {"y": 1.02, "yanchor": "bottom"}, "margin": {"t": 46}}  # room for a legend of two lines
 
 
 def rate_figure(history: Columns) -> dict[str, Any]:
@@ -63,6 +64,7 @@ def outcome_rate_figure(
                "planned": [planned_per_s] * len(at), "sustained": [predicted_per_s] * len(at)}
     figure = _figure(columns, {"measured": "measured", "planned": "planned", "sustained": "predicted to sustain"},
                      unit="/s")
+    figure["layout"] |= ABOVE
     return figure | {"empty": "Nothing measured yet: the line starts within a minute after the schedule runs."}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from dashboard.pages.figures import ABOVE
 from dashboard.profiles.models import ObservationRow, TrialRecord
 from scheduler.model.profile import Profile
 
@@ -14,7 +15,6 @@ WORDS = {"measured": "measured", "interpolated": "between measured points", "bey
 SECONDS = {
     "type": "linear", "title": {"text": "seconds since the first event", "standoff": 6, "font": {"size": 11}},
     "rangemode": "tozero"}
-ABOVE = {"legend": {"y": 1.02, "yanchor": "bottom"}, "margin": {"t": 46}}  # room for a legend of two lines
 
 
 def profile_figures(profile: Profile, observed: Iterable[ObservationRow]) -> dict[str, Any]:
@@ -32,29 +32,39 @@ def profile_figures(profile: Profile, observed: Iterable[ObservationRow]) -> dic
 
 
 def sweep_figure(trials: Iterable[TrialRecord]) -> dict[str, Any]:
-    """The trials of a sweep: rate over threads, stable and not."""
-    done = [trial for trial in trials if trial.stable is not None]
+    """The trials of a sweep: rate over threads, stable and not; where less was fed than was asked for, what was fed.
 
-    def those(stable: bool, name: str, symbol: str, series: int) -> dict[str, Any]:
-        chosen = [trial for trial in done if trial.stable is stable]
+    Those that were set aside are told apart from those from which something follows.
+    """
+    ended = [trial for trial in trials if trial.stable is not None]
+    done = [trial for trial in ended if not trial.set_aside]
+    starved, aside = [trial for trial in done if trial.starved], [trial for trial in ended if trial.set_aside]
+
+    def those(chosen: Sequence[TrialRecord], name: str, symbol: str, series: int) -> dict[str, Any]:
         return _points(
-            [trial.threads for trial in chosen], [trial.rate_per_s for trial in chosen], name=name, symbol=symbol,
+            [trial.threads for trial in chosen],
+            [trial.offered_per_s if trial.starved else trial.rate_per_s for trial in chosen], name=name, symbol=symbol,
             series=series, texts=[f"trial {trial.number}" for trial in chosen], unit=" events/s")
 
-    data = [those(True, "stable", "circle", 0), those(False, "not stable", "x", 1)]
+    data = [
+        those([trial for trial in done if trial.stable], "stable", "circle", 0),
+        those([trial for trial in done if not trial.stable and not trial.starved], "not stable", "x", 1)]
+    data += [those(starved, "fed less than was asked for", "triangle-up", 2)] if starved else []
+    data += [those(aside, "not stable, set aside", "x-open", 3)] if aside else []
     return {"trials": {
         "data": data, "least": 1, "empty": "The first trial shows here as soon as it has ended.",
         "layout": {
-            "xaxis": _threads(max((trial.threads for trial in done), default=1)), "yaxis": {"ticksuffix": "/s"},
+            "xaxis": _threads(max((trial.threads for trial in ended), default=1)), "yaxis": {"ticksuffix": "/s"},
             "hovermode": "closest"}}}
 
 
 def trial_figures(trial: TrialRecord) -> dict[str, Any]:
-    """A trial's raw series: latency, events/s, and CPU and memory above base load, each over time."""
+    """A trial's raw series: latency, events/s beside what was asked for and fed, and CPU and memory above base load."""
     at, latency, rate, cpu, memory = ([row[index] for row in trial.series] for index in range(5))
+    fed = {"fed, when it counted": [trial.offered_per_s] * len(at)} if trial.offered_per_s else {}
     return {
         "latency": _over_time(at, {"latency": latency}, unit=" s"),
-        "rate": _over_time(at, {"came out": rate, "offered": [trial.rate_per_s] * len(at)}, unit="/s"),
+        "rate": _over_time(at, {"got through": rate, "asked for": [trial.rate_per_s] * len(at), **fed}, unit="/s"),
         "load": _over_time(at, {"CPU": _times(cpu, 100), "memory": _times(memory, 100)}, unit="%"),
     }
 
@@ -79,15 +89,26 @@ def _over_threads(
         name="measured", symbol="circle", series=0, unit=unit,
         texts=["measured"] * len(profile.points)))
     seen = [one for one in seen if getattr(one, field) is not None]
-    if seen:
-        data.append(_points(
-            [one.threads for one in seen], [scale * getattr(one, field) for one in seen],
-            name="seen running", symbol="cross", series=1, unit=unit,
-            texts=[f"at {one.rate_per_s:.4g} events/s{'' if one.stable else ', not kept up with'}" for one in seen]))
+    apart = field != "rate_per_s"  # what shares a slot takes is told apart by time; its rate is its own
+    for name, symbol, those in (
+        ("seen running", "cross", [one for one in seen if not (apart and one.shared)]),
+        ("seen on a shared slot", "cross-open", [one for one in seen if apart and one.shared]),
+    ):
+        if those:
+            data.append(_points(
+                [one.threads for one in those], [scale * getattr(one, field) for one in those], name=name,
+                symbol=symbol, series=1, unit=unit, texts=[_text(one) for one in those]))
     layout = {
         "xaxis": _threads(estimates[-1].point.threads), "hovermode": "closest", **ABOVE,
         "yaxis": {"ticksuffix": unit if unit == "%" else "/s"}}
     return {"data": data, "layout": layout, "least": 1}
+
+
+def _text(seen: ObservationRow) -> str:
+    """What a point of a running bundle says besides."""
+    behind = "" if seen.stable else ", not kept up with"
+    shared = ", its part by time of a slot that it shared" if seen.shared else ""
+    return f"at {seen.rate_per_s:.4g} events/s{behind}{shared}"
 
 
 def _threads(most: int) -> dict[str, Any]:

@@ -10,16 +10,16 @@ from django.conf import settings
 from dashboard import jobs
 from dashboard.catalog.documents import stored_dataflow
 from dashboard.catalog.models import DataflowVersion
+from dashboard.operations.nodes import pinning_remarks
 from dashboard.operations.stored import StoredEstate
 from dashboard.plans.containment import containment_of
 from dashboard.plans.evidence import evidence_of, left_bundles, rule
 from dashboard.plans.models import PlanRecord
 from dashboard.plans.scheduling import Choice, question_of
-from dashboard.profiles.selectors import current_machine, staleness
+from dashboard.profiles.doubts import doubts_about, remarks_on
 from scheduler import planning, rearranging, rescheduling
 from scheduler.model.errors import StalePlan, WeirError
 from scheduler.model.plan import Plan
-from scheduler.performance.declared import DECLARED
 from scheduler.scheduling import Schedule
 
 log = structlog.get_logger(__name__)
@@ -46,11 +46,11 @@ def compute(record: PlanRecord, estate: StoredEstate) -> Plan:
         version = DataflowVersion.objects.select_related("dataflow__team").get(
             dataflow_id=record.dataflow_id, number=record.version)
         options = dict(record.options)
-        schedule = _schedule(record, estate, options)
+        schedule, remarks = _schedule(record, estate, options)
         return planning.plan_submission(
             estate, stored_dataflow(version.document), dataflow_id=str(record.dataflow_id),
             team=version.dataflow.team.slug, task_types=jobs.task_types(), prices=prices(),
-            containment=containment_of(version.dataflow.team), schedule=schedule, remarks=_remarks(schedule),
+            containment=containment_of(version.dataflow.team), schedule=schedule, remarks=remarks,
             **options,
         )
     except WeirError:
@@ -72,35 +72,31 @@ def _of_what_runs(record: PlanRecord, estate: StoredEstate) -> Plan:
         return rearranging.plan_defragmentation(
             estate, dataflow_id, evidence=evidence_of(estate, dataflow_id), rule=rule(), **known)
     if record.kind == "schedule":
-        found = _schedule(record, estate, dict(record.options))
+        found, remarks = _schedule(record, estate, dict(record.options))
         return rescheduling.plan_schedule(
-            estate, dataflow_id, found, left=left_bundles(), remarks=_remarks(found), **known)
+            estate, dataflow_id, found, left=left_bundles(), remarks=remarks, **known)
     plans = {
         "remove": planning.plan_removal, "pause": rearranging.plan_pause, "resume": rearranging.plan_resumption}
     return plans[record.kind](estate, dataflow_id, **known)
 
 
-def _schedule(record: PlanRecord, estate: StoredEstate, options: dict[str, Any]) -> Schedule | None:
-    """The schedule that the options ask for, which is taken out of them; None where they ask for none."""
+def _schedule(
+    record: PlanRecord, estate: StoredEstate, options: dict[str, Any]
+) -> tuple[Schedule | None, list[str]]:
+    """The schedule that the options ask for, taken out of them, and what may keep it from holding; else None."""
     wanted = options.pop("schedule", None)
     if wanted is None:
-        return None
+        return None, []
     choice = Choice.of(**wanted)
     question = question_of(
         record.dataflow, routing=choice.routing, version=record.version, estate=estate,
         fresh=bool(options.get("fresh")))
-    return question.schedule(choice.pair, choice.rate_per_s)
-
-
-def _remarks(schedule: Schedule | None) -> list[str]:
-    """That a schedule rests on profiles which may no longer hold."""
-    if schedule is None:
-        return []
-    machine = current_machine()
-    profiles = {profile.task_type: profile for profile in schedule.job.profiles.values() if profile.origin != DECLARED}
-    return [
-        f"The profile of {name} may no longer hold: {why}."
-        for name, profile in sorted(profiles.items()) if (why := staleness(profile, machine=machine))]
+    found = question.schedule(choice.pair, choice.rate_per_s)
+    profiles = found.job.profiles
+    doubts = doubts_about(profiles.values(), team=question.team)
+    remarks = [remark.text for remark in remarks_on(
+        (task, profile.task_type, doubts.get(profile, ())) for task, profile in profiles.items())]
+    return found, [*remarks, *pinning_remarks(slot.node for slot in found.placement.slots)]
 
 
 def prices() -> planning.Prices:

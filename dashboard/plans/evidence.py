@@ -24,7 +24,7 @@ def evidence_of(estate: EstateView, dataflow_id: str) -> Evidence:
     tasks = sorted(set(submitted.running.values()))
     fragments = [estate.fragments[one] for one in sorted({estate.places[task_id][0] for task_id in tasks})]
     parents = {task_id: estate.tasks[task_id].parents for task_id in tasks}
-    flows = jobs.read_live(fragments, parents).flows
+    flows = jobs.read_part(fragments, parents)
     now = timezone.now()
     rows = FragmentRow.objects.filter(pk__in=[fragment.id for fragment in fragments])
     return Evidence(

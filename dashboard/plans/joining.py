@@ -61,6 +61,15 @@ def last_options(dataflow: DataflowRecord) -> Mapping[str, Any]:
     return last.options if last else {}
 
 
+def by_schedule(options: Mapping[str, Any], schedule: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The same choices with this schedule, or without any; what is scheduled begins now."""
+    rest = {name: value for name, value in options.items() if name != "schedule"}
+    if schedule is None:
+        return rest
+    rest.pop("begin", None)
+    return rest | {"schedule": dict(schedule)}
+
+
 def begin_in_words(options: Mapping[str, Any]) -> str:
     """Where it begins to read, for a form: ``now``, ``oldest`` or an ISO 8601 time."""
     begin = options.get("begin", "now")

@@ -24,6 +24,7 @@ class PlanRecord(models.Model):
     status = models.CharField(max_length=10, choices=[(s, s) for s in LIFECYCLE.states], default=COMPUTING)
     generation = models.PositiveIntegerField(null=True)
     digest = models.CharField(max_length=64, blank=True)
+    has_promise = models.BooleanField(default=False)  # whether the plan has a schedule, which promises something
     document = models.TextField(blank=True)  # canonical JSON as text: what was hashed is what is kept
     error = models.JSONField(null=True)
     created = models.DateTimeField(auto_now_add=True)

@@ -5,6 +5,7 @@ For pages and API, with a dataflow that the viewer may know of:
 - ``question_of(record, routing=…)``: what is asked, read from the database once; then, without the database,
 - ``question.compare(rate_per_s)``: a ``scheduler.scheduling.Comparison``: schedules, and an error for each other pair
 - ``question.schedule(pair, rate_per_s)``: one of them
+- ``question.require(pair, rate_per_s)``: the error that would keep it from a plan, as far as that is found at once
 - ``question.what_if(rates_per_s, pairs)``: rows of slots, price and predicted rate, fast enough for a slider
 
 To propose one: ``dashboard.approvals.services.propose_schedule``.
@@ -26,6 +27,8 @@ from dashboard.operations.slots import supply
 from dashboard.plans.evidence import measured_selectivities
 from dashboard.plans.joining import last_options
 from dashboard.profiles.selectors import profiles_for
+from dashboard.teams.models import Team
+from scheduler.enactment import require_room, require_slots
 from scheduler.model.dataflow import Dataflow
 from scheduler.model.errors import InvalidResources, WeirError
 from scheduler.model.estate import Fragment
@@ -92,6 +95,7 @@ class Question:
     running: Mapping[str, Fragment] = field(default_factory=dict)  # by task: what is scheduled anew
     measured: Mapping[tuple[str, str], float] = field(default_factory=dict)  # selectivities that differ, by stream
     blocked: str = ""  # why none of its schedules can be proposed; empty where they can
+    team: str = ""  # short name of the team whose own profiles count, too
 
     @property
     def cut(self) -> int:
@@ -118,6 +122,30 @@ class Question:
     def schedule(self, pair: Pair, rate_per_s: float | None = None) -> Schedule:
         """One schedule; the errors of its parts where there is none."""
         return self._settled(schedule(self.job(rate_per_s), pair, supply=self.supply, settings=self.settings))
+
+    def require(self, pair: Pair, rate_per_s: float | None = None) -> None:
+        """Raise what a plan of this schedule would fail with, here and now; the solver is not asked.
+
+        Before anything is proposed: the plan, which is computed later, decides by the estate of then.
+
+        Raises
+        ------
+        MissingProfile, RateNotHeld, InvalidResources
+            There is no such schedule, on however many slots.
+        InsufficientSlots
+            It takes more than are free.
+        NotEnactable
+            It moves what cannot leave its node.
+        """
+        if self.blocked:  # it has no schedule at all, and its plan says why
+            return
+        if pair in QUICK:
+            require_slots(self.schedule(pair, rate_per_s))
+            return
+        # Our own mapping takes no more slots than SAM and may do with fewer, but with none less than are allocated.
+        alike: Pair = (pair[0], "SAM")
+        found = schedule(self.job(rate_per_s), alike, supply=self.supply, settings=self.settings)
+        require_room(found.allocation, self.supply)
 
     def what_if(self, rates_per_s: Iterable[float], *, pairs: Iterable[Pair] = QUICK) -> list[dict[str, Any]]:
         """What each pair takes and gives at each rate, as rows.
@@ -155,25 +183,39 @@ def question_of(
     estate = estate or stored_estate()
     stored = DataflowVersion.objects.get(dataflow=record, number=version or record.version)
     dataflow = stored_dataflow(stored.document)
-    known = {
-        "dataflow": dataflow,
-        # What was measured of a private dataflow is not to be told from a shared one's schedule.
-        "profiles": profiles_for(dataflow.tasks, team=record.team.slug if record.private else ""),
+    if str(record.pk) not in estate.submitted:
+        joined = bool(last_options(record).get("fresh")) if fresh is None else fresh
+        return question_of_new(
+            dataflow, team=record.team, routing=routing, fresh=joined, estate=estate, dataflow_id=str(record.pk))
+    running, blocked = schedulable(estate, str(record.pk), dataflow, task_types=jobs.task_types())
+    among = frozenset(running) if not blocked else None
+    own = _own_part(running, estate.submitted[str(record.pk)].running)
+    return Question(
+        **_known(dataflow, record.team, routing), supply=supply(own=own, tasks=estate.tasks), among=among,
+        running=running, blocked=blocked, measured=measured_selectivities(estate, str(record.pk), dataflow))
+
+
+def question_of_new(
+    dataflow: Dataflow, *, team: Team, routing: Routing = "slot_aware", fresh: bool = False,
+    estate: EstateView | None = None, dataflow_id: str = "new",
+) -> Question:
+    """What a dataflow asks that does not run, stored or not: its tasks that would have to start."""
+    new = new_tasks(
+        estate or stored_estate(), dataflow, dataflow_id=dataflow_id, team=team.slug, task_types=jobs.task_types(),
+        fresh=fresh)
+    blocked = "" if new else f"All tasks of {dataflow.name} run already, for others: there is nothing to schedule."
+    return Question(
+        **_known(dataflow, team, routing), supply=supply(), among=frozenset(new) if new else None, blocked=blocked)
+
+
+def _known(dataflow: Dataflow, team: Team, routing: Routing) -> dict[str, Any]:
+    """What any question of a dataflow has: its profiles and settings."""
+    # What was measured of a private dataflow is not to be told from a shared one's schedule.
+    owner = team.slug if dataflow.visibility == "private" else ""
+    return {
+        "dataflow": dataflow, "team": owner, "profiles": profiles_for(dataflow.tasks, team=owner),
         "settings": Settings(routing=routing, trigger_s=site.TRIGGER_MS / 1000, most_threads=MOST_THREADS),
     }
-    if str(record.pk) in estate.submitted:
-        running, blocked = schedulable(estate, str(record.pk), dataflow, task_types=jobs.task_types())
-        among = frozenset(running) if not blocked else None
-        own = _own_part(running, estate.submitted[str(record.pk)].running)
-        return Question(
-            **known, supply=supply(own=own, tasks=estate.tasks), among=among, running=running,
-            blocked=blocked, measured=measured_selectivities(estate, str(record.pk), dataflow))
-    joined = bool(last_options(record).get("fresh")) if fresh is None else fresh
-    new = new_tasks(
-        estate, dataflow, dataflow_id=str(record.pk), team=record.team.slug, task_types=jobs.task_types(),
-        fresh=joined)
-    blocked = "" if new else f"All tasks of {record.name} run already, for others: there is nothing to schedule."
-    return Question(**known, supply=supply(), among=frozenset(new) if new else None, blocked=blocked)
 
 
 def _own_part(running: Mapping[str, Fragment], ids: Mapping[str, str]) -> list[Fragment]:

@@ -40,7 +40,7 @@ def freeze(*, record: PlanRecord, plan: Plan) -> PlanRecord:
     with audited(actor=None, verb="plan.freeze", subject=record, team=record.dataflow.team) as audit:
         _move(record, READY)
         record.generation, record.digest = plan.generation, plan.digest
-        record.document = planning.plan_to_json(plan)
+        record.document, record.has_promise = planning.plan_to_json(plan), plan.promise is not None
         record.finished = timezone.now()
         record.save()
         audit.details = {"generation": plan.generation, "digest": plan.digest}

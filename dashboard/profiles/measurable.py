@@ -7,15 +7,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from uuid import UUID
 
-from django.db.models import Q
+from django.db.models import Max, Q
 
 from dashboard import jobs
-from dashboard.operations.models import RunningTaskRow, SlotRow
+from dashboard.operations.models import NodeRow, RunningTaskRow, SlotRow
 from dashboard.operations.reservations import fragments_by_slot
-from dashboard.profiles.lifecycle import CANCELLED, DONE, OPEN
+from dashboard.profiles.lifecycle import CANCELLED, DONE, FAILED, OPEN
 from dashboard.profiles.models import ProfileRecord, SweepRecord
 from dashboard.profiles.permissions import known_to
-from dashboard.profiles.subjects import Subject, subject_of_task
+from dashboard.profiles.services.sweeps import MOST_THREADS
+from dashboard.profiles.subjects import Subject, subjects_of_tasks
 from dashboard.teams.models import Team
 from dashboard.teams.permissions import Viewer
 from scheduler.model.canonical import canonical_json
@@ -48,20 +49,32 @@ class Wanted:
         """Whether it is being measured, or waits for its slot."""
         return self.sweep is not None and self.sweep.status in OPEN
 
+    @property
+    def unasked(self) -> bool:
+        """Whether nothing will come of it as things stand: nobody has asked, or what was asked for has failed."""
+        return self.sweep is None or self.sweep.status == FAILED
+
 
 def wanted(viewer: Viewer, dataflow_id: UUID | str, tasks: Iterable[str]) -> list[Wanted]:
     """What is to be measured for these tasks of a dataflow: a type with a config once, in the order of the tasks."""
     found: dict[tuple[str, str], tuple[Subject, list[str]]] = {}
-    for task in tasks:
-        subject = subject_of_task(viewer, dataflow_id, task)
+    if not (tasks := list(tasks)):
+        return []
+    for task, subject in subjects_of_tasks(viewer, dataflow_id, tasks).items():
         found.setdefault((subject.task_type, canonical_json(subject.config)), (subject, []))[1].append(task)
-    sweeps = SweepRecord.objects.filter(known_to(viewer), task_type__in={name for name, _ in found})
-    open_sweeps = {}
-    for sweep in sweeps.exclude(status__in=[DONE, CANCELLED]).order_by("created"):
-        for key in found:
-            if key[0] == sweep.task_type and (sweep.any_config or key[1] == sweep.config):
-                open_sweeps[key] = sweep
-    return [Wanted(tuple(its), subject, open_sweeps.get(key)) for key, (subject, its) in found.items()]
+    sweeps = list(SweepRecord.objects.filter(known_to(viewer), task_type__in={name for name, _ in found}).exclude(
+        status__in=[DONE, CANCELLED]).order_by("-created"))
+    sweeps.sort(key=lambda sweep: (sweep.status not in OPEN, sweep.status == FAILED))  # a failed one last, if newer
+    return [
+        Wanted(tuple(its), subject, next((sweep for sweep in sweeps if _brings(sweep, subject)), None))
+        for subject, its in found.values()]
+
+
+def _brings(sweep: SweepRecord, subject: Subject) -> bool:
+    """Whether a sweep's profile would be the subject's: what is measured of a private dataflow is its team's alone."""
+    return (
+        sweep.task_type == subject.task_type and sweep.team_id in (None, subject.team_id)
+        and (sweep.any_config or sweep.config == canonical_json(subject.config)))
 
 
 def places() -> list[Place]:
@@ -69,6 +82,12 @@ def places() -> list[Place]:
     there = fragments_by_slot()
     found = [Place(row.name, there.get(row.name, 0), row.reserved_for) for row in SlotRow.objects.all()]
     return sorted(found, key=lambda place: (not place.free, place.queries))
+
+
+def most_threads() -> int:
+    """How many threads the drivers here have at most; as many as may be asked for, before one has told."""
+    told = NodeRow.objects.exclude(threads=None).aggregate(most=Max("threads"))["most"]
+    return min(MOST_THREADS, told or MOST_THREADS)
 
 
 def unmeasured(viewer: Viewer) -> list[str]:

@@ -26,6 +26,7 @@ class ProfileRecord(models.Model):
     config = models.TextField(blank=True)
     version = models.PositiveIntegerField(default=1)
     machine = models.CharField(max_length=120, blank=True)
+    code = models.CharField(max_length=64, blank=True)  # a digest of it, where it is known
     static = models.BooleanField(default=False)
     origin = models.CharField(max_length=200, blank=True)
     team = models.ForeignKey("teams.Team", null=True, on_delete=models.PROTECT, related_name="+")
@@ -33,6 +34,7 @@ class ProfileRecord(models.Model):
     author = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.PROTECT, related_name="+")
     created = models.DateTimeField(auto_now_add=True)
     rough = models.JSONField(default=list)  # thread counts whose peak is less precise than was asked for
+    at_least = models.JSONField(default=list)  # thread counts that sustain all that could be fed, and may sustain more
     drifts = models.JSONField(default=list)  # how far running bundles are from it, as far as that is known
 
     class Meta:
@@ -82,12 +84,14 @@ class SweepRecord(models.Model):
     task_type = models.CharField(max_length=100)
     config = models.TextField()
     version = models.PositiveIntegerField()
+    code = models.CharField(max_length=64, blank=True)  # a digest of it as the site has it, else as the node has it
     any_config = models.BooleanField(default=False)
     feed = models.JSONField()
     fed_by = models.CharField(max_length=200, blank=True)
     team = models.ForeignKey("teams.Team", null=True, on_delete=models.PROTECT, related_name="+")
     slot = models.CharField(max_length=80)
     machine = models.CharField(max_length=120, blank=True)  # its class, known from the first trial on
+    slot_threads = models.PositiveIntegerField(null=True)  # of the slot's driver, likewise
     bounds = models.JSONField()
     warm_up_s = models.FloatField()
     seconds = models.FloatField()
@@ -133,6 +137,8 @@ class TrialRecord(models.Model):
     error = models.TextField(blank=True)
     remedy = models.TextField(blank=True)
     stable = models.BooleanField(null=True)
+    set_aside = models.BooleanField(default=False)  # its sweep began anew: kept for reading, nothing follows from it
+    starved = models.BooleanField(default=False)  # less was fed than was asked for: no verdict on that rate
     offered_per_s = models.FloatField(null=True)
     achieved_per_s = models.FloatField(null=True)
     selectivity = models.FloatField(null=True)  # events that came out for each that went in
@@ -159,7 +165,10 @@ class TrialRecord(models.Model):
 
 
 class ObservationRow(models.Model):
-    """What a running bundle was seen to do over some time, beside the profile that it was compared with."""
+    """What a running bundle was seen to do over some time, beside the profile that it was compared with.
+
+    Where it ``shared`` its slot with others, CPU and memory are its part by the time that its query was busy.
+    """
 
     profile = models.ForeignKey(ProfileRecord, on_delete=models.CASCADE, related_name="observations")
     at = models.DateTimeField(db_index=True)
@@ -169,6 +178,7 @@ class ObservationRow(models.Model):
     cpu = models.FloatField()
     memory = models.FloatField(null=True)  # not every node can tell its queries' memory apart
     stable = models.BooleanField(default=True)
+    shared = models.BooleanField()
 
     class Meta:
         ordering = ["at"]

@@ -2,7 +2,8 @@
 
 Measurements, so nothing is audited. A bundle of several tasks says nothing of one type, and one that waits for its
 readers nothing of itself: both are left out. What a private dataflow's bundles do is compared with its team's own
-profiles alone.
+profiles alone. Where several bundles share a slot, their CPU and memory are told apart by time, which is no measurement
+of any of them: that is noted as such.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from datetime import datetime, timedelta
 
 from dashboard import jobs
 from dashboard.operations.telemetry import EVERYTHING
-from dashboard.operations.view import View, view_for
+from dashboard.operations.view import View, at_work, view_for
 from dashboard.profiles.models import ObservationRow, ProfileRecord
 from dashboard.profiles.stored import profile_of
 from dashboard.profiles.trials import unscoped
@@ -30,13 +31,18 @@ KEEPS_UP = 0.95  # of what is offered has to be read
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What a bundle does; ``memory`` is None where its node cannot tell, ``stable`` is whether it keeps up."""
+    """What a bundle does.
+
+    ``memory`` is None where its node cannot tell, ``stable`` is whether it keeps up, ``shared`` whether other bundles
+    take of its slot, too.
+    """
 
     threads: int
     rate_per_s: float
     cpu: float
     memory: float | None
     stable: bool
+    shared: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +83,10 @@ def _some(seen: list[Seen], at: datetime) -> list[Seen]:
 
 def _compare(record: ProfileRecord, at: datetime) -> None:
     """Keep with a profile how far it is from what was seen lately."""
-    rows = list(record.observations.filter(at__gte=at - COMPARED).order_by("-at")[:MOST_COMPARED])
+    rows = record.observations.filter(at__gte=at - COMPARED).order_by("-at")[:MOST_COMPARED]
     found = drifts(profile_of(record), [
-        Observation(row.threads, row.rate_per_s, row.cpu, row.memory or 0.0, row.stable) for row in rows])
-    unknown = {row.threads for row in rows if row.memory is None}
-    kept = [asdict(drift) for drift in found if drift.what != "memory" or drift.threads not in unknown]
-    ProfileRecord.objects.filter(pk=record.pk).update(drifts=kept)
+        Observation(row.threads, row.rate_per_s, row.cpu, row.memory, row.stable, row.shared) for row in rows])
+    ProfileRecord.objects.filter(pk=record.pk).update(drifts=[asdict(drift) for drift in found])
 
 
 def _seen(view: View) -> Iterator[Seen]:
@@ -102,7 +106,9 @@ def _seen(view: View) -> Iterator[Seen]:
                 continue
             offered = _offered(view, task, part.weight)
             yield Seen(part.id, task, str(report.get("machine", ""))[:120], Figures(
-                part.threads, rate_per_s, cpu, told.get("memory"), offered is None or rate_per_s >= KEEPS_UP * offered))
+                part.threads, rate_per_s, cpu, told.get("memory"),
+                stable=offered is None or rate_per_s >= KEEPS_UP * offered,
+                shared=at_work(view, part.slot) != {part.id}))
 
 
 def _offered(view: View, task: RunningTask, weight: float) -> float | None:
@@ -124,12 +130,13 @@ def _profiles(types: Iterable[str]) -> Mapping[tuple[str, str, str], list[Profil
 
 
 def _profile_of(seen: Seen, profiles: Mapping[tuple[str, str, str], list[ProfileRecord]]) -> ProfileRecord | None:
-    """The profile that a bundle is held to: of its very config before any, of its version, and of its machine."""
+    """The profile that a bundle is held to: of its very config before any, of its version, code and machine."""
     declared = jobs.task_types().get(seen.task.type)
     if declared is None:
         return None
+    code = jobs.code_of(declared)
     for config in (unscoped(canonical_json(canonical_config(declared, seen.task.config))), ""):
         for record in profiles.get((seen.task.type, config, seen.task.scope), ()):
-            if not profile_of(record).stale(version=declared.version, machine=seen.machine):
+            if not profile_of(record).stale(version=declared.version, machine=seen.machine, code=code):
                 return record
     return None

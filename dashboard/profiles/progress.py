@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from statistics import median
 from typing import Any
 from uuid import UUID
@@ -20,11 +21,13 @@ STATES = {  # of a trial under way, in words
     "warming": "warming up", "measuring": "measuring",
 }
 
+MOST_STOLEN = 0.1  # of the CPU asked for
+
 
 def live_sweep(viewer: Viewer, sweep_id: UUID | str) -> dict[str, Any]:
     """A sweep's live document; ``NotFound`` where the viewer may not know of it.
 
-    - ``id``, ``status``, ``reason``, ``slot``, ``spent_s``, ``budget_s``, ``trials`` (how many have figures)
+    - ``id``, ``status``, ``reason``, ``slot``, ``spent_s``, ``budget_s``, ``trials`` (how many have figures that count)
     - ``under_way``: the trial that is measured now (``number``, ``threads``, ``rate_per_s``, ``why``, ``state``,
       ``attempts``), or absent
     - ``peaks`` by number of threads: ``stable_per_s``, ``unstable_per_s`` (0 where none was), ``trials``
@@ -36,7 +39,7 @@ def live_sweep(viewer: Viewer, sweep_id: UUID | str) -> dict[str, Any]:
 def progress_of(sweep: SweepRecord) -> dict[str, Any]:
     """The same of a record."""
     trials = list(sweep.trials.defer("series"))
-    done = [trial for trial in trials if trial.stable is not None]
+    done = [trial for trial in trials if trial.stable is not None and not trial.set_aside]
     under_way = next((trial for trial in trials if trial.ended is None), None)
     return {
         "id": str(sweep.pk), "status": sweep.status, "reason": sweep.reason, "slot": sweep.slot,
@@ -48,16 +51,24 @@ def progress_of(sweep: SweepRecord) -> dict[str, Any]:
 
 
 def disturbed_by(sweep: SweepRecord) -> dict[str, float] | None:
-    """The load of the machine and its cores while a sweep was measured, where other work must have taken part of them.
+    """The load of the machine, its cores and the part of the CPU asked for that its host gave to others (``stolen``)
+    while a sweep was measured, where other work must have taken part of them.
 
-    A trial alone makes a load of two or three.
+    A trial alone makes a load of two or three. Only a virtual machine has a host that takes.
     """
-    told = [trial.machine for trial in sweep.trials.defer("series") if trial.machine.get("cores")]
+    return disturbance(trial.machine for trial in sweep.trials.filter(set_aside=False).defer("series"))
+
+
+def disturbance(machines: Iterable[Mapping[str, Any]]) -> dict[str, float] | None:
+    """The same of what each trial told of its machine."""
+    told = [machine for machine in machines if machine.get("cores")]
     loads = [machine["load"] for machine in told if machine.get("load") is not None]
     if not loads:
         return None
     load, cores = median(loads), told[-1]["cores"]
-    return {"load": load, "cores": cores} if load > cores + max(2, cores) else None
+    stolen = median(machine.get("stolen", 0.0) for machine in told)
+    is_disturbed = stolen > MOST_STOLEN or load > cores + max(2, cores)
+    return {"load": load, "cores": cores, "stolen": stolen} if is_disturbed else None
 
 
 def _peaks(done: list[TrialRecord]) -> dict[str, dict[str, Any]]:
@@ -65,8 +76,8 @@ def _peaks(done: list[TrialRecord]) -> dict[str, dict[str, Any]]:
     for trial in sorted(done, key=lambda one: one.threads):
         peak = peaks.setdefault(str(trial.threads), {"stable_per_s": 0.0, "unstable_per_s": 0.0, "trials": 0})
         peak["trials"] += 1
-        if trial.stable:
-            peak["stable_per_s"] = max(peak["stable_per_s"], trial.rate_per_s)
+        if trial.stable or trial.starved:
+            peak["stable_per_s"] = max(peak["stable_per_s"], trial.rate_per_s if trial.stable else trial.offered_per_s)
         elif not peak["unstable_per_s"] or trial.rate_per_s < peak["unstable_per_s"]:
             peak["unstable_per_s"] = trial.rate_per_s
     return peaks

@@ -2,7 +2,8 @@
 
 For planning:
 
-- ``profiles_for(tasks, team)``: the profiles to look tasks up in; ``staleness(profile)``: why one says nothing sure
+- ``profiles_for(tasks, team)``: the profiles to look tasks up in; ``staleness(profile)``: why one says nothing sure;
+  all that may be wrong with some: ``doubts.doubts_about``
 - ``current_machine()``: the class of the machines that measure and run
 
 For pages, API and live connections:
@@ -13,7 +14,7 @@ For pages, API and live connections:
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from uuid import UUID
 
 from django.db.models import Q, QuerySet, Sum
@@ -46,15 +47,22 @@ def profiles_for(tasks: Iterable[Task] | None = None, *, team: str = "", machine
     Profiles
         Stale ones are among them, where there is no other: `staleness` says of each whether it is.
     """
-    whose = Q(team=None) | Q(team__slug=team) if team else Q(team=None)
-    found = ProfileRecord.objects.filter(whose, active=True)
-    if tasks is not None:
-        found = found.filter(task_type__in={task.type for task in tasks})
-    # Of two for one config a later one counts: a team's own after what is shared, the newest last.
-    records = sorted(found.prefetch_related("points"), key=lambda record: (record.team_id is not None, record.created))
+    records = records_for(None if tasks is None else {task.type for task in tasks}, team=team)
     return Profiles(
         [profile_of(record) for record in records], task_types=jobs.task_types(),
         machine=current_machine() if machine is None else machine)
+
+
+def records_for(types: Collection[str] | None = None, *, team: str = "") -> list[ProfileRecord]:
+    """The active profiles of these types that count for everybody or, with its short name, for one team, too.
+
+    Of two for one config a later one counts: a team's own after what is shared, the newest last.
+    """
+    whose = Q(team=None) | Q(team__slug=team) if team else Q(team=None)
+    found = ProfileRecord.objects.filter(whose, active=True)
+    if types is not None:
+        found = found.filter(task_type__in=types)
+    return sorted(found.prefetch_related("points"), key=lambda record: (record.team_id is not None, record.created))
 
 
 def staleness(profile: Profile, *, machine: str | None = None) -> str:
@@ -64,7 +72,10 @@ def staleness(profile: Profile, *, machine: str | None = None) -> str:
         return f"the task type {profile.task_type} is not installed"
     here = current_machine() if machine is None else machine
     # Before a node has reported nobody knows what the machines are.
-    return profile.stale(version=declared.version, machine=here or profile.machine)
+    why = profile.stale(version=declared.version, machine=here or profile.machine, code=jobs.code_of(declared))
+    if not why and here and not profile.machine:
+        return f"nobody noted on which machine it was measured; here is {here}"
+    return why
 
 
 def current_machine() -> str:

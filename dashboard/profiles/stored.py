@@ -19,7 +19,7 @@ def profile_of(record: ProfileRecord) -> Profile:
     """The scheduler's profile of a row; its points should be fetched."""
     return Profile(
         record.task_type, tuple(point_of(row) for row in record.points.all()), config=record.config,
-        version=record.version, machine=record.machine, static=record.static, origin=record.origin)
+        version=record.version, machine=record.machine, static=record.static, origin=record.origin, code=record.code)
 
 
 def point_of(row: ProfilePoint) -> Point:
@@ -35,7 +35,7 @@ def key_of(profile: Profile, team_id: int | None) -> str:
 
 def store_profile(
     profile: Profile, *, audit: Audit, author: User | None = None, team_id: int | None = None,
-    rough: Iterable[int] = (),
+    rough: Iterable[int] = (), at_least: Iterable[int] = (),
 ) -> ProfileRecord:
     """Store a profile in place of the active one of its key; inside the command whose ``audit`` is given."""
     if not inside_command():
@@ -48,7 +48,8 @@ def store_profile(
     superseded.update(active=False)
     record = ProfileRecord.objects.create(
         key=key, task_type=profile.task_type, config=profile.config, version=profile.version, machine=profile.machine,
-        static=profile.static, origin=profile.origin, team_id=team_id, author=author, rough=list(rough))
+        code=profile.code, static=profile.static, origin=profile.origin, team_id=team_id, author=author,
+        rough=list(rough), at_least=list(at_least))
     ProfilePoint.objects.bulk_create(
         ProfilePoint(profile=record, **{name: getattr(point, name) for name in FIELDS}) for point in profile.points)
     return record

@@ -7,7 +7,7 @@ that type is in a sample of the library, or by a source alone.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -54,7 +54,13 @@ class Subject:
 
 
 def subject_of_task(viewer: Viewer, dataflow_id: UUID | str, task_id: str) -> Subject:
-    """A task of a dataflow that the viewer may know of, as it is submitted now.
+    """A task of a dataflow that the viewer may know of, as it is submitted now; see `subjects_of_tasks`."""
+    [found] = subjects_of_tasks(viewer, dataflow_id, [task_id]).values()
+    return found
+
+
+def subjects_of_tasks(viewer: Viewer, dataflow_id: UUID | str, task_ids: Iterable[str]) -> dict[str, Subject]:
+    """Tasks of a dataflow that the viewer may know of, as they are submitted now, by their ids.
 
     Raises
     ------
@@ -65,16 +71,20 @@ def subject_of_task(viewer: Viewer, dataflow_id: UUID | str, task_id: str) -> Su
     """
     record = dataflow_for(viewer, dataflow_id)
     dataflow = stored_dataflow(current_version(record).document)
-    if task_id not in {task.id for task in dataflow.tasks}:
-        raise NotFound(f"{record.name} has no task {task_id}.", remedy="Choose one of its tasks.", task=task_id)
+    there = {task.id for task in dataflow.tasks}
     dataflow = with_scoped_secrets(dataflow, team=record.team.slug, task_types=jobs.task_types())
-    feed = feed_of(dataflow, task_id, task_types=jobs.task_types())
-    task = dataflow.task(task_id)
-    declared = installed(task.type)
-    through = " → ".join(one.id for one in feed) or "itself, a source"
-    return Subject(
-        task.type, plain(identity_config(dataflow, task, declared)), declared.version, declared.stateful,
-        _chain(feed), f"{through}, as in {record.name}"[:200], record.team_id if record.private else None)
+    found = {}
+    for task_id in task_ids:
+        if task_id not in there:
+            raise NotFound(f"{record.name} has no task {task_id}.", remedy="Choose one of its tasks.", task=task_id)
+        feed = feed_of(dataflow, task_id, task_types=jobs.task_types())
+        task = dataflow.task(task_id)
+        declared = installed(task.type)
+        through = " → ".join(one.id for one in feed) or "itself, a source"
+        found[task_id] = Subject(
+            task.type, plain(identity_config(dataflow, task, declared)), declared.version, declared.stateful,
+            _chain(feed), f"{through}, as in {record.name}"[:200], record.team_id if record.private else None)
+    return found
 
 
 def subject_of_type(name: str, config: Mapping[str, Any], *, feed_key: str) -> Subject:

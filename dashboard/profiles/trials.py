@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import fields
+from dataclasses import fields, replace
+
+from django.db.models import QuerySet
 
 from dashboard.jobs import TrialOrder, TrialResult
 from dashboard.profiles.models import SweepRecord, TrialRecord
@@ -30,8 +32,8 @@ def order_of(sweep: SweepRecord, trial: TrialRecord) -> TrialOrder:
         warm_up_s=sweep.warm_up_s, seconds=sweep.seconds, feed=tuple(sweep.feed))
 
 
-def take_result(trial: TrialRecord, found: TrialResult) -> None:
-    """Put what came of a trial into its row."""
+def take_result(trial: TrialRecord, found: TrialResult, *, bounds: Sweep) -> None:
+    """Put what came of a trial into its row, and judge it."""
     for name in FIGURES:
         setattr(trial, name, getattr(found, name))
     trial.latency_slope = found.latency_slope if math.isfinite(found.latency_slope) else None
@@ -41,12 +43,25 @@ def take_result(trial: TrialRecord, found: TrialResult) -> None:
         [_finite(value) for value in (one.at_s, one.latency_s, one.events_per_s, one.cpu, one.memory)]
         for one in found.series]
     trial.machine, trial.versions = dict(found.machine), dict(found.versions)
+    trial.starved = not found.held_back and bounds.starved(replace(trial_of(trial), offered_per_s=found.offered_per_s))
+    trial.stable = bounds.stable(trial_of(trial))
+
+
+def counting(trials: QuerySet[TrialRecord]) -> QuerySet[TrialRecord]:
+    """Those of the trials from which something follows, without their series: with figures, and not set aside."""
+    return trials.exclude(stable=None).filter(set_aside=False).defer("series")
+
+
+def bounds_asked(sweep: SweepRecord) -> Sweep:
+    """The bounds that were asked for; what an earlier version of Weir bounded besides is left out."""
+    known = {field.name for field in fields(Sweep)}
+    return Sweep(**{name: value for name, value in sweep.bounds.items() if name in known})
 
 
 def bounds_of(sweep: SweepRecord) -> Sweep:
-    """The bounds of a sweep; what an earlier version of Weir bounded besides is left out."""
-    known = {field.name for field in fields(Sweep)}
-    return Sweep(**{name: value for name, value in sweep.bounds.items() if name in known})
+    """The bounds of a sweep, with no more threads than its slot's driver has."""
+    bounds = bounds_asked(sweep)
+    return replace(bounds, largest_threads=min(bounds.largest_threads, sweep.slot_threads or bounds.largest_threads))
 
 
 def trial_of(trial: TrialRecord) -> Trial:
@@ -54,7 +69,8 @@ def trial_of(trial: TrialRecord) -> Trial:
     return Trial(
         trial.threads, trial.rate_per_s, trial.cpu, trial.memory,
         math.inf if trial.latency_slope is None else trial.latency_slope, trial.took_s,
-        achieved_per_s=trial.achieved_per_s, idle_cpu=trial.idle_cpu, idle_memory=trial.idle_memory)
+        achieved_per_s=trial.achieved_per_s, idle_cpu=trial.idle_cpu, idle_memory=trial.idle_memory,
+        offered_per_s=trial.offered_per_s if trial.starved else None)
 
 
 def unscoped(config: str) -> str:

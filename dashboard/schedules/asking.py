@@ -8,16 +8,18 @@ from math import log10
 from time import monotonic
 from typing import Any
 
+from dashboard import jobs
 from dashboard.catalog.models import DataflowRecord
 from dashboard.explorer.kept import kept
 from dashboard.plans.models import PlanRecord
 from dashboard.plans.scheduling import LEAST_RATE_PER_S, MOST_RATE_PER_S, QUICK, Question, question_of
+from dashboard.profiles.doubts import Doubt, Remark, doubts_about, remarks_on
 from dashboard.profiles.models import ProfileRecord
-from dashboard.profiles.selectors import current_machine, staleness
 from dashboard.schedules.comparison import Row, Today, rows_of
 from scheduler.model.errors import InvalidResources, WeirError
 from scheduler.model.profile import Point
 from scheduler.performance.declared import DECLARED
+from scheduler.performance.rates import input_rates_per_s
 from scheduler.performance.routing import Routing
 from scheduler.scheduling import PAIRS, Job, Pair
 
@@ -27,14 +29,14 @@ KEPT_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class TaskBasis:
-    """What a task's part of the answer rests on."""
+    """What a task's part of the answer rests on; ``doubts`` are why that may not hold."""
 
     id: str
     type: str
     rate_per_s: float
     origin: str
     peak: Point | None  # None where one thread does at any rate
-    stale: str
+    doubts: tuple[Doubt, ...]
     divided: str
 
 
@@ -73,7 +75,11 @@ def ask(
     record: DataflowRecord, rate_per_s: float | None, *, pairs: Iterable[Pair] = QUICK, routing: Routing = "slot_aware"
 ) -> Asked:
     """All pairs at a rate, or at the sources' own; those that are not asked for now have an empty row."""
-    question = _question(record, routing)
+    return answer(_question(record, routing), rate_per_s, pairs=pairs)
+
+
+def answer(question: Question, rate_per_s: float | None, *, pairs: Iterable[Pair] = PAIRS) -> Asked:
+    """The same of a question that was read already."""
     pairs = tuple(pairs)
     try:
         found = question.compare(rate_per_s, pairs=pairs)
@@ -103,7 +109,7 @@ def curve(
 ) -> list[dict[str, Any]]:
     """Slots, price and predicted rate of one pair over rates up to ``most_per_s``, as rows of ``what_if``."""
     if pair not in QUICK:
-        pair = ("MBA", "SAM")  # never fewer slots than our own, and found at once
+        pair = (pair[0], "SAM")  # never fewer slots than our own, and found at once
     rates = [most_per_s * number / points for number in range(1, points + 1)]
     return _question(record, routing).what_if(rates, pairs=[pair])
 
@@ -114,10 +120,10 @@ def scale_of(rate_per_s: float) -> float:
     return next(power * step for step in (1, 2, 5, 10) if power * step >= rate_per_s * 4)
 
 
-def basis_of(job: Job) -> list[TaskBasis]:
+def basis_of(question: Question, job: Job) -> list[TaskBasis]:
     """The profile of each task, its rate, and how far it may be divided; upstream first."""
     types = {task.id: task.type for task in job.dataflow.tasks}
-    machine = current_machine()
+    doubts = doubts_about(job.profiles.values(), team=question.team)
     found = []
     for task, rate_per_s in job.rates_per_s.items():
         profile = job.profiles[task]
@@ -125,15 +131,19 @@ def basis_of(job: Job) -> list[TaskBasis]:
         found.append(TaskBasis(
             task, types[task], rate_per_s,
             "declared by its type, not measured" if declared else profile.origin or "imported",
-            None if profile.static else profile.peak, "" if declared else staleness(profile, machine=machine),
-            _divided(job, task)))
+            None if profile.static else profile.peak, doubts.get(profile, ()), _divided(job, task)))
     return found
 
 
-def sources_of(job: Job) -> int:
-    """How many sources the dataflow has."""
-    parents = job.dataflow.parents()
-    return sum(1 for its in parents.values() if not its)
+def remarks_of(basis: Iterable[TaskBasis]) -> list[Remark]:
+    """What is to be said of the profiles that it rests on, once where several tasks share a doubt."""
+    return remarks_on((one.id, one.type, one.doubts) for one in basis)
+
+
+def own_rates(question: Question) -> tuple[float, ...]:
+    """What each source of the dataflow makes by itself; known without a profile, and whether or not a slot holds it."""
+    rates = input_rates_per_s(question.dataflow, task_types=jobs.task_types())
+    return tuple(rates[task] for task, its in question.dataflow.parents().items() if not its)
 
 
 def _divided(job: Job, task: str) -> str:

@@ -20,6 +20,7 @@ ABOUT: Mapping[str, str] = {
     "exact": "fewest slots, then least traffic",
 }
 NEAR = 1e-6  # of a weight: what is nearer stays as it is
+TRAFFIC = "traffic between nodes by even parts"  # that which the exact mapping makes least, whatever the routing
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +85,14 @@ class Row:
         if self.schedule is None:
             return ()
         placement = self.schedule.placement
-        found = (("slots", placement.slots_bound), ("traffic between nodes", placement.traffic_bound))
+        found = (("slots", placement.slots_bound), (TRAFFIC, placement.traffic_bound))
         return tuple((name, bound) for name, bound in found if bound is not None)
+
+    @property
+    def note(self) -> str:
+        """What is to be said of how it was mapped: where slots are not alike, the exact mapping is SAM's placement."""
+        as_sam = self.schedule is not None and (self.pair[1], self.schedule.placement.algorithm) == ("exact", "SAM")
+        return "placed as by SAM: others have part of its slots" if as_sam else ""
 
     @property
     def unmeasured(self) -> int:

@@ -1,4 +1,4 @@
-"""What was measured of dataflows that run by a schedule, from moment to moment."""
+"""What was measured of dataflows that run by a schedule: from moment to moment, and what is kept of it for good."""
 
 from __future__ import annotations
 
@@ -6,12 +6,31 @@ from django.db import models
 
 
 class Reading(models.Model):
-    """What was measured of a scheduled dataflow at one moment: `scheduler.performance.outcome.Seen` as JSON."""
+    """What was measured of a schedule at one moment: `scheduler.performance.outcome.Seen` as JSON.
 
-    dataflow = models.ForeignKey("catalog.DataflowRecord", on_delete=models.CASCADE, related_name="readings")
-    at = models.DateTimeField(db_index=True)
+    ``since`` tells apart the times that a schedule ran: it is when the last plan for its dataflow was done.
+    """
+
+    proposal = models.ForeignKey("approvals.Proposal", on_delete=models.CASCADE, related_name="readings")
+    since = models.DateTimeField()
+    at = models.DateTimeField()
     seen = models.JSONField()
 
     class Meta:
         ordering = ["at"]
-        indexes = [models.Index(fields=["dataflow", "at"])]
+        indexes = [models.Index(fields=["proposal", "since", "at"], name="readings_of_a_schedule")]
+
+
+class KeptOutcome(models.Model):
+    """What was measured of a schedule in the last minutes of the last time that it ran, one row a proposal.
+
+    ``seen`` is the typical `Seen` of these minutes, ``history`` columns ``at``, ``rate_per_s`` and ``latency_s``.
+    """
+
+    proposal = models.OneToOneField("approvals.Proposal", on_delete=models.CASCADE, related_name="kept_outcome")
+    since = models.DateTimeField()
+    begins = models.DateTimeField()
+    ends = models.DateTimeField()
+    readings = models.PositiveIntegerField()
+    seen = models.JSONField()
+    history = models.JSONField()

@@ -1,39 +1,17 @@
-"""What is measured of scheduled dataflows: now, kept from moment to moment, and the typical value of some time."""
+"""What is measured of scheduled dataflows: now, and the typical value of some time."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
-from datetime import datetime, timedelta
 from statistics import median
 from typing import Any
 
-from dashboard.catalog.lifecycle import RUNNING
-from dashboard.operations.telemetry import EVERYTHING
-from dashboard.operations.view import FAILING, View, sum_rate, totals_of, view_for
+from dashboard.operations.view import FAILING, View, at_work, sum_rate, totals_of
 from dashboard.profiles.models import TrialRecord
-from dashboard.schedules.models import Reading
-from dashboard.schedules.promises import in_force
+from dashboard.schedules.bundles import Parts, fragments_of, parts_of, promised_ids
 from scheduler.model.estate import Fragment
 from scheduler.model.promise import Load, Promise
 from scheduler.performance.outcome import BundleSeen, Seen
-
-KEPT = timedelta(hours=2)
-
-
-def record_readings(*, at: datetime) -> int:
-    """Keep what is measured of each dataflow that runs by a schedule, and forget old ones; how many were kept."""
-    view = view_for(EVERYTHING)
-    readings = []
-    if view.reading.measured:
-        running = [key for key, record in view.records.items() if record.status == RUNNING]
-        base_cpu = driver_cpu()
-        readings = [
-            Reading(dataflow_id=key, at=at, seen=asdict(seen_now(view, key, kept.promise, base_cpu=base_cpu)))
-            for key, kept in in_force(running).items()]
-    Reading.objects.bulk_create(readings)
-    Reading.objects.filter(at__lt=at - KEPT).delete()
-    return len(readings)
 
 
 def driver_cpu() -> float:
@@ -48,27 +26,31 @@ def seen_now(view: View, dataflow_id: str, promise: Promise, *, base_cpu: float 
     Loads are above what a driver takes without any query (``base_cpu`` of its CPU), as they are in profiles.
     """
     submitted = view.estate.submitted[dataflow_id]
-    fragments = {
-        task: view.estate.fragments[view.estate.places[submitted.running[task]][0]]
-        for task in promise.rates_per_s if task in submitted.running}
+    fragments = fragments_of(view.estate, dataflow_id, promise)
+    parts = parts_of(fragments)
+    names = promised_ids(promise, parts)
     bundles = {
-        bundle.id: _bundle(view, fragment, bundle.id, bundle.slot)
-        for fragment in fragments.values() for bundle in fragment.parts if not bundle.leaving}
+        names.get(part.id, part.id): _bundle(view, fragments[task], part.id, part.slot, names)
+        for task, its in parts.items() for part in its}
     totals = totals_of(view, dataflow_id)
     sources = {running for running in submitted.running.values() if not view.estate.tasks[running].parents}
     latency_ms = totals["latency_p50_ms"]
+    own = {bundle.id for fragment in fragments.values() for bundle in fragment.parts}
+    slots = {bundle.slot: None for bundle in promise.bundles}
     return Seen(
         rate_per_s=sum_rate(view, sources), latency_s=None if latency_ms is None else latency_ms / 1000,
-        read_per_s=_read(view, fragments, submitted.running, bundles),
+        read_per_s=_read(view, parts, submitted.running, names, bundles),
         offered_per_s=_offered(view, fragments, submitted.running), bundles=bundles,
-        slots={slot: _slot(view, slot, base_cpu) for slot in {bundle.slot for bundle in promise.bundles}},
-        latencies_s=_latencies(view, fragments, submitted.running))
+        slots={slot: _slot(view, slot, base_cpu) for slot in slots},
+        latencies_s=_latencies(view, fragments, submitted.running),
+        mixed=tuple(slot for slot in slots if at_work(view, slot) - own))
 
 
 def typical(readings: Iterable[Mapping[str, Any]]) -> Seen:
     """The median of what readings saw, figure by figure.
 
-    A bundle waits for those that it waited for in most of them, and fails where it did in the newest.
+    A bundle waits for those that it waited for in most of them, and fails where it did in the newest. A slot is mixed
+    where it was in any: a median is of all of them.
     """
     found = list(readings)
     if not found:
@@ -85,10 +67,11 @@ def typical(readings: Iterable[Mapping[str, Any]]) -> Seen:
         slots={name: _typical_load([one["slots"][name] for one in found if name in one["slots"]])
                for name in names["slots"]},
         latencies_s=_medians(found, "latencies_s", names["latencies_s"]),
+        mixed=tuple(sorted({slot for one in found for slot in one.get("mixed", ())})),
     )
 
 
-def _bundle(view: View, fragment: Fragment, bundle_id: str, slot: str) -> BundleSeen:
+def _bundle(view: View, fragment: Fragment, bundle_id: str, slot: str, names: Mapping[str, str]) -> BundleSeen:
     node, _, index = slot.rpartition("/")
     report = view.reading.reports.get(node, {}).get("slots", {}).get(index, {}).get("fragments", {}).get(bundle_id)
     if report is None:
@@ -97,31 +80,31 @@ def _bundle(view: View, fragment: Fragment, bundle_id: str, slot: str) -> Bundle
     return BundleSeen(
         rate_per_s=view.reading.flows.queries.get(bundle_id, report.get("rate_per_s")),
         load=Load(report.get("cpu"), report.get("memory")),
-        waits_for=_readers(view, fragment, report.get("throttled_by") or ""),
+        waits_for=_readers(view, fragment, report.get("throttled_by") or "", names),
         failing=(report.get("error") or "The query fails.") if failing else "")
 
 
-def _readers(view: View, fragment: Fragment, channel: str) -> tuple[str, ...]:
-    """The bundles that read a full channel: that of its part, or all of the readers of the whole."""
+def _readers(view: View, fragment: Fragment, channel: str, names: Mapping[str, str]) -> tuple[str, ...]:
+    """The bundles that read a full channel: that of its part, or all of the readers of the whole; as promised."""
     if not channel:
         return ()
     _, whole, part = channel.partition("@")
     if whole:
-        return (part,)
+        return (names.get(part, part),)
     readers = {one for tasks in fragment.outlets.values() for one in tasks}
     return tuple(sorted(
-        bundle.id for reader in readers if reader in view.estate.fragments
+        names.get(bundle.id, bundle.id) for reader in readers if reader in view.estate.fragments
         for bundle in view.estate.fragments[reader].parts))
 
 
 def _read(
-    view: View, fragments: Mapping[str, Fragment], running: Mapping[str, str], bundles: Mapping[str, BundleSeen]
+    view: View, parts: Parts, running: Mapping[str, str], names: Mapping[str, str], bundles: Mapping[str, BundleSeen]
 ) -> dict[str, float]:
     """What each task takes in; of a source what it makes. A task whose bundles do not all report is left out."""
     found = {}
-    for task, fragment in fragments.items():
+    for task, its in parts.items():
         flow = view.reading.flows.tasks.get(running[task])
-        rates = [bundles[part.id].rate_per_s for part in fragment.parts if part.id in bundles]
+        rates = [bundles[names.get(part.id, part.id)].rate_per_s for part in its]
         if not view.estate.tasks[running[task]].parents:
             if flow is not None:
                 found[task] = flow.rate_per_s

@@ -8,47 +8,65 @@ from datetime import datetime
 from functools import lru_cache
 from uuid import UUID
 
-from django.db.models import BooleanField, ExpressionWrapper, Q
+from django.db.models import Q
 
-from dashboard.approvals.lifecycle import DONE
+from dashboard.approvals.deciding import decided
+from dashboard.approvals.lifecycle import DONE, ROLLED_BACK
 from dashboard.approvals.models import Proposal
 from dashboard.plans.models import PlanRecord
 from dashboard.plans.selectors import plan_of
+from dashboard.schedules.bundles import fragments_of, parts_of, promised_ids
+from scheduler.model.estate import Estate
 from scheduler.model.promise import Load, Promise
-
-SCHEDULING = ("submit", "schedule")  # kinds of plan that say what runs where
-# Asked of the text, so that plans without a schedule are not read at all.
-_HAS_PROMISE = ExpressionWrapper(Q(plan__document__contains='"promise":'), output_field=BooleanField())
 
 
 @dataclass(frozen=True, slots=True)
 class InForce:
-    """A promise, the proposal that made it, and since when it is in force."""
+    """A promise, the proposal that made it, and since when it is in force; None where it never was."""
 
     promise: Promise
     proposal_id: UUID
-    since: datetime
+    since: datetime | None
 
 
 def in_force(dataflow_ids: Collection[UUID | str]) -> dict[str, InForce]:
     """What the newest enacted plans of dataflows promised, by their ids; one that runs without a schedule is absent."""
-    newest: dict[str, dict] = {}
-    enacted = Proposal.objects.filter(
-        dataflow__in=dataflow_ids, status=DONE, plan__kind__in=SCHEDULING, finished_at__isnull=False)
-    for row in enacted.annotate(has_promise=_HAS_PROMISE).order_by("finished_at").values(
-            "pk", "dataflow_id", "plan_id", "finished_at", "has_promise"):
-        newest[str(row["dataflow_id"])] = row
     return {
-        dataflow_id: InForce(promise, row["pk"], row["finished_at"])
-        for dataflow_id, row in newest.items()
-        if row["has_promise"] and (promise := _promise(row["plan_id"])) is not None}
+        dataflow_id: InForce(promise, one.proposal_id, one.since)
+        for dataflow_id, one in decided(dataflow_ids).items()
+        if one.has_promise and (promise := _promise(one.plan_id)) is not None}
 
 
-def promised_loads(dataflow_ids: Collection[UUID | str]) -> dict[str, Load]:
-    """What was promised of each bundle of these dataflows, by bundle id."""
+def ran_by(dataflow_id: UUID, *, most: int) -> list[InForce]:
+    """What a dataflow has been promised by all plans that were enacted, newest first; so many at the most."""
+    enacted = Proposal.objects.in_effect().filter(
+        Q(status=DONE, plan__has_promise=True) | Q(status=ROLLED_BACK, rollback_plan__has_promise=True),
+        dataflow=dataflow_id)
+    found = enacted.order_by("-finished_at").values_list("pk", "plan_id", "rollback_plan_id", "finished_at")[:most]
+    return [
+        InForce(promise, pk, at) for pk, plan_id, back_id, at in found
+        if (promise := _promise(back_id or plan_id)) is not None]
+
+
+def made_by(proposal: Proposal) -> InForce | None:
+    """What a proposal's plan promised, whether it was enacted or not; None where it has no schedule, or none yet.
+
+    Of a removal that was rolled back it is the plan that took it back.
+    """
+    plan = proposal.rollback_plan if proposal.took_back_a_removal else proposal.plan
+    if plan is None or not plan.has_promise:
+        return None
+    promise = _promise(plan.pk)
+    since = proposal.finished_at if proposal.is_in_effect else None
+    return None if promise is None else InForce(promise, proposal.pk, since)
+
+
+def promised_loads(estate: Estate, dataflow_ids: Collection[UUID | str]) -> dict[str, Load]:
+    """What was promised of each bundle of these dataflows, by the id that it has in the estate."""
     found: dict[str, Load] = {}
-    for kept in in_force(dataflow_ids).values():
-        found |= loads_in(kept.promise)
+    for dataflow_id, kept in in_force(dataflow_ids).items():
+        loads, parts = loads_in(kept.promise), parts_of(fragments_of(estate, dataflow_id, kept.promise))
+        found |= {own: loads[promised] for own, promised in promised_ids(kept.promise, parts).items()}
     return found
 
 

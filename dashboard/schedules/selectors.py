@@ -1,6 +1,8 @@
 """Reading schedules, as far as the viewer may know of them.
 
-- ``outcome_of(viewer, dataflow_id)``: planned, predicted and measured, and which promise was missed and why
+- ``outcome_of(viewer, dataflow_id, proposal_id=…)``: planned, predicted and measured, which promise was missed and
+  why; of the schedule in force, or of an earlier one
+- ``schedules_of(viewer, dataflow_id)``: those that it has run by
 - slots with their bundles: ``slots.slots_grid``
 - pairs side by side: ``asking.ask``, with ``comparison.rows_of``
 - loads that schedules promised: ``promises.promised_loads``
@@ -9,184 +11,119 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
-from typing import Any
+from datetime import datetime
 from uuid import UUID
 
+from dashboard.approvals.models import Proposal
+from dashboard.approvals.permissions import proposal_for
+from dashboard.catalog.lifecycle import REMOVED, RUNNING
 from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.permissions import dataflow_for
-from dashboard.schedules.models import Reading
-from dashboard.schedules.observing import typical
-from dashboard.schedules.promises import InForce, in_force
+from dashboard.operations.estate import current_estate
+from dashboard.schedules.against import Figures, figures_of
+from dashboard.schedules.bundles import stands
+from dashboard.schedules.keeping import ENOUGH, Measured, kept_in, measured_of
+from dashboard.schedules.models import KeptOutcome
+from dashboard.schedules.promises import InForce, in_force, made_by, ran_by
+from dashboard.schedules.standing import NEVER, Standing, standing_of
 from dashboard.teams.permissions import Viewer
-from scheduler.model.promise import BundlePromise, Load, Promise
-from scheduler.performance.outcome import (
-    LATENCY_BOUND,
-    RATE_BOUND,
-    BundleSeen,
-    Miss,
-    Seen,
-    misses,
-    over,
-    promised_of,
-    taken_of,
-)
+from scheduler.model.errors import NotFound
+from scheduler.performance.outcome import Miss, Seen, misses
 
-SETTLES = timedelta(seconds=45)  # after a schedule came into force, what is measured is that of its beginning
-WINDOW = timedelta(minutes=15)
-ENOUGH = 3  # readings: fewer are chance
+__all__ = ["ENOUGH", "Outcome", "Run", "outcome_of", "schedules_of"]
 
-
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """A promise beside what came of it; ``missed`` where it was not kept."""
-
-    planned: float | None
-    predicted: float | None
-    measured: float | None
-    missed: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class BundleOutcome:
-    """One bundle: what was promised and what was seen."""
-
-    promise: BundlePromise
-    seen: BundleSeen
-    rate: Figure
-    cpu: Figure
-    memory: Figure
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """A task or a slot as a whole, with its bundles."""
-
-    name: str
-    rate: Figure | None
-    cpu: Figure
-    memory: Figure
-    bundles: tuple[BundleOutcome, ...]
-    whole: Load = field(default_factory=Load)  # of a slot, with what else runs there
-    latency: Figure | None = None  # of a task: from the source until it is done with an event
+MOST_LISTED = 20  # of the schedules that a dataflow has run by, the newest
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a dataflow's schedule; without ``kept`` it runs by none, and few ``readings`` say nothing yet."""
+    """What came of one schedule of a dataflow; without ``kept`` it has none."""
 
     record: DataflowRecord
     kept: InForce | None = None
-    readings: int = 0
-    begins: datetime | None = None
-    ends: datetime | None = None
-    seen: Seen = field(default_factory=Seen)
-    rate: Figure = Figure(None, None, None)
-    latency: Figure = Figure(None, None, None)
-    tasks: tuple[Part, ...] = ()
-    slots: tuple[Part, ...] = ()
+    standing: Standing = NEVER
+    measured: Measured = field(default_factory=Measured)
+    figures: Figures = field(default_factory=Figures)
     missed: tuple[Miss, ...] = ()
 
     @property
     def judged(self) -> bool:
         """Whether there is enough to say something."""
-        return self.readings >= ENOUGH
+        return self.measured.judged
+
+    @property
+    def seen(self) -> Seen:
+        """The typical value of what was measured."""
+        return self.measured.seen
+
+    @property
+    def of_before(self) -> bool:
+        """Whether it runs and what was measured is of a time before its last change."""
+        return self.standing.what == "running" and self.measured.since != self.standing.steady_since
 
 
-def outcome_of(viewer: Viewer, dataflow_id: UUID | str) -> Outcome:
-    """Planned against actual of a dataflow, over the last minutes in which its schedule was in force.
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A schedule that a dataflow runs by, or has run by.
+
+    ``missed`` is what was missed by what is kept of it, None where that says nothing, and ``ends`` until when that was
+    measured. Of the one in force neither is told: its outcome is still to come.
+    """
+
+    kept: InForce
+    in_force: bool
+    ends: datetime | None = None
+    missed: tuple[Miss, ...] | None = None
+
+
+def outcome_of(viewer: Viewer, dataflow_id: UUID | str, *, proposal_id: UUID | str = "") -> Outcome:
+    """Planned against actual of a dataflow, over the last minutes in which a schedule was in force.
+
+    Parameters
+    ----------
+    proposal_id : UUID or str, optional
+        Of this schedule; else of the one that the dataflow runs by, or ran by last.
 
     Raises
     ------
     NotFound
-        The viewer may not know of it.
+        The viewer may not know of it, or that proposal has no schedule of this dataflow.
     """
     record = dataflow_for(viewer, dataflow_id)
-    kept = in_force([record.pk]).get(str(record.pk))
+    if not proposal_id:
+        kept = in_force([record.pk]).get(str(record.pk))
+        if kept is None and record.status == REMOVED:
+            kept = next(iter(ran_by(record.pk, most=1)), None)
+        return Outcome(record) if kept is None else _outcome(record, kept, proposal_for(viewer, kept.proposal_id))
+    proposal = proposal_for(viewer, proposal_id)
+    kept = made_by(proposal) if proposal.dataflow_id == record.pk else None
     if kept is None:
-        return Outcome(record)
-    found = _readings(record, kept)
-    seen = typical(reading.seen for reading in found)
-    missed = misses(kept.promise, seen) if len(found) >= ENOUGH else ()
-    what = {(miss.what, miss.where) for miss in missed}
-    promise = kept.promise
-    bundles = [_bundle(bundle, seen.bundles.get(bundle.id, BundleSeen())) for bundle in promise.bundles]
-    return Outcome(
-        record, kept, len(found), found[0].at if found else None, found[-1].at if found else None, seen,
-        rate=Figure(promise.rate_per_s, promise.sustained_per_s, seen.rate_per_s, ("rate", "") in what),
-        latency=Figure(None, promise.latency_s, seen.latency_s, ("latency", "") in what),
-        tasks=tuple(_task(task, planned, promise, seen, bundles) for task, planned in _upstream_first(promise)),
-        slots=tuple(_slot(slot, promise, seen, bundles, what) for slot in promise.slots), missed=missed)
+        raise NotFound(
+            "This proposal has no schedule of this dataflow.", remedy="Leave it out for the schedule in force.")
+    return _outcome(record, kept, proposal)
 
 
-def history_of(outcome: Outcome) -> dict[str, list[Any]]:
-    """What was measured from moment to moment, as columns: ``at``, ``rate_per_s``, ``latency_s``."""
-    found = _readings(outcome.record, outcome.kept) if outcome.kept else []
-    return {
-        "at": [reading.at.isoformat() for reading in found],
-        "rate_per_s": [reading.seen["rate_per_s"] for reading in found],
-        "latency_s": [reading.seen["latency_s"] for reading in found],
-    }
+def schedules_of(viewer: Viewer, dataflow_id: UUID | str) -> list[Run]:
+    """The schedules that a dataflow has run by, newest first, with what is kept of them."""
+    record = dataflow_for(viewer, dataflow_id)
+    found = ran_by(record.pk, most=MOST_LISTED)
+    newest = in_force([record.pk]).get(str(record.pk)) if record.status == RUNNING else None
+    if newest is not None and not stands(current_estate(), str(record.pk), newest.promise):
+        newest = None
+    rows = KeptOutcome.objects.in_bulk([one.proposal_id for one in found], field_name="proposal_id")
+    return [_run(one, rows.get(one.proposal_id), newest) for one in found]
 
 
-def _readings(record: DataflowRecord, kept: InForce) -> list[Reading]:
-    """The readings of the last minutes since the schedule has settled, oldest first."""
-    found = Reading.objects.filter(dataflow=record, at__gte=kept.since + SETTLES)
-    newest = found.order_by("-at").values_list("at", flat=True).first()
-    return [] if newest is None else list(found.filter(at__gte=newest - WINDOW).order_by("at"))
+def _run(kept: InForce, row: KeptOutcome | None, newest: InForce | None) -> Run:
+    is_newest = newest is not None and newest.proposal_id == kept.proposal_id
+    if is_newest or row is None or row.readings < ENOUGH:
+        return Run(kept, is_newest)
+    measured = kept_in(row)
+    return Run(kept, False, measured.ends, misses(kept.promise, measured.seen))
 
 
-def _upstream_first(promise: Promise) -> list[tuple[str, float]]:
-    """Its tasks with their planned rates, in the order of its bundles: that of a JSON object is lost."""
-    return [(task, promise.rates_per_s[task]) for task in dict.fromkeys(one.task for one in promise.bundles)]
-
-
-def _bundle(promise: BundlePromise, seen: BundleSeen) -> BundleOutcome:
-    kept = promise.rate_per_s * (1 - RATE_BOUND)
-    return BundleOutcome(
-        promise, seen,
-        Figure(None, promise.rate_per_s, seen.rate_per_s, seen.rate_per_s is not None and seen.rate_per_s < kept),
-        _load(promise.cpu, seen.load.cpu), _load(promise.memory, seen.load.memory))
-
-
-def _load(predicted: float | None, measured: float | None, *, planned: float | None = None) -> Figure:
-    return Figure(planned, predicted, measured, measured is not None and over(measured, predicted or 0.0))
-
-
-def _task(
-    task: str, planned: float, promise: Promise, seen: Seen, bundles: list[BundleOutcome]
-) -> Part:
-    own = tuple(bundle for bundle in bundles if bundle.promise.task == task)
-    predicted = planned * min(1.0, promise.sustained_per_s / promise.rate_per_s)
-    read = seen.read_per_s.get(task)
-    cpu, memory = promise.allocated.get(task, (None, None))
-    return Part(
-        task, Figure(planned, predicted, read, read is not None and read < predicted * (1 - RATE_BOUND)),
-        _load(*_sums(own, "cpu"), planned=cpu), _load(*_sums(own, "memory"), planned=memory), own,
-        latency=_latency(promise.latencies_s.get(task), seen.latencies_s.get(task)))
-
-
-def _slot(
-    slot: str, promise: Promise, seen: Seen, bundles: list[BundleOutcome], missed: set[tuple[str, str]]
-) -> Part:
-    own = tuple(bundle for bundle in bundles if bundle.promise.slot == slot)
-    expected, found = promised_of(promise, seen, slot), taken_of(promise, seen, slot)
-    return Part(
-        slot, None, Figure(None, expected.cpu, found.cpu, ("CPU", slot) in missed),
-        Figure(None, expected.memory, found.memory, ("memory", slot) in missed), own,
-        whole=seen.slots.get(slot, Load()))
-
-
-def _latency(predicted_s: float | None, measured_s: float | None) -> Figure:
-    """Of one task: an estimate, so what is over it by half is late."""
-    late = None not in (predicted_s, measured_s) and measured_s > predicted_s * (1 + LATENCY_BOUND)
-    return Figure(None, predicted_s, measured_s, late)
-
-
-def _sums(own: tuple[BundleOutcome, ...], field: str) -> tuple[float | None, float | None]:
-    """Predicted and measured of all bundles together; measured only where it is of all of them."""
-    figures: list[Figure] = [getattr(bundle, field) for bundle in own]
-    measured = [figure.measured for figure in figures]
-    return (
-        sum(figure.predicted or 0.0 for figure in figures),
-        None if None in measured or not measured else sum(value or 0.0 for value in measured))
+def _outcome(record: DataflowRecord, kept: InForce, proposal: Proposal) -> Outcome:
+    standing = standing_of(proposal, kept.promise)
+    measured = measured_of(proposal.pk, since=standing.steady_since)
+    missed = misses(kept.promise, measured.seen) if measured.judged else ()
+    return Outcome(record, kept, standing, measured, figures_of(kept.promise, measured.seen, missed), missed)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal
 
 from django.conf import settings
 
 from dashboard.operations.models import NodeRow, SlotRow
+from dashboard.operations.nodes import unpinned
 from dashboard.operations.view import SILENT, View, share_of_memory, taken_by, view_for
 from dashboard.schedules.promises import loads_in, promised_loads
 from dashboard.teams.permissions import Viewer
@@ -67,7 +69,8 @@ class SlotCell:
     """A slot: what its bundles were planned to take before and after the plan, and what they take.
 
     ``taken`` is of the bundles that are shown, besides the driver, as what is planned; ``whole`` and ``memory_mb`` are
-    of all processes of the slot.
+    of all processes of the slot. ``core`` is the one that it is held to, None where it is held to none; ``hides`` is
+    whether something runs there that the viewer may not see.
     """
 
     name: str
@@ -81,6 +84,13 @@ class SlotCell:
     whole: Load
     memory_mb: float | None
     bundles: tuple[BundleCell, ...]
+    core: int | None = None
+    hides: bool = False
+
+    @property
+    def free(self) -> bool:
+        """Whether nothing runs on it, nothing of the plan is to, and nobody has reserved it."""
+        return not (self.bundles or self.hides or self.reserved_for)
 
     @property
     def changes(self) -> bool:
@@ -90,12 +100,13 @@ class SlotCell:
 
 @dataclass(frozen=True, slots=True)
 class NodeCells:
-    """A node with its slots."""
+    """A node with its slots; ``unpinned`` is why these are not held to cores of their own, empty where they are."""
 
     name: str
     reporting: bool
     memory_mb: float | None
     slots: tuple[SlotCell, ...]
+    unpinned: str = ""
 
 
 @dataclass(frozen=True)
@@ -130,11 +141,18 @@ class _Maker:
             for task, running in self.plan.dataflow.running.items():
                 self.names[running] = (task,)
 
-    @property
+    @cached_property
     def tasks(self) -> dict[str, RunningTask]:
+        """Those that run and those that the plan starts or stops; as many as there are, so once."""
         started = self.plan.started if self.plan else ()
         stopped = self.plan.stopped if self.plan else ()
         return {**self.view.estate.tasks, **{task.id: task for task in (*stopped, *started)}}
+
+    def name_of(self, task: str) -> str:
+        """What a running task is called: by one of the dataflows that use it, else by its type."""
+        if task in self.names:
+            return self.names[task][0]
+        return self.tasks[task].type if task in self.tasks else "a task"
 
 
 def slots_grid(viewer: Viewer, *, plan: Plan | None = None) -> Grid:
@@ -149,19 +167,29 @@ def slots_grid(viewer: Viewer, *, plan: Plan | None = None) -> Grid:
         Shown as before and after it, whether it is enacted by now or not; the viewer may know of its dataflow.
     """
     view = view_for(viewer)
-    before = promised_loads(list(view.records))
+    before = promised_loads(view.estate, list(view.records))
     after = before if plan is None or plan.promise is None else before | loads_in(plan.promise)
     maker = _Maker(view, plan, before, after)
     by_slot = _by_slot(maker, *_before_and_after(view.estate.fragments, plan))
     reserved = dict(SlotRow.objects.exclude(reserved_for="").values_list("name", "reserved_for"))
     counts = dict(NodeRow.objects.values_list("name", "slots"))
     nodes: dict[str, list[SlotCell]] = {name: [] for name in counts}
+    hiding = _hiding(view)
     for slot in view.estate.slots:
-        nodes.setdefault(slot.node, []).append(
-            _slot(maker, slot.name, by_slot.get(slot.name, ()), reserved.get(slot.name, "")))
+        nodes.setdefault(slot.node, []).append(_slot(
+            maker, slot.name, by_slot.get(slot.name, ()), reserved.get(slot.name, ""), hides=slot.name in hiding))
+    reports = view.reading.reports
     return Grid(tuple(
-        NodeCells(name, name in view.reading.reports, view.reading.reports.get(name, {}).get("memory_mb"), tuple(cells))
+        NodeCells(name, name in reports, reports.get(name, {}).get("memory_mb"), tuple(cells),
+                  unpinned(reports.get(name, {})))
         for name, cells in sorted(nodes.items())), view.reading, plan)
+
+
+def _hiding(view: View) -> set[str]:
+    """The slots with bundles that the viewer may not see."""
+    return {
+        part.slot for fragment in view.estate.fragments.values()
+        if not fragment.paused and view.tasks.isdisjoint(fragment.active_tasks) for part in fragment.parts}
 
 
 def _before_and_after(
@@ -219,7 +247,7 @@ def _bundle(
     users = maker.view.users(fragment.active_tasks)
     return BundleCell(
         bundle.id, fragment.id,
-        tuple(maker.names.get(task, (maker.tasks[task].type if task in maker.tasks else "a task",))[0]
+        tuple(maker.name_of(task)
               for task in fragment.active_tasks),
         tuple(users), was, now, _planned(maker, maker.promised_before, fragment, was or bundle),
         _planned(maker, maker.promised_after, fragment, now or bundle),
@@ -237,7 +265,9 @@ def _planned(
     return Load(bundle.weight * cores + query_cores(Prices(trigger_ms=settings.TRIGGER_MS)))
 
 
-def _slot(maker: _Maker, name: str, bundles: Iterable[BundleCell], reserved_for: str) -> SlotCell:
+def _slot(
+    maker: _Maker, name: str, bundles: Iterable[BundleCell], reserved_for: str, *, hides: bool
+) -> SlotCell:
     node, _, index = name.rpartition("/")
     found = maker.view.reading.reports.get(node, {}).get("slots", {}).get(index, {})
     bundles = tuple(bundles)
@@ -249,7 +279,8 @@ def _slot(maker: _Maker, name: str, bundles: Iterable[BundleCell], reserved_for:
         after=_sum([bundle.planned for bundle in bundles if bundle.now is not None]),
         taken=Load(taken_by(maker.view, running, "cpu"), taken_by(maker.view, running, "memory")),
         whole=Load(found.get("cpu"), share_of_memory(maker.view, node, found.get("memory_mb"))),
-        memory_mb=found.get("memory_mb"), bundles=bundles)
+        memory_mb=found.get("memory_mb"), bundles=bundles, core=found.get("core"),
+        hides=hides)
 
 
 def _sum(loads: Sequence[Load]) -> Load:

@@ -6,7 +6,7 @@ Near-exact where the problem is too large for the effort: then the placement's b
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -18,19 +18,25 @@ from scheduler.model.estate import Slot
 from scheduler.model.placement import Bound, Placement
 from scheduler.model.resources import TOLERANCE, Supply
 
-from .packing import UNIT, Bins, fewest_slots, new_solver, units_of
+from .packing import UNIT, Bins, Effort, fewest_slots, units_of
+from .rooms import Rooms, gathered, rooms_of, worth_a_look
 from .sam import map_sam
 from .traffic import Streams, between_nodes_per_s
 
+PACKING = 0.5  # of the effort may go into slots; what they leave goes into traffic
 LARGEST = 6_000  # pairs of bundles that exchange events, times nodes; beyond it traffic is left as the packing has it
+MOST_PLACES = 50_000  # partial bundles times slots: building the question takes time, too
 SCALE = 1_000_000  # all traffic, in the whole numbers of CP-SAT
 
 
 def map_exact(allocation: Allocation, *, supply: Supply, streams: Streams, effort: float = 2.0) -> Placement:
     """Map all bundles to the fewest slots, then with the least traffic between nodes.
 
-    Promises what SAM promises and begins where SAM ends: never more slots, and of as many never more traffic. Where it
-    would need slots that others have part of, it is SAM's placement.
+    Promises what SAM promises and begins where SAM ends: never more slots, and of as many never more traffic. Which of
+    the free slots it takes is its choice; where they do not do it takes all of them, then machines to buy in their
+    order. Where it would need slots that others have part of, it is SAM's placement, and says so by ``algorithm``.
+    Traffic is counted as if every thread read and wrote its even part of a stream, for how events will be routed is not
+    known before all is placed.
 
     Parameters
     ----------
@@ -41,13 +47,14 @@ def map_exact(allocation: Allocation, *, supply: Supply, streams: Streams, effor
     streams : mapping of (str, str) to float
         Events/s on each stream, by source and target.
     effort : float
-        The solver's limit for each question (one slot less? less traffic?), in its deterministic seconds: the same
-        question has the same answer on every machine, however long it takes there.
+        What all calls of the solver may take together, in its deterministic seconds: the same question has the same
+        answer on every machine, however long it takes there.
 
     Returns
     -------
     Placement
-        With the bounds of both: slots, and events/s between nodes among all mappings to that many slots.
+        With the bounds of both: slots, and events/s between nodes (even parts) among all mappings to that many slots,
+        whichever of the free ones these are.
 
     Raises
     ------
@@ -61,30 +68,48 @@ def map_exact(allocation: Allocation, *, supply: Supply, streams: Streams, effor
     full = sum(unit.full for unit in units)
     # In the order in which SAM comes to them: best fit then takes as many slots as SAM.
     order = sorted(allocation.tasks.values(), key=lambda task: sum(one.count for one in task.bundles if one.full))
-    packed, least = fewest_slots([one for task in order for one in task.bundles if not one.full], effort=effort)
+    packing = Effort(PACKING * effort)
+    packed, least = fewest_slots([one for task in order for one in task.bundles if not one.full], effort=packing)
     count = full + len(packed)
-    slots = supply.slots(count)
-    if any(slot in supply.taken for slot in slots):
+    first = supply.slots(count)
+    if any(slot in supply.taken for slot in first):
         return _in_what_is_left(allocation, supply, streams, full + least)
-    found = _placed(allocation, slots, units, _positions(allocation, units, packed))
-    found = replace(found, slots_bound=Bound(count, full + least, proved=len(packed) == least))
-    found = _nearer(found, _of_sam(allocation, supply), streams)
+    rooms = rooms_of(supply, count)
+    starts = _starts(allocation, supply, units, packed, dict.fromkeys((first, gathered(rooms, count))))
+    starts.sort(key=lambda one: between_nodes_per_s(one, streams))  # of equals the one on the first slots stays first
+    found = _nearest(starts, units, rooms, streams, Effort(effort - packing.spent))
+    return replace(found, slots_bound=Bound(count, full + least, proved=len(packed) == least))
+
+
+def _nearest(
+    starts: Sequence[Placement], units: Sequence[Bundle], rooms: Rooms, streams: Streams, effort: Effort
+) -> Placement:
+    """What has least traffic on as many slots, as far as it is found, with its bound: the first of these, or better."""
+    found, count = starts[0], len(starts[0].slots)
     start = between_nodes_per_s(found, streams)
     if start <= TOLERANCE:
         return replace(found, traffic_bound=Bound(0.0, 0.0, proved=True))
+    worth = worth_a_look(rooms, count) | {slot.node for slot in gathered(rooms, count)}
+    rooms = {name: its for name, its in rooms.items() if name in worth}
+    offered = {slot for its in rooms.values() for slot in its}
     by_task = Counter(unit.task for unit in units)
     pairs = sum(by_task[source] * by_task[target] for source, target in streams)
-    if pairs * len({slot.node for slot in slots}) > LARGEST:
+    places = sum(not unit.full for unit in units) * len(offered)
+    if pairs * len(rooms) > LARGEST or places > MOST_PLACES:
         return replace(found, traffic_bound=Bound(start, 0.0, proved=False))
-    positions, bound, proved = _least_traffic(units, slots, streams, _of_units(found, units), effort)
-    found = _nearer(found, _placed(allocation, slots, units, positions), streams)
+    hint = next(one for one in starts if offered.issuperset(one.slots))
+    where, bound, proved = _least_traffic(units, rooms, count, streams, _of_units(hint, units), effort)
+    slots = _filled_up(rooms, set(where), count)
+    number = {slot: position for position, slot in enumerate(slots)}
+    nearer = replace(found, slots=slots, threads=_threads(found.threads, units, [number[slot] for slot in where]))
+    found = min(found, nearer, key=lambda one: between_nodes_per_s(one, streams))
     reached = between_nodes_per_s(found, streams)
     return replace(found, traffic_bound=Bound(reached, min(bound, reached), proved=proved))
 
 
 def _in_what_is_left(allocation: Allocation, supply: Supply, streams: Streams, least: int) -> Placement:
     """SAM's placement, where slots are not alike because others have part of some: their bound holds all the same."""
-    found = replace(map_sam(allocation, supply=supply), algorithm="exact")
+    found = map_sam(allocation, supply=supply)
     traffic = between_nodes_per_s(found, streams)
     count = len(found.slots)
     return replace(
@@ -92,20 +117,21 @@ def _in_what_is_left(allocation: Allocation, supply: Supply, streams: Streams, l
         traffic_bound=Bound(traffic, 0.0, proved=traffic <= TOLERANCE))
 
 
-def _of_sam(allocation: Allocation, supply: Supply) -> Placement | None:
+def _starts(
+    allocation: Allocation, supply: Supply, units: Sequence[Bundle], packed: Bins, choices: Iterable[tuple[Slot, ...]]
+) -> list[Placement]:
+    """Placements to begin with: the packing's and, with as few slots, SAM's, on each choice of slots."""
+    ours = _threads(allocation.tasks, units, _positions(allocation, units, packed))
+    found = []
     try:
-        return map_sam(allocation, supply=supply)
+        by_sam = map_sam(allocation, supply=supply)
     except InsufficientSlots:
-        return None  # where SAM finds no room another packing may
-
-
-def _nearer(found: Placement, other: Placement | None, streams: Streams) -> Placement:
-    """The one with less traffic; the other counts only with as few slots."""
-    if other is None or len(other.slots) > len(found.slots):
-        return found
-    if between_nodes_per_s(other, streams) >= between_nodes_per_s(found, streams):
-        return found
-    return replace(found, threads=other.threads)
+        by_sam = None  # where SAM finds no room another packing may
+    for slots in choices:
+        found.append(Placement("exact", allocation.slots, slots, ours))
+        if by_sam is not None and len(by_sam.slots) == len(slots):
+            found.append(replace(found[-1], threads=by_sam.threads))
+    return found
 
 
 def _positions(allocation: Allocation, units: Sequence[Bundle], packed: Bins) -> list[int]:
@@ -120,70 +146,77 @@ def _positions(allocation: Allocation, units: Sequence[Bundle], packed: Bins) ->
     return [free[unit].pop(0) for unit in units]
 
 
-def _placed(
-    allocation: Allocation, slots: tuple[Slot, ...], units: Sequence[Bundle], positions: Sequence[int]
-) -> Placement:
-    threads: dict[str, list[int]] = {task: [] for task in allocation.tasks}
+def _threads(tasks: Iterable[str], units: Sequence[Bundle], positions: Sequence[int]) -> dict[str, tuple[int, ...]]:
+    """A position for each thread of each task, where its units are."""
+    threads: dict[str, list[int]] = {task: [] for task in tasks}
     for unit, position in zip(units, positions, strict=True):
         threads[unit.task].extend([position] * unit.threads)
-    return Placement("exact", allocation.slots, slots, {task: tuple(its) for task, its in threads.items()})
+    return {task: tuple(its) for task, its in threads.items()}
 
 
-def _of_units(placement: Placement, units: Sequence[Bundle]) -> list[int]:
+def _of_units(placement: Placement, units: Sequence[Bundle]) -> list[Slot]:
     """Where each unit is: its threads are numbered in the order of the units."""
     done: Counter[str] = Counter()
-    positions = []
+    found = []
     for unit in units:
-        positions.append(placement.threads[unit.task][done[unit.task]])
+        found.append(placement.slot_of(unit.task, done[unit.task]))
         done[unit.task] += unit.threads
-    return positions
+    return found
+
+
+def _filled_up(rooms: Rooms, used: Collection[Slot], count: int) -> tuple[Slot, ...]:
+    """So many slots in order, the used ones among them: where fewer do than were asked for, the first others."""
+    offered = [slot for its in rooms.values() for slot in its]
+    others = [slot for slot in offered if slot not in used][: count - len(used)]
+    return tuple(slot for slot in offered if slot in used or slot in others)
 
 
 def _least_traffic(
-    units: Sequence[Bundle], slots: Sequence[Slot], streams: Streams, start: Sequence[int], effort: float
-) -> tuple[list[int], float, bool]:
-    """Positions with the least traffic between nodes; a traffic that none goes below; whether these reach it."""
+    units: Sequence[Bundle], rooms: Rooms, count: int, streams: Streams, start: Sequence[Slot], effort: Effort
+) -> tuple[list[Slot], float, bool]:
+    """A slot for each unit, with the least traffic between nodes on so many of these slots.
+
+    With a traffic that none goes below, and whether it is reached.
+    """
     model = cp_model.CpModel()
-    nodes: dict[str, list[int]] = {}
-    for position, slot in enumerate(slots):
-        nodes.setdefault(slot.node, []).append(position)
-    on_slot = {
-        (u, position): model.new_bool_var(f"{u} on slot {position}")
-        for u, unit in enumerate(units) if not unit.full for position in range(len(slots))
-    }
-    on_node = {(u, node): model.new_bool_var(f"{u} on {node}") for u in range(len(units)) for node in nodes}
-    shared = [model.new_bool_var(f"slot {position} has partial bundles") for position in range(len(slots))]
-    for u, unit in enumerate(units):
-        model.add_exactly_one(on_node[u, node] for node in nodes)
-        for node, its in () if unit.full else nodes.items():
-            model.add(sum(on_slot[u, position] for position in its) == on_node[u, node])
+    slots = [slot for its in rooms.values() for slot in its]
     partial = [u for u, unit in enumerate(units) if not unit.full]
-    for position, used in enumerate(shared):
-        model.add(sum(units_of(units[u].cpu) * on_slot[u, position] for u in partial) <= UNIT * used)
-        model.add(sum(units_of(units[u].memory) * on_slot[u, position] for u in partial) <= UNIT)
+    on_slot = {(u, slot): model.new_bool_var(f"{u} on slot {slot.name}") for u in partial for slot in slots}
+    on_node = {(u, node): model.new_bool_var(f"{u} on {node}") for u in range(len(units)) for node in rooms}
+    shared = {slot: model.new_bool_var(f"slot {slot.name} has partial bundles") for slot in slots}
+    for u, unit in enumerate(units):
+        model.add_exactly_one(on_node[u, node] for node in rooms)
+        for node, its in () if unit.full else rooms.items():
+            model.add(sum(on_slot[u, slot] for slot in its) == on_node[u, node])
+    for slot, used in shared.items():
+        model.add(sum(units_of(units[u].cpu) * on_slot[u, slot] for u in partial) <= UNIT * used)
+        model.add(sum(units_of(units[u].memory) * on_slot[u, slot] for u in partial) <= UNIT)
         for u in partial:
-            model.add_implication(on_slot[u, position], used)
-    for node, its in nodes.items():
+            model.add_implication(on_slot[u, slot], used)
+    for node, its in rooms.items():
         whole = sum(on_node[u, node] for u, unit in enumerate(units) if unit.full)
-        model.add(whole + sum(shared[position] for position in its) <= len(its))
-        for first, second in pairwise(its):
-            model.add_implication(shared[second], shared[first])  # slots of a node are alike
-    total, near = _local_traffic(model, units, list(nodes), streams, on_node)
+        model.add(whole + sum(shared[slot] for slot in its) <= len(its))
+        for one, next_one in pairwise(its):
+            model.add_implication(shared[next_one], shared[one])  # slots of a node are alike
+    model.add(len(units) - len(partial) + sum(shared.values()) <= count)
+    total, near = _local_traffic(model, units, list(rooms), streams, on_node)
     model.maximize(near)
-    _hint(model, on_slot, on_node, start, slots)
-    solver = new_solver(effort)
-    status = solver.solve(model)
+    for (u, slot), here in on_slot.items():
+        model.add_hint(here, start[u] == slot)
+    for (u, node), here in on_node.items():
+        model.add_hint(here, start[u].node == node)
+    solver, status = effort.solve(model)
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         return list(start), 0.0, False
-    positions = [0] * len(units)
-    for node, its in nodes.items():
-        empty = [position for position in its if not any(solver.value(on_slot[u, position]) for u in partial)]
+    places = list(start)
+    for node, its in rooms.items():
+        empty = [slot for slot in its if not any(solver.value(on_slot[u, slot]) for u in partial)]
         for u, unit in enumerate(units):
             if solver.value(on_node[u, node]):
-                positions[u] = empty.pop(0) if unit.full else next(
-                    position for position in its if solver.value(on_slot[u, position]))
+                places[u] = empty.pop(0) if unit.full else next(
+                    slot for slot in its if solver.value(on_slot[u, slot]))
     bound = max(0.0, total * (1 - solver.best_objective_bound / SCALE))
-    return positions, bound, status == cp_model.OPTIMAL
+    return places, bound, status == cp_model.OPTIMAL
 
 
 def _local_traffic(model, units, nodes, streams, on_node) -> tuple[float, cp_model.LinearExprT]:
@@ -203,10 +236,3 @@ def _local_traffic(model, units, nodes, streams, on_node) -> tuple[float, cp_mod
                     model.add_implication(both, on_node[w, node])
                     near.append(round(part * SCALE) * both)
     return total, sum(near)
-
-
-def _hint(model, on_slot, on_node, start: Sequence[int], slots: Sequence[Slot]) -> None:
-    for (u, position), here in on_slot.items():
-        model.add_hint(here, start[u] == position)
-    for (u, node), here in on_node.items():
-        model.add_hint(here, slots[start[u]].node == node)

@@ -18,8 +18,8 @@ UNIT = 1_000_000  # of a slot: CP-SAT counts in whole numbers
 LARGEST = 20_000  # variables (kinds of bundle times slots); beyond it best fit alone packs
 
 
-def fewest_slots(kinds: Sequence[Bundle], *, effort: float) -> tuple[Bins, int]:
-    """Pack bundles of any counts, none of them full.
+def fewest_slots(kinds: Sequence[Bundle], *, effort: Effort) -> tuple[Bins, int]:
+    """Pack bundles of any counts, none of them full, with what effort there is.
 
     Returns
     -------
@@ -33,7 +33,7 @@ def fewest_slots(kinds: Sequence[Bundle], *, effort: float) -> tuple[Bins, int]:
         sum(one.count for one in kinds if one.cpu > 0.5), sum(one.count for one in kinds if one.memory > 0.5),
         1 if kinds else 0,
     )
-    while len(packed) > least and len(kinds) * len(packed) <= LARGEST:
+    while len(packed) > least and len(kinds) * len(packed) <= LARGEST and effort.left > 0:
         fewer, bound = _pack(kinds, len(packed) - 1, effort)
         least = max(least, bound)
         if fewer is None:
@@ -56,13 +56,27 @@ def best_fit(kinds: Sequence[Bundle]) -> Bins:
     return bins
 
 
-def new_solver(effort: float) -> cp_model.CpSolver:
-    """A solver whose answer depends on the question alone: one worker, one seed, its own measure of time."""
-    solver = cp_model.CpSolver()
-    solver.parameters.num_workers = 1
-    solver.parameters.random_seed = 0
-    solver.parameters.max_deterministic_time = effort
-    return solver
+class Effort:
+    """What all calls of the solver for one question may take together, in its own measure of time."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self.spent = 0.0
+
+    @property
+    def left(self) -> float:
+        """What a further call may take; none is worth making where it is 0."""
+        return max(0.0, self.seconds - self.spent)
+
+    def solve(self, model: cp_model.CpModel) -> tuple[cp_model.CpSolver, cp_model.CpSolverStatus]:
+        """Solve with what is left: the answer depends on the question alone, for there is one worker and one seed."""
+        solver = cp_model.CpSolver()
+        solver.parameters.num_workers = 1
+        solver.parameters.random_seed = 0
+        solver.parameters.max_deterministic_time = self.left
+        status = solver.solve(model)
+        self.spent += solver.deterministic_time
+        return solver, status
 
 
 def units_of(share: float) -> int:
@@ -70,7 +84,7 @@ def units_of(share: float) -> int:
     return ceil(share * UNIT - TOLERANCE * UNIT)
 
 
-def _pack(kinds: Sequence[Bundle], slots: int, effort: float) -> tuple[Bins | None, int]:
+def _pack(kinds: Sequence[Bundle], slots: int, effort: Effort) -> tuple[Bins | None, int]:
     """A packing into so many slots, or None; and, where it is proved that there is none, one more than that."""
     model = cp_model.CpModel()
     within = [
@@ -87,8 +101,7 @@ def _pack(kinds: Sequence[Bundle], slots: int, effort: float) -> tuple[Bins | No
         loads.append(cpu)
     for first, second in pairwise(loads):
         model.add(first >= second)  # slots are alike: one order of them is enough
-    solver = new_solver(effort)
-    status = solver.solve(model)
+    solver, status = effort.solve(model)
     if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         return [
             [kind for kind, its in zip(kinds, within, strict=True) for _ in range(solver.value(its[slot]))]

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from scheduler.model.allocation import Allocation
 from scheduler.model.placement import Placement
-from scheduler.model.resources import TOLERANCE, Supply
+from scheduler.model.resources import Supply
 
 from .best_fit import BestFit
+from .node_room import NodeRoom
 from .slots import OpenSlots
 
 SAME_RACK, OTHER_RACK = 0.5, 1.0  # network distance from the reference node, which is at 0
@@ -80,24 +81,25 @@ class _Nodes:
         self._racks: dict[str, BestFit] = {}
         self._names: dict[str, list[str]] = {}  # by rack, in the order of its tree
         self._place: dict[str, tuple[str, int]] = {}  # a node's rack and number there
+        self._rooms: dict[str, NodeRoom] = {}
         self._slots: dict[str, list[int]] = {}  # a node's slots: positions
-        self._free: list[list[float]] = []  # CPU and memory of each slot
         for position in range(len(state.slots)):
             self._open(position)
         self._reference = state.slots[0].node
 
     def take(self, cpu: float, memory: float) -> int:
         """Place a thread: the position of its slot."""
-        begun: list[int] = []  # what is opened for it is where it goes
+        begun = False
         while not (name := self._nearest(cpu, memory)):
-            begun = [self._state.another()]
-            self._open(begun[0])
-        position = next(one for one in (*begun, *self._slots[name]) if self._free[one][1] >= memory - TOLERANCE)
-        self._free[position][0] -= cpu
-        self._free[position][1] -= memory
+            self._open(self._state.another())
+            begun = True
+        room = self._rooms[name]
+        # What is opened for a thread is where it goes.
+        number = room.count - 1 if begun and room.holds(room.count - 1, memory) else room.first_with(memory)
+        room.take(number, cpu, memory)
         self._refresh(name)
         self._reference = name
-        return position
+        return self._slots[name][number]
 
     def _nearest(self, cpu: float, memory: float) -> str:
         weights = self._weights
@@ -120,17 +122,16 @@ class _Nodes:
     def _open(self, position: int) -> None:
         name = self._state.slots[position].node
         rack = self._rack_of.get(name, "")
-        self._free.append([*self._state.free(position)])
         if name not in self._place:
             tree = self._racks.setdefault(rack, BestFit())
             self._names.setdefault(rack, []).append(name)
             self._place[name] = (rack, tree.add(1.0, 1.0, 1.0))
-            self._slots[name] = []
+            self._rooms[name], self._slots[name] = NodeRoom(), []
+        self._rooms[name].add(*self._state.free(position))
         self._slots[name].append(position)
         self._refresh(name)
 
     def _refresh(self, name: str) -> None:
         rack, number = self._place[name]
-        free = [self._free[position] for position in self._slots[name]]
-        cpu, memory = sum(one[0] for one in free), sum(one[1] for one in free)
-        self._racks[rack].put(number, cpu, memory, max(one[1] for one in free))
+        room = self._rooms[name]
+        self._racks[rack].put(number, room.cpu, room.memory, room.most)

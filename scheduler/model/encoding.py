@@ -11,6 +11,7 @@ from typing import Any
 from .canonical import canonical_encoder
 from .errors import AlteredPlan
 from .estate import Estate, Fragment, RunningBundle, RunningTask, Slot, Submitted
+from .placement import Bound, Crowd
 from .plan import Plan, Price, Step
 from .promise import BundlePromise, Load, ProfileUsed, Promise
 from .refinement import Refinement
@@ -21,9 +22,9 @@ _LEFT_OUT_WHERE_EMPTY = {
     Plan: (
         "touched_teams", "touched_count", "rested", "resumed", "fresh", "refined", "otherwise", "promise", "notes",
         "why"),
-    Promise: ("latencies_s",),
+    Promise: ("latencies_s", "slots_bound", "traffic_bound", "crowded"),
     Step: ("bundle",),
-    Submitted: ("paused",),
+    Submitted: ("paused", "scheduled"),
 }
 
 
@@ -126,10 +127,13 @@ def bundles_from_data(data: Iterable[Mapping[str, Any]]) -> tuple[RunningBundle,
 
 def promise_from_data(data: Mapping[str, Any]) -> Promise:
     """What a schedule promises, from its JSON object."""
+    bounds = {name: Bound(**data[name]) for name in ("slots_bound", "traffic_bound") if name in data}
     return Promise(**{
-        **data, "pair": tuple(data["pair"]), "bundles": tuple(BundlePromise(**one) for one in data["bundles"]),
+        **data, **bounds, "pair": tuple(data["pair"]),
+        "bundles": tuple(BundlePromise(**one) for one in data["bundles"]),
         "profiles": tuple(ProfileUsed(**one) for one in data["profiles"]),
         "others": {slot: Load(**load) for slot, load in data["others"].items()},
+        "crowded": {slot: Crowd(**one) for slot, one in data.get("crowded", {}).items()},
     })
 
 

@@ -146,6 +146,7 @@ class Submitted:
     running: Mapping[str, str]  # submitted task id -> running task id
     sinks: tuple[str, ...]  # submitted task ids of its sinks
     paused: bool = False  # its tasks rest where nobody else needs them
+    scheduled: bool = False  # submitted with a schedule, or given one since
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "running", _frozen(self.running))

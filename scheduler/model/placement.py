@@ -35,6 +35,19 @@ class Bound:
         return 0.0 if self.proved or not self.reached else (self.reached - self.least) / self.reached
 
 
+@dataclass(frozen=True, slots=True)
+class Crowd:
+    """More threads on a slot than its driver has, so that they take turns."""
+
+    there: int
+    placed: int
+
+    def told(self, slot: str) -> str:
+        """In words, with what helps."""
+        return (f"the driver of {slot} has {self.there} threads for the {self.placed} placed on it; WEIR_SLOT_THREADS "
+                f"on {slot.rpartition('/')[0]} gives it more")
+
+
 @dataclass(frozen=True)
 class Placement:
     """Every thread's slot.
@@ -50,7 +63,7 @@ class Placement:
     threads: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     taken: Mapping[int, Taken] = field(default_factory=dict)
     slots_bound: Bound | None = None
-    traffic_bound: Bound | None = None  # events/s between nodes
+    traffic_bound: Bound | None = None  # events/s between nodes, every thread having its even part of a stream
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "threads", MappingProxyType(dict(self.threads)))

@@ -98,14 +98,17 @@ class Plan:
     @property
     def submits(self) -> Submitted | None:
         """The dataflow that it brings into the estate, or whose entry there it renews."""
-        return self.dataflow if self.kind in {"submit", "pause", "resume"} else None
+        if self.kind not in {"submit", "pause", "resume", "schedule"}:
+            return None
+        # Plans from before it was kept with the dataflow tell by their promise alone that it has a schedule.
+        return self.dataflow if self.promise is None else replace(self.dataflow, scheduled=True)
 
     @property
     def removes(self) -> Submitted | None:
         """The dataflow that it takes out of the estate, or the entry that it renews, as it was."""
         if self.kind in {"pause", "resume"}:
             return replace(self.dataflow, paused=not self.dataflow.paused)
-        return self.dataflow if self.kind == "remove" else None
+        return self.dataflow if self.kind in {"remove", "schedule"} else None
 
     def require_generation(self, generation: int) -> None:
         """Raise ``StalePlan`` unless the plan was computed from this generation of the estate."""

@@ -82,6 +82,8 @@ class Profile:
         The type's version that was measured.
     machine : str
         Class of the machine that it was measured on; empty where nobody noted it.
+    code : str
+        Digest of the code that was measured; empty where nobody noted it.
     static : bool
         So light that one thread with a fixed share does at any rate: paper [2] (8.3) treats sources and sinks so.
         Its one point's rate says nothing.
@@ -96,6 +98,7 @@ class Profile:
     machine: str = ""
     static: bool = False
     origin: str = ""
+    code: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "points", tuple(sorted(self.points, key=lambda point: point.threads)))
@@ -160,10 +163,13 @@ class Profile:
             return Estimate(_between(Point(0, 0.0, 0.0, 0.0), high, threads), "interpolated")
         return Estimate(_between(self.points[above - 1], high, threads), "interpolated")
 
-    def stale(self, *, version: int, machine: str) -> str:
-        """Why it says nothing sure about this version of the type on this class of machine; empty where it does."""
+    def stale(self, *, version: int, machine: str, code: str = "") -> str:
+        """Why it says nothing sure about this version and code of the type on this class of machine; empty where it
+        does. What nobody noted, then or now, contradicts nothing."""
         if version != self.version:
             return f"measured with version {self.version} of {self.task_type}, which is now version {version}"
+        if self.code and code and code != self.code:
+            return f"measured with other code of {self.task_type} than there is now"
         if self.machine and machine != self.machine:
             return f"measured on {self.machine}; here is {machine or 'an unnamed machine'}"
         return ""

@@ -14,7 +14,7 @@ from .profile import Point, Profile
 
 REQUIRED = ("task", "threads", "peak_rate_tuples_s", "cpu_pct", "mem_pct")
 # Beside them, where they are known; a file may leave any of these columns out.
-OPTIONAL = ("origin", "idle_cpu_pct", "idle_mem_pct", "version", "machine", "config", "static")
+OPTIONAL = ("origin", "idle_cpu_pct", "idle_mem_pct", "version", "machine", "config", "static", "code")
 
 
 def _share(percent: str) -> float:
@@ -33,7 +33,7 @@ TRUTHS = {"": False, "0": False, "false": False, "1": True, "true": True}
 
 
 def read_profiles(text: str) -> tuple[Profile, ...]:
-    """Read profiles; rows of one task, config, version and machine make one.
+    """Read profiles; rows of one task, config, version, code and machine make one.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ def write_profiles(profiles: Iterable[Profile]) -> str:
                 "cpu_pct": _percent(point.cpu), "mem_pct": _percent(point.memory),
                 "idle_cpu_pct": _percent(point.idle_cpu), "idle_mem_pct": _percent(point.idle_memory),
                 "origin": profile.origin, "version": profile.version, "machine": profile.machine,
-                "config": profile.config, "static": int(profile.static),
+                "config": profile.config, "static": int(profile.static), "code": profile.code,
             })
     return out.getvalue()
 
@@ -132,18 +132,19 @@ def _take(
         problems.append(_problem(line, f"{task} has {wrong}", "Correct the point, or measure it again.", column))
     if len(problems) > before:
         return
-    key = (task, row.get("config") or "", int(values.get("version", 1)), row.get("machine") or "")
+    config, machine, code = (row.get(name) or "" for name in ("config", "machine", "code"))
+    key = (task, config, int(values.get("version", 1)), machine, code)
     rows.setdefault(key, []).append((line, point, row.get("origin") or "", TRUTHS[row.get("static") or ""]))
 
 
 def _made(
     key: tuple[object, ...], rows: list[tuple[int, Point, str, bool]], problems: list[Problem]
 ) -> Profile | None:
-    task, config, version, machine = key
+    task, config, version, machine, code = key
     try:
         return Profile(
             str(task), tuple(point for _, point, _, _ in rows), config=str(config), version=int(str(version)),
-            machine=str(machine), static=any(static for *_, static in rows), origin=rows[0][2],
+            machine=str(machine), static=any(static for *_, static in rows), origin=rows[0][2], code=str(code),
         )
     except InvalidProfile as error:
         # Lines are right one by one: it is the last of two for the same number of threads.

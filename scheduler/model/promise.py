@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from .dataflow import _frozen
+from .placement import Bound, Crowd
 from .profile import Basis
 
 
@@ -72,12 +73,16 @@ class Promise:
     allocated: Mapping[str, tuple[float, float]] = field(default_factory=dict)  # slots' worth of CPU and of memory
     others: Mapping[str, Load] = field(default_factory=dict)  # what others were expected to take of slots, by slot
     latencies_s: Mapping[str, float] = field(default_factory=dict)  # an estimate from the source to the end of a task
+    slots_bound: Bound | None = None  # where the mapping knows how few slots may do
+    traffic_bound: Bound | None = None  # likewise of events/s between nodes, every thread having its even part
+    crowded: Mapping[str, Crowd] = field(default_factory=dict)  # slots with more threads than their driver has
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rates_per_s", _frozen(self.rates_per_s))
         object.__setattr__(self, "allocated", _frozen({task: tuple(load) for task, load in self.allocated.items()}))
         object.__setattr__(self, "others", _frozen(self.others))
         object.__setattr__(self, "latencies_s", _frozen(self.latencies_s))
+        object.__setattr__(self, "crowded", _frozen(self.crowded))
 
     @property
     def kept_per_s(self) -> float:

@@ -70,10 +70,11 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """Shares of a slot's CPU and memory that others are expected to take."""
+    """Shares of a slot's CPU and memory that others are expected to take, and how many queries they have there."""
 
     cpu: float = 0.0
     memory: float = 0.0
+    queries: int = 0
 
     @property
     def rest(self) -> float:
@@ -90,12 +91,15 @@ class Supply:
 
     A schedule of n slots takes the first n; with one slot more it keeps those. Without a catalogue there are no more
     than the free ones. Of some slots others have taken a part (``taken``); these come last among the free ones.
+    ``threads`` says by node how many the driver of each of its slots has, for all its queries together; a node that is
+    absent has not told, or is to be bought.
     """
 
     free: tuple[Node, ...] = ()
     catalogue: Catalogue | None = None
     new_names: str = "new"
     taken: Mapping[Slot, Taken] = field(default_factory=dict)
+    threads: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.catalogue is None and not any(node.slots for node in self.free):

@@ -17,14 +17,16 @@ LEAST_LOAD = 0.05  # of a slot: below it a difference says nothing
 class Observation:
     """What a running bundle was seen to do, over some time: it is shown beside the measured curve.
 
-    ``stable`` is whether it kept up with its rate.
+    ``memory`` is None where nobody can tell it, ``stable`` whether it kept up with its rate. Of a ``shared`` slot CPU
+    and memory are told apart by the time that each query was busy, which takes one that waits for one that works.
     """
 
     threads: int
     rate_per_s: float
     cpu: float
-    memory: float
+    memory: float | None
     stable: bool = True
+    shared: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,8 @@ def drifts(
     -------
     tuple of Drift
         CPU and memory by the median of their ratios to what is expected at the observed rates. The rate only where it
-        was contradicted: bundles that did not keep up below their peak rate, or did above it.
+        was contradicted: bundles that did not keep up below their peak rate, or did above it. A bundle on a shared slot
+        contradicts only the latter: what it takes is not measured, and behind it may be because of others.
     """
     by_threads: dict[int, list[Observation]] = {}
     for one in observations:
@@ -74,14 +77,15 @@ def drifts(
             continue
         estimate = profile.estimate(threads)
         for what, expect in (("cpu", estimate.cpu_at), ("memory", estimate.memory_at)):
-            pairs = [(expected, getattr(one, what)) for one in seen
-                     if one.stable and (expected := expect(one.rate_per_s)) >= LEAST_LOAD]
+            pairs = [(expected, observed) for one in seen
+                     if one.stable and not one.shared and (observed := getattr(one, what)) is not None
+                     and (expected := expect(one.rate_per_s)) >= LEAST_LOAD]
             if len(pairs) >= at_least:
                 ratio = median(observed / expected for expected, observed in pairs)
                 typical = median(expected for expected, _ in pairs)
                 found.append(_drift(what, threads, typical, typical * ratio, bound))
         peak = estimate.point.rate_per_s
-        failed = [one.rate_per_s for one in seen if not one.stable and one.rate_per_s < peak]
+        failed = [one.rate_per_s for one in seen if not (one.stable or one.shared) and one.rate_per_s < peak]
         did = [one.rate_per_s for one in seen if one.stable and one.rate_per_s > peak]
         if len(failed) >= at_least:
             found.append(_drift("rate", threads, peak, median(failed), bound))

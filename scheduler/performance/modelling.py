@@ -6,104 +6,29 @@ A value in, the next step out: the trials so far say everything, so that a sweep
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf, log2, sqrt
 
 import numpy as np
 
-from scheduler.model.errors import InvalidResources, RateNotHeld
+from scheduler.model.errors import RateNotHeld
 from scheduler.model.profile import Point, Profile
 from scheduler.model.slope import slope
 
 from .fixed_load import with_fixed_load
+from .sweep import Done, Sweep, Trial, Try
 
 NEARBY = 1.25  # a first guess is wrong by no more than this, as a rule
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
-    """So many threads on one pinned slot at a rate: what they took, and whether latency grew.
-
-    ``latency_slope`` (λ_L) is in seconds of latency for each second that passed, as the function of that name fits it.
-    ``achieved_per_s`` is the rate that came out, where it was measured; ``took_s`` what the trial took, with starting
-    and warming up.
-    """
-
-    threads: int
-    rate_per_s: float
-    cpu: float
-    memory: float
-    latency_slope: float
-    took_s: float
-    achieved_per_s: float | None = None
-    idle_cpu: float = 0.0
-    idle_memory: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Sweep:
-    """How far and how finely to measure.
-
-    ``latency_slope`` (λ_L max) parts stable from unstable: beyond the peak rate latency grows by ω/ω̂ - 1 seconds a
-    second, so a slope of 0.03 is a rate 3% too high, which is as much as ``rate_precision`` asks to be told. The sweep
-    stops when the peak rate grows by no more than ``rate_slope`` (λ_ω) of the best with every doubling of the threads,
-    over the last ``window`` thread counts. Rates are found to within ``rate_precision``, the best thread count to
-    within ``thread_precision``, both relative. ``trial_s`` is what the next trial is expected to take of ``budget_s``.
-    """
-
-    smallest_rate_per_s: float = 1.0
-    largest_rate_per_s: float = 100_000.0
-    largest_threads: int = 64
-    latency_slope: float = 0.03
-    rate_slope: float = 0.05
-    window: int = 3
-    rate_precision: float = 0.05
-    thread_precision: float = 0.25
-    keeps_up: float = 0.95  # of the offered rate has to come out
-    again_after_s: tuple[float, ...] = (0.0, 15.0, 45.0)  # the smallest rate is tried so many times more, so much later
-    trial_s: float = 8.0
-    budget_s: float = 900.0
-
-    def __post_init__(self) -> None:
-        fits = 0 < self.smallest_rate_per_s <= self.largest_rate_per_s < inf and self.largest_threads >= 1
-        if not (fits and self.window >= 2 and self.rate_precision > 0 and self.thread_precision > 0):
-            raise InvalidResources(
-                f"A sweep over {self.smallest_rate_per_s:g} to {self.largest_rate_per_s:g} events/s and up to "
-                f"{self.largest_threads} threads measures nothing",
-                remedy="Give rates above 0, at least one thread, a window from 2 and precisions above 0.",
-            )
-
-    def stable(self, trial: Trial) -> bool:
-        """Whether the threads kept up with the rate."""
-        came_out = trial.rate_per_s if trial.achieved_per_s is None else trial.achieved_per_s
-        return trial.latency_slope <= self.latency_slope and came_out >= self.keeps_up * trial.rate_per_s
-
-
-@dataclass(frozen=True, slots=True)
-class Try:
-    """Run this trial next, no sooner than ``after_s`` after the last one has ended."""
-
-    threads: int
-    rate_per_s: float
-    why: str
-    after_s: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Done:
-    """Nothing more to run. ``rough`` are thread counts whose peak is not as precise as was asked for."""
-
-    points: tuple[Point, ...]
-    why: str
-    rough: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class _Peak:
-    """The highest stable rate of a thread count: its trial (None: not even the smallest rate), and how sure it is."""
+    """The highest stable rate of a thread count: its trial (None: not even the smallest rate), how sure it is, and
+    whether no more could be fed."""
 
     trial: Trial | None
     precise: bool = True
+    at_least: bool = False
 
     @property
     def rate_per_s(self) -> float:
@@ -120,7 +45,8 @@ def next_step(trials: Iterable[Trial], *, sweep: Sweep) -> Try | Done:
     thread count the rate begins where fewer threads and the CPU that they left suggest, grows until a trial is unstable
     (or falls until one is stable), and then the range between is halved; for the first thread count, of which nothing
     is known, it grows fourfold. The lowest rate that was not stable is tried once more before it is believed: a machine
-    that was busy for a second makes any rate look so.
+    that was busy for a second makes any rate look so. Where less was fed than was asked for, and that got through,
+    it is tried again; where that does not pass, the feeder is the bottleneck, and more threads would show no more.
 
     Parameters
     ----------
@@ -151,15 +77,18 @@ def next_step(trials: Iterable[Trial], *, sweep: Sweep) -> Try | Done:
                 return _out_of_time(by_threads, peaks, spent_s, sweep)
             return step
         peaks[threads] = step
+        if step.at_least:
+            return _done(peaks, by_threads, sweep, _fed_no_more(by_threads[threads], sweep))
     if not any(peak.trial for peak in peaks.values()):
         return Done((), _nothing_stable(by_threads[min(peaks)], sweep))
     flat = max(peaks) < sweep.largest_threads
     return _done(peaks, by_threads, sweep, "The peak rate is flat or falls with more threads." if flat else
-                 f"{sweep.largest_threads} threads are the most that were asked for.")
+                 f"{sweep.largest_threads} threads are the most that were to be measured.")
 
 
 def measured_profile(
-    done: Done, *, task_type: str, version: int, machine: str, config: str = "", origin: str = "measured"
+    done: Done, *, task_type: str, version: int, machine: str, config: str = "", code: str = "",
+    origin: str = "measured",
 ) -> Profile:
     """The profile that a finished sweep found.
 
@@ -174,7 +103,9 @@ def measured_profile(
             remedy="If the machine was busy with something else, try again when it is not; else begin with a lower "
                    "rate, or give the sweep more time.", task_type=task_type,
         )
-    return Profile(task_type, done.points, config=config, version=version, machine=machine, origin=origin)
+    return Profile(
+        task_type, done.points, config=config, version=version, machine=machine, code=code,
+        origin=origin)
 
 
 def latency_slope(at_s: Sequence[float], latencies_s: Sequence[float], *, warm_up_s: float) -> float:
@@ -230,8 +161,11 @@ def _next_rate(tried: Tried, threads: int, guess: float, sweep: Sweep) -> Try | 
     if not tried:
         return Try(threads, guess, "as fewer threads suggest" if threads > 1 else "the smallest rate")
     held = {rate: trial for rate, trials in tried.items() if (trial := _typical(trials, sweep))}
-    unstable = min((rate for rate in tried if rate not in held), default=inf)
+    unfed = {rate for rate, trials in tried.items() if all(sweep.starved(trial) for trial in trials)}
+    unstable = min((rate for rate in tried if rate not in held and rate not in unfed), default=inf)
     stable = max((rate for rate in held if rate < unstable), default=0.0)
+    if (too_much := min((rate for rate in unfed if rate > stable), default=inf)) < unstable:
+        return _unfed(tried[too_much], held.get(stable), sweep)
     if unstable == inf:
         if stable >= sweep.largest_rate_per_s:
             return _Peak(held[stable])
@@ -252,6 +186,15 @@ def _next_rate(tried: Tried, threads: int, guess: float, sweep: Sweep) -> Try | 
     return _Peak(held.get(stable))
 
 
+def _unfed(trials: Sequence[Trial], held: Trial | None, sweep: Sweep) -> Try | _Peak:
+    """What to do about a rate that the feeder did not reach: try it again, and then take what it did reach."""
+    if len(trials) < len(sweep.again_after_s):
+        return Try(trials[0].threads, trials[0].rate_per_s, "once more, for less was fed than was asked for",
+                   after_s=sweep.again_after_s[len(trials) - 1])
+    best = max((replace(trial, rate_per_s=trial.offered_per_s) for trial in trials), key=lambda one: one.rate_per_s)
+    return _Peak(held if held is not None and held.rate_per_s > best.rate_per_s else best, at_least=True)
+
+
 def _typical(trials: Sequence[Trial], sweep: Sweep) -> Trial | None:
     """The trial that stands for its repetitions: the calmest stable one; None where none was stable."""
     stable = [trial for trial in trials if sweep.stable(trial)]
@@ -268,6 +211,14 @@ def _nothing_stable(tried: Tried, sweep: Sweep) -> str:
         f"of {rate:g} events/s, with {threads} thread{'s' * (threads > 1)} and {len(trials)} times, "
         f"{min(through):.3g} to {max(through):.3g} came through, and latency grew by {min(slopes):.2g} to "
         f"{max(slopes):.2g} s a second (stable are {sweep.keeps_up:.0%} and {sweep.latency_slope:g}).")
+
+
+def _fed_no_more(tried: Tried, sweep: Sweep) -> str:
+    """What was fed at most of the rate that could not be reached."""
+    most = max((trial for trials in tried.values() for trial in trials if sweep.starved(trial)),
+               key=lambda trial: trial.offered_per_s)
+    return (f"No more than {most.offered_per_s:.4g} events/s could be fed, where {most.rate_per_s:.4g} were asked for: "
+            "the slot may sustain more.")
 
 
 def _out_of_time(
@@ -293,4 +244,5 @@ def _done(peaks: Mapping[int, _Peak], by_threads: Mapping[int, Tried], sweep: Sw
         threads: [trial for trials in tried.values() for trial in trials if sweep.stable(trial)]
         for threads, tried in by_threads.items()}
     rough = tuple(sorted(threads for threads, peak in peaks.items() if not peak.precise))
-    return Done(with_fixed_load(points, stable), why, rough)
+    at_least = tuple(sorted(threads for threads, peak in peaks.items() if peak.at_least))
+    return Done(with_fixed_load(points, stable), why, rough, at_least)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -16,8 +16,9 @@ AT_PEAK = 0.95  # of what a profile says that threads sustain
 TAKEN = 0.9  # of a slot's CPU or memory, besides what its driver takes
 
 What = Literal["rate", "CPU", "memory", "latency"]
-Cause = Literal["failing", "source", "peak", "CPU", "memory", "drift", "others", "more", "estimate"]
-Remedy = Literal["compare", "measure", "wait", "source", "slots"]
+Cause = Literal[
+    "failing", "source", "peak", "CPU", "memory", "threads", "drift", "together", "others", "more", "estimate"]
+Remedy = Literal["compare", "measure", "wait", "source", "slots", "threads"]
 
 
 _NOT_MEASURED = Load()
@@ -39,6 +40,8 @@ class Seen:
 
     ``read_per_s`` is what each task takes in (a source: what it makes), ``offered_per_s`` what its parents make.
     ``slots`` are whole slots, with whatever else runs there; ``latencies_s`` are from the source to the end of a task.
+    On ``mixed`` slots queries of others run, too. Where several queries share a slot, what all of them take is
+    measured, and told apart by the time that each was busy: that takes one that waits for one that works.
     """
 
     rate_per_s: float | None = None
@@ -48,6 +51,7 @@ class Seen:
     bundles: Mapping[str, BundleSeen] = field(default_factory=dict)
     slots: Mapping[str, Load] = field(default_factory=dict)
     latencies_s: Mapping[str, float] = field(default_factory=dict)
+    mixed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +139,8 @@ def _of_slots(promise: Promise, seen: Seen) -> Iterator[Miss]:
         for what, promised, measured in (
             ("CPU", expected.cpu, found.cpu), ("memory", expected.memory, found.memory),
         ):
-            if measured is not None and over(measured, promised or 0.0):
+            is_over = measured is not None and over(measured, promised or 0.0)
+            if is_over and (slot not in seen.mixed or _whole_is_over(promise, seen, slot, what)):
                 yield Miss(what, slot, promised or 0.0, measured, _beyond(promise, seen, slot, what))
 
 
@@ -163,6 +168,11 @@ def _of_bundle(promise: Promise, seen: Seen, bundle: BundlePromise) -> Reason:
             beyond = _beyond(promise, seen, bundle.slot, what)
             full = f"the {what} of {bundle.slot} is taken ({taken:.0%}), and {bundle.task} waits for it"
             return Reason(what, f"{full}; {beyond.why}", beyond.remedy, beyond.task or bundle.task)
+    crowd = promise.crowded.get(bundle.slot)
+    if crowd is not None:
+        return Reason(
+            "threads", f"{threads} do {_rate(found)} and wait for their turn: {crowd.told(bundle.slot)}", "threads",
+            bundle.task)
     allowed = "" if bundle.sustains_per_s is None else f", though their profile allows {bundle.sustains_per_s:.4g}"
     return Reason("drift", f"{threads} do {_rate(found)} and are behind{allowed}", "measure", bundle.task)
 
@@ -170,26 +180,63 @@ def _of_bundle(promise: Promise, seen: Seen, bundle: BundlePromise) -> Reason:
 def _beyond(promise: Promise, seen: Seen, slot: str, what: What) -> Reason:
     """Why a slot takes more CPU or memory than was predicted, or all that there is."""
     own = [bundle for bundle in promise.bundles if bundle.slot == slot]
-    unmeasured = False
-    for bundle in own:
-        found = _seen(bundle, seen)
-        measured, expected = (found.load.cpu, bundle.cpu) if what == "CPU" else (found.load.memory, bundle.memory)
-        if measured is None:
-            unmeasured = True
-            continue
-        more = 1.0
-        if found.rate_per_s is not None and bundle.rate_per_s:
-            more = max(1.0, found.rate_per_s / bundle.rate_per_s)
-        if over(measured, expected * more):
-            return Reason("drift", (
-                f"{bundle.task} takes {measured:.0%} of it at {_rate(found)}, where its profile says "
-                f"{expected * more:.0%}"), "measure", bundle.task)
-        if over(measured, expected):
-            return Reason("more", (
-                f"{bundle.task} gets {_rate(found)} instead of {bundle.rate_per_s:.4g}"), "compare", bundle.task)
-    if unmeasured:
+    loads = [_of(_seen(bundle, seen).load, what) for bundle in own]
+    if None in loads:
         return Reason("others", "what its queries take one by one was not measured", "slots")
+    measured = sum(load or 0.0 for load in loads)
+    promised = [bundle.cpu if what == "CPU" else bundle.memory for bundle in own]
+    # By the profiles, at the rates that came.
+    expected = [load * _more(bundle, seen) for load, bundle in zip(promised, own, strict=True)]
+    if over(measured, sum(expected)):
+        return _of_mixed(promise, seen, slot, what) if slot in seen.mixed else _of_own(own, seen, measured, expected)
+    if over(measured, sum(promised)):
+        most = max(zip(expected, promised, own, strict=True), key=lambda one: one[0] - one[1])[2]
+        return Reason("more", (
+            f"{most.task} gets {_rate(_seen(most, seen))} instead of {most.rate_per_s:.4g}"), "compare", most.task)
     return Reason("others", "its queries take what was predicted, and something else on the slot the rest", "slots")
+
+
+def _of_mixed(promise: Promise, seen: Seen, slot: str, what: What) -> Reason:
+    """Own queries seem to take more, and others' are there: one can only say that all of them do, if they do."""
+    if not _whole_is_over(promise, seen, slot, what):
+        return Reason("others", "all queries on it take what was predicted of them together", "slots")
+    return Reason("together", (
+        f"all queries on it take {_of(seen.slots[slot], what):.0%}, where {_of(promise.load_of(slot), what):.0%} was "
+        "expected; others' are among them, and which takes more is not measured where they share a slot"), "slots")
+
+
+def _of_own(own: Sequence[BundlePromise], seen: Seen, measured: float, expected: Sequence[float]) -> Reason:
+    """Own queries take more than their profiles say: the one, or several together, of which one is to take most."""
+    most = max(zip(expected, own, strict=True), key=lambda one: one[0])[1]
+    if len(own) == 1:
+        return Reason("drift", (
+            f"{most.task} takes {measured:.0%} of it at {_rate(_seen(most, seen))}, where its profile says "
+            f"{expected[0]:.0%}"), "measure", most.task)
+    tasks = _listed(list(dict.fromkeys(bundle.task for bundle in own)))
+    of_all = f"the queries of {tasks} take {measured:.0%} of it together, where their profiles say {sum(expected):.0%}"
+    return Reason("together", (
+        f"{of_all} at these rates; which of them takes more is not measured where they share a slot, {most.task} is "
+        "expected to take most"), "measure", most.task)
+
+
+def _whole_is_over(promise: Promise, seen: Seen, slot: str, what: What) -> bool:
+    """Whether all queries on a slot take more than was expected of all; False where that is not measured."""
+    whole = _of(seen.slots.get(slot, _NOT_MEASURED), what)
+    return whole is not None and over(whole, _of(promise.load_of(slot), what) or 0.0)
+
+
+def _of(load: Load, what: What) -> float | None:
+    return load.cpu if what == "CPU" else load.memory
+
+
+def _more(bundle: BundlePromise, seen: Seen) -> float:
+    """How many times the rate that was planned for it a bundle gets; 1 where it is no more."""
+    rate = _seen(bundle, seen).rate_per_s
+    return 1.0 if rate is None or not bundle.rate_per_s else max(1.0, rate / bundle.rate_per_s)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def _limiting(promise: Promise, seen: Seen) -> list[BundlePromise]:

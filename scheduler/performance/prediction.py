@@ -78,12 +78,20 @@ def predict(
     rates_per_s: Mapping[str, float],
     routing: Routing = "shuffle",
     allocation: Allocation | None = None,
+    threads: Mapping[str, int] | None = None,
 ) -> Prediction:
     """Predict what a placed dataflow sustains, and what its slots have to bear.
 
     A bundle sustains what its profile says for its number of threads, linear between measured numbers; it gets its
     part of the task's events as they are routed; and it takes CPU and memory in proportion to its rate. The dataflow
     sustains the rate at which the first bundle has as much as it can, or the first slot no CPU or memory left.
+
+    Or no threads: a driver runs so many at a time, of all its queries together. A bundle that gets a part of what it
+    sustains has that part of its threads at work; where those on a slot are more than its driver has, they wait for
+    their turn, and all of them do so much less. With every bundle at its peak that is the driver's threads over those
+    placed there. A first approximation: that a batch waits for its last thread is not in it. A thread reads its channel
+    and does its task in one, so nothing comes on top; threads that do at any rate (of sources), and one for each query
+    of others, count as at work all the time.
 
     Parameters
     ----------
@@ -97,17 +105,21 @@ def predict(
         How a task's events are divided over its threads, see `route`.
     allocation : Allocation, optional
         What was planned for each bundle: slot-aware routing can keep to it.
+    threads : mapping of str to int, optional
+        How many threads the driver of each slot has, by node; of a node that is absent nobody knows, and they are
+        taken to be enough.
 
     Returns
     -------
     Prediction
-        With the bundle or slot that limits it.
+        With the bundle or slot that limits it, and why.
 
     References
     ----------
     .. [1] Shukla and Simmhan, "Model-driven Scheduling for Distributed Stream Processing Systems", 2017, 8.5.
     """
-    routed = route(placement, profiles, rates_per_s=rates_per_s, routing=routing, allocation=allocation)
+    routed = route(
+        placement, profiles, rates_per_s=rates_per_s, routing=routing, allocation=allocation, threads=threads)
     at = min(1.0, routed.factor)
     cpu, memory = [0.0] * len(placement.slots), [0.0] * len(placement.slots)
     for position, taken in placement.taken.items():

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf
 from typing import Literal
 
 from scheduler.model.allocation import Allocation
 from scheduler.model.estate import Slot
-from scheduler.model.placement import Placement
+from scheduler.model.placement import Crowd, Placement
 from scheduler.model.profile import Estimate, Profile
 
 Routing = Literal["shuffle", "slot_aware"]
@@ -21,15 +22,22 @@ Shares = Mapping[str, Mapping[int, float]]  # of a task's events, by the positio
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """What keeps a dataflow from more: a bundle that sustains no more, or a slot whose CPU or memory is taken."""
+    """What keeps a dataflow from more.
 
-    what: Literal["bundle", "CPU", "memory"]
+    A bundle that sustains no more, a slot whose CPU or memory is taken, or one whose driver has too few threads
+    (``crowd``).
+    """
+
+    what: Literal["bundle", "CPU", "memory", "threads"]
     slot: Slot
     task: str = ""  # of a bundle
+    crowd: Crowd | None = None
 
     @property
     def reason(self) -> str:
         """In words."""
+        if self.crowd is not None:
+            return self.crowd.told(self.slot.name)
         if self.what == "bundle":
             return f"the threads of {self.task} on {self.slot.name} sustain no more"
         return f"the {self.what} of {self.slot.name} is taken"
@@ -39,7 +47,8 @@ class Limit:
 class Routed:
     """The events' way over a placement, and what that way sustains.
 
-    ``factor`` is the sustained rate over the planned one; ``estimates`` what each bundle's profile says of it.
+    ``factor`` is the sustained rate over the planned one; ``estimates`` what each bundle's profile says of it;
+    ``crowded`` the slots with more threads than their driver has, by position.
     """
 
     routing: Routing
@@ -47,6 +56,7 @@ class Routed:
     factor: float
     limit: Limit | None
     estimates: Mapping[str, Mapping[int, Estimate]]
+    crowded: Mapping[int, Crowd] = field(default_factory=dict)
 
     def weights(self, placement: Placement, task: str) -> tuple[float, ...]:
         """The part of a task's events that each of its partitions gets; they add up to 1."""
@@ -61,14 +71,17 @@ def route(
     rates_per_s: Mapping[str, float],
     routing: Routing,
     allocation: Allocation | None = None,
+    threads: Mapping[str, int] | None = None,
 ) -> Routed:
     """Divide each task's events over its threads.
 
     ``shuffle`` gives every thread the same, as Storm does, however many others it shares its slot with.
     ``slot_aware`` gives each bundle what it sustains: by its profile, or, where that sustains more, what
     ``allocation`` planned for it, which leaves room to the others on its slot; and evenly where neither helps. With
-    what was planned a schedule of MBA and SAM sustains its rate whenever its profiles are right.
+    what was planned a schedule of MBA and SAM sustains its rate whenever its profiles are right and the drivers of its
+    slots have the ``threads`` (by node; absent where unknown).
     """
+    crowded = _crowded(placement, threads or {})
     estimates = {
         task: {position: profiles[task].estimate(threads) for position, threads in counts.items()}
         for task, counts in placement.counts.items()
@@ -81,10 +94,24 @@ def route(
             candidates.append(_by_plan(placement, allocation))
     found: Routed | None = None
     for shares in candidates:
-        factor, limit = _sustained(placement, profiles, estimates, shares, rates_per_s)
+        factor, limit = _sustained(placement, profiles, estimates, shares, rates_per_s, crowded)
         if found is None or factor > found.factor:
-            found = Routed(routing, shares, factor, limit, estimates)
+            found = Routed(routing, shares, factor, limit, estimates, crowded)
     assert found is not None
+    return found
+
+
+def _crowded(placement: Placement, threads: Mapping[str, int]) -> dict[int, Crowd]:
+    """The slots with more threads on them than their driver has; of others each query counts as one."""
+    placed: Counter[int] = Counter()
+    for counts in placement.counts.values() if threads else ():
+        placed.update(counts)
+    found = {}
+    for position, count in placed.items():
+        there = threads.get(placement.slots[position].node)
+        count += placement.taken[position].queries if position in placement.taken else 0
+        if there is not None and count > there:
+            found[position] = Crowd(there, count)
     return found
 
 
@@ -128,6 +155,7 @@ def _sustained(
     estimates: Mapping[str, Mapping[int, Estimate]],
     shares: Shares,
     rates_per_s: Mapping[str, float],
+    crowded: Mapping[int, Crowd],
 ) -> tuple[float, Limit | None]:
     """How many times the planned rate the placement sustains, and what keeps it from more; 1 where nothing does."""
     factor, limit = inf, None
@@ -136,6 +164,9 @@ def _sustained(
     fixed = {what: list(nothing) for what, nothing in moving.items()}
     for position, taken in placement.taken.items():
         fixed["CPU"][position], fixed["memory"][position] = taken.cpu, taken.memory
+    # Threads at work at the planned rate: of a bundle as large a part as of what it sustains.
+    working = {
+        position: placement.taken[position].queries if position in placement.taken else 0.0 for position in crowded}
     for task, by_slot in shares.items():
         static = profiles[task].static
         for position, share in by_slot.items():
@@ -145,6 +176,8 @@ def _sustained(
             fixed["memory"][position] += point.memory if static else point.idle_memory
             moving["CPU"][position] += (point.cpu - point.idle_cpu) * load
             moving["memory"][position] += (point.memory - point.idle_memory) * load
+            if position in crowded:
+                working[position] += placement.counts[task][position] * (1.0 if static else load)
             if factor * load > 1:
                 factor, limit = 1 / load, Limit("bundle", placement.slots[position], task)
     for what, by_slot in moving.items():
@@ -152,4 +185,8 @@ def _sustained(
             left = max(0.0, 1.0 - fixed[what][position])
             if of_events and left < factor * of_events:
                 factor, limit = left / of_events, Limit(what, placement.slots[position])
+    for position, crowd in crowded.items():
+        if crowd.there < factor * working[position]:
+            factor = crowd.there / working[position]
+            limit = Limit("threads", placement.slots[position], crowd=crowd)
     return (1.0, None) if limit is None else (factor, limit)

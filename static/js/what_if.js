@@ -1,11 +1,12 @@
 // What if: the slider moves the rate, the site answers with the pairs at that rate, and the last answer stands until the
-// next is there. Our own mapping takes seconds, so it is asked for when the slider rests.
+// next is there. A rate is asked for at once; those that come while an answer is awaited wait for it, and of them the
+// newest is asked for next. Our own mapping takes seconds, so it is asked for when the slider rests.
 
 import { Plot } from "./plots.js";
 import { fetchJson } from "./scripts.js";
 
-const ASK_AFTER_MS = 40;
 const EXACT_AFTER_MS = 600;
+const PATIENCE_MS = 3000; // an answer that takes longer is given up for a newer question
 const SLOW_MS = 300;
 
 class WhatIf {
@@ -18,7 +19,7 @@ class WhatIf {
     this.pairs = document.querySelector("[data-part='pairs']");
     this.shown = document.querySelector("[data-part='rate']");
     this.busy = document.querySelector("[data-part='busy']");
-    this.rate = Number(this.number.value);
+    this.rate = this.given();
     this.chosen = this.pairs.querySelector("tr[data-chosen]")?.dataset.pair ?? "";
     this.routing = card.querySelector("select[name='routing']");
     this.routing.addEventListener("change", () => this.route());
@@ -40,8 +41,17 @@ class WhatIf {
     this.at(Number(this.number.value));
   }
 
+  /** The rate in the field; "" where it is left empty, and each of several sources has its own. */
+  given() {
+    return this.number.value === "" && !this.number.required && !this.number.validity.badInput ? "" : Number(this.number.value);
+  }
+
   type() {
-    const rate = Number(this.number.value);
+    const rate = this.given();
+    if (rate === "") {
+      this.at(rate);
+      return;
+    }
     // Beyond the slider's end the form is sent as it is: the page comes back with another scale.
     if (!(rate > 0) || rate > this.most) return;
     this.slider.value = String(Math.round((rate / this.most) * Number(this.slider.dataset.steps)));
@@ -51,10 +61,10 @@ class WhatIf {
   at(rate) {
     if (rate === this.rate) return;
     this.rate = rate;
-    this.slider.setAttribute("aria-valuetext", `${rate}/s`);
+    this.slider.setAttribute("aria-valuetext", rate === "" ? "each source's own rate" : `${rate}/s`);
     this.mark();
-    clearTimeout(this.timer);
-    this.timer = setTimeout(() => this.ask(), ASK_AFTER_MS);
+    if (this.isAwaited()) this.isOutdated = true;
+    else this.ask();
     this.restSoon();
   }
 
@@ -72,20 +82,28 @@ class WhatIf {
     this.drawCurve();
   }
 
-  restSoon() {
-    clearTimeout(this.rest);
-    this.rest = setTimeout(() => this.ask({ exact: true }), EXACT_AFTER_MS);
+  /** Whether the pairs of an earlier rate will be there soon; our own mapping is not waited for. */
+  isAwaited() {
+    return Boolean(this.pending) && !this.pending.exact && performance.now() - this.pending.since < PATIENCE_MS;
   }
 
+  restSoon() {
+    clearTimeout(this.rest);
+    this.rest = setTimeout(() => (this.isAwaited() ? this.restSoon() : this.ask({ exact: true })), EXACT_AFTER_MS);
+  }
+
+  /** Ask with what is chosen now; an answer that is still awaited is given up. */
   async ask({ exact = false } = {}) {
-    this.pending?.abort();
-    const pending = new AbortController();
+    this.pending?.controller.abort();
+    const pending = { controller: new AbortController(), exact, since: performance.now() };
     this.pending = pending;
+    this.isOutdated = false;
+    if (exact) clearTimeout(this.rest);
     const slow = setTimeout(() => (this.busy.hidden = exact), SLOW_MS);
     const query = new URLSearchParams({ rate: this.rate, pair: this.chosen, routing: this.routing.value, ...(exact && { exact: 1 }) });
     try {
       const answer = await fetch(`${this.card.dataset.whatIf}?${query}`, {
-        credentials: "same-origin", headers: { Accept: "application/json" }, signal: pending.signal,
+        credentials: "same-origin", headers: { Accept: "application/json" }, signal: pending.controller.signal,
       });
       const found = await answer.json();
       if (answer.ok) this.show(found);
@@ -94,8 +112,14 @@ class WhatIf {
       if (error.name !== "AbortError") this.fail("The site did not answer. Move the slider to ask again.");
     } finally {
       clearTimeout(slow);
-      if (this.pending === pending) this.busy.hidden = true;
+      if (this.pending === pending) this.answered();
     }
+  }
+
+  answered() {
+    this.pending = null;
+    this.busy.hidden = true;
+    if (this.isOutdated) this.ask();
   }
 
   show(found) {
@@ -108,7 +132,7 @@ class WhatIf {
     if (proposed) proposed.value = found.rate;
     this.pairs.removeAttribute("data-stale");
     this.may(found.cannot);
-    const address = new URLSearchParams({ rate: found.rate, pair: found.chosen, routing: this.routing.value });
+    const address = new URLSearchParams({ ...(found.rate !== "" && { rate: found.rate }), pair: found.chosen, routing: this.routing.value });
     history.replaceState(null, "", `?${address}`);
     this.card.dataset.at = found.rate;
   }
@@ -148,7 +172,8 @@ class WhatIf {
     requestAnimationFrame(async () => {
       this.marking = false;
       const line = { type: "line", x0: this.rate, x1: this.rate, y0: 0, y1: 1, yref: "paper" };
-      await this.plot.draw({ ...this.figure, layout: { ...this.figure.layout, shapes: [line] } });
+      const shapes = this.rate === "" ? [] : [line];
+      await this.plot.draw({ ...this.figure, layout: { ...this.figure.layout, shapes } });
     });
   }
 }

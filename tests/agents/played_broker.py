@@ -126,6 +126,10 @@ class Broker(Channels):
             channel, "{}", len(stream.entries), 0, 0, 0, stream.last, stream.trimmed, 0, 0, dict(stream.readers),
             dict(stream.limits))
 
+    def endless(self, channel: str, readers: Iterable[str]) -> frozenset[str]:
+        info = self.info(channel)
+        return frozenset() if info is None else frozenset(readers) & (info.readers.keys() - info.limits.keys())
+
     def take_fence(self, channel: str) -> int:
         return 1
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import redis
@@ -49,7 +50,8 @@ class StandIn:
             return {"ok": False, "code": "task_failed", "message": "it is broken", "remedy": "mend it"}
         if do == "feed":
             feed.write(Path(what["path"]), [events(50)], schema_json="{}")
-        return {"ok": True, "heap_mb": 40.0, "java": "17", "pyspark": "4", "fence": 1, "batches": []}
+        return {"ok": True, "heap_mb": 40.0, "java": "17", "pyspark": "4", "fence": 1, "code": "c0de",
+                "batches": []}
 
 
 @pytest.fixture
@@ -77,7 +79,7 @@ def come_of(broker: redis.Redis, conductor: Conductor, order: TrialOrder) -> Tri
     if not conductor.is_alive():
         conductor.start()
     trials.order(broker, order)
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120
     while (found := trials.result(broker, order.id)) is None:
         assert time.monotonic() < deadline, "nothing came of it"
         time.sleep(0.02)
@@ -89,7 +91,7 @@ def come_of(broker: redis.Redis, conductor: Conductor, order: TrialOrder) -> Tri
     ({"task_type": "nothing"}, "unknown_task_type", "nothing"),
     ({"feed": ({"type": "nowhere", "config": {}},)}, "unknown_task_type", "nowhere"),
     ({"feed": ()}, "no_feed", "pi_viete"),
-    ({"threads": 9}, "not_measurable", "have 8"),
+    ({"threads": 9}, "too_few_threads", "have 8"),
     ({"task_type": "replay", "feed": ()}, "not_measurable", "schedule"),
 ])
 def test_what_cannot_be_measured_is_refused_with_the_reason(broker, conductor, slot, changes, code, named):
@@ -107,15 +109,32 @@ def test_a_slot_that_runs_something_is_not_measured_on(broker, conductor, slot, 
 
 
 def test_a_slot_whose_last_query_is_still_draining_is_waited_for(broker, conductor, slot):
-    slot.report = {"fragments": {"f3-0": {"state": "draining"}}}
+    slot.report = {"fragments": {"f3-0": {"state": "draining"}, "f1-2": {"state": "stopped"}}}
     conductor.start()
     trials.order(broker, ORDER)
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 120
     while trials.progress(broker, ORDER.id) != Progress("taken"):
         assert time.monotonic() < deadline, trials.result(broker, ORDER.id)
         time.sleep(0.02)
-    slot.report = {"fragments": {}}
+    slot.report = {"fragments": {"f1-2": {"state": "stopped"}}}  # of a paused dataflow: it rests there
     assert come_of(broker, conductor, replace(ORDER, id="t2")).ok and trials.result(broker, ORDER.id).ok
+
+
+def test_what_was_waited_for_is_not_what_a_trial_took(broker, conductor, monkeypatch):
+    """A sweep's budget is of trials alone."""
+    waited = []
+
+    def queries_on(_slot) -> list[str]:
+        if waited:
+            return []
+        waited.append(80.0)
+        return ["f3-0"]
+
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + sum(waited), time_ns=time.time_ns)
+    monkeypatch.setattr(conductor_module, "time", clock)
+    monkeypatch.setattr(conductor_module, "queries_on", queries_on)
+    found = come_of(broker, conductor, ORDER)
+    assert found.ok and waited and 0 < found.took_s < 80
 
 
 def test_what_a_task_says_of_its_failure_is_told_and_the_slot_is_left_clean(broker, conductor, slot):
@@ -130,8 +149,28 @@ def test_a_trial_has_figures_its_machine_and_its_versions(broker, conductor, slo
     assert found.ok and (found.threads, found.rate_per_s) == (2, 50.0)
     assert found.latency_slope == 1.0 and found.achieved_per_s == 0.0, "nothing came out of the stand-in"
     assert found.series and found.took_s > 0 and found.machine["class"] and found.versions["type"] == 1
+    assert (found.machine["slot_threads"], found.machine["slot_heap_mb"]) == (8, 1024) and not found.held_back
+    assert found.versions["weir"] and found.versions["code"] == "c0de", "as the slot tells"
     assert slot.asked.count("feed") == slot.asked.count("hurry") == slot.asked.count("rest") == 1
     assert len(list((tmp_path / "feeds").iterdir())) == 1, "kept for the next trial"
+
+
+def test_a_damaged_feed_is_made_anew(broker, conductor, slot, tmp_path):
+    chain = [dict(task) for task in ORDER.feed]
+    path = feed.path_of(tmp_path, feed.digest(chain, task_types()))
+    path.parent.mkdir()
+    path.touch()
+    assert come_of(broker, conductor, ORDER).ok and slot.asked.count("feed") == 1
+    assert feed.read(path).events.num_rows == 50
+
+
+@pytest.mark.parametrize("slot_mb", [40.0, 30.0])
+def test_a_slot_that_its_driver_fills_is_not_measured_on(broker, conductor, slot, monkeypatch, slot_mb: float):
+    monkeypatch.setattr(trial_module, "slot_memory_mb", lambda slots: slot_mb)
+    monkeypatch.setattr(trial_module.TreeLoad, "python_mb", lambda self: 0.0)
+    found = come_of(broker, conductor, ORDER)
+    assert (found.code, found.ok) == ("not_measurable", False) and "begin" not in slot.asked
+    assert "40 MiB" in found.message and f"has {slot_mb:.0f}" in found.message and "WEIR_SLOTS" in found.remedy
 
 
 @pytest.mark.parametrize("at", ["weigh", "feed", "begin", "look"])
@@ -158,13 +197,15 @@ def test_what_an_agent_left_that_died_is_cleared_away_by_the_next(broker, conduc
     left.parent.mkdir(parents=True)
     left.touch()
     (tmp_path / "checkpoints" / "trial-old").mkdir(parents=True)
-    Channels(broker).open_channel("trial-old.in", schema_json="{}")
+    for channel in ("trial-old.in", "trial-old-feed.0", "trial-old1.in"):
+        Channels(broker).open_channel(channel, schema_json="{}")
     conductor.start()
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 120
     while left.exists() and time.monotonic() < deadline:
         time.sleep(0.02)
     assert not left.exists() and not (tmp_path / "checkpoints" / "trial-old").exists()
     assert Channels(broker).info("trial-old.in") is None and not broker.exists(keys.channel("trial-old.in"))
+    assert Channels(broker).info("trial-old-feed.0") is None and Channels(broker).info("trial-old1.in") is not None
 
 
 def test_an_agent_without_slots_leaves_orders_to_the_one_that_serves(broker, broker_url, tmp_path):
@@ -180,7 +221,7 @@ def test_an_agent_without_slots_leaves_orders_to_the_one_that_serves(broker, bro
 def test_a_cancelled_trial_ends_soon_and_without_a_result(broker, conductor, slot):
     conductor.start()
     trials.order(broker, replace(ORDER, seconds=600.0))
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 120
     while (at := trials.progress(broker, "t1")) is None or at.state != "measuring":
         assert time.monotonic() < deadline, at
         time.sleep(0.02)

@@ -70,6 +70,21 @@ def test_what_nobody_reads_any_more_is_left_to_expire_and_may_be_opened_again(wr
     assert writer.broker.ttl("weir:ch:f1-0.0@f2-0:meta") > 0
 
 
+def test_what_a_start_asks_of_a_stream_does_not_grow_with_its_readers(writer):
+    """Each look at a channel brings all its readers: one look for each of them would be their square."""
+    def looks(readers: int) -> int:
+        def asked() -> int:
+            return writer.broker.info("commandstats").get("cmdstat_hgetall", {}).get("calls", 0)
+
+        before = asked()
+        divided = {f"f1-{number}": {f"f1-{number}": 1.0} for number in range(1, readers + 1)}
+        writer.doors.prepare(replace(WHOLE, routes={0: divided}), ("{}",), has_begun=True)
+        return asked() - before
+
+    assert looks(3) == looks(30)
+    assert len(writer.channels.routes("f1-0")) == 30
+
+
 @pytest.fixture
 def whole(broker, monkeypatch):
     """A running writer of a stream that one fragment reads whole, and that is to be divided for it or for its heir."""

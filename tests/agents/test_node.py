@@ -1,5 +1,6 @@
 """Node agents with stand-in slots: what dies is started again, what is away is waited for, what ends leaves nothing."""
 
+import errno
 import json
 import os
 import signal
@@ -8,6 +9,7 @@ import sys
 import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import get_args
 
 import psutil
 import pytest
@@ -17,6 +19,7 @@ from workers import desired, trials
 from workers.agents import mail
 from workers.agents.lease import Lease, Standing
 from workers.agents.store import NodeStore
+from workers.spark.pinning import Pinning, core_of
 from workers.supervisor import broker as embedded
 from workers.supervisor.process import spawn, stop
 from workers.trials import TrialOrder
@@ -62,7 +65,7 @@ def agent(url: str, data_dir: Path, *, slots: int = 1):
         stop(process, timeout_s=10)
 
 
-def until(is_so, *, within_s: float = 30):
+def until(is_so, *, within_s: float = 120):
     deadline = time.monotonic() + within_s
     while time.monotonic() < deadline:
         found = is_so()
@@ -149,6 +152,8 @@ def test_the_report_says_what_is_used_and_which_version_is_known(broker, broker_
     with agent(broker_url, tmp_path / "data", slots=2):
         report = until(lambda: fragments_of(broker) and json.loads(broker.get("weir:observed:n1")))
         assert report["version"] == 5 and report["cores"] == os.cpu_count() and set(report["slots"]) == {"0", "1"}
+        assert report["pinning"] in get_args(Pinning)
+        assert slot_of(broker)["core"] == core_of(slot_of(broker)["pid"])
         assert until(lambda: slot_of(broker)["memory_mb"]) > 0
         assert broker.ttl("weir:observed:n1") > 0
 
@@ -243,6 +248,37 @@ def test_a_change_whose_push_was_lost_is_found_by_polling(broker, broker_url, tm
     until(lambda: told)
     inbox.stop()
     assert NodeStore(tmp_path, "n1").read_desired().version == 4
+
+
+@pytest.mark.parametrize("what", ["write_desired", "on_change"])
+def test_a_node_hears_again_once_its_disk_has_room(what, broker, broker_url, tmp_path, monkeypatch):
+    """Nobody else reads desired states: were the thread to end of it, the node would report on and be deaf for good."""
+    monkeypatch.setattr(mail, "POLL_S", 0.05)
+    monkeypatch.setattr(mail, "RETRY_S", 0.05)
+    failed, told, write = [], [], NodeStore.write_desired
+
+    def full(of: str) -> None:
+        if of == what and len(failed) < 3:
+            failed.append(of)
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    def write_desired(store, document):
+        full("write_desired")
+        return write(store, document)
+
+    def on_change() -> None:
+        full("on_change")
+        told.append(1)
+
+    monkeypatch.setattr(NodeStore, "write_desired", write_desired)
+    inbox = mail.Inbox(redis.Redis.from_url(broker_url), NodeStore(tmp_path, "n1"), on_change=on_change)
+    inbox.start()
+    broker.set("weir:desired:n1", json.dumps(wanted(4)))
+    until(lambda: told)
+    assert len(failed) == 3 and NodeStore(tmp_path, "n1").read_desired().version == 4
+    broker.set("weir:desired:n1", json.dumps(wanted(5)))
+    until(lambda: len(told) == 2)
+    inbox.stop()
 
 
 def test_the_store_keeps_the_newest(tmp_path):

@@ -6,7 +6,8 @@ import sys
 from pathlib import Path
 
 from scheduler.model.dataflow import Task
-from workers.agents.store import FileLock, SlotStore, write_atomically
+from workers.agents import store as store_module
+from workers.agents.store import FileLock, NewestDesired, NodeStore, SlotStore, write_atomically
 from workers.agents.wanted import WantedFragment
 
 GRACE_S = 100.0
@@ -97,3 +98,17 @@ def test_a_reader_never_sees_half_a_file(tmp_path):
     write_atomically(path, "old")
     write_atomically(path, "new")
     assert path.read_text() == "new" and [each.name for each in path.parent.iterdir()] == ["x.json"]
+
+
+def test_what_is_desired_is_parsed_once_however_often_it_is_asked_for(tmp_path, monkeypatch):
+    """Hands ask for it many times for each reader of a stream, and it is as large as its node has bundles."""
+    parsed, parse = [], store_module.parse_desired
+    monkeypatch.setattr(store_module, "parse_desired", lambda text: parsed.append(text) or parse(text))
+    store = NodeStore(tmp_path, "n1")
+    newest = NewestDesired(store)
+    assert newest().version == 0
+    for version in (1, 2):
+        store.write_desired({"version": version, "slots": {}})
+        assert [newest().version for _ in range(5)] == 5 * [version] and len(parsed) == version
+    store.desired_path.unlink()
+    assert newest().version == 2, "nothing that runs is stopped for that"

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 
+from tests.measuring.test_load import COMPILING
 from workers.agents.usage import TREND_SAMPLES, TreeMeter, trend_per_h
 
 
@@ -53,3 +54,20 @@ def test_totals_grow_by_what_the_tree_uses_and_count_a_process_from_its_start():
         child.kill()
         child.wait()
     assert meter.sample(16_000).cpu_ms >= second.cpu_ms  # what a process used stays used when it is gone
+
+
+def test_what_the_compilers_take_is_told_apart_and_stays_in_the_whole(tmp_path):
+    (tmp_path / "go").touch()
+    argv = [sys.executable, "-c", COMPILING, str(tmp_path / "go")]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        process.stdout.readline()
+        meter = TreeMeter(process.pid)
+        first = meter.sample(0)
+        process.stdin.write("\n")
+        process.stdin.flush()
+        assert {process.stdout.readline(), process.stdout.readline()} == {"compiled\n", "done\n"}
+        second = meter.sample(1_000)
+        process.kill()
+    compiled_ms = second.compiling_ms - first.compiling_ms
+    assert compiled_ms >= 450, "the compiler worked for half a second"
+    assert second.cpu_ms - first.cpu_ms - compiled_ms >= 350, "the rest for 0.4 s"

@@ -73,5 +73,5 @@ def test_the_task_library_can_be_read_without_spark() -> None:
         "assert len(task_types()) > 0\nassert 'pyspark' not in sys.modules, 'pyspark was imported'"
     )
     done = subprocess.run(
-        (sys.executable, "-P", "-c", code), capture_output=True, text=True, timeout=120, env={"PYTHONPATH": str(ROOT)})
+        (sys.executable, "-P", "-c", code), capture_output=True, text=True, timeout=300, env={"PYTHONPATH": str(ROOT)})
     assert done.returncode == 0, done.stderr

@@ -14,7 +14,7 @@ from scheduler.model.errors import WeirError
 from scheduler.model.estate import Slot
 from scheduler.model.profile import Point, Profile, Profiles
 from scheduler.model.resources import Node, Supply
-from scheduler.scheduling import Settings, prepare, schedule
+from scheduler.scheduling import PAPER_PAIRS, Settings, prepare, schedule
 from workers.benches import ends
 from workers.benches.experiment_dataflows import ENDS, SHAPES, dataflow, kinds, parts
 from workers.benches.experiments import (
@@ -30,7 +30,6 @@ from workers.benches.experiments import (
     plan,
     stairs,
 )
-from workers.benches.schedules_on_spark import PAPER
 from workers.library.registry import task_types
 
 RATES = st.floats(1, 1000)
@@ -39,7 +38,7 @@ RATES = st.floats(1, 1000)
 @given(RATES, RATES)
 def test_stairs_rise_from_below_to_beyond_what_is_predicted(planned, predicted):
     climb = stairs(planned, predicted, first_s=10, stair_s=5)
-    assert [stair.counts for stair in climb[:3]] == [False, False, True] and climb[0].seconds == 10
+    assert [stair.counts for stair in climb[:3]] == [False, True, True] and climb[0].seconds == 10
     assert climb[0].rate_per_s <= climb[1].rate_per_s <= climb[2].rate_per_s
     rates = [stair.rate_per_s for stair in climb if stair.counts]
     assert rates == sorted(rates)
@@ -128,8 +127,8 @@ def is_scheduled(name, pair, rate_per_s):
 
 def test_the_plan_has_every_pair_at_every_part_of_its_highest_rate():
     names = sorted(set(SHAPES) - {ENDS})
-    found = list(plan(names, PAPER, (1.0, 0.5), scheduled=scheduled, slots=SLOTS))
-    assert len(found) == 2 * len(names) * len(PAPER) and len(PAPER) == 5
+    found = list(plan(names, PAPER_PAIRS, (1.0, 0.5), scheduled=scheduled, slots=SLOTS))
+    assert len(found) == 2 * len(names) * len(PAPER_PAIRS) and len(PAPER_PAIRS) == 5
     made = {(name, pair, part): one for name, pair, part, one in found if not isinstance(one, WeirError)}
     assert len(made) >= 20, {key[:3]: str(one) for *key, one in found if isinstance(one, WeirError)}
     for (name, pair, part), one in made.items():
@@ -176,7 +175,7 @@ def test_source_and_sink_are_measured_apart():
     assert {task: list(counts) for task, counts in one.placement.counts.items()} == {"source": [0], "sink": [1]}
 
     def stair(rate, source_cpu, sink_cpu, *, stable=True):
-        return {"carried_per_s": rate, "stable": stable, "loads": {
+        return {"rate_per_s": rate, "carried_per_s": rate, "stable": stable, "loads": {
             "n1/0": {"cpu": source_cpu, "memory": 0.01}, "n1/1": {"cpu": sink_cpu, "memory": 0.0}}}
 
     kept = [stair(50, 0.15, 0.1), stair(100, 0.2, 0.1), stair(300, 0.9, 0.9, stable=False)]
@@ -185,5 +184,6 @@ def test_source_and_sink_are_measured_apart():
     assert (source.task_type, sink.task_type) == ("replay", "output")
     assert (source.one.rate_per_s, source.one.cpu, source.one.idle_cpu) == (100, 0.2, pytest.approx(0.1))
     assert sink.one.idle_cpu == pytest.approx(0.1)
+    assert not ends.reached(kept) and ends.reached([*kept, stair(max(ends.RATES_PER_S), 0.9, 0.9)])
     with pytest.raises(ValueError, match="did not keep up"):
         ends.profiles(kept[2:], slot_of={"source": "n1/0", "sink": "n1/1"}, machine="m", origin="here")

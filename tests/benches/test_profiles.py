@@ -73,3 +73,11 @@ def test_what_may_pass_is_tried_again_and_nothing_else(broker: redis.Redis, code
             profiles.ordered(broker, order)
     node.join()
     assert not broker.exists(trials.queue(profiles.NODE)), "it asked once more than it should"
+
+
+def test_what_could_not_be_fed_is_no_verdict_on_the_task():
+    """Else a feeder that is the bottleneck would make the task's peak."""
+    found = TrialResult("t", True, threads=1, rate_per_s=100.0, achieved_per_s=60.0, offered_per_s=60.0)
+    assert Sweep().starved(profiles.trial_of(found))
+    assert not Sweep().starved(profiles.trial_of(replace(found, held_back=True))), "the query did not read"
+    assert not Sweep().starved(profiles.trial_of(replace(found, offered_per_s=0.0))), "not told, by an earlier version"

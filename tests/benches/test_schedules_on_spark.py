@@ -12,7 +12,16 @@ import pytest
 from workers.benches import climbing
 from workers.benches.experiment_dataflows import document, kinds, write_recording
 from workers.benches.schedules_page import page
-from workers.benches.schedules_summary import actual_per_s, fits, highest_stable, shown, summary
+from workers.benches.schedules_summary import (
+    MOST_RUNS,
+    actual_per_s,
+    better,
+    fits,
+    highest_stable,
+    is_to_repeat,
+    shown,
+    summary,
+)
 from workers.library.markup import read_records, wanted_values
 
 
@@ -48,9 +57,17 @@ def test_fits_are_over_all_that_ran():
     found = fits(RUNS)
     assert found["rate"]["points"] == 3 and found["CPU"]["points"] == 6 and found["CPU"]["identity"] == 1
     assert [one["keeps"] for one in found["mba_sam"]] == [True, True]
-    assert found["mba_sam"][0]["actual_over_planned"] == pytest.approx(0.98)
+    assert found["mba_sam"][0]["carried_over_planned"] == pytest.approx(0.98)
+    assert (found["rate"]["schedules"], found["CPU"]["schedules"]) == (3, 3)
     few = fits(RUNS[:1])
     assert few["rate"]["correlation"] is None and "NaN" not in json.dumps(few) and "–" in shown({"fits": few})
+
+
+def test_a_plan_is_kept_at_the_planned_rate_and_not_by_more_at_another():
+    beyond = run(actual=93.0)
+    beyond["stairs"].append(stair(150.0, 120.0, stable=False))
+    [found] = fits([beyond])["mba_sam"]
+    assert (found["keeps"], found["carried_over_planned"], found["most_over_planned"]) == (False, 0.93, 1.2)
 
 
 def test_the_page_needs_nothing_besides_itself():
@@ -75,3 +92,20 @@ def test_documents_hold_what_the_task_reads(tmp_path):
     write_recording(tmp_path / "b.parquet", [0, 10, 20])
     table = pq.read_table(tmp_path / "a.parquet")
     assert table.num_rows == 3 and table.equals(pq.read_table(tmp_path / "b.parquet"))
+
+
+def test_a_run_whose_cpu_went_elsewhere_is_made_again_and_the_better_one_counts():
+    def run(*stolen: float) -> dict:
+        return {"stairs": [{"stolen": one} for one in stolen]}
+
+    disturbed, quiet = better({}, run(0.0, 0.4, 0.5)), run(0.3, 0.02, 0.05)
+    assert is_to_repeat(disturbed) and disturbed["runs"] == 1
+    once_more = better(disturbed, quiet)
+    assert once_more == {**quiet, "runs": 2, "aside": [run(0.0, 0.4, 0.5)]} and not is_to_repeat(once_more)
+    third = better(once_more, run(0.5))
+    assert third == {**quiet, "runs": 3, "aside": [run(0.0, 0.4, 0.5), run(0.5)]}, "what was better stays"
+    failed = {"error": "no"}
+    assert is_to_repeat(better({}, failed)) and better(quiet | {"runs": 1}, failed)["stairs"] == quiet["stairs"]
+    for _ in range(MOST_RUNS):
+        failed = better(failed, {"error": "no"})
+    assert not is_to_repeat(failed), "not for ever"

@@ -13,7 +13,7 @@ from tests.browser.documents import ETL, STATS
 from tests.browser.site import PASSWORD, RunningSite, start_site, stop_site
 
 PageOf = Callable[..., Page]
-expect.set_options(timeout=15_000)  # a page is not wrong where a busy machine shows it late
+expect.set_options(timeout=drive.WAIT_S * 1000)  # a page is not wrong where a busy machine shows it late
 
 
 @pytest.fixture(scope="package")
@@ -39,7 +39,7 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture(scope="package")
 def merged(site: RunningSite, browser: Browser) -> dict[str, str]:
     """Two dataflows of two teams that share tasks, both running: addresses by name."""
-    pages = {name: drive.log_in(browser.new_context(), site.url, name, PASSWORD) for name in ("carla", "ana", "ben")}
+    pages = {name: drive.log_in(drive.context(browser), site.url, name, PASSWORD) for name in ("carla", "ana", "ben")}
     addresses = {}
     for name, text, team, reviewers in (("etl", ETL, "city", ["ana"]), ("stats", STATS, "mobility", ["ana", "ben"])):
         proposal = flows.submit(pages["carla"], site.url, text, team=team)
@@ -57,7 +57,7 @@ def merged(site: RunningSite, browser: Browser) -> dict[str, str]:
 def logged_in(site: RunningSite, browser: Browser) -> Callable[[str], StorageState]:
     """What a browser keeps of a user who has logged in, once: hashing passwords is meant to take long."""
     def log_in(user: str) -> StorageState:
-        page = drive.log_in(browser.new_context(), site.url, user, PASSWORD)
+        page = drive.log_in(drive.context(browser), site.url, user, PASSWORD)
         kept = page.context.storage_state()
         page.context.close()
         return kept
@@ -71,21 +71,23 @@ def page_of(
 ) -> Iterator[PageOf]:
     """A page by user name, at the estate, in a context of its own. No script may fail and the policy may not be broken.
 
-    The estate may still be loading: most tests go elsewhere at once.
+    The estate may still be loading: most tests go elsewhere at once. ``logs`` is the one error that a test expects.
     """
     contexts, watched = [], []
 
-    def open_page(user: str = "carla", *, width: int = 1280, **options: object) -> Page:
-        context = browser.new_context(
-            viewport={"width": width, "height": 860}, storage_state=logged_in(user), **options)
+    def open_page(user: str = "carla", *, width: int = 1280, logs: str | None = None, **options: object) -> Page:
+        context = drive.context(
+            browser, viewport={"width": width, "height": 860}, storage_state=logged_in(user), **options)
         contexts.append(context)
         page = context.new_page()
         page.goto(site.url, wait_until="commit")
-        watched.append(drive.watch(page))
+        watched.append((logs, drive.watch(page)))
         return page
 
     yield open_page
-    found = [text for errors in watched for text in errors if not drive.expected(text)]
+    found = [
+        text for logs, errors in watched for text in errors
+        if not drive.expected(text) and (logs is None or logs not in text)]
     for context in contexts:
         context.close()
     assert found == []

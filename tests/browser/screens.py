@@ -12,7 +12,7 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, Page
 
-from tests.browser.drive import browser, drawn, log_in, settled
+from tests.browser.drive import browser, context, drawn, log_in, settled
 
 WIDTHS = {1280: 860, 400: 800}
 PAGES = {
@@ -42,13 +42,13 @@ def main() -> None:
 
 
 def _take(found: Browser, given: argparse.Namespace, theme: str, width: int, height: int) -> None:
-    context = found.new_context(viewport={"width": width, "height": height}, color_scheme=theme)
+    within = context(found, viewport={"width": width, "height": height}, color_scheme=theme)
     url = given.url.rstrip("/")
-    page = context.new_page()
+    page = within.new_page()
     page.goto(f"{url}/login/")
     _shoot(page, given, f"login-{theme}-{width}")
     page.close()
-    page = log_in(context, url, given.user, given.password)
+    page = log_in(within, url, given.user, given.password)
     for name, path in {**PAGES, **_listed(page, url)}.items():
         if given.only and not any(name.startswith(only) for only in given.only):
             continue
@@ -58,7 +58,7 @@ def _take(found: Browser, given: argparse.Namespace, theme: str, width: int, hei
             drawn(page)
             page.wait_for_timeout(LIVE_MS if page.locator("body[data-live]").count() else 300)
         _shoot(page, given, f"{name}-{theme}-{width}")
-    context.close()
+    within.close()
 
 
 def _listed(page: Page, url: str) -> dict[str, str]:

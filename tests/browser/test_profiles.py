@@ -1,14 +1,15 @@
-"""A task type measured in a browser: asked for, followed live to its end, and read on a narrow screen."""
+"""A task type measured in a browser: asked for, paused and resumed, followed live to its end, and read when narrow."""
 
 from __future__ import annotations
 
+import math
 import threading
-import time
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 import pytest
 import redis
-from playwright.sync_api import expect
+from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import PageOf
 from tests.browser.drive import settled
@@ -26,26 +27,44 @@ register_node(name="bench", slots=int(sys.argv[1]))
 """
 
 
+@dataclass
+class Bench:
+    """A node whose trials are all stable and end at once, as many as are ``allowed``; the next one waits."""
+
+    broker: redis.Redis
+    allowed: float = math.inf
+    taken: list[trials.TrialOrder] = field(default_factory=list)
+    ended: threading.Event = field(default_factory=threading.Event)
+
+    def serve(self) -> None:
+        answered = 0
+        while not self.ended.is_set():
+            order = trials.take(self.broker, NODE, wait_s=0.2)
+            if order is None:
+                continue
+            self.taken.append(order)
+            while not self.ended.wait(0.2):
+                trials.tell(self.broker, order.id, trials.Progress("measuring"))
+                if trials.is_cancelled(self.broker, order.id):
+                    trials.give_up(self.broker, order.id)
+                    break
+                if answered < self.allowed:
+                    answered += 1
+                    trials.finish(self.broker, result_of(order))
+                    break
+
+
 @pytest.fixture
-def bench(site: RunningSite) -> Iterator[None]:
-    """A node whose trials are all stable and end at once."""
+def bench(site: RunningSite) -> Iterator[Bench]:
+    """The node, with a slot that is free."""
     site.python(_NODE, "1")
-    ended, broker = threading.Event(), redis.Redis.from_url(site.redis_url)
-
-    def serve() -> None:
-        while not ended.is_set():
-            order = trials.take(broker, NODE, wait_s=0.2)
-            if order is not None:
-                trials.tell(broker, order.id, trials.Progress("measuring"))
-                time.sleep(0.2)
-                trials.finish(broker, result_of(order))
-
-    thread = threading.Thread(target=serve)
+    played = Bench(redis.Redis.from_url(site.redis_url))
+    thread = threading.Thread(target=played.serve)
     thread.start()
-    yield
-    ended.set()
+    yield played
+    played.ended.set()
     thread.join()
-    broker.close()
+    played.broker.close()
     site.python(_NODE, "0")
 
 
@@ -56,8 +75,8 @@ def result_of(order: trials.TrialOrder) -> trials.TrialResult:
         memory=0.1, took_s=1.0, series=series, machine={"class": "played"}, versions={"type": 1})
 
 
-def test_a_type_is_measured_followed_and_read(site: RunningSite, bench: None, page_of: PageOf) -> None:
-    page = page_of(width=400)
+def measure(site: RunningSite, page: Page) -> None:
+    """Ask for a type to be measured with one thread, by the form."""
     page.goto(f"{site.url}/profiles/measure?type=block_average")
     page.get_by_label("Slot").select_option(f"{NODE}/0")
     page.get_by_text("Bounds and trials").click()
@@ -65,9 +84,37 @@ def test_a_type_is_measured_followed_and_read(site: RunningSite, bench: None, pa
     page.get_by_label("Lowest rate, events/s").fill("10")
     page.get_by_label("Highest rate, events/s").fill("20")
     page.get_by_role("button", name="Measure", exact=True).click()
+
+
+def test_a_sweep_rests_and_goes_on_where_it_was(site: RunningSite, bench: Bench, page_of: PageOf) -> None:
+    bench.allowed = 1
+    page = page_of(width=1280)
+    measure(site, page)
+    progress, state = page.locator("#progress"), page.locator("#head .chip").first
+    expect(progress).to_contain_text("Trial 2:")
+    page.get_by_role("button", name="Pause").click()
+    expect(state).to_have_text("paused")
+    expect(progress).to_contain_text("It rests: its trials are kept, and its slot is free")
+    expect(progress).not_to_contain_text("Trial 2:")
+    expect(page.get_by_role("button", name="Pause")).to_have_count(0)
+    bench.allowed = math.inf
+    page.get_by_role("button", name="Resume").click()
+    # Without reloading: the page follows the sweep.
+    expect(page.get_by_role("link", name="The profile")).to_be_visible()
+    expect(state).to_have_text("done")
+    first, stopped, again = ((order.threads, order.rate_per_s) for order in bench.taken[:3])
+    assert first != stopped == again, "what was measured is kept, and only what was under way is measured again"
+    assert len({order.id for order in bench.taken}) == len(bench.taken)
+    page.get_by_role("link", name="The profile").click()
+    expect(page.get_by_text("20/s with 1 thread")).to_be_visible()
+
+
+def test_a_type_is_measured_followed_and_read(site: RunningSite, bench: Bench, page_of: PageOf) -> None:
+    page = page_of(width=400)
+    measure(site, page)
     expect(page.get_by_role("button", name="Pause")).to_be_visible()
     # Without reloading: the page follows the sweep.
-    expect(page.get_by_role("link", name="The profile")).to_be_visible(timeout=20_000)
+    expect(page.get_by_role("link", name="The profile")).to_be_visible()
     expect(page.locator("[data-figure='trials'][data-drawn] .plot svg").first).to_be_visible()
     assert_fits(page)
     page.get_by_role("link", name="Trial 1 with its raw series").click()

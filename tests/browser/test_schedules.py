@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.browser import drive, flows
+from tests.browser import drive
 from tests.browser.conftest import PageOf
 from tests.browser.drive import settled, until
 from tests.browser.site import PASSWORD, RunningSite, start_site, stop_site
@@ -64,13 +65,56 @@ def test_the_slider_moves_slots_and_price(asked: str, page_of: PageOf, width: in
     page.keyboard.press("ArrowLeft")
     expect(card).not_to_have_attribute("data-at", re.compile(rf"^{float(most):g}$"))
     # Our own comes when the slider rests.
-    expect(page.locator("tr[data-pair='MBA-exact']")).to_contain_text("proved", timeout=15_000)
+    expect(page.locator("tr[data-pair='MBA-exact']")).to_contain_text("proved")
     expect(page.locator("[data-figure='curve'][data-drawn] .plot svg").first).to_be_visible()
     expect(page.locator(".plot .shapelayer path").first).to_be_attached()
     page.locator("#pair-LSA-DSM").check()
     expect(page.locator("tr[data-pair='LSA-DSM']")).to_have_attribute("data-chosen", "")
     expect(page.locator("#pair-LSA-DSM")).to_be_focused()
     assert over(page) <= 0
+
+
+def test_a_rate_is_asked_for_at_once_and_of_those_that_come_meanwhile_the_newest(asked: str, page_of: PageOf) -> None:
+    page = page_of(width=1280)
+    page.goto(f"{asked}?rate=20")
+    settled(page)
+    expect(page.locator("tr[data-pair='MBA-exact']")).to_contain_text("proved")
+    questions: list[dict[str, list[str]]] = []
+    page.on("request", lambda request: "pairs.json" in request.url and questions.append(
+        parse_qs(urlsplit(request.url).query)))
+    slider = page.locator("input[type='range']")
+    # All in one go of the browser's loop: no answer comes in between, however fast the site is.
+    moved = slider.evaluate("""slider => [350, 300, 250, 200].map(step => {
+        slider.value = step;
+        slider.dispatchEvent(new Event("input", { bubbles: true }));
+        return document.querySelector("[data-what-if] input[name='rate']").value;
+    })""")
+    expect(page.locator("[data-what-if]")).to_have_attribute("data-at", moved[-1])
+    rates = [question["rate"][0] for question in questions if "exact" not in question]
+    assert len(set(moved)) == 4 and rates == [moved[0], moved[-1]]
+
+
+_TWO = _ASKED.replace("linear", "two_sources").replace("scheduled", "two")
+
+
+def test_sources_keep_their_own_rates_until_another_is_given(site: RunningSite, page_of: PageOf) -> None:
+    page = page_of(width=1280)
+    page.goto(f"{site.url}/dataflows/{site.python(_TWO).strip()}/schedule")
+    settled(page)
+    shown = page.locator("[data-part='rate']")
+    expect(shown).to_have_text("each source's own rate, 50/s together")
+    # Our own is asked for a moment later: at the same rates.
+    expect(page.locator("tr[data-pair='MBA-exact']")).to_contain_text("proved")
+    expect(shown).to_have_text("each source's own rate, 50/s together")
+    expect(page.locator("[data-part='propose-rate']")).to_have_value("")
+    assert "rate=" not in page.url
+    field = page.get_by_role("spinbutton")
+    field.fill("20")
+    expect(shown).to_have_text("20/s")
+    expect(page.locator("[data-part='propose-rate']")).to_have_value("20")
+    field.fill("")
+    expect(shown).to_have_text("each source's own rate, 50/s together")
+    expect(page.locator("[data-part='propose-rate']")).to_have_value("")
 
 
 @pytest.fixture
@@ -83,14 +127,14 @@ def apart(tmp_path: Path) -> Iterator[RunningSite]:
 
 @pytest.mark.long
 def test_a_schedule_is_chosen_proposed_and_seen_on_its_slots(apart: RunningSite, browser: Browser) -> None:
-    page = drive.log_in(browser.new_context(), apart.url, "carla", PASSWORD)
+    page = drive.log_in(drive.context(browser), apart.url, "carla", PASSWORD)
     errors = drive.watch(page)
     page.goto(f"{apart.url}/dataflows/{apart.python(_ASKED).strip()}/schedule?rate=10")
     settled(page)
     page.locator("#pair-MBA-SAM").check()
     page.get_by_role("button", name="Propose this schedule").click()
     page.wait_for_url(re.compile(r"/proposals/[0-9a-f-]{36}/"))
-    expect(page.locator("#head .chip")).to_have_text("in review", timeout=flows.PLAN_MS)
+    expect(page.locator("#head .chip")).to_have_text("in review")
     expect(page.locator("#bundles")).to_contain_text("1 thread, 100%")
     page.get_by_role("link", name="See the slots").click()
     page.wait_for_url(re.compile(r"/estate/slots\?proposal="))

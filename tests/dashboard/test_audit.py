@@ -36,7 +36,7 @@ WRITERS = {
     "dashboard/operations/storing.py": "checked when it runs: inside a command only",
     "dashboard/operations/telemetry.py": "measurements, no state",
     "dashboard/bills/measuring.py": "measurements, no state",
-    "dashboard/schedules/observing.py": "measurements, no state",
+    "dashboard/schedules/keeping.py": "measurements, no state",
     "dashboard/bills/needs.py": "follows the states of dataflows, whose commands leave rows",
     "dashboard/bills/prices.py": "follows the settings",
     "dashboard/operations/reservations.py": "checked when it runs: inside a command only",

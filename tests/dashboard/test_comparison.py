@@ -11,7 +11,7 @@ from scheduler.model.dataflow import Dataflow, Stream, Task
 from scheduler.model.estate import RunningBundle, Slot
 from scheduler.model.prices import VmSize
 from scheduler.model.profile import Point, Profile, Profiles
-from scheduler.model.resources import Catalogue, Node, Supply
+from scheduler.model.resources import Catalogue, Node, Supply, Taken
 from scheduler.model.task_types import TaskType, TaskTypes
 from scheduler.scheduling import PAIRS, Schedule, Settings, compare, prepare, schedule
 
@@ -104,13 +104,25 @@ def test_machines_to_buy_stand_apart_from_nodes_that_are_there() -> None:
 
 def test_the_first_to_look_at_keeps_the_rate_and_costs_least() -> None:
     job = prepare(FLOW, task_types=TYPES, profiles=PROFILES, rate_per_s=100)
-    rows = rows_of(compare(job, supply=supply(), pairs=PAIRS[:-1]))
+    pairs = [pair for pair in PAIRS if pair[1] != "exact"]
+    rows = rows_of(compare(job, supply=supply(), pairs=pairs))
     best = best_of(rows)
     assert best is not None and best.keeps
     kept = [row.schedule.acquisition.per_hour for row in rows if row.keeps and row.schedule]
     assert best.schedule is not None and best.schedule.acquisition.per_hour == min(kept)
     assert best_of([]) is None
-    assert [row.pair for row in rows] == list(PAIRS[:-1])
+    assert [row.pair for row in rows] == pairs
+
+
+def test_where_the_exact_mapping_is_that_of_sam_its_row_says_why() -> None:
+    job = prepare(FLOW, task_types=TYPES, profiles=PROFILES, rate_per_s=100)
+    alike = rows_of(compare(job, supply=supply()))
+    assert len(alike) == len(PAIRS) and not any(row.note for row in alike)
+    slots = tuple(Slot("n1", index) for index in range(10))
+    shared = Supply((Node("n1", slots),), SIZES, taken={slot: Taken(0.05, 0.05) for slot in slots[1:]})
+    noted = [row for row in rows_of(compare(job, supply=shared)) if row.note]
+    assert [row.pair for row in noted] == [("LSA", "exact"), ("MBA", "exact")]
+    assert {row.note for row in noted} == {"placed as by SAM: others have part of its slots"}
 
 
 @pytest.mark.parametrize("key", ["", "MBA", "MBA-SAM-x", "SAM-MBA", "mba-sam"])

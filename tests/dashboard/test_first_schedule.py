@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from dashboard.approvals.difference import difference
+from dashboard.approvals.models import Proposal
 from dashboard.approvals.services import pause_dataflow, prepare_proposal, roll_back_proposal
 from dashboard.operations.estate import load_estate
+from dashboard.plans.models import PlanRecord
 from dashboard.plans.scheduling import question_of
 from dashboard.plans.selectors import plan_of
 from dashboard.teams.permissions import viewer_of
+from scheduler.model.encoding import freeze_plan, plan_to_json
 from scheduler.model.errors import InvalidTransition
 from tests.dashboard.building import World, approved, enacted, running
 from tests.dashboard.checks import check_rows
 from tests.pages.scheduling import linear, measured
 
-from .test_scheduling import SAM, rescheduled
+from .test_scheduling import SAM, proposed, rescheduled, scheduled
 
 
 @pytest.fixture
@@ -61,3 +66,26 @@ def test_a_cut_that_is_taken_back_leaves_each_task_where_it_was(here: World):
     for fragment in load_estate().fragments.values():
         [bundle] = [one for one in fragment.parts if not one.leaving]
         assert (bundle.slot, bundle.threads, bundle.weight) == (fused.slot, 1, 1.0)
+
+
+def of_before(proposal: Proposal) -> Proposal:
+    """The same proposal as if its plan had been frozen before it was kept with a dataflow that it has a schedule."""
+    plan = plan_of(proposal.plan)
+    plan = freeze_plan(replace(plan, dataflow=replace(plan.dataflow, scheduled=False)))
+    PlanRecord.objects.filter(pk=proposal.plan_id).update(document=plan_to_json(plan), digest=plan.digest)
+    proposal.refresh_from_db()
+    return proposal
+
+
+@pytest.mark.parametrize("kind", ["submit", "schedule", "pause"])
+def test_plans_that_waited_while_it_came_to_be_kept_leave_a_schedule_known(here: World, kind: str):
+    if kind == "submit":
+        waiting = of_before(proposed(here, SAM))
+    elif kind == "schedule":
+        waiting = of_before(rescheduled(here, running(here.carla, here.city, linear(), here.ana), SAM))
+    else:
+        pause = pause_dataflow(actor=here.carla, dataflow_id=scheduled(here).pk)
+        waiting = of_before(prepare_proposal(proposal_id=pause.pk))
+    done = enacted(approved(waiting, here.ana))
+    found = load_estate().submitted[str(done.dataflow_id)]
+    assert found.scheduled and found.paused == (kind == "pause")

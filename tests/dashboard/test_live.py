@@ -37,7 +37,7 @@ class Server:
 
     def start(self) -> None:
         self._thread.start()
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 120
         while not self._server.started:
             assert time.monotonic() < deadline
             time.sleep(0.01)
@@ -74,7 +74,7 @@ async def connected(server: Server, client: Client | None, *, origin: str | None
         headers["Cookie"] = f"{name}={client.cookies[name].value}"
     url = f"ws://127.0.0.1:{server.port}/ws/live"
     async with websockets.connect(
-        url, additional_headers=headers, origin=origin or f"http://127.0.0.1:{server.port}", open_timeout=10,
+        url, additional_headers=headers, origin=origin or f"http://127.0.0.1:{server.port}", open_timeout=120,
     ) as socket:
         yield socket
 

@@ -52,7 +52,7 @@ def database_url() -> Iterator[str]:
 
 
 def _run(*command: str) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd="/")
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd="/")
     assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -272,7 +272,7 @@ def test_a_step_is_weighed_by_what_is_measured_and_how_long_it_has_run(
     flows = Flows(
         tasks={running["sense"]: TaskFlow(40.0, 1, None, None), running["parse"]: TaskFlow(40.0, 1, None, None)},
         streams={(running["parse"], running["average"]): StreamFlow(40.0, channel_p50_ms=30.0, wait_p50_ms=304.0)})
-    monkeypatch.setattr(jobs, "read_live", lambda *_: jobs.LiveReading(flows=flows, measured=True))
+    monkeypatch.setattr(jobs, "read_part", lambda *_: flows)
     proposal = Proposal.objects.open().get()
     recompute_proposal(actor=world.carla, proposal_id=proposal.pk)
     why = plan_of(prepared(proposal).plan).why

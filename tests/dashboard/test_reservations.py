@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from dashboard.approvals.services import roll_back_proposal
+from dashboard.approvals.services import resume_dataflow, roll_back_proposal
 from dashboard.audit.trail import audited
 from dashboard.operations import reservations
 from dashboard.operations.estate import load_estate
 from dashboard.operations.models import EstateState, SlotRow
 from dashboard.operations.reservations import SlotTaken
 from dashboard.operations.services import register_node
-from tests.dashboard.building import World, approved, document, running
+from tests.dashboard.building import World, approved, document, enacted, running
 from tests.dashboard.checks import check_rows
+from tests.dashboard.test_rearranging import paused, prepared, status
 from tests.dashboard.test_scheduling import at, rescheduled, scheduled
 from tests.pages.scheduling import measured
 
@@ -20,6 +21,12 @@ from tests.pages.scheduling import measured
 def reserve(slot: str) -> None:
     with audited(actor=None, verb="sweep.advance") as audit:
         reservations.reserve(slot, holder="measuring pi")
+        audit.subject = EstateState.objects.get(pk=1)
+
+
+def release(slot: str) -> None:
+    with audited(actor=None, verb="sweep.advance") as audit:
+        reservations.release(slot, holder="measuring pi")
         audit.subject = EstateState.objects.get(pk=1)
 
 
@@ -40,9 +47,7 @@ def test_what_is_taken_back_does_not_come_to_a_slot_that_is_measured_on_meanwhil
     assert caught.value.facts["slot"] == freed and load_estate() == estate
     proposal.refresh_from_db()
     assert proposal.status == "executing", "nothing is half taken back"
-    with audited(actor=None, verb="sweep.advance") as audit:
-        reservations.release(freed, holder="measuring pi")
-        audit.subject = EstateState.objects.get(pk=1)
+    release(freed)
     assert roll_back_proposal(actor=world.ana, proposal_id=proposal.pk).status == "rolling_back"
     check_rows()
 
@@ -69,3 +74,19 @@ def test_where_every_slot_that_is_left_is_reserved_what_runs_goes_on_all_the_sam
     SlotRow.objects.filter(name="n1/0").update(reserved_for="measuring pi")
     register_node(name="n1", slots=1)
     assert used() == {"n1/0"}
+
+
+def test_a_slot_on_which_something_rests_is_measured_on_and_it_is_resumed_afterwards(world: World):
+    record = running(world.carla, world.city, document("d"), world.ana)
+    [slot] = used()
+    with pytest.raises(SlotTaken, match="runs"):
+        reserve(slot)
+    paused(world, record)
+    reserve(slot)
+    proposal = prepared(resume_dataflow(actor=world.carla, dataflow_id=record.pk))
+    with pytest.raises(SlotTaken, match="measuring pi"):
+        approved(proposal, world.ana)
+    assert status(record) == "paused"
+    release(slot)
+    assert enacted(approved(proposal, world.ana)).status == "done"
+    assert status(record) == "running" and used() == {slot}

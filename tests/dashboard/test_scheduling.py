@@ -72,7 +72,7 @@ def test_all_pairs_are_compared_for_a_submission_before_it_is_decided(here: Worl
     proposal = planned(here.carla, here.city, linear())
     found = question_of(proposal.dataflow).compare(40)
     assert {one.pair for one in found.schedules} | set(found.errors) == {
-        ("LSA", "DSM"), ("LSA", "RSM"), ("MBA", "DSM"), ("MBA", "RSM"), ("MBA", "SAM"), ("MBA", "exact")}
+        (allocation, mapping) for allocation in ("LSA", "MBA") for mapping in ("DSM", "RSM", "SAM", "exact")}
     assert {one.rate_per_s for one in found.schedules} == {40}
     by_sam = next(one for one in found.schedules if one.pair == ("MBA", "SAM"))
     assert by_sam.acquisition.per_hour == pytest.approx(0.048 * by_sam.slots)
@@ -167,16 +167,6 @@ def test_a_plan_of_a_schedule_is_overtaken_like_any_other(here: World):
     assert anew.status == "pending" and anew.plan.options == proposal.plan.options
 
 
-def test_what_the_estate_does_not_hold_is_told_with_the_numbers_and_changes_nothing(here: World):
-    proposal = proposed(here, at(1500))
-    assert proposal.status == "unplannable" and proposal.plan.error["code"] == "insufficient_slots"
-    assert proposal.plan.error["facts"]["available"] == 8 and "machines to buy" in proposal.plan.error["message"]
-    assert not load_estate().fragments
-    fewer = prepare_proposal(
-        proposal_id=propose_schedule(actor=here.carla, dataflow_id=proposal.dataflow_id, choice=SAM).pk)
-    assert fewer.status == "pending", "another choice is planned in its place"
-
-
 def test_only_free_slots_count_and_reserved_ones_do_not(here: World):
     proposal = planned(here.carla, here.city, linear())
     assert sum(len(node.slots) for node in question_of(proposal.dataflow).supply.free) == 8
@@ -228,7 +218,7 @@ def test_task_types_that_nobody_measured_are_named(here: World):
     with pytest.raises(MissingProfile, match="block_average"):
         question_of(proposal.dataflow).compare()
     rows = question_of(proposal.dataflow).what_if([10.0, 20.0])
-    assert {row["error"]["code"] for row in rows} == {"missing_profile"} and len(rows) == 10
+    assert {row["error"]["code"] for row in rows} == {"missing_profile"} and len(rows) == 12
 
 
 def test_rates_that_no_slot_holds_and_choices_that_are_none(here: World):
@@ -262,8 +252,15 @@ def test_schedules_over_the_api(here: World, client):
     found = client.get(f"{path}/schedules", {"rate_per_s": 18}).json()
     assert (found["free_slots"], found["blocked"], found["currency"]) == (8, "", "USD")
     assert [tuple(one["pair"]) for one in found["schedules"]][-1] == ("MBA", "exact")
-    by_sam = found["schedules"][4]
+    by_sam, exact = found["schedules"][-2:]
     assert by_sam["keeps"] and by_sam["per_month"] == pytest.approx(730 * by_sam["per_hour"])
+    assert by_sam["changes"] == {"start": 4, "leave": 0, "move": 0, "weigh": 0, "stay": 0}
+    assert exact["slots_bound"] == {"reached": exact["slots"], "least": exact["slots"], "proved": True, "gap": 0}
+    assert exact["traffic_bound"]["proved"] and by_sam["slots_bound"] is None is by_sam["traffic_bound"]
+    assert [(one["task"], one["profile"], one["divided"]) for one in found["tasks"]] == [
+        ("sense", "declared by its type, not measured", "one thread"), ("parse", "measured here", "over slots"),
+        ("pi", "measured here", "over slots"), ("out", "declared by its type, not measured", "one thread")]
+    assert found["tasks"][2]["peak"]["threads"] == 2 and found["tasks"][2]["doubts"] == []
     assert {one["task"] for one in by_sam["bundles"]} == {"sense", "parse", "pi", "out"}
     rows = client.get(f"{path}/what-if", {"most_per_s": 60, "points": 3}).json()
     assert [row["rate_per_s"] for row in rows if row["pair"] == ["MBA", "SAM"]] == [20, 40, 60]
@@ -366,7 +363,7 @@ def test_profiles_that_may_no_longer_hold_are_told_of(here: World, monkeypatch):
     monkeypatch.setattr("dashboard.jobs.task_types", lambda: newer)
     notes = plan_of(proposed(here, at(18)).plan).notes
     assert notes[-1] == (
-        "The profile of pi_viete may no longer hold: measured with version 1 of pi_viete, which is now version 2.")
+        "The profile of pi_viete is stale: measured with version 1 of pi_viete, which is now version 2.")
 
 
 def test_bundles_of_slots_that_go_move_to_those_that_stay(here: World):

@@ -71,7 +71,7 @@ def test_an_empty_environment_will_do(tmp_path):
     for command in (("migrate", "--no-input"), ("makemigrations", "--check")):
         done = subprocess.run(
             (sys.executable, "-m", "django", *command), cwd=ROOT, env=environment, capture_output=True, text=True,
-            timeout=120)
+            timeout=300)
         assert done.returncode == 0, done.stdout + done.stderr
     key = tmp_path / "secret_key"
     assert (len(key.read_text()) >= 50, key.stat().st_mode & 0o777) == (True, 0o600)

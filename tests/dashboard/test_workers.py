@@ -249,11 +249,11 @@ def test_a_real_worker_plans_what_is_submitted(
         (sys.executable, "-m", "celery", "-A", "workers.app", "worker", "--concurrency", "1", "--queues", "weir"),
         cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     try:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 120
         while Proposal.objects.get(pk=proposal.pk).status == "computing":
             assert worker.poll() is None and time.monotonic() < deadline
             time.sleep(0.2)
     finally:
         worker.terminate()
-        _, errors = worker.communicate(timeout=30)
+        _, errors = worker.communicate(timeout=120)
     assert Proposal.objects.get(pk=proposal.pk).status == "pending", errors[-2000:]

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import signal
+import time
 from dataclasses import replace
 
 import pyarrow as pa
@@ -15,6 +19,8 @@ from workers.library.registry import task_types
 from workers.measuring import feed
 from workers.measuring.feed import Feed
 from workers.measuring.feeder import GENTLY, Assignment, Feeder
+from workers.measuring.feeding import Feeding
+from workers.trials import TrialFailed
 
 SCHEMA = pa.schema([("_seq", pa.int64()), ("_time", pa.int64()), ("_born", pa.int64()), ("x", pa.string())])
 
@@ -45,7 +51,30 @@ def test_a_file_keeps_events_and_their_schema(tmp_path):
     assert feed.write(path, [events(feed.EVENTS), events(9)], schema_json="{}") == feed.EVENTS
 
 
-def test_a_feed_is_known_by_what_its_tasks_mean():
+@pytest.mark.parametrize("left", [0, 1, 0.5, -1])
+def test_a_file_that_a_power_loss_cut_short_is_as_good_as_none(tmp_path, left: float):
+    path = tmp_path / "f.arrow"
+    assert feed.kept(path) is None
+    feed.write(path, [events(30)], schema_json="{}")
+    whole = path.read_bytes()
+    assert feed.kept(path).events.num_rows == 30
+    path.write_bytes(whole[:int(left * len(whole)) if isinstance(left, float) else left])
+    assert feed.kept(path) is None
+    path.write_bytes(bytes(len(whole)))
+    assert feed.kept(path) is None
+
+
+def test_a_file_is_there_once_it_is_on_the_disk(tmp_path, monkeypatch: pytest.MonkeyPatch):
+    def full(_file: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        feed.write(tmp_path / "f.arrow", [events(3)], schema_json="{}")
+    assert not (tmp_path / "f.arrow").exists()
+
+
+def test_a_feed_is_known_by_what_its_tasks_mean(monkeypatch: pytest.MonkeyPatch):
     types = task_types()
 
     def name(config, extra=()):
@@ -54,6 +83,9 @@ def test_a_feed_is_known_by_what_its_tasks_mean():
     seed = types["urban_sensing"].parameter("seed").default
     assert name({}) == name({"seed": seed}) != name({"seed": seed + 1})
     assert name({}) != name({}, [{"type": "senml_parse", "config": {}}])
+    before = name({})
+    monkeypatch.setattr(feed, "code_digest", lambda task_type: "other")
+    assert name({}) != before
 
 
 @given(rate=st.floats(0.5, 5_000), threads=st.integers(1, 64), gently_s=st.floats(0, 30), at_s=st.floats(0, 60))
@@ -65,6 +97,31 @@ def test_what_is_due_begins_gently_and_then_keeps_to_the_rate(
     begun = assignment.due(gently_s, gently_s=gently_s)
     assert begun - threads <= GENTLY * rate * gently_s + 1
     assert abs(assignment.due(gently_s + at_s, gently_s=gently_s) - begun - rate * at_s) <= 1
+
+
+def test_what_was_fed_is_told_of_any_time_and_whether_a_full_channel_was_why():
+    feeding = Feeding(100.0)
+    assert (feeding.offered_per_s(0.0, 9.0), feeding.held_back(0.0, 9.0)) == (100.0, False), "it said nothing"
+    feeding.began_s = 1_000.0
+    for passed_s, sent, held_back in ((1.0, 100, 0), (2.0, 200, 0), (4.0, 300, 0), (5.0, 310, 3), (6.0, 310, 9)):
+        feeding._said.put({"passed_s": passed_s, "sent": sent, "held_back": held_back})
+    assert (feeding.offered_per_s(1_001.0, 1_002.0), feeding.held_back(1_001.0, 1_002.0)) == (100.0, False)
+    assert (feeding.offered_per_s(1_002.0, 1_004.0), feeding.held_back(1_002.0, 1_004.5)) == (50.0, False)
+    assert (feeding.offered_per_s(1_004.0, 1_006.0), feeding.held_back(1_004.0, 1_006.0)) == (5.0, True)
+
+
+def test_a_feeder_that_has_ended_is_no_finding_about_the_task():
+    with Feeding(100.0) as feeding:
+        feeding.check()
+        feeding._goes = True
+        feeding.check()
+        [pid] = feeding.pids
+        os.kill(pid, signal.SIGKILL)
+        with pytest.raises(TrialFailed, match="has ended with -9") as caught:
+            for _ in range(500):
+                feeding.check()
+                time.sleep(0.02)
+        assert caught.value.code == "agent_stopped"
 
 
 @pytest.mark.broker
@@ -98,4 +155,13 @@ class TestFeeder:
         for passed_s in range(10):
             feeder.write_due(float(passed_s), now_ms=1_000)
         assert Channels(broker).info("trial-t.in").blocks == 3
-        assert feeder.sent == self.ASSIGNMENT.due(2.0, gently_s=0.0)
+        assert feeder.sent == self.ASSIGNMENT.due(2.0, gently_s=0.0) and feeder.held_back == 7
+
+
+def test_a_source_that_nobody_feeds_is_not_taken_for_one_whose_feeder_has_ended() -> None:
+    with Feeding(100.0) as feeding:
+        feeding.began_s = 1_000.0  # the query's
+        feeding.faster()
+        feeding._process.stdin.close()  # as if the process had nothing to wait for
+        feeding._process.wait(timeout=120)
+        feeding.check()

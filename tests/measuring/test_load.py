@@ -8,11 +8,13 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from workers.measuring import machine
 from workers.measuring.load import TreeLoad, held_to
-from workers.measuring.machine import machine_class, slot_memory_mb
+from workers.measuring.machine import Stolen, machine_class, slot_memory_mb
 
 # A process that starts a child when it is told to; both have two threads and burn CPU until they are told to end.
 TREE = """
@@ -58,7 +60,7 @@ def test_cpu_counts_from_the_first_look_and_of_what_comes_later_from_its_start(t
     assert load.cpu_s() == 0.0
     before_mb = load.python_mb()
     child = with_child(tree)
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 120
     while (used := load.cpu_s()) < 0.2 and time.monotonic() < deadline:
         time.sleep(0.02)
     assert used >= 0.2
@@ -130,3 +132,14 @@ def test_a_machine_is_of_a_class_by_what_its_slots_are():
     assert machine_class(2) == machine_class(2) != machine_class(1)
     assert len(machine_class(16)) <= 120, "it has to fit where sweeps keep it"
     assert abs(slot_memory_mb(1) - 4 * slot_memory_mb(4)) <= 4
+
+
+def test_what_a_host_gives_to_others_is_a_part_of_what_was_asked_for(monkeypatch: pytest.MonkeyPatch):
+    times = iter([{"user": 10.0, "system": 2.0, "idle": 50.0, "steal": 1.0},
+                  {"user": 12.0, "system": 3.0, "idle": 90.0, "steal": 2.0}, {"user": 12.0, "system": 3.0},
+                  {"user": 13.0, "system": 3.0}])
+    monkeypatch.setattr(machine.psutil, "cpu_times", lambda: SimpleNamespace(_asdict=lambda: next(times)))
+    stolen = Stolen()
+    assert stolen.share() == 0.25
+    assert stolen.share() == 0.0, "nothing was asked for, and where it is not told nothing is known"
+    assert stolen.share() == 0.0

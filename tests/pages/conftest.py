@@ -1,4 +1,4 @@
-"""The database, surroundings and world of ``tests/dashboard``, and a client for each person."""
+"""The database, surroundings and world of ``tests/dashboard``, a client for each person, and a schedule that runs."""
 
 from __future__ import annotations
 
@@ -6,9 +6,17 @@ from collections.abc import Callable
 
 import pytest
 from django.test import Client
+from django.urls import reverse
 
-from tests.dashboard.building import World
+from dashboard import jobs
+from dashboard.approvals.models import Proposal
+from dashboard.approvals.services import prepare_proposal
+from dashboard.catalog.models import DataflowRecord
+from dashboard.schedules.promises import in_force
+from tests.dashboard.building import World, approved, enacted, planned
 from tests.dashboard.conftest import _surroundings, django_db_modify_db_settings, sent, world  # noqa: F401
+from tests.pages.observed import RATE, Observed
+from tests.pages.scheduling import linear, measured
 
 ClientOf = Callable[[str], Client]
 
@@ -22,3 +30,22 @@ def client_of(world: World) -> ClientOf:  # noqa: F811 - pytest's way of naming 
         return client
 
     return log_in
+
+
+@pytest.fixture
+def scheduled(world: World, client_of: ClientOf) -> DataflowRecord:  # noqa: F811
+    """A dataflow that runs by MBA with SAM, for 190 events/s."""
+    measured(world, slots=16)
+    record = planned(world.carla, world.city, linear()).dataflow
+    client_of("carla").post(reverse("schedule_propose", args=[record.pk]), {"pair": "MBA-SAM", "rate": str(RATE)})
+    return enacted(approved(prepare_proposal(proposal_id=Proposal.objects.get(dataflow=record).pk), world.ana)).dataflow
+
+
+@pytest.fixture
+def observed(scheduled: DataflowRecord, monkeypatch: pytest.MonkeyPatch) -> Observed:
+    """What is observed of it."""
+    def patch(reading: jobs.LiveReading) -> None:
+        monkeypatch.setattr(jobs, "read_live", lambda *_: reading)
+
+    kept = in_force([scheduled.pk])[str(scheduled.pk)]
+    return Observed(scheduled, kept.promise, patch)

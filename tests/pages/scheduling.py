@@ -34,6 +34,16 @@ def linear(name: str = "linear", *, rate: float = 50, get: bool = False, **extra
         "streams": [{"from": one, "to": other} for one, other in pairwise(ids)]} | extra)
 
 
+def two_sources(name: str = "two", *, rates: tuple[float, float] = (10, 40)) -> str:
+    """The same with two sources, ``slow`` and ``fast``."""
+    document = json.loads(linear(name))
+    _, *others = document["tasks"]
+    tasks = [{"id": "slow", "type": "urban_sensing"}, {"id": "fast", "type": "urban_sensing"}, *others]
+    streams = [{"from": source, "to": "parse"} for source in ("slow", "fast")] + document["streams"][1:]
+    return json.dumps(document | {
+        "tasks": tasks, "streams": streams, "rates": dict(zip(("slow", "fast"), rates, strict=True))})
+
+
 def measured(world: World, *, slots: int = 8) -> None:
     """Profiles of all its tasks, and a node with so many slots."""
     import_profiles(actor=world.carla, text=PROFILES)

@@ -3,104 +3,31 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from datetime import datetime, timedelta
-from typing import Any
+from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 from django.urls import reverse
 from django.utils import timezone
+from hypothesis import given
+from hypothesis import strategies as st
 
-from dashboard import jobs
-from dashboard.approvals.models import Proposal
-from dashboard.approvals.services import prepare_proposal
 from dashboard.catalog.models import DataflowRecord
-from dashboard.operations.estate import load_estate
 from dashboard.pages.templatetags.schedules import seconds
 from dashboard.pages.templatetags.weir import share
 from dashboard.profiles.models import SweepRecord, TrialRecord
+from dashboard.schedules.against import figures_of
+from dashboard.schedules.keeping import WINDOW
 from dashboard.schedules.models import Reading
-from dashboard.schedules.observing import KEPT, record_readings
 from dashboard.schedules.promises import in_force
-from scheduler.model.promise import BundlePromise, Promise
-from tests.dashboard.building import World, approved, enacted, planned, running
+from scheduler.model.promise import Load
+from scheduler.performance.outcome import BundleSeen, Seen, misses
+from tests.dashboard.building import World, running
 from tests.pages.conftest import ClientOf
-from tests.pages.scheduling import linear, measured
-from tests.pages.test_every_page import assert_sound
-from workers.observed import Flows, TaskFlow
-
-RATE = 190
-
-
-@pytest.fixture
-def scheduled(world: World, client_of: ClientOf) -> DataflowRecord:
-    """A dataflow that runs by MBA with SAM, for 190 events/s."""
-    measured(world, slots=16)
-    record = planned(world.carla, world.city, linear()).dataflow
-    client_of("carla").post(reverse("schedule_propose", args=[record.pk]), {"pair": "MBA-SAM", "rate": str(RATE)})
-    return enacted(approved(prepare_proposal(proposal_id=Proposal.objects.get(dataflow=record).pk), world.ana)).dataflow
-
-
-@dataclass
-class Observed:
-    """A node that does as a promise says, but for what a test changes; the tests' clock moves on by readings."""
-
-    record: DataflowRecord
-    promise: Promise
-    patch: Callable[[jobs.LiveReading], None]
-    at: datetime = field(default_factory=lambda: timezone.now() + timedelta(minutes=1))
-
-    def keep(self, *, factor: float = 1.0, count: int = 4, **bundles: dict[str, Any]) -> None:
-        """Some readings at so many times the promised rate; ``bundles`` are changes by task."""
-        for _ in range(count):
-            self.patch(self._reading(factor, bundles))
-            record_readings(at=self.at)
-            self.at += timedelta(seconds=10)
-
-    def _reading(self, factor: float, changes: dict[str, dict[str, Any]]) -> jobs.LiveReading:
-        slots: dict[str, dict[str, Any]] = {}
-        for bundle in self.promise.bundles:
-            index = bundle.slot.rpartition("/")[2]
-            slot = slots.setdefault(index, {"state": "running", "cpu": 0.0, "memory_mb": 900, "fragments": {}})
-            told = self._told(bundle, factor) | changes.get(bundle.task, {})
-            slot["fragments"][bundle.id] = told
-            slot["cpu"] = min(1.0, slot["cpu"] + told["cpu"])
-        estate = load_estate()
-        submitted = estate.submitted[str(self.record.pk)].running
-        rates = {task: rate * factor for task, rate in self.promise.rates_per_s.items()}
-        return jobs.LiveReading(
-            measured=True, reports={"n1": {"node": "n1", "memory_mb": 8192, "slots": slots}},
-            flows=Flows(tasks={
-                running: TaskFlow(self._made(task, rates, changes), 0, 800.0, 900.0)
-                for task, running in submitted.items()}))
-
-    def _told(self, bundle: BundlePromise, factor: float) -> dict[str, Any]:
-        return {"state": "running", "rate_per_s": bundle.rate_per_s * factor, "cpu": bundle.cpu * factor,
-                "memory": bundle.memory, "throttled_by": None, "error": None}
-
-    def _made(self, task: str, rates: dict[str, float], changes: dict[str, dict[str, Any]]) -> float:
-        """What leaves a task: all that its reader is to get, or what it read where that is less."""
-        made = {"sense": rates["parse"], "parse": rates["pi"]}.get(task, rates["out"])
-        return changes.get(task, {}).get("made", made)
-
-
-@pytest.fixture
-def observed(scheduled: DataflowRecord, monkeypatch: pytest.MonkeyPatch) -> Observed:
-    """What is observed of it."""
-    def patch(reading: jobs.LiveReading) -> None:
-        monkeypatch.setattr(jobs, "read_live", lambda *_: reading)
-
-    kept = in_force([scheduled.pk])[str(scheduled.pk)]
-    return Observed(scheduled, kept.promise, patch)
-
-
-def page_of(client_of: ClientOf, record: DataflowRecord, *, user: str = "carla") -> str:
-    """The text of its outcome."""
-    address = reverse("schedule_outcome", args=[record.pk])
-    response = client_of(user).get(address)
-    assert_sound(response, address)
-    return " ".join(re.sub(r"<[^>]+>", " ", response.text).split())
+from tests.pages.observed import RATE, Observed
+from tests.pages.outcomes import page_of
+from tests.pages.scheduling import linear
+from tests.scheduler.test_outcome import PROMISE, kept
 
 
 def test_what_is_promised_stands_there_before_anything_is_measured(
@@ -129,6 +56,13 @@ def test_a_source_that_gives_less_is_told(client_of: ClientOf, observed: Observe
     assert "Rate: 95/s instead of 190/s." in page
     assert "95 of 190 events/s came from the sources" in page
     assert "Compare schedules for the rate that comes" in page
+    assert "measured missed: 95/s" in page, "not by colour alone"
+
+
+def test_a_slot_that_misses_says_so_without_colour(client_of: ClientOf, observed: Observed) -> None:
+    observed.keep(parse={"cpu": 0.97})
+    page = page_of(client_of, observed.record)
+    assert "missed: 97%" in page and "measured missed:" not in page
 
 
 def test_a_task_that_does_less_than_its_profile_asks_for_a_measurement(
@@ -139,14 +73,24 @@ def test_a_task_that_does_less_than_its_profile_asks_for_a_measurement(
     response = client_of("carla").get(reverse("schedule_outcome", args=[observed.record.pk])).text
     assert f"{reverse('measure')}?dataflow={observed.record.pk}&amp;task=pi" in response
     page = page_of(client_of, observed.record)
-    assert re.search(rf"Rate: [\d.]+/s instead of 190/s\. The \d threads? of pi on {behind[0].slot[:2]}", page)
+    assert re.search(rf"Rate: [\d.]+/s instead of 190/s\. Why: the \d threads? of pi on {behind[0].slot[:2]}", page)
     assert "though their profile allows" in page
 
 
-def test_a_slot_that_takes_more_names_the_task(client_of: ClientOf, observed: Observed) -> None:
+def test_a_slot_that_takes_more_names_those_that_share_it(client_of: ClientOf, observed: Observed) -> None:
     observed.keep(parse={"cpu": 0.97})
     page = page_of(client_of, observed.record)
-    assert re.search(r"CPU of n1/\d: \d+% instead of \d+%\. Parse takes 97% of it", page)
+    assert re.search(
+        r"CPU of n1/\d: \d+% instead of \d+%\. Why: the queries of [\w, ]*parse[\w, ]* take \d+% of it together", page)
+
+
+def test_of_a_slot_that_others_are_on_too_no_task_is_named(client_of: ClientOf, observed: Observed) -> None:
+    """By time, parsing is given what another's π takes."""
+    observed.beside = 0.0
+    observed.keep(parse={"cpu": 0.97})
+    page = page_of(client_of, observed.record)
+    assert "others&#x27; are among them, and which takes more is not measured" in page
+    assert "See what else is on the slot" in page
 
 
 def test_one_odd_reading_changes_nothing(client_of: ClientOf, observed: Observed) -> None:
@@ -167,9 +111,9 @@ def test_what_a_schedule_does_at_its_beginning_is_not_held_against_it(
 def test_readings_are_of_scheduled_dataflows_alone_and_are_forgotten(world: World, observed: Observed) -> None:
     other = running(world.carla, world.city, linear("other", rate=30), world.ana)
     observed.keep()
-    assert set(Reading.objects.values_list("dataflow_id", flat=True)) == {observed.record.pk}
+    assert set(Reading.objects.values_list("proposal__dataflow", flat=True)) == {observed.record.pk}
     assert in_force([other.pk]) == {}
-    observed.at += KEPT + timedelta(minutes=1)
+    observed.at += WINDOW + timedelta(minutes=1)
     observed.keep(count=1)
     assert Reading.objects.count() == 1
 
@@ -232,3 +176,38 @@ def test_latency_is_shown_task_by_task_as_far_as_it_was_predicted(client_of: Cli
     assert along["sense"] < along["parse"] < along["pi"] < along["out"]
     for predicted_s in along.values():
         assert f"800 ms ≈ {seconds(predicted_s)} predicted" in page
+
+
+def test_a_task_that_takes_more_is_not_red_while_its_slot_keeps_what_was_promised() -> None:
+    """What it takes more, another takes less: nothing is missed, so nothing is coloured."""
+    before = kept()
+    seen = replace(before, bundles=before.bundles | {
+        "f1-1": BundleSeen(100, Load(0.55, 0.2)), "f1-3": BundleSeen(40, Load(0.05, 0.1))})
+    assert misses(PROMISE, seen) == () and reds(seen) == set()
+
+
+@given(
+    st.lists(st.floats(0, 3), min_size=12, max_size=12), st.floats(0, 4), st.floats(0, 4), st.floats(0, 3))
+def test_every_red_figure_has_its_reason(
+    factors: list[float], latency_s: float, task_latency_s: float, read: float
+) -> None:
+    before = kept()
+    bundles = {
+        one.id: BundleSeen(one.rate_per_s * factors[at], Load(one.cpu * factors[at + 1], one.memory * factors[at + 2]))
+        for at, one in zip(range(0, 12, 3), PROMISE.bundles, strict=True)}
+    seen = replace(
+        before, bundles=bundles, latency_s=latency_s, latencies_s={"parse": task_latency_s},
+        read_per_s=before.read_per_s | {"parse": 100 * read})
+    assert reds(seen) <= {miss.what for miss in misses(PROMISE, seen)}
+
+
+def reds(seen: Seen) -> set[str]:
+    """What kinds of figures are red."""
+    promise = replace(PROMISE, latencies_s={"parse": 0.5})
+    found = figures_of(promise, seen, misses(promise, seen))
+    parts = [*found.tasks, *found.slots]
+    figures = [("rate", found.rate), ("latency", found.latency)]
+    for part in [*parts, *(bundle for one in parts for bundle in one.bundles)]:
+        figures += [("rate", part.rate), ("CPU", part.cpu), ("memory", part.memory)]
+        figures += [("latency", getattr(part, "latency", None))]
+    return {what for what, figure in figures if figure is not None and figure.missed}

@@ -21,7 +21,7 @@ from tests.pages.conftest import ClientOf
 from tests.pages.scheduling import linear, measured
 from tests.pages.test_every_page import assert_sound
 
-PAIRS = ["LSA-DSM", "LSA-RSM", "MBA-DSM", "MBA-RSM", "MBA-SAM", "MBA-exact"]
+PAIRS = [f"{allocation}-{mapping}" for allocation in ("LSA", "MBA") for mapping in ("DSM", "RSM", "SAM", "exact")]
 JSON = {"accept": "application/json"}
 
 
@@ -44,13 +44,15 @@ def test_all_pairs_stand_side_by_side(client_of: ClientOf, asked: DataflowRecord
     assert_sound(response, address)
     found = rows(response.text)
     assert list(found) == PAIRS
-    assert "Being worked out" in found["MBA-exact"]
-    for pair in PAIRS[:-1]:
+    for pair in PAIRS:
+        if pair.endswith("exact"):
+            assert "Being worked out" in found[pair]
+            continue
         assert re.search(r"\d n1 0\.\d{3} \d+\.\d{2} [\d.]+/s", found[pair]), found[pair]
         assert re.search(r"\d starts?$", found[pair]), found[pair]
     exact = client_of("carla").get(f"{address}&exact=1")
     assert_sound(exact, address)
-    assert "least slots, proved" in rows(exact.text)["MBA-exact"]
+    assert all("least slots, proved" in rows(exact.text)[pair] for pair in ("LSA-exact", "MBA-exact"))
     assert "measured here" in response.text and "declared by its type" in response.text
 
 
@@ -131,6 +133,42 @@ def test_all_that_is_missing_is_measured_at_once(world: World, client_of: Client
     assert page.text.count('data-status="queued"') == 2
     client.post(ask, {"slot": "n1/0"})  # again: what is under way is not asked for twice
     assert SweepRecord.objects.count() == 2
+    SweepRecord.objects.filter(task_type="pi_viete").update(status="failed", reason="It is broken.")
+    page = client.get(reverse("schedule", args=[record.pk])).text
+    assert "It is broken." in page and "Measure it" in page, "what has failed is asked for again from here"
+    client.post(ask, {"slot": "n1/1"})
+    assert list(SweepRecord.objects.order_by("created").values_list("task_type", "slot", "status"))[2:] == [
+        ("pi_viete", "n1/1", "queued")]
+
+
+def test_what_is_measured_for_a_private_dataflow_keeps_nobody_else_from_measuring(
+    world: World, client_of: ClientOf
+) -> None:
+    register_node(name="n1", slots=8)
+    client = client_of("carla")
+    private = planned(world.carla, world.city, linear("hush", visibility="private")).dataflow
+    shared = planned(world.carla, world.city, linear()).dataflow
+    client.post(reverse("schedule_measure", args=[private.pk]), {"slot": "n1/0"})
+    assert SweepRecord.objects.filter(team=world.city).count() == 2
+    ask = reverse("schedule_measure", args=[shared.pk])
+    assert ask in client.get(reverse("schedule", args=[shared.pk])).text
+    client.post(ask, {"slot": "n1/1"})
+    assert SweepRecord.objects.filter(team=None, slot="n1/1").count() == 2, "those will count for it"
+    other = planned(world.carla, world.city, linear("hush2", visibility="private")).dataflow
+    assert reverse("schedule_measure", args=[other.pk]) not in client.get(reverse("schedule", args=[other.pk])).text
+
+
+def test_what_is_under_way_is_told_before_what_has_failed_since(world: World, client_of: ClientOf) -> None:
+    register_node(name="n1", slots=8)
+    record = planned(world.carla, world.city, linear()).dataflow
+    ask, client = reverse("schedule_measure", args=[record.pk]), client_of("carla")
+    client.post(ask, {"slot": "n1/0"})
+    for sweep in list(SweepRecord.objects.all()):
+        SweepRecord.objects.create(**{
+            field.attname: getattr(sweep, field.attname) for field in SweepRecord._meta.concrete_fields
+            if field.name not in ("id", "created")} | {"status": "failed", "reason": "It is broken."})
+    page = client.get(reverse("schedule", args=[record.pk])).text
+    assert "It is broken." not in page and page.count('data-status="queued"') == 2
 
 
 def test_only_who_may_measure_is_offered_it(world: World, client_of: ClientOf) -> None:
@@ -157,8 +195,25 @@ def test_slots_that_are_not_there_would_be_bought(world: World, client_of: Clien
 def test_a_stale_profile_is_said(world: World, client_of: ClientOf, asked: DataflowRecord) -> None:
     ProfileRecord.objects.filter(task_type="pi_viete").update(version=0)
     page = client_of("carla").get(f"/dataflows/{asked.pk}/schedule?rate=50").text
-    assert "The profile of pi_viete is stale." in page
+    assert "The profile of pi_viete is stale." in page and "Measure it again" in page
+    page_of_vera = client_of("vera").get(f"/dataflows/{asked.pk}/schedule?rate=50").text
+    assert "The profile of pi_viete is stale." in page_of_vera and "Measure it again" not in page_of_vera
     assert "Measured with version 0 of pi_viete" in page
+
+
+def test_drift_and_rough_peaks_are_said_with_the_task_and_where_to_measure_again(
+    client_of: ClientOf, asked: DataflowRecord
+) -> None:
+    drift = {"what": "rate", "threads": 1, "expected": 100.0, "observed": 70.0, "beyond": True}
+    ProfileRecord.objects.filter(task_type="pi_viete").update(drifts=[drift], rough=[2])
+    address = f"/dataflows/{asked.pk}/schedule?rate=50"
+    response = client_of("carla").get(address)
+    assert_sound(response, address)
+    page = response.text
+    assert "The profile of pi_viete has drifted." in page and "The profile of pi_viete is rough." in page
+    assert page.count("running bundles show a peak of 70 events/s with 1 thread, where it says 100") == 1
+    assert "drifted: running bundles show a peak" in page, "below, beside the task"
+    assert page.count(f"{reverse('measure')}?dataflow={asked.pk}&amp;task=pi\"") == 2
 
 
 def test_what_is_chosen_becomes_a_proposal_that_shows_its_bundles(
@@ -179,6 +234,12 @@ def test_what_is_chosen_becomes_a_proposal_that_shows_its_bundles(
         assert re.search(rf"{bundle.id} {bundle.slot} – {threads}, {round(bundle.share * 100)}%", shown), bundle
     slots = client.get(f"/estate/slots?proposal={proposal.pk}").text
     assert slots.count("starts here") == len(promise.bundles)
+    assert f"Slots {len(promise.slots)} Limit" in shown or f"Slots {len(promise.slots)} Latency" in shown
+    client.post(reverse("schedule_propose", args=[asked.pk]), {"pair": "MBA-exact", "rate": "150"})
+    prepare_proposal(proposal_id=proposal.pk)
+    page = client.get(response.url)
+    assert_sound(page, response.url)
+    assert re.search(r"<dt>Slots</dt><dd>\d+<span class=\"sub\">least slots, proved</span>", page.text)
 
 
 def test_another_schedule_of_what_runs_says_what_it_changes(

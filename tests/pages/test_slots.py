@@ -125,6 +125,17 @@ def test_private_bundles_of_others_are_on_no_slot(world: World, client_of: Clien
     assert client_of("carla").get(f"/estate/slots?proposal={hidden.pk}").status_code == 200
 
 
+def test_a_slot_with_what_one_may_not_see_is_not_free(world: World, client_of: ClientOf, live: Any) -> None:
+    running(world.carla, world.city, document("hush", visibility="private"), world.ana)
+    slot = FragmentRow.objects.get().slot
+    for name, said in (("carla", "1 bundle"), ("mo", "Nothing that you may see runs here: it is not free.")):
+        page = client_of(name).get("/estate/slots").text
+        assert said in cells(page)[slot] and "it is free" not in cells(page)[slot]
+        assert "1 slot free" in page
+        assert {one["name"]: one["free"] for one in client_of(name).get("/api/slots").json()} == {
+            "n1/0": slot != "n1/0", "n1/1": slot != "n1/1"}
+
+
 def test_what_a_slot_is_reserved_for_is_said(world: World, client_of: ClientOf, live: Any) -> None:
     SlotRow.objects.filter(name="n1/1").update(reserved_for="measuring senml_parse")
     found = cells(client_of("vera").get("/estate/slots").text)
@@ -171,3 +182,50 @@ def test_a_bundle_that_moves_counts_for_what_it_was_and_for_what_it_will_be(
     for slot in both.slots:
         if slot.name in loads:
             assert slot.after.cpu == pytest.approx(loads[slot.name].cpu)
+
+
+def pinned(how: str, **slots: dict[str, Any]) -> jobs.LiveReading:
+    """As `reports`, from a node that says how it holds its slots to cores."""
+    found = reports(**slots)
+    found.reports["n1"]["pinning"] = how
+    return found
+
+
+def test_a_slot_says_which_core_it_is_held_to(world: World, client_of: ClientOf, live: Any) -> None:
+    live(pinned("own", s0={"core": 3}, s1={"core": 2}))
+    response = client_of("vera").get("/estate/slots")
+    assert_sound(response, "/estate/slots")
+    assert "held to core 3" in cells(response.text)["n1/0"] and "not held to cores" not in response.text
+    assert [(one["core"], one["unpinned"]) for one in client_of("vera").get("/api/slots").json()] == [
+        (3, None), (2, None)]
+
+
+@pytest.mark.parametrize(("how", "core", "why"), [
+    ("few_cores", None, "no more cores than slots"), ("shared", 1, "fewer cores than slots"),
+    ("never", None, "WEIR_PIN is never"), ("cluster", None, "a Spark cluster"),
+])
+def test_slots_without_cores_of_their_own_are_said_to_be(
+    world: World, client_of: ClientOf, live: Any, how: str, core: int | None, why: str
+) -> None:
+    live(pinned(how, s0={"core": core}, s1={"core": core}))
+    page = client_of("vera").get("/estate/slots").text
+    assert "slots not held to cores of their own" in page and why in page
+    assert ("held to none" in cells(page)["n1/0"]) is (core is None)
+    assert all(why in one["unpinned"] for one in client_of("vera").get("/api/slots").json())
+
+
+def test_of_a_node_that_says_nothing_nothing_is_said(world: World, client_of: ClientOf, live: Any) -> None:
+    page = client_of("vera").get("/estate/slots").text
+    assert "held to" not in page
+
+
+def test_a_plan_says_where_its_slots_have_no_cores_of_their_own(
+    world: World, client_of: ClientOf, live: Any
+) -> None:
+    measured(world, slots=16)
+    live(pinned("few_cores", s0={}))
+    first = planned(world.carla, world.city, linear())
+    assert not any("held to cores" in note for note in plan_of(first.plan).notes), "it has no schedule"
+    client_of("carla").post(reverse("schedule_propose", args=[first.dataflow_id]), {"pair": "MBA-SAM", "rate": "90"})
+    [note] = [note for note in plan_of(prepare_proposal(proposal_id=first.pk).plan).notes if "held to cores" in note]
+    assert note.startswith("The slots of n1 are not held to cores of their own (it has no more cores than slots")

@@ -25,7 +25,9 @@ def saturating(threads: int) -> float:
 class Node:
     """Orders that came, what it answers to each, and the time, which a test moves on.
 
-    ``dies`` is how many of the next orders are lost after they were taken; ``away`` makes the broker be so.
+    ``dies`` is how many of the next orders are lost after they were taken; ``away`` makes the broker be so. Its feeder
+    writes at most ``feeds`` events/s; its drivers have ``threads``, which it tells where ``tells``. Its first trial
+    takes ``warms_s`` longer than the others.
     """
 
     peak: Callable[[int], float] = saturating
@@ -38,6 +40,11 @@ class Node:
     away: bool = False
     machine: str = "cpu-a"
     answers: list[TrialResult] = field(default_factory=list)
+    feeds: float = float("inf")
+    threads: int = 1_000
+    tells: bool = True
+    code: str = ""
+    warms_s: float = 0.0
 
     def order(self, order: TrialOrder) -> None:
         self._need()
@@ -66,14 +73,20 @@ class Node:
             self.results[order.id] = given or self.measure(order)
 
     def measure(self, order: TrialOrder) -> TrialResult:
-        peak = self.peak(order.threads)
-        load = min(1.0, order.rate_per_s / peak) if peak > 0 else 1.0
+        if order.threads > self.threads:
+            return TrialResult(
+                order.id, ok=False, code="too_few_threads", remedy="Sweep up to fewer threads.",
+                message=f"{order.threads} threads were asked for, and the slots of node n1 have {self.threads}")
+        peak, fed = self.peak(order.threads), min(order.rate_per_s, self.feeds)
+        load = min(1.0, fed / peak) if peak > 0 else 1.0
         return TrialResult(
-            order.id, ok=True, threads=order.threads, rate_per_s=order.rate_per_s, offered_per_s=order.rate_per_s,
-            achieved_per_s=min(order.rate_per_s, peak), latency_slope=0.0 if order.rate_per_s <= peak else float("inf"),
+            order.id, ok=True, threads=order.threads, rate_per_s=order.rate_per_s, offered_per_s=fed,
+            achieved_per_s=min(fed, peak), latency_slope=0.0 if fed <= peak else float("inf"),
             cpu=0.1 + 0.8 * load, memory=0.05 + 0.1 * load, idle_cpu=0.02, idle_memory=0.05, base_cpu=0.01,
-            base_memory=0.3, took_s=10.0, latency_s={"p50": 0.2, "p99": 0.4},
-            machine={"class": self.machine, "cores": 2, "cpu": "A"}, versions={"python": "3.11", "type": 1})
+            base_memory=0.3, took_s=10.0 + self.warms_s * (len(self.orders) == 1), latency_s={"p50": 0.2, "p99": 0.4},
+            machine={"class": self.machine, "cores": 2, "cpu": "A",
+                     "slot_threads": self.threads if self.tells else None},
+            versions={"python": "3.11", "type": 1, "code": self.code})
 
     def run(self, *, steps: int = 1, seconds: float = 2.0) -> None:
         """Let the driver and the node take turns."""

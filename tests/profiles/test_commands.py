@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import io
 import json
+from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.utils import timezone
 
 from dashboard.commands.management.commands import profile as command
 from dashboard.profiles.models import ProfileRecord, SweepRecord
@@ -28,8 +31,15 @@ def run(*words: str) -> str:
 
 @pytest.fixture
 def prompt(node: Node, monkeypatch: pytest.MonkeyPatch) -> Node:
-    """A node that works while the command waits."""
-    monkeypatch.setattr(command.time, "sleep", lambda _: node.work())
+    """A node that works while the command waits, for which no time passes but that."""
+    clock = SimpleNamespace(at=timezone.now(), now=lambda: clock.at)
+
+    def wait(seconds: float) -> None:
+        clock.at += timedelta(seconds=seconds)
+        node.work()
+
+    monkeypatch.setattr(command, "time", SimpleNamespace(sleep=wait))
+    monkeypatch.setattr(command, "timezone", clock)
     return node
 
 

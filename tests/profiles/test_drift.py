@@ -31,16 +31,19 @@ class Reports:
         self.machine = "cpu-a"
         self.told = {"state": "running", "rate_per_s": 50.0, "cpu": 0.4, "memory": 0.1, "throttled_by": None}
         self.offered = 50.0
+        self.beside = "stopped"  # whatever else is on their slots
 
     def read(self, fragments: list[Fragment], parents) -> jobs.LiveReading:
         slots: dict[str, dict] = {}
         for fragment in fragments:
             for part in fragment.parts:
                 index = part.slot.rpartition("/")[2]
-                slots.setdefault(index, {"state": "running", "fragments": {}})["fragments"][part.id] = self.told
+                told = self.told if len(fragment.active_tasks) == 1 else {"state": self.beside}
+                slot = slots.setdefault(index, {"state": "running", "fragments": {}})["fragments"]
+                slot |= {part.id: told, "f999-0": {"state": self.beside}}
         flow = TaskFlow(self.offered, 0, None, None)
         tasks = {task: flow for fragment in fragments for task in fragment.active_tasks}
-        report = {"node": "n1", "machine": self.machine, "slots": slots}
+        report = {"node": "n1", "machine": self.machine, "threads": 32, "slots": slots}
         return jobs.LiveReading(reports={"n1": report}, flows=Flows(tasks=tasks), measured=True)
 
 
@@ -105,6 +108,27 @@ def test_a_drift_beyond_the_bound_asks_for_a_new_measurement(
     assert "drifted" in client_of("vera").get("/profiles/").content.decode()
     cross = client_of("vera").get(f"/profiles/{record.pk}/plots.json").json()["cpu"]["data"][-1]
     assert (cross["name"], set(cross["y"])) == ("seen running", {40.0})
+
+
+def test_what_is_told_apart_by_time_is_shown_and_holds_nothing_against_a_profile(
+    world: World, reports: Reports, branch: str, client_of: ClientOf
+):
+    """A bundle that waits beside a busy one is given as much of the slot's CPU."""
+    record = profile(world, cpu=20.0)
+    reports.beside = "running"
+    seen(6)
+    record.refresh_from_db()
+    assert record.drifts == [] and set(record.observations.values_list("shared", flat=True)) == {True}
+    client = client_of("vera")
+    assert "6 of them on a slot that it shared" in client.get(f"/profiles/{record.pk}/").content.decode()
+    figures = client.get(f"/profiles/{record.pk}/plots.json").json()
+    shown = {name: figure["data"][-1]["name"] for name, figure in figures.items()}
+    assert shown == {"rate": "seen running", "cpu": "seen on a shared slot", "memory": "seen on a shared slot"}
+    assert client.get(f"/api/profiles/{record.pk}/seen").json()["items"][0]["shared"] is True
+    reports.beside = "waiting"  # without a query it takes nothing
+    seen(6)
+    record.refresh_from_db()
+    assert record.drifted
 
 
 def test_a_bundle_that_does_not_keep_up_contradicts_the_rate(world: World, reports: Reports, branch: str):
@@ -179,5 +203,6 @@ def test_profiles_of_other_machines_are_stale_as_soon_as_a_node_reports(world: W
     record = ProfileRecord.objects.get(pk=found)
     assert selectors.staleness(profile_of(record)) == ""
     record_history(at=NOW)
-    assert NodeRow.objects.get().machine == selectors.current_machine() == "cpu-a"
+    row = NodeRow.objects.get()
+    assert row.machine == selectors.current_machine() == "cpu-a" and row.threads == 32
     assert "measured on cpu-z; here is cpu-a" in selectors.staleness(profile_of(record))

@@ -202,6 +202,27 @@ def test_a_trial_shows_its_series(measured: SweepRecord, client_of: ClientOf) ->
     assert len(stable["x"]) + len(unstable["x"]) == measured.trials.count()
 
 
+def test_what_was_set_aside_keeps_its_figures_and_series(world: World, node: Node, client_of: ClientOf) -> None:
+    node.peak = lambda threads: 0.1
+    sweep = node.finish(started(world))
+    client = client_of("carla")
+    client.post(reverse("sweep_act", args=[sweep.pk, "resume"]))
+    trial = sweep.trials.first()
+    trial.series = [[0.5, 0.1, 10.0, 0.2, 0.1]]
+    trial.save()
+    page = client.get(reverse("trial", args=[trial.pk])).content.decode()
+    assert "set aside" in page and "Got through" in page and reverse("trial_plots", args=[trial.pk]) in page
+    assert_sound(client.get(reverse("trial", args=[trial.pk])), "trial")
+    assert client.get(reverse("trial_plots", args=[trial.pk])).json()["latency"]["data"][0]["y"] == [0.1]
+    assert "set aside" in client.get(reverse("sweep", args=[sweep.pk])).content.decode()
+    named = {one["name"]: one["x"] for one in client.get(
+        reverse("sweep_plots", args=[sweep.pk])).json()["trials"]["data"]}
+    assert named["not stable, set aside"] == [1] * 4 and not named["not stable"]
+    live = client.get(f"/live/snapshot?topic=sweep:{sweep.pk}").json()["state"]
+    assert (live["trials"], live["spent_s"], live["peaks"]) == (0, 0, {}), "nothing follows from them"
+    assert client.get(f"/api/sweeps/{sweep.pk}/trials/1").json()["set_aside"] is True
+
+
 def test_pages_of_a_private_dataflows_profile_are_hidden_from_others(
     world: World, node: Node, client_of: ClientOf
 ) -> None:

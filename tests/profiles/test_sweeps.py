@@ -115,6 +115,18 @@ def test_a_queued_sweep_waits_for_what_came_to_run_on_its_slot_meanwhile(world: 
     assert sweep.status == "queued" and "Waits" in sweep.reason and not node.orders
 
 
+def test_a_sweep_whose_slot_is_gone_ends_and_says_so(world: World, node: Node):
+    sweep = started(world)
+    node.run(steps=3)
+    node.dies = 10_000  # nobody takes what is ordered from now on
+    node.run()
+    SlotRow.objects.filter(name=sweep.slot).delete()
+    node.run(steps=400)
+    sweep.refresh_from_db()
+    assert sweep.status == "failed" and f"No node offers slot {sweep.slot}" in sweep.reason
+    assert sweep.trials.exclude(ended=None).exists() and not sweep.trials.filter(ended=None).exists()
+
+
 def test_a_pause_keeps_trials_and_frees_the_slot_and_the_profile_is_the_same(world: World, node: Node):
     sweep = started(world)
     node.run(steps=7)
@@ -207,14 +219,18 @@ def test_a_machine_that_was_busy_is_asked_again_later_and_a_sweep_that_gave_up_b
     node.peak = saturating
     resume_sweep(actor=world.carla, sweep_id=sweep.pk)
     assert node.finish(sweep).status == "done" and "busy" not in sweep.reason
-    assert sweep.trials.filter(stable=None, error__contains="set aside").count() == 4, "kept for reading"
-
-
+    assert sweep.trials.filter(set_aside=True, stable=False, error="").count() == 4, "kept for reading"
 
 def test_a_budget_that_ends_leaves_a_rough_profile(world: World, node: Node):
     sweep = node.finish(started(world, bounds=Sweep(largest_threads=8, budget_s=100.0)))
     assert sweep.status == "done" and "budget of 100 s" in sweep.reason and sweep.profile.rough == [1]
     assert sum(trial.took_s for trial in sweep.trials.all()) <= 100
+
+
+def test_warming_a_driver_up_is_expected_once_of_a_budget(world: World, node: Node):
+    node.warms_s = 60.0
+    sweep = node.finish(started(world, bounds=Sweep(largest_threads=8, budget_s=130.0)))
+    assert sweep.status == "done" and [trial.took_s for trial in sweep.trials.all()] == [70.0, *6 * [10.0]]
 
 
 def test_trials_of_two_machines_make_no_profile(world: World, node: Node):

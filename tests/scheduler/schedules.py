@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from itertools import pairwise
 
 from hypothesis import strategies as st
 
@@ -59,8 +60,17 @@ def supplies(draw: st.DrawFn, *, shared: bool = False) -> Supply:
     return Supply(free, SIZES, taken=taken)
 
 
+def chain(allocation: Allocation) -> dict[tuple[str, str], float]:
+    """A stream from each task to the next, each with more events than the one before."""
+    names = list(allocation.tasks)
+    return {pair: 10.0 * (number + 1) for number, pair in enumerate(pairwise(names))}
+
+
 def check_placed(placement: Placement, allocation: Allocation, supply: Supply) -> None:
-    """Every thread placed once, on one of the slots asked for; more slots only as reported, in the supply's order."""
+    """Every thread placed once, on one of the slots asked for; more slots only as reported, in the supply's order.
+
+    The exact mapping chooses among the free ones; whatever is bought is the first of it.
+    """
     assert {task: len(its) for task, its in placement.threads.items()} == {
         name: task.threads for name, task in allocation.tasks.items()}
     assert all(0 <= position < len(placement.slots) for its in placement.threads.values() for position in its)
@@ -69,7 +79,13 @@ def check_placed(placement: Placement, allocation: Allocation, supply: Supply) -
         position: supply.taken[slot] for position, slot in enumerate(placement.slots) if slot in supply.taken}
     if placement.algorithm != "RSM":  # it counts with the CPU of all slots of a node
         assert set(placement.taken) <= {position for its in placement.threads.values() for position in its}
-    if supply.taken:  # those of others in which nothing fits are left out
+    if placement.algorithm == "exact":
+        free = [slot for node in supply.free for slot in node.slots if slot not in supply.taken]
+        count = len(placement.slots)
+        offered = free if count <= len(free) else supply.slots(count)
+        assert placement.slots == tuple(slot for slot in offered if slot in placement.slots)
+        assert count == allocation.slots + placement.extra
+    elif supply.taken:  # those of others in which nothing fits are left out
         first = [slot for slot in supply.slots(len(placement.slots) + len(supply.taken)) if slot in placement.slots]
         assert tuple(first) == placement.slots
     else:

@@ -26,6 +26,7 @@ from .test_rescheduling import (
     check_divided,
     live_by_task,
     rescheduled,
+    submitted,
     supply_of,
 )
 
@@ -104,6 +105,29 @@ def test_what_others_run_in_the_same_chain_stays_together_and_they_are_asked():
     assert by.channels_of(by.tasks[0])[[one.id for one in by.parts].index(by.id)] == "f1-0.1"
     assert plan.touched == ("counted",)
     assert live_by_task(apply_plan(after, reverse_plan(plan))) == live_by_task(estate)
+
+
+def test_what_is_shared_fused_is_cut_by_a_first_schedule_and_left_alone_by_the_next():
+    """Whoever was submitted with a schedule left alone what ran fused already, and so do schedules after that."""
+    estate = unscheduled(ESTATE, COUNTED_BY)
+    estate = apply_plan(estate, submitted(estate))
+    alike = replace(FLOW, name="alike")
+    estate = unscheduled(estate, alike)
+    assert [estate.submitted[one].scheduled for one in ("counted", "air", "alike")] == [False, True, False]
+    assert by_task(estate, "again").divided and by_task(estate, "by").id == "f1-0"
+
+    found, _ = schedulable(estate, "air", FLOW, task_types=TYPES)
+    assert set(found) == {"again", "some", "out"}
+    plan, _ = rescheduled(estate, rate_per_s=300)
+    assert any(note.startswith("in, by stay fused") and "for others, too" in note for note in plan.notes)
+
+    found, _ = schedulable(estate, "alike", alike, task_types=TYPES)
+    assert set(found) == {"in", "by", "again", "some", "out"}, "it uses what is divided, and has no schedule itself"
+    plan, _ = rescheduled(estate, rate_per_s=300, dataflow=alike)
+    after = apply_plan(estate, plan)
+    check_divided(after)
+    assert after.submitted["alike"].scheduled and "f1-0" not in after.fragments
+    assert plan_from_json(plan_to_json(plan)) == plan
 
 
 def test_who_takes_over_a_place_stays_on_its_node_for_that_and_then_leaves():

@@ -1,9 +1,8 @@
-"""All mappings against one suite of promises; small cases against every possibility."""
+"""All mappings against one suite of promises; what they search with, against looking at everything."""
 
 from __future__ import annotations
 
 from collections import Counter
-from itertools import pairwise, product
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -12,17 +11,18 @@ from hypothesis import strategies as st
 from scheduler.mapping.best_fit import BestFit
 from scheduler.mapping.dsm import map_dsm
 from scheduler.mapping.exact import map_exact
+from scheduler.mapping.node_room import NodeRoom
 from scheduler.mapping.rsm import Weights, map_rsm
 from scheduler.mapping.sam import map_sam
 from scheduler.mapping.shelves import Shelves
-from scheduler.mapping.traffic import between_nodes_per_s
+from scheduler.mapping.traffic import between_nodes_per_s, on_other_slots
 from scheduler.model.allocation import Allocation, Bundle, TaskAllocation
 from scheduler.model.errors import InsufficientSlots
 from scheduler.model.estate import Slot
-from scheduler.model.placement import Placement
+from scheduler.model.placement import Bound, Placement
 from scheduler.model.resources import Node, Supply
 
-from .schedules import BUY, SIZES, allocations, check_bundles, check_placed, check_thread_shares, supplies
+from .schedules import BUY, SIZES, allocations, chain, check_bundles, check_placed, check_thread_shares, supplies
 
 EFFORT = 0.05
 
@@ -30,11 +30,6 @@ EFFORT = 0.05
 def exact(allocation: Allocation, *, supply: Supply) -> Placement:
     """With a stream from each task to the next."""
     return map_exact(allocation, supply=supply, streams=chain(allocation), effort=EFFORT)
-
-
-def chain(allocation: Allocation) -> dict[tuple[str, str], float]:
-    names = list(allocation.tasks)
-    return {pair: 10.0 * (number + 1) for number, pair in enumerate(pairwise(names))}
 
 
 MAPPINGS = {"DSM": map_dsm, "RSM": map_rsm, "SAM": map_sam, "exact": exact}
@@ -176,68 +171,36 @@ def test_best_fit_finds_what_looking_at_all_bins_finds(data: st.DataObject):
         assert tree.first_with_room(memory, start=start) == (roomy or [-1])[0]
 
 
-@settings(max_examples=40, deadline=None)
-@given(allocation=allocations(tasks=5, most=2))
-def test_exact_needs_no_more_slots_than_sam_and_no_more_traffic_with_as_many(allocation: Allocation):
-    by_sam, ours = map_sam(allocation, supply=BUY), exact(allocation, supply=BUY)
-    assert len(ours.slots) <= len(by_sam.slots)
-    assert ours.slots_bound.least <= len(ours.slots) == ours.slots_bound.reached
-    if len(ours.slots) == len(by_sam.slots):
-        streams = chain(allocation)
-        assert between_nodes_per_s(ours, streams) <= between_nodes_per_s(by_sam, streams) + 1e-9
+@quickly
+@given(data=st.data())
+def test_a_node_knows_what_looking_at_all_its_slots_finds(data: st.DataObject):
+    room, free = NodeRoom(), []
+    share = st.integers(0, 128).map(lambda parts: parts / 128)
+    for _ in range(data.draw(st.integers(1, 40))):
+        memory = data.draw(share)
+        if free and data.draw(st.booleans()):
+            with_room = [number for number, its in enumerate(free) if its[1] >= memory]
+            assert [number for number in range(len(free)) if room.holds(number, memory)] == with_room
+            if with_room:
+                assert room.first_with(memory) == with_room[0]
+                cpu = data.draw(share)
+                room.take(with_room[0], cpu, memory)
+                free[with_room[0]] = (free[with_room[0]][0] - cpu, free[with_room[0]][1] - memory)
+        else:
+            free.append((data.draw(share), memory))
+            room.add(*free[-1])
+        cpus, memories = zip(*free, strict=True)
+        assert (room.count, room.cpu, room.memory, room.most) == (len(free), sum(cpus), sum(memories), max(memories))
 
 
-@st.composite
-def few_bundles(draw: st.DrawFn) -> Allocation:
-    """Up to five bundles of up to four tasks."""
-    tasks = {}
-    for number in range(draw(st.integers(1, 4))):
-        full = draw(st.booleans()) and draw(st.booleans())
-        share = st.sampled_from([0.1, 0.3, 0.34, 0.5, 0.51, 0.7])
-        name, threads = f"t{number}", draw(st.integers(1, 3))
-        bundle = Bundle(name, threads, 10.0, *((1.0, 1.0) if full else (draw(share), draw(share))), full=full,
-                        count=draw(st.integers(1, 2 if number == 0 else 1)))
-        tasks[name] = TaskAllocation(name, 10.0 * bundle.count, (bundle,))
-    return Allocation("any", tasks)
-
-
-@settings(max_examples=40, deadline=None)
-@given(allocation=few_bundles())
-def test_exact_is_best_among_all_possibilities(allocation: Allocation):
-    """Each bundle on each slot: the fewest slots, and with those the least traffic."""
-    ours = map_exact(allocation, supply=BUY, streams=chain(allocation), effort=5.0)
-    units = [one for task in allocation.tasks.values() for one in task.bundles for _ in range(one.count)]
-    fewest = next(
-        count for count in range(1, len(units) + 1)
-        if any(_fits(units, where) for where in product(range(count), repeat=len(units)))
-    )
-    assert len(ours.slots) == fewest and ours.slots_bound.proved
-    slots, streams = BUY.slots(fewest), chain(allocation)
-    least = min(
-        between_nodes_per_s(_as_placement(allocation, units, where, slots), streams)
-        for where in product(range(fewest), repeat=len(units)) if _fits(units, where)
-    )
-    assert between_nodes_per_s(ours, streams) == pytest.approx(least, abs=1e-4)
-    assert ours.traffic_bound.proved and ours.traffic_bound.gap == 0
-
-
-def _fits(units: list[Bundle], where: tuple[int, ...]) -> bool:
-    for slot in set(where):
-        its = [unit for unit, position in zip(units, where, strict=True) if position == slot]
-        if any(unit.full for unit in its) and len(its) > 1:
-            return False
-        if sum(unit.cpu for unit in its) > 1 + 1e-9 or sum(unit.memory for unit in its) > 1 + 1e-9:
-            return False
-    return True
-
-
-def _as_placement(
-    allocation: Allocation, units: list[Bundle], where: tuple[int, ...], slots: tuple[Slot, ...]
-) -> Placement:
-    threads: dict[str, tuple[int, ...]] = dict.fromkeys(allocation.tasks, ())
-    for unit, position in zip(units, where, strict=True):
-        threads[unit.task] += (position,) * unit.threads
-    return Placement("by hand", allocation.slots, slots, threads)
+def test_rsm_fills_a_large_node_slot_by_slot():
+    """Three threads of 0.3 of its memory on each of forty slots, and what goes on to another node beyond them."""
+    nodes = tuple(Node(name, tuple(Slot(name, index) for index in range(40))) for name in ("n1", "n2"))
+    task = TaskAllocation("t", 1.0, (Bundle("t", 1, 1.0, 0.1, 0.3, count=130),))
+    allocation = Allocation("LSA", {"t": task})
+    placement = map_rsm(allocation, supply=Supply(nodes))
+    assert placement.threads["t"] == tuple(thread // 3 for thread in range(130))
+    assert placement.threads == _nearest_of_all(allocation, Supply(nodes), Weights())
 
 
 def test_sam_asks_for_a_slot_more_where_the_packing_leaves_holes():
@@ -253,6 +216,34 @@ def test_traffic_counts_what_leaves_its_node():
     slots = (Slot("n1", 0), Slot("n2", 0))
     placement = Placement("by hand", 2, slots, {"a": (0, 1), "b": (0, 0, 0)})
     assert between_nodes_per_s(placement, {("a", "b"): 10.0}) == pytest.approx(5.0)
+
+
+def test_traffic_is_by_the_parts_in_which_events_are_routed():
+    """A fifth of what a reads goes to n2, and so a fifth of what it makes comes from there; b reads a tenth there."""
+    slots = (Slot("n1", 0), Slot("n2", 0))
+    placement = Placement("by hand", 2, slots, {"a": (0, 1), "b": (0, 0, 1)})
+    shares = {"a": {0: 0.8, 1: 0.2}, "b": {0: 0.9, 1: 0.1}}
+    crossing = 0.8 * 0.1 + 0.2 * 0.9
+    assert between_nodes_per_s(placement, {("a", "b"): 10.0}, shares) == pytest.approx(10 * crossing)
+    even = {"a": {0: 0.5, 1: 0.5}, "b": {0: 2 / 3, 1: 1 / 3}}
+    assert between_nodes_per_s(placement, {("a", "b"): 10.0}, even) == pytest.approx(
+        between_nodes_per_s(placement, {("a", "b"): 10.0}))
+
+
+def test_what_was_proved_of_traffic_holds_on_other_slots_only_where_they_are_alike():
+    streams = {("a", "b"): 10.0}
+    first = tuple(Slot(node, index) for node, index in (("n1", 0), ("n1", 1), ("n2", 0)))
+    best = Placement("exact", 3, first, {"a": (0,), "b": (1, 2)}, traffic_bound=Bound(5.0, 5.0, proved=True))
+    alike = on_other_slots(best, (Slot("n3", 0), Slot("n3", 4), Slot("n1", 0)), streams)
+    assert alike.traffic_bound == Bound(5.0, 5.0, proved=True)
+    worse = on_other_slots(best, (Slot("n2", 0), Slot("n1", 0), Slot("n1", 1)), streams)
+    assert worse.traffic_bound == Bound(10.0, 5.0, proved=False) and worse.traffic_bound.gap == 0.5
+    apart = on_other_slots(best, (Slot("n1", 0), Slot("n2", 0), Slot("n3", 0)), streams)
+    assert apart.traffic_bound == Bound(10.0, 0.0, proved=False)
+    together = on_other_slots(best, (Slot("n1", 0), Slot("n1", 1), Slot("n1", 2)), streams)
+    assert together.traffic_bound == Bound(0.0, 0.0, proved=True)
+    unknown = Placement("SAM", 3, first, {"a": (0,), "b": (1, 2)})
+    assert on_other_slots(unknown, first, streams) == unknown, "of what knows no bound nothing is said"
 
 
 def test_machines_come_from_what_is_free_first():

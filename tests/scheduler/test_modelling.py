@@ -80,7 +80,7 @@ def test_it_goes_on_while_more_threads_help_and_looks_closer_beside_the_best():
 
 def test_the_most_threads_are_the_end():
     _, done = measure(lambda threads: 10.0 * threads, replace(SWEEP, largest_threads=6))
-    assert [point.threads for point in done.points] == [1, 2, 4, 5, 6] and "most that were asked for" in done.why
+    assert [point.threads for point in done.points] == [1, 2, 4, 5, 6] and "most that were to be measured" in done.why
 
 
 def test_the_budget_is_kept_and_what_is_rough_is_said():
@@ -92,7 +92,7 @@ def test_the_budget_is_kept_and_what_is_rough_is_said():
     assert isinstance(more, Try), "with more time it goes on from there"
 
 
-def test_a_source_that_cannot_keep_up_is_no_stable_trial():
+def test_a_rate_that_does_not_come_out_is_not_stable():
     trial = Trial(1, 100.0, 0.1, 0.1, latency_slope=0.0, took_s=1.0, achieved_per_s=80.0)
     assert not SWEEP.stable(trial) and SWEEP.stable(replace(trial, achieved_per_s=99.0))
     assert not SWEEP.stable(replace(trial, achieved_per_s=99.0, latency_slope=float("nan")))
@@ -180,3 +180,47 @@ def test_the_slope_of_latency_is_that_of_the_line_after_the_warm_up(slope: float
 def test_no_latency_to_speak_of_is_not_stable():
     assert latency_slope([], [], warm_up_s=0) == float("inf")
     assert latency_slope([1, 1], [1, 2], warm_up_s=0) == float("inf")
+
+
+def fed(step: Try, peak: Callable[[int], float], most_per_s: float) -> Trial:
+    """A trial whose feeder writes no more than so much."""
+    offered = min(step.rate_per_s, most_per_s)
+    trial = run(replace(step, rate_per_s=offered), peak)
+    return replace(
+        trial, rate_per_s=step.rate_per_s, offered_per_s=offered, achieved_per_s=min(offered, peak(step.threads)))
+
+
+def test_a_feeder_that_is_the_bottleneck_is_not_taken_for_the_tasks_peak():
+    trials: list[Trial] = []
+    waited = []
+    while isinstance(step := next_step(trials, sweep=SWEEP), Try):
+        waited.append(step.after_s)
+        trials.append(fed(step, lambda threads: 2000.0, 700.0))
+        assert len(trials) < 50
+    assert step.at_least == (1,) and [point.rate_per_s for point in step.points] == [700.0]
+    assert "700 events/s could be fed" in step.why and "may sustain more" in step.why
+    short = [trial for trial in trials if SWEEP.starved(trial)]
+    assert len(short) == 3 and len({trial.rate_per_s for trial in short}) == 1 and waited[-1] == 15.0
+
+
+@settings(max_examples=30, deadline=None)
+@given(peak=curves, hiccups=st.sets(st.integers(0, 60), max_size=8))
+def test_a_feeder_that_was_held_up_for_a_moment_changes_nothing(peak, hiccups: set[int]):
+    trials: list[Trial] = []
+    while isinstance(step := next_step(trials, sweep=SWEEP), Try):
+        again = any((one.threads, one.rate_per_s) == (step.threads, step.rate_per_s) for one in trials)
+        late = len(trials) in hiccups and not again
+        trials.append(fed(step, peak, 0.8 * step.rate_per_s if late else 1e9))
+        assert len(trials) < 500
+    assert not step.at_least
+    for point in step.points:
+        true = min(peak(point.threads), SWEEP.largest_rate_per_s)
+        assert true / (1 + SWEEP.rate_precision) - 1e-9 <= point.rate_per_s <= true
+
+
+def test_only_what_got_through_says_that_the_feeder_was_late():
+    trial = Trial(1, 100.0, 0.1, 0.1, latency_slope=0.0, took_s=1.0, achieved_per_s=79.0, offered_per_s=80.0)
+    assert SWEEP.starved(trial) and not SWEEP.stable(trial)
+    for other in ({"achieved_per_s": 60.0}, {"latency_slope": 0.5}, {"offered_per_s": 98.0}, {"offered_per_s": None},
+                  {"offered_per_s": 0.0}):
+        assert not SWEEP.starved(replace(trial, **other)), other

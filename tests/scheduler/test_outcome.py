@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scheduler.model.placement import Crowd
 from scheduler.performance.outcome import BundlePromise, BundleSeen, Load, Promise, Seen, misses, taken_of
 
 # make → parse → fetch, which is divided over two slots; the source's one thread does at any rate.
@@ -81,6 +82,16 @@ def test_a_bundle_that_does_less_than_its_profile_asks_for_a_measurement() -> No
     assert "profile allows 150" in miss.reason.why
 
 
+def test_threads_that_wait_for_their_turn_are_told_from_drift() -> None:
+    promise = replace(PROMISE, crowded={"n1/1": Crowd(16, 40)})
+    (miss,) = misses(promise, behind(90))
+    assert (miss.reason.cause, miss.reason.task, miss.reason.remedy) == ("threads", "fetch", "threads")
+    assert "the driver of n1/1 has 16 threads for the 40 placed on it" in miss.reason.why
+    assert "WEIR_SLOT_THREADS on n1" in miss.reason.why
+    elsewhere = replace(PROMISE, crowded={"n1/0": Crowd(4, 12)})
+    assert misses(elsewhere, behind(90))[0].reason.cause == "drift"
+
+
 @pytest.mark.parametrize(("what", "slot", "cause"), [
     ("CPU", {"cpu": 0.99}, "CPU"), ("memory", {"memory": 0.97}, "memory"),
 ])
@@ -132,7 +143,33 @@ def test_more_events_than_planned_are_told_from_drift(what: str) -> None:
     before = replace(before, slots=before.slots | {"n1/0": Load(0.7 + field.cpu - 0.4, 0.4 + field.memory - 0.2)})
     (miss,) = misses(PROMISE, before)
     assert (miss.what, miss.where) == (what, "n1/0")
-    assert (miss.reason.cause, miss.reason.task, miss.reason.remedy) == ("drift", "parse", "measure")
+    assert (miss.reason.cause, miss.reason.task, miss.reason.remedy) == ("together", "parse", "measure")
+
+
+@pytest.mark.parametrize("seeming", ["make", "parse", "fetch"])
+def test_of_queries_that_share_a_slot_none_is_blamed_for_what_time_says_that_it_takes(seeming: str) -> None:
+    """Whichever of them the others' time is counted for, the reason is of all, and the heaviest is measured first."""
+    extra = {"make": "f1-0", "parse": "f1-1", "fetch": "f1-3"}[seeming]
+    before = kept()
+    load = before.bundles[extra].load
+    more = replace(before, bundles=before.bundles | {
+        extra: replace(before.bundles[extra], load=Load(load.cpu + 0.25, load.memory))})
+    (miss,) = misses(PROMISE, more)
+    assert (miss.reason.cause, miss.reason.task, miss.reason.remedy) == ("together", "parse", "measure")
+    assert "make, parse and fetch take 95% of it together, where their profiles say 70%" in miss.reason.why
+
+
+def test_beside_others_queries_only_what_all_of_them_take_is_held_against_a_schedule() -> None:
+    """What its download seems to take, by time, may well be what another team's π takes."""
+    promise = replace(PROMISE, others={"n1/1": Load(0.2, 0.1)})
+    seeming = seen("f1-2", load=Load(0.8, 0.3))
+    mixed = replace(seeming, mixed=("n1/1",))
+    assert [miss.reason.cause for miss in misses(promise, seeming)] == ["drift"]
+    assert misses(promise, replace(mixed, slots=mixed.slots | {"n1/1": Load(0.85, 0.4)})) == ()
+    assert misses(promise, replace(mixed, slots=mixed.slots | {"n1/1": Load(None, 0.4)})) == (), "it is not measured"
+    (miss,) = misses(promise, replace(mixed, slots=mixed.slots | {"n1/1": Load(1.0 + 0.02, 0.4)}))
+    assert (miss.what, miss.reason.cause, miss.reason.task, miss.reason.remedy) == ("CPU", "together", "", "slots")
+    assert "102%, where 80% was expected" in miss.reason.why and "others' are among them" in miss.reason.why
 
 
 def test_what_others_take_of_a_shared_slot_is_no_miss_of_this_schedule() -> None:

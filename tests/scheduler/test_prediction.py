@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 from scheduler.allocation.mba import allocate_mba
 from scheduler.mapping.sam import map_sam
 from scheduler.model.estate import Slot
-from scheduler.model.placement import Placement
+from scheduler.model.placement import Crowd, Placement
 from scheduler.model.profile import Point, Profile
 from scheduler.model.resources import Taken
 from scheduler.performance.prediction import latency_s, predict
@@ -54,6 +56,65 @@ def test_a_slot_without_cpu_left_is_the_limit():
     assert found.slots[0].cpu == pytest.approx(1.0)
 
 
+WAITING = {
+    "blob": Profile("blob", (Point(1, 1, 0.01, 0.01), Point(50, 50, 0.4, 0.3))),
+    "table": Profile("table", (Point(1, 2, 0.01, 0.01), Point(40, 80, 0.3, 0.2))),
+    "make": Profile("make", (Point(1, 100, 0.1, 0.05),), static=True),
+}
+
+
+def on_one_slot(there: int | None, *, blob: float, table: float, taken: Taken | None = None, **more: tuple[int, ...]):
+    """50 threads of blob and 40 of table on a slot whose driver has so many, at these rates."""
+    placement = replace(
+        placed(blob=(0,) * 50, table=(0,) * 40, **more), taken={} if taken is None else {0: taken})
+    rates = {"blob": blob, "table": table} | dict.fromkeys(more, 100.0)
+    return predict(placement, WAITING, rates_per_s=rates, threads={} if there is None else {"n1": there})
+
+
+def test_more_threads_than_the_slots_driver_has_take_turns():
+    """50 and 40 at their peaks: each does 64 ninetieths, whatever CPU and memory are left."""
+    full = on_one_slot(64, blob=50, table=80)
+    assert full.factor == pytest.approx(64 / 90) and not full.keeps
+    assert full.routed.limit.what == "threads"
+    assert full.routed.limit.reason == (
+        "the driver of n1/0 has 64 threads for the 90 placed on it; WEIR_SLOT_THREADS on n1 gives it more")
+    assert [bundle.rate_per_s for bundle in full.bundles] == pytest.approx([50 * 64 / 90, 80 * 64 / 90])
+    assert full.routed.crowded == {0: Crowd(64, 90)}
+
+
+def test_threads_without_events_leave_their_turn_to_others():
+    """At their peaks' halves 45 are at work: 64 do for 1.42 times as much."""
+    assert on_one_slot(64, blob=25, table=40).factor == pytest.approx(64 / 45)
+    uneven = on_one_slot(64, blob=50, table=16)
+    assert uneven.keeps and uneven.factor == pytest.approx(1.0), "58 at work: blob itself sustains no more"
+    assert uneven.routed.limit.what == "bundle"
+
+
+@pytest.mark.parametrize("there", [None, 90, 256])
+def test_threads_that_are_enough_or_unknown_limit_nothing(there: int | None):
+    found = on_one_slot(there, blob=50, table=80)
+    assert found.factor == pytest.approx(1.0) and found.routed.limit.what == "bundle"
+    assert not found.routed.crowded
+
+
+def test_a_source_and_the_queries_of_others_take_threads_too():
+    found = on_one_slot(64, blob=50, table=80, taken=Taken(0.1, 0.1, queries=3), make=(0,))
+    assert found.routed.crowded == {0: Crowd(64, 94)} and found.factor == pytest.approx(64 / 94)
+    assert not on_one_slot(64, blob=50, table=80, taken=Taken(0.1, 0.1, queries=3), make=(1,)).keeps
+    only_others = predict(
+        Placement("by hand", 1, TWO, {"make": (1,)}, {0: Taken(0.1, 0.1, queries=99)}), WAITING,
+        rates_per_s={"make": 100.0}, threads={"n1": 64})
+    assert only_others.keeps and not only_others.routed.crowded
+
+
+def test_only_crowded_slots_are_slower():
+    """Slot-aware routing finds the parts that suit best; the slot of another node has threads enough."""
+    slots = (Slot("n1", 0), Slot("n2", 0))
+    placement = Placement("by hand", 2, slots, {"blob": (0,) * 50 + (1,) * 50})
+    found = predict(placement, WAITING, rates_per_s={"blob": 100.0}, threads={"n1": 25, "n2": 64})
+    assert found.factor == pytest.approx(0.5) and found.routed.limit.slot == slots[0]
+
+
 def test_what_was_not_measured_is_counted():
     found = predict(placed(query=(0,) * 50 + (1,) * 60), {"query": QUERY}, rates_per_s={"query": 10.0})
     assert found.unmeasured == 1 and {bundle.basis for bundle in found.bundles} == {"interpolated", "measured"}
@@ -67,7 +128,7 @@ def test_without_events_nothing_limits():
 @settings(max_examples=80, deadline=None)
 @given(data=st.data(), routing=st.sampled_from(["shuffle", "slot_aware"]))
 def test_the_factor_is_where_the_first_bundle_or_slot_is_full(data: st.DataObject, routing: str):
-    """Against bisection over the rate: just below it everything fits, just above it something does not."""
+    """Against bisection over the rate: just below it everything fits, the driver's threads among it, just above not."""
     slots = data.draw(st.integers(1, 4))
     of = {f"t{number}": data.draw(profiles()) for number in range(data.draw(st.integers(1, 4)))}
     threads = {
@@ -75,9 +136,12 @@ def test_the_factor_is_where_the_first_bundle_or_slot_is_full(data: st.DataObjec
     others = {slot: Taken(0.25, 0.5) for slot in data.draw(st.sets(st.integers(0, slots - 1)))}
     placement = Placement("by hand", slots, tuple(Slot("n1", index) for index in range(slots)), threads, others)
     rates = {name: float(data.draw(st.integers(1, 500))) for name in of}
-    found = predict(placement, of, rates_per_s=rates, routing=routing)
+    there = data.draw(st.none() | st.integers(1, 20))
+    found = predict(
+        placement, of, rates_per_s=rates, routing=routing, threads={} if there is None else {"n1": there})
 
     def fits(factor: float) -> bool:
+        working = [0.0] * slots
         cpu = [others[slot].cpu if slot in others else 0.0 for slot in range(slots)]
         memory = [others[slot].memory if slot in others else 0.0 for slot in range(slots)]
         for name, positions in threads.items():
@@ -86,9 +150,11 @@ def test_the_factor_is_where_the_first_bundle_or_slot_is_full(data: st.DataObjec
                 rate = rates[name] * found.routed.shares[name][position] * factor
                 cpu[position] += point.cpu * rate / point.rate_per_s
                 memory[position] += point.memory * rate / point.rate_per_s
+                working[position] += positions.count(position) * rate / point.rate_per_s
                 if rate > point.rate_per_s * (1 + 1e-9):
                     return False
-        return all(taken <= 1 + 1e-9 for taken in (*cpu, *memory))
+        enough = there is None or max(working) <= there * (1 + 1e-9)
+        return enough and all(taken <= 1 + 1e-9 for taken in (*cpu, *memory))
 
     assert fits(found.factor) and not fits(found.factor * 1.001)
     for its in found.routed.shares.values():

@@ -57,7 +57,7 @@ def test_a_rate_above_the_peak_is_refused_with_the_numbers():
 def test_a_file_reads_back(many: list[Profile]):
     named = tuple(
         Profile(f"type, \"{number}\"", profile.points, config='{"a":1}' if number else "", version=number + 1,
-                machine="m5", origin="here")
+                machine="m5", origin="here", code="0a" * number)
         for number, profile in enumerate(many))
     if named:
         assert read_profiles(write_profiles(named)) == named
@@ -117,6 +117,14 @@ def test_a_profile_is_stale_with_another_version_or_another_machine():
     assert QUERY.stale(version=2, machine="anything") == "", "nobody noted where it was measured"
 
 
+def test_a_profile_is_stale_with_other_code_where_both_are_known():
+    profile = Profile("t", (Point(1, 1, 0, 0),), version=2, machine="m5", code="ab")
+    assert profile.stale(version=2, machine="m5", code="ab") == ""
+    assert "other code of t" in profile.stale(version=2, machine="m5", code="cd")
+    assert profile.stale(version=2, machine="m5", code="") == "", "it cannot be read here"
+    assert QUERY.stale(version=2, machine="", code="cd") == "", "nobody noted what was measured"
+
+
 def test_drift_beyond_the_bound_asks_for_a_new_measurement():
     seen = [Observation(10, 5.0, cpu, 0.0) for cpu in (0.055, 0.08, 0.081, 0.082, 0.3)]
     (cpu,) = drifts(QUERY, seen, bound=0.25)
@@ -125,6 +133,20 @@ def test_drift_beyond_the_bound_asks_for_a_new_measurement():
     assert cpu.relative == pytest.approx(0.081 / 0.055 - 1)
     assert not drifts(QUERY, seen, bound=0.5)[0].beyond
     assert drifts(QUERY, seen[:4]) == (), "four observations say nothing"
+
+
+def test_what_bundles_take_of_a_shared_slot_contradicts_no_profile():
+    """A download that waits beside π is given half of what π takes."""
+    shared = [Observation(10, 5.0, 0.5, 0.4, shared=True)] * 9
+    assert drifts(QUERY, shared) == ()
+    alone = [Observation(10, 5.0, 0.055, None)] * 5
+    (cpu,) = drifts(QUERY, shared + alone)
+    assert (cpu.what, cpu.beyond, cpu.observed) == ("cpu", False, pytest.approx(0.055))
+    assert drifts(QUERY, shared + alone[:4]) == (), "four that had their slot to themselves say nothing"
+    behind = [Observation(60, 20.0, 0.5, 0.1, stable=False, shared=True)] * 5
+    assert drifts(QUERY, behind) == (), "others may have kept it from more"
+    above = [Observation(60, 60.0, 0.5, 0.1, shared=True)] * 5
+    assert [(one.what, one.beyond) for one in drifts(QUERY, above)] == [("rate", True)], "beside others it did more"
 
 
 def test_a_rate_drifts_only_where_it_was_contradicted():

@@ -9,10 +9,10 @@ from scheduler.model.estate import Slot
 from scheduler.model.profile import Point, Profile, Profiles
 from scheduler.model.resources import Node, Supply
 from scheduler.performance.rates import input_rates_per_s
-from scheduler.scheduling import PAIRS, Job, Settings, compare, highest_rate, prepare, schedule
+from scheduler.scheduling import PAIRS, PAPER_PAIRS, Job, Settings, compare, highest_rate, prepare, schedule
 
 from .catalogue import TYPES, flow
-from .schedules import BUY, SIZES, check_placed
+from .schedules import BUY, SIZES, check_bundles, check_placed
 
 FLOW = flow(
     "air", {"in": "sensors", "by": ("scale", {"by": 2}), "some": "thin", "out": "archive"}, "in > by > some > out",
@@ -45,9 +45,29 @@ def test_all_pairs_are_compared_and_each_keeps_its_word():
         assert sum(len(node.slots) for node in one.acquisition.nodes) == one.slots
         assert one.acquisition.per_hour == pytest.approx(sum(node.size.hour for node in one.acquisition.nodes))
         assert one.sustained_per_s == pytest.approx(200 * one.prediction.factor) and one.latency_s > 0
-    by_sam, ours = found.schedules[-2:]
-    assert by_sam.prediction.keeps and ours.prediction.keeps and ours.slots <= by_sam.slots
+    by_pair = {one.pair: one for one in found.schedules}
+    for allocation in ("LSA", "MBA"):
+        assert by_pair[allocation, "exact"].slots <= by_pair[allocation, "SAM"].slots
+    assert by_pair["MBA", "SAM"].prediction.keeps and by_pair["MBA", "exact"].prediction.keeps
     assert compare(job(), supply=BUY) == found, "the same question, the same answer"
+
+
+def test_eight_pairs_of_which_the_paper_has_five():
+    assert len(set(PAIRS)) == 8
+    assert PAPER_PAIRS == (("LSA", "DSM"), ("LSA", "RSM"), ("MBA", "DSM"), ("MBA", "RSM"), ("MBA", "SAM"))
+
+
+def test_thousands_of_single_threads_are_packed_by_best_fit_alone():
+    """Nothing is proved of them but how few slots their CPU and memory fill."""
+    known = Profiles([
+        Profile("sensors", (Point(1, 1, 0.1, 0.15),), static=True), Profile("archive", (Point(1, 10**6, 0.5, 0.1),)),
+        Profile("scale", (Point(1, 10, 0.3, 0.2),)), Profile("thin", (Point(1, 10, 0.2, 0.05),))])
+    many = prepare(FLOW, task_types=TYPES, profiles=known, rate_per_s=25_000)
+    by_sam, ours = compare(many, supply=BUY, pairs=[("LSA", "SAM"), ("LSA", "exact")]).schedules
+    assert ours.allocation.threads > 5_000
+    check_placed(ours.placement, ours.allocation, BUY)
+    check_bundles(ours.placement, ours.allocation)
+    assert ours.placement.slots_bound.least <= ours.slots <= by_sam.slots
 
 
 def test_mba_by_hand():
@@ -63,6 +83,28 @@ def test_free_slots_come_first_and_cost_their_share():
     one = schedule(job(), ("MBA", "SAM"), supply=Supply(free, SIZES))
     assert one.placement.slots[:2] == free[0].slots and one.acquisition.nodes[0].name == "n1"
     assert one.acquisition.per_hour == pytest.approx(2 * 0.05 + 0.1 * (one.slots - 2))
+
+
+@pytest.mark.parametrize("routing", ["slot_aware", "shuffle"])
+def test_traffic_between_nodes_is_what_will_flow(routing: str):
+    """Counted again from the bundles: what one makes goes to another by the part that the other gets."""
+    nodes = tuple(
+        Node(name, tuple(Slot(name, index) for index in range(count))) for name, count in (("n1", 2), ("n2", 9)))
+    found = compare(job(400), supply=Supply(nodes), settings=Settings(routing=routing))
+    assert len(found.schedules) == len(PAIRS)
+    even = compare(job(400), supply=Supply(nodes), settings=Settings(routing="shuffle"))
+    for one in found.schedules:
+        of_task = {
+            task: [bundle for bundle in one.prediction.bundles if bundle.task == task] for task in one.job.profiles}
+        crossing = sum(
+            rate_per_s * writer.share * reader.share
+            for (source, target), rate_per_s in one.job.streams.items()
+            for writer in of_task[source] for reader in of_task[target] if writer.slot.node != reader.slot.node)
+        assert one.between_nodes_per_s == pytest.approx(crossing * min(1, one.prediction.factor))
+    assert any(one.between_nodes_per_s > 0 for one in found.schedules)
+    differ = [one.pair for one, other in zip(found.schedules, even.schedules, strict=True)
+              if one.between_nodes_per_s != pytest.approx(other.between_nodes_per_s)]
+    assert bool(differ) is (routing == "slot_aware")
 
 
 def test_a_pair_without_a_schedule_says_why_and_the_others_have_theirs():
@@ -131,7 +173,7 @@ def test_what_a_stateful_task_reads_keeps_its_order():
         placed = schedule(found, pair, supply=BUY).placement
         assert len(placed.threads["by"]) == 4 and len(set(placed.threads["by"])) == 1
         assert len(set(placed.threads["off"])) == 3, "behind the state it is divided"
-    for pair in (("LSA", "DSM"), ("MBA", "DSM"), ("MBA", "RSM")):
+    for pair in (*(pair for pair in PAIRS if pair[0] == "LSA"), ("MBA", "DSM"), ("MBA", "RSM")):
         with pytest.raises(RateNotHeld, match="task by: it cannot be divided, and one thread sustains 50"):
             schedule(found, pair, supply=BUY)
     more = prepare(COUNTED, task_types=TYPES, profiles=Profiles(OF_COUNTED), rate_per_s=130)

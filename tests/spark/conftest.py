@@ -45,7 +45,7 @@ def rig(tmp_path_factory, test_types, replayed, with_jar):
     ) as rig:
         rig.trigger_ms = TRIGGER_MS
         began_s = time.monotonic()
-        rig.wait(lambda: [slot["state"] for slot in rig.report()["slots"].values()] == ["running"] * 2, within_s=180)
+        rig.wait(lambda: [slot["state"] for slot in rig.report()["slots"].values()] == ["running"] * 2)
         rig.slot_start_s = time.monotonic() - began_s
         yield rig
 

@@ -49,7 +49,7 @@ class Flow:
 
     def grows(self, by: int = 100) -> None:
         count = len(self.numbers())
-        self.rig.wait(lambda: len(self.numbers()) > count + by, within_s=120, what=f"more of {self.out}")
+        self.rig.wait(lambda: len(self.numbers()) > count + by, what=f"more of {self.out}")
 
     def left(self) -> frozenset[str]:
         return left([self.rig.report()])
@@ -57,7 +57,7 @@ class Flow:
     def check(self) -> None:
         """Every number so far arrives, and none twice."""
         reached = max(self.numbers())
-        self.rig.wait(lambda: set(self.numbers()) >= set(range(reached)), within_s=60, what=f"all up to {reached}")
+        self.rig.wait(lambda: set(self.numbers()) >= set(range(reached)), what=f"all up to {reached}")
         found = self.numbers()
         assert len(found) == len(set(found)), "an event came twice"
 

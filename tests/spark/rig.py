@@ -47,7 +47,7 @@ class Watched:
                 return slot["fragments"][fragment_id]
         return None
 
-    def wait(self, is_so: Callable[[], Any], *, within_s: float = 60, what: str = "") -> Any:
+    def wait(self, is_so: Callable[[], Any], *, within_s: float = 240, what: str = "") -> Any:
         """What the condition gives once it holds; fails with the report where it never does."""
         deadline = time.monotonic() + within_s
         while time.monotonic() < deadline:
@@ -57,13 +57,13 @@ class Watched:
             time.sleep(0.05)
         raise AssertionError(f"{what or is_so} did not come true within {within_s} s: {self.report()}")
 
-    def wait_running(self, *fragment_ids: str, within_s: float = 60) -> None:
+    def wait_running(self, *fragment_ids: str, within_s: float = 240) -> None:
         """Wait until all of these run."""
         for fragment_id in fragment_ids:
             self.wait(lambda: (self.fragment(fragment_id) or {}).get("state") == "running",  # noqa: B023
                       within_s=within_s, what=f"{fragment_id} running")
 
-    def wait_serving(self, *, within_s: float = 180) -> None:
+    def wait_serving(self, *, within_s: float = 240) -> None:
         """Wait until every slot has its driver."""
         self.wait(lambda: [slot["state"] for slot in self.report()["slots"].values()] == ["running"] * len(self.slots),
                   within_s=within_s, what="all slots serve")

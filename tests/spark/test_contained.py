@@ -110,10 +110,10 @@ def test_refined_and_posted_it_is_what_it_is_alone(broker, broker_url, tmp_path,
     environment = {"WEIR_REPLAY_DIRS": str(replayed), "WEIR_HTTP_HOSTS": host, "WEIR_SECRETS_KEY": KEY}
     with running_agent(broker, broker_url, data, slots=1, task_types=task_types(), **environment) as rig:
         rig.publish(estate)
-        rig.wait(lambda: "secret hook of team city is not here" in str(rig.report()), within_s=120, what="it says so")
+        rig.wait(lambda: "secret hook of team city is not here" in str(rig.report()), what="it says so")
         vault = secrets.Vault(data, {"WEIR_SECRETS_KEY": KEY})
         secrets.publish(broker, {name: vault.seal(token) for name, token in TOKENS.items()})
-        rig.wait_running(*estate.fragments, within_s=150)
+        rig.wait_running(*estate.fragments)
         wait_for_all(rig, receiver)
         for name in ("contained", "contained-means"):
             alone = delivered(receiver.events[name.replace("contained", "alone")])
@@ -137,4 +137,4 @@ def wait_for_all(rig, receiver) -> None:
         return min(counts) > 0 and counts[1] == counts[2] and counts[3] == counts[4] and (
             len(seen) > 60 and seen[-60] == seen[-1])
 
-    rig.wait(is_over, within_s=120, what="everything is posted")
+    rig.wait(is_over, what="everything is posted")

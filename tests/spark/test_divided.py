@@ -54,10 +54,10 @@ def test_schedules_change_and_slots_die_at_any_time(rig: Rig, seed: int):
             slot = chance.choice("01")
             pid = rig.slot_pid(slot)
             os.kill(pid, signal.SIGKILL)
-            rig.wait(lambda: rig.slot_pid(slot) not in (None, pid), within_s=120, what="the slot is back")  # noqa: B023
+            rig.wait(lambda: rig.slot_pid(slot) not in (None, pid), what="the slot is back")  # noqa: B023
         flow.grows(by=chance.randint(1, 300))
     leaving = {part.id for fragment in flow.fragments for part in fragment.parts if part.leaving}
-    rig.wait(lambda: flow.left() == leaving, within_s=240, what=f"{leaving} have left")
+    rig.wait(lambda: flow.left() == leaving, what=f"{leaving} have left")
     rig.wait_running(*(part.id for fragment in flow.fragments for part in fragment.parts if not part.leaving))
     flow.grows()
     flow.check()
@@ -111,14 +111,14 @@ class Fused:
     def grows(self, by: int = 100) -> None:
         counts = {channel: len(self.rig.events(channel)) for channel in (self.out, self.looked, self.back)}
         for channel, count in counts.items():
-            self.rig.wait(lambda: len(self.rig.events(channel)) > count + by, within_s=120, what=channel)  # noqa: B023
+            self.rig.wait(lambda: len(self.rig.events(channel)) > count + by, what=channel)  # noqa: B023
 
     def runs(self) -> None:
         bundles = [one for fragment in self.fragments.values() for one in fragment.parts]
-        self.rig.wait_running(*(one.id for one in bundles if not one.leaving), within_s=150)
+        self.rig.wait_running(*(one.id for one in bundles if not one.leaving))
         for one in bundles:
             if one.leaving:
-                self.rig.wait(lambda: one.id in left([self.rig.report()]), within_s=120, what=one.id)  # noqa: B023
+                self.rig.wait(lambda: one.id in left([self.rig.report()]), what=one.id)  # noqa: B023
 
     def check(self) -> None:
         for channel in (self.out, self.looked, self.back):
@@ -126,7 +126,7 @@ class Fused:
             reached = max(event["_seq"] for event in events)
             self.rig.wait(
                 lambda: {event["_seq"] for event in self.rig.events(channel)} >= set(range(reached)),  # noqa: B023
-                within_s=60, what=f"all up to {reached} in {channel}")
+                what=f"all up to {reached} in {channel}")
             events = self.rig.events(channel)
             assert len(events) == len({event["_seq"] for event in events}), "an event came twice"
             assert all(float(event["t1"]) == event["_seq"] * (event["_seq"] + 1) / 2 for event in events)
@@ -148,7 +148,7 @@ def first_schedule(rig: Rig, name: str, *, slot: str, after_s: float) -> Fused:
     rig.wait(lambda: rig.report()["at_ms"] >= end)
     pid = rig.slot_pid(slot)
     os.kill(pid, signal.SIGKILL)
-    rig.wait(lambda: rig.slot_pid(slot) not in (None, pid), within_s=120, what="the slot is back")
+    rig.wait(lambda: rig.slot_pid(slot) not in (None, pid), what="the slot is back")
     fused.runs()
     fused.grows()
     fused.check()

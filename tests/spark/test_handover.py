@@ -36,7 +36,7 @@ def publish(rig: Rig, *fragments: Fragment) -> None:
 def handed_over(rig: Rig, new: tuple[str, ...], old: tuple[str, ...]) -> float:
     """Wait for the handover; how long it took, in seconds. A slot that was killed often comes back after a minute."""
     began = time.monotonic()
-    rig.wait_running(*new, within_s=150)
+    rig.wait_running(*new)
     rig.wait(lambda: all(rig.fragment(one) is None for one in old), what=f"an end of {old}")
     return time.monotonic() - began
 

@@ -69,18 +69,18 @@ def averages(readings: list[tuple]) -> list[tuple]:
 def test_each_choice_delivers_what_is_promised(rig: Rig):
     estate = submitted(Estate(generation=200, slots=(Slot(NODE, 0), Slot(NODE, 1))), "first", raw=True)
     rig.publish(estate)
-    rig.wait_running(*estate.fragments, within_s=120)
+    rig.wait_running(*estate.fragments)
     # Well into a block of some meter: four meters report in turn, three readings make a block.
-    rig.wait(lambda: len(output(rig, estate, "first")) >= 20, within_s=60, what="the first one has state")
+    rig.wait(lambda: len(output(rig, estate, "first")) >= 20, what="the first one has state")
     estate = submitted(submitted(estate, "joined"), "fresh", fresh=True)
     rig.publish(estate)
-    rig.wait_running(*estate.fragments, within_s=120)
+    rig.wait_running(*estate.fragments)
     for name in ("joined", "fresh"):
-        rig.wait(lambda: len(output(rig, estate, name)) >= 40, within_s=60, what=f"{name} delivers")  # noqa: B023
+        rig.wait(lambda: len(output(rig, estate, name)) >= 40, what=f"{name} delivers")  # noqa: B023
     joined, fresh = output(rig, estate, "joined"), output(rig, estate, "fresh")
     last = max(joined[-1][3], fresh[-1][3])
-    rig.wait(lambda: output(rig, estate, "first")[-1][3] >= last, within_s=60, what="the others are caught up with")
-    rig.wait(lambda: output(rig, estate, "first", "raw")[-1][3] > last, within_s=60, what="readings are all there")
+    rig.wait(lambda: output(rig, estate, "first")[-1][3] >= last, what="the others are caught up with")
+    rig.wait(lambda: output(rig, estate, "first", "raw")[-1][3] > last, what="readings are all there")
     first, raw = output(rig, estate, "first"), output(rig, estate, "first", "raw")
 
     begin = first.index(joined[0])

@@ -160,8 +160,8 @@ def run_apart(rig: Rig, replayed: Path) -> dict[str, list[dict]]:
     channels = {name: output_channel(estate, name) for name in DOCUMENTS}
     with rig.collecting(*channels.values()) as collected:
         rig.publish(estate)
-        rig.wait_running(*estate.fragments, within_s=120)
-        rig.wait(lambda: came_through(rig, estate), within_s=240, what="everything came through")
+        rig.wait_running(*estate.fragments)
+        rig.wait(lambda: came_through(rig, estate), what="everything came through")
     rig.publish(Estate(slots=estate.slots))
     rig.wait(lambda: not any(slot["fragments"] for slot in rig.report()["slots"].values()), what="nothing runs")
     return {name: collected[channel] for name, channel in channels.items()}
@@ -185,20 +185,20 @@ def test_merged_killed_and_parted_they_deliver_what_they_deliver_alone(rig, repl
     channels = {name: output_channel(estate, name) for name in DOCUMENTS}
     with rig.collecting(*channels.values()) as collected:
         rig.publish(estate)
-        rig.wait_running(*estate.fragments, within_s=120)
+        rig.wait_running(*estate.fragments)
         share = {name: (lambda name=name: len(collected[channels[name]]) / len(alone[name])) for name in DOCUMENTS}
 
-        rig.wait(lambda: share[survivor]() >= 0.25, within_s=240, what="a quarter of the output")
+        rig.wait(lambda: share[survivor]() >= 0.25, what="a quarter of the output")
         pid = rig.slot_pid(killed)
         os.kill(pid, signal.SIGKILL)
         rig.wait(lambda: rig.slot_pid(killed) not in (None, pid), what="the slot is back")
 
-        rig.wait(lambda: share[survivor]() >= 2 / 3 and share[removed]() >= 0.5, within_s=240, what="two thirds")
+        rig.wait(lambda: share[survivor]() >= 2 / 3 and share[removed]() >= 0.5, what="two thirds")
         plan = plan_removal(estate, removed, task_types=task_types(), prices=Prices())
         left = apply_plan(estate, plan)
         rig.publish(left)
-        rig.wait(lambda: steps_done(plan, {NODE: rig.report()}) == {step.key for step in plan.steps}, within_s=120)
-        rig.wait(lambda: came_through(rig, left), within_s=240, what="everything came through")
+        rig.wait(lambda: steps_done(plan, {NODE: rig.report()}) == {step.key for step in plan.steps})
+        rig.wait(lambda: came_through(rig, left), what="everything came through")
 
     merged = {name: delivered(collected[channel]) for name, channel in channels.items()}
     assert merged[survivor] == delivered(alone[survivor])

@@ -29,8 +29,8 @@ def test_two_fragments_run_over_python_channels(broker_url, tmp_path, test_types
             broker, broker_url, tmp_path, plugin=folder, task_types=catalogue(*types), WEIR_CHANNEL="python"
         ) as rig, rig.collecting("p1-0.2", "p1-1.0") as collected:
             rig.publish(estate_of(fragments, tasks))
-            rig.wait_running("p1-0", "p1-1", within_s=120)
-            rig.wait(lambda: all(len(events) > 60 for events in collected.values()), within_s=120)
+            rig.wait_running("p1-0", "p1-1")
+            rig.wait(lambda: all(len(events) > 60 for events in collected.values()))
             for events in collected.values():
                 assert [event["n"] for event in events] == list(range(len(events)))
             rig.publish(estate_of([], []))

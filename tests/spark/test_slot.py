@@ -187,7 +187,7 @@ def test_a_killed_slot_resumes_everything_exactly_once(rig, tmp_path):
 
 
 def test_what_tasks_used_adds_up_to_what_their_slot_used(rig):
-    busy = chain("a", ("numbers", {"rate_per_s": 200.0}), ("pi_viete", {"iterations": 20_000}), ("kept", {}))
+    busy = chain("a", ("numbers", {"rate_per_s": 200.0}), ("pi_viete", {"iterations": 40_000}), ("kept", {}))
     quiet = chain("b", ("numbers", {"rate_per_s": 2.0}), ("shift", {"by": 1}), ("kept", {}))
     reader = chain("c", ("kept", {}), parent="a1")
     tasks = {task.id: task for task in (*busy, *quiet, *reader)}
@@ -205,9 +205,16 @@ def test_what_tasks_used_adds_up_to_what_their_slot_used(rig):
         return counters.queries.get("u1-0", {}).get("1:n", 0)
 
     rig.wait(lambda: read().queries.get("u1-2", {}).get("in:bytes") and numbers(rig, "u1-1.2"))
-    before, cpu_s_before = read(), cpu_s_of_tree(rig.slot_pid())
+
+    def when_told() -> tuple[Counters, float]:
+        """Counters as they come: a slow machine may tell them long before they are read."""
+        known = read().cpu_ms
+        rig.wait(lambda: read().cpu_ms != known)
+        return read(), cpu_s_of_tree(rig.slot_pid())
+
+    before, cpu_s_before = when_told()
     rig.wait(lambda: events(read()) > events(before) + 1_500)
-    after, cpu_s_after = read(), cpu_s_of_tree(rig.slot_pid())
+    after, cpu_s_after = when_told()
     growth = grown({"0": before}, {"0": after})["0"]
     # Two measurements of the same processes; each of the report's ends may be a second old.
     assert growth.cpu_ms / 1000 == pytest.approx(cpu_s_after - cpu_s_before, rel=0.3, abs=0.6)
@@ -220,9 +227,10 @@ def test_what_tasks_used_adds_up_to_what_their_slot_used(rig):
     assert sum(found.cpu_us for found in used.values()) == 1000 * growth.cpu_ms
     assert used["a1"].cpu_us > 2 * used["b1"].cpu_us, "computing π costs more than nearly nothing"
     assert used["a1"].cpu_us > used["a2"].cpu_us
-    # What is read was written; the writer is at most some blocks ahead.
+    # What is read was written; the reader comes to it soon, on a busy machine a little later.
     written, read_back = after.queries["u1-0"]["ch:u1-0.1"], after.queries["u1-2"]["in:bytes"]
-    assert 0.5 * written < read_back <= written
+    assert 0 < read_back <= written
+    rig.wait(lambda: read().queries["u1-2"]["in:bytes"] >= written)
     assert used["a1"].traffic_bytes > 0 and used["c0"].traffic_bytes > 0
 
 
@@ -254,7 +262,7 @@ def test_a_task_is_measured_in_a_slot_that_nothing_runs_on(rig):
         driver_warm_up_s=0.5,
         feed=({"type": "numbers", "config": {"rate_per_s": 20}},))
     trials.order(rig.broker, order)
-    found = rig.wait(lambda: trials.result(rig.broker, "t"), what="the trial has a result", within_s=150)
+    found = rig.wait(lambda: trials.result(rig.broker, "t"), what="the trial has a result")
     assert found.ok, found
     # What piled up while a busy machine started the query comes through besides, however much that is.
     assert found.achieved_per_s > 60 and found.selectivity == pytest.approx(1.0)
@@ -264,6 +272,9 @@ def test_a_task_is_measured_in_a_slot_that_nothing_runs_on(rig):
 
 def test_a_schedule_changes_twice_and_a_slot_dies_and_every_event_arrives_once(rig: Rig):
     flow = Flow(rig, "d", [bundle("d1-1", 0, 3, 0.5), bundle("d1-4", 1, 3, 0.5)], [bundle("d1-2", 1)])
+    rig.publish(estate_of([], []))
+    folder = rig.data_dir / "nodes" / NODE
+    rig.wait(lambda: list(folder.glob("slot-*/base_cpu")), what="a slot has rested: what a driver takes is no bundle's")
     flow.publish()
     rig.wait_running("d1-0", "d1-1", "d1-4", "d1-2", "d1-3")
     flow.grows()
@@ -278,10 +289,12 @@ def test_a_schedule_changes_twice_and_a_slot_dies_and_every_event_arrives_once(r
     pid = rig.slot_pid("1")
     os.kill(pid, signal.SIGKILL)
     rig.wait(lambda: rig.slot_pid("1") not in (None, pid), what="the slot is back")
-    rig.wait_running("d1-0", "d1-1", "d1-4", "d1-2", "d2-0", "d1-3", within_s=120)
+    rig.wait_running("d1-0", "d1-1", "d1-4", "d1-2", "d2-0", "d1-3")
     weights = {"d1-2": 0.5, "d2-0": 0.5}
     rig.wait(lambda: all(rig.fragment(one)["routes"] == {"0": {"d1-2": weights}} for one in ("d1-1", "d1-4")))
     rig.wait(lambda: rig.fragment("d1-1")["threads"] == 2)
+    rig.wait(lambda: 35 < (rig.fragment("d1-1")["rate_per_s"] or 0) < 65
+             and 120 < (rig.fragment("d1-4")["rate_per_s"] or 0) < 180, what="a quarter and three of 200 events/s")
     flow.grows()
 
     # All of it on slot 0; what was on the other one leaves.

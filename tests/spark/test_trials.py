@@ -13,6 +13,8 @@ from scheduler.performance.modelling import Sweep
 from workers import trials
 from workers.benches.profiles import Subject, ordered, sweep
 from workers.channels import keys
+from workers.library.code import code_digest
+from workers.library.registry import task_types
 from workers.trials import TrialOrder
 
 from .rig import NODE, Rig
@@ -28,14 +30,17 @@ def order(name: str, task_type: str, config: dict, *, threads: int, rate_per_s: 
 
 
 def test_threads_that_wait_do_so_side_by_side(rig: Rig):
-    rig.wait(lambda: rig.report()["slots"].get("1", {}).get("state") == "running", within_s=120)
+    rig.wait(lambda: rig.report()["slots"].get("1", {}).get("state") == "running")
     bounds = Sweep()
     for number, (threads, rate_per_s, holds) in enumerate([(1, 12, True), (1, 30, False), (4, 40, True)]):
         found = ordered(rig.broker, order(f"w{number}", "wait", {"pause": 50}, threads=threads, rate_per_s=rate_per_s))
         slope_ok = found.latency_slope <= bounds.latency_slope
         assert slope_ok is holds, found
         assert (found.achieved_per_s >= 0.9 * rate_per_s) is holds, found
-        assert found.cpu < 0.6 and found.latency_s["p50"] >= 0.05
+        # Of what does not hold the first batch may be under way when it is over: then no event has come through.
+        assert found.cpu < 0.6 and found.latency_s.get("p50", 1.0 if not holds else 0.0) >= 0.05
+        assert found.offered_per_s == pytest.approx(rate_per_s, rel=0.05) and not found.held_back
+        assert found.versions["code"] == code_digest(task_types()["wait"]) != "" and found.versions["weir"]
 
 
 @pytest.mark.parametrize("task_type,config", [("kept", {}), ("files", {"folder": "f"}), ("total", {"name": "sum"})])
@@ -56,7 +61,7 @@ def test_what_a_task_fails_with_is_told(rig: Rig, tmp_path):
     broken.touch()
     fragile = order("b", "fragile", {"broken_while": str(broken)}, threads=1, rate_per_s=20.0)
     trials.order(rig.broker, fragile)
-    found = rig.wait(lambda: trials.result(rig.broker, "b"), within_s=60)
+    found = rig.wait(lambda: trials.result(rig.broker, "b"))
     assert (found.ok, found.code) == (False, "task_failed") and "broken is broken" in found.message
 
 
@@ -74,13 +79,13 @@ def test_a_sweep_finds_what_one_and_two_threads_sustain(rig: Rig):
 
 def test_nothing_stays_of_a_trial_whose_slot_is_killed(rig: Rig):
     trials.order(rig.broker, order("dead", "wait", {"pause": 20}, threads=2, rate_per_s=50.0, seconds=60.0))
-    rig.wait(lambda: getattr(trials.progress(rig.broker, "dead"), "state", "") == "measuring", within_s=90)
+    rig.wait(lambda: getattr(trials.progress(rig.broker, "dead"), "state", "") == "measuring")
     checkpoint = rig.data_dir / "checkpoints" / "trial-dead"
     assert checkpoint.is_dir() and rig.broker.exists(keys.channel("trial-dead.in")) and feeders(rig)
     os.kill(rig.slot_pid("1"), signal.SIGKILL)
-    found = rig.wait(lambda: trials.result(rig.broker, "dead"), within_s=30)
+    found = rig.wait(lambda: trials.result(rig.broker, "dead"))
     assert (found.code, found.passing) == ("slot_died", True)
-    rig.wait(lambda: not feeders(rig), within_s=5, what="the feeder is gone")
+    rig.wait(lambda: not feeders(rig), what="the feeder is gone")
     assert not checkpoint.exists()
     left = [key for key in rig.broker.keys("weir:*") if b"trial-dead" in key]
     assert all(rig.broker.ttl(key) > 0 for key in left), left

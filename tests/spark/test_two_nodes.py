@@ -142,9 +142,9 @@ class Planned:
         self._carry_out(self.plan_of_change(rate_per_s=rate_per_s, nodes=nodes))
 
     def plan_of_change(self, *, rate_per_s: float, nodes=NODES):
-        running, why_not = schedulable(self.estate, self.name, self.dataflow)
+        running, why_not = schedulable(self.estate, self.name, self.dataflow, task_types=self.types)
         assert not why_not
-        job = self._job(rate_per_s, serial={task for task, one in running.items() if not one.divided})
+        job = self._job(rate_per_s)
         supply = self.supply(nodes)
         found = settled(
             schedule(job, ("LSA", "DSM"), supply=supply), running={task: one.parts for task, one in running.items()},
@@ -166,7 +166,7 @@ class Planned:
         return done == {step.key for step in self.plan.steps}
 
     def wait_enacted(self) -> None:
-        self.hosts.wait(self.is_enacted, within_s=240, what="the plan is enacted")
+        self.hosts.wait(self.is_enacted, what="the plan is enacted")
 
     def bundles(self, task: str):
         """Those that work: their slots, by id."""
@@ -212,7 +212,7 @@ def sorted_events(events: list[dict]) -> list[str]:
 
 def run_to_its_end(flow: Planned) -> list[str]:
     flow.wait_enacted()
-    flow.hosts.wait(lambda: came_through(flow), within_s=180, what="everything came through")
+    flow.hosts.wait(lambda: came_through(flow), what="everything came through")
     return sorted_events(flow.hosts.events(flow.channel("out")))
 
 
@@ -293,7 +293,7 @@ def test_a_node_that_was_away_goes_on_where_it_was(hosts: Hosts, how: str):
     flow.divide(1, *(bundle(one.id, one.slot, 1, 0.5) for one in flow.fragments[1].bundles))
     flow.divide(2, *(bundle(one.id, one.slot, 1, 0.5) for one in flow.fragments[2].bundles))
     flow.publish()
-    hosts.wait_running(*(part.id for fragment in flow.fragments for part in fragment.parts), within_s=120)
+    hosts.wait_running(*(part.id for fragment in flow.fragments for part in fragment.parts))
     flow.grows()
     away = hosts.nodes["n2"]
     away.wire.cut()
@@ -315,7 +315,7 @@ def test_a_node_that_was_away_goes_on_where_it_was(hosts: Hosts, how: str):
 
     away.signal(signal.SIGCONT)
     away.wire.mend()
-    hosts.wait(lambda: flow.left() == {f"{name}a-1", f"{name}a-2"}, within_s=180, what="it is back, and has left")
+    hosts.wait(lambda: flow.left() == {f"{name}a-1", f"{name}a-2"}, what="it is back, and has left")
     hosts.wait_running(*(part.id for fragment in flow.fragments for part in fragment.parts if not part.leaving))
     flow.grows()
     flow.check()
@@ -323,7 +323,7 @@ def test_a_node_that_was_away_goes_on_where_it_was(hosts: Hosts, how: str):
 
 def grows(rig: Hosts | Rig, channel: str, by: int = 100) -> None:
     count = len(rig.events(channel))
-    rig.wait(lambda: len(rig.events(channel)) > count + by, within_s=180, what=f"more of {channel}")
+    rig.wait(lambda: len(rig.events(channel)) > count + by, what=f"more of {channel}")
 
 
 def check(hosts: Hosts, channel: str) -> None:
@@ -333,7 +333,7 @@ def check(hosts: Hosts, channel: str) -> None:
     def found() -> list[int]:
         return [event["_seq"] for event in hosts.events(channel)]
 
-    hosts.wait(lambda: set(found()) >= set(range(reached)), within_s=120, what=f"all up to {reached}")
+    hosts.wait(lambda: set(found()) >= set(range(reached)), what=f"all up to {reached}")
     assert len(found()) == len(set(found())), "an event came twice"
     assert all(event["n"] == event["_seq"] + BY for event in hosts.events(channel))
 

@@ -34,7 +34,7 @@ def main() -> int:
             started = folder / f"{service['name']}.pid"
             argv = (sys.executable, "-P", "-c", service["code"])
             supervisor.start(Service(service["name"], argv, is_ready=started.exists))
-        supervisor.wait_until_ready([service["name"] for service in plan["services"]], limit_s=30)
+        supervisor.wait_until_ready([service["name"] for service in plan["services"]], limit_s=120)
         say("ready")
         supervisor.keep_running()
     except CannotStart as error:

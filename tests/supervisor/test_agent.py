@@ -25,7 +25,7 @@ def variables(**more: str) -> dict[str, str]:
 
 def agent(*arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        (*AGENT, *arguments), capture_output=True, text=True, timeout=60, env=variables(**more))
+        (*AGENT, *arguments), capture_output=True, text=True, timeout=300, env=variables(**more))
 
 
 def test_without_a_broker_it_says_what_to_give(tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ class Place:
     variables: dict[str, str]
 
     def run(self, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run((str(self.root / "weir"), *words), capture_output=True, text=True, timeout=60,
+        return subprocess.run((str(self.root / "weir"), *words), capture_output=True, text=True, timeout=300,
                               cwd=self.root.parent, env={**self.variables, **variables})  # fmt: skip
 
     def start(self, *words: str, **variables: str) -> subprocess.Popen[str]:
@@ -155,7 +155,7 @@ def test_it_works_through_a_link_from_any_folder(place: Place, tmp_path: Path) -
     link = tmp_path / "elsewhere" / "weir"
     link.symlink_to("../checkout/weir")
     done = subprocess.run(
-        (str(link), "check"), cwd="/", env=place.variables, capture_output=True, text=True, timeout=60)
+        (str(link), "check"), cwd="/", env=place.variables, capture_output=True, text=True, timeout=300)
     assert done.stdout == "ran manage.py check\n"
     assert (place.root / ".venv" / "bin" / "python").exists()
 
@@ -188,7 +188,7 @@ def test_an_interrupted_installation_is_repaired(place: Place) -> None:
 
 def test_calls_at_once_install_once(place: Place) -> None:
     running = [place.start("check") for _ in range(4)]
-    outputs = [process.communicate(timeout=60)[0] for process in running]
+    outputs = [process.communicate(timeout=300)[0] for process in running]
     assert [process.returncode for process in running] == [0] * 4, outputs
     assert len(place.installs()) == 1
 
@@ -294,5 +294,5 @@ def test_a_real_environment(tmp_path: Path) -> None:
         assert ("Installing" in done.stderr) is is_first
     code = "import scheduler, workers, dashboard, importlib.metadata as m; print(m.version('weir'))"
     done = subprocess.run((str(tmp_path / "venv" / "bin" / "python"), "-P", "-c", code), cwd=tmp_path,
-                          capture_output=True, text=True, timeout=60)  # fmt: skip
+                          capture_output=True, text=True, timeout=300)  # fmt: skip
     assert done.stdout == "0.1.0\n", done.stderr

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
-from tests.run import Counts, counts_of, names_tests
+import pytest
+
+from tests.run import GROUPED, Counts, counts_of, names_tests
 
 from .waiting import ROOT
 
@@ -26,7 +29,7 @@ def test_skipped(): pass
 
 def run_tests(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run((sys.executable, str(ROOT / "tests" / "run.py"), "-p", "no:django", *arguments),
-                          capture_output=True, text=True, timeout=120)  # fmt: skip
+                          capture_output=True, text=True, timeout=300)  # fmt: skip
 
 
 def test_the_closing_line_counts_everything(tmp_path: Path) -> None:
@@ -50,6 +53,24 @@ def test_nothing_to_run_is_an_exit_code_of_its_own(tmp_path: Path) -> None:
     (tmp_path / "test_good.py").write_text("def test_good(): pass\n")
     done = run_tests(str(tmp_path), "-k", "other")
     assert (done.returncode, done.stdout.splitlines()[-1]) == (5, "0 passed, 0 failed, 0 skipped")
+
+
+def test_what_is_grouped_stays_with_one_worker(tmp_path: Path) -> None:
+    """A site, a browser and drivers serve a whole folder: spread, every worker would start its own."""
+    for name in ("one", "two"):
+        (tmp_path / f"test_{name}.py").write_text(
+            "import os\nimport pytest\n"
+            "@pytest.mark.xdist_group('folder')\n@pytest.mark.parametrize('n', range(8))\n"
+            f"def test_it(n): open(r'{tmp_path}/' + os.environ['PYTEST_XDIST_WORKER'], 'w').close()\n")
+    done = run_tests(str(tmp_path), "-n", "2", *GROUPED)
+    assert done.returncode == 0, done.stdout
+    assert len(list(tmp_path.glob("gw*"))) == 1
+
+
+def test_each_file_of_this_run_is_grouped(request: pytest.FixtureRequest) -> None:
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        pytest.skip("one process runs all that was asked for")
+    assert request.node.nodeid.endswith("@test_run.py"), "xdist has read the groups before they were there"
 
 
 def test_paths_are_told_from_options() -> None:

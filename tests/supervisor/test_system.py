@@ -110,7 +110,7 @@ def test_it_starts_goes_on_and_leaves_nothing(start, tmp_path: Path) -> None:
     web = second.child("uvicorn")
     web.kill()
     wait_until(lambda: second.said("web was killed by SIGKILL; starting again"))
-    wait_until(lambda: second.status() in (200, 302), limit_s=60)
+    wait_until(lambda: second.status() in (200, 302), limit_s=180)
     pids = second.pids()
     second.end(signal.SIGKILL)
     wait_until(lambda: not any(is_alive(pid) for pid in pids), limit_s=ENDED_LIMIT_S)

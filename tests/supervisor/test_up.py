@@ -18,7 +18,7 @@ from .waiting import ROOT
 
 def up(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        (sys.executable, "-P", "-m", "workers.supervisor", *arguments), capture_output=True, text=True, timeout=60,
+        (sys.executable, "-P", "-m", "workers.supervisor", *arguments), capture_output=True, text=True, timeout=300,
         env={**os.environ, "PYTHONPATH": str(ROOT), **variables},
     )  # fmt: skip
 

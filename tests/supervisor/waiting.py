@@ -11,7 +11,7 @@ import psutil
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def wait_until(condition: Callable[[], bool], *, limit_s: float = 20.0) -> None:
+def wait_until(condition: Callable[[], bool], *, limit_s: float = 120.0) -> None:
     """Return as soon as the condition holds; fail after ``limit_s``."""
     deadline = time.monotonic() + limit_s
     while not condition():

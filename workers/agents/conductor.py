@@ -21,13 +21,14 @@ from workers import trials
 from workers.channels import keys
 from workers.channels.registry import Channels
 from workers.measuring.machine import machine_class, memory_mb, processor
+from workers.measuring.version import weir_version
 from workers.settings import Settings
 from workers.trials import Progress, TrialFailed, TrialOrder, TrialResult
 
 from .logs import logger
 from .mail import connect
 from .supervision import SlotGone, SlotProcess
-from .trial import WARM_QUERIES, Known, Measurement
+from .trial import WARM_QUERIES, Known, Measurement, queries_on
 
 TAKE_S = 1.0  # for the next order; less than the client's own patience
 READY_S = 90.0  # for a slot that is just starting, or ending its last query
@@ -59,6 +60,8 @@ class Conductor(threading.Thread):
         self._stopped = threading.Event()
         self._measurement: Measurement | None = None
         self._known: dict[int, Known] = {}  # of slots, by their process ids
+        self._began_s = 0.0  # the trial under way: what it takes is of its sweep's budget, waits before it are not
+        self._weir = weir_version()
         self._log = logger()
 
     @property
@@ -88,14 +91,13 @@ class Conductor(threading.Thread):
                 self._stopped.wait(1.0)
 
     def _serve(self, order: TrialOrder) -> None:
-        began_s = time.monotonic()
         found = self._found(order)
         if found is None:
             trials.give_up(self._broker, order.id)
             return
         self._log.info("trial", id=order.id, type=order.task_type, threads=order.threads, rate=order.rate_per_s,
                        ok=found.ok, code=found.code, message=found.message)
-        took_s = round(time.monotonic() - began_s, 3)
+        took_s = round(time.monotonic() - self._began_s, 3)
         machine = {
             "class": machine_class(self._settings.slots), "cores": os.cpu_count(), "memory_mb": memory_mb(),
             "slots": self._settings.slots, "cpu": processor(), "load": round(os.getloadavg()[0], 2), **found.machine,
@@ -103,7 +105,8 @@ class Conductor(threading.Thread):
         values = {name: getattr(found, name) for name in TrialResult.__slots__}
         trials.finish(self._broker, TrialResult(**{
             **values, "took_s": took_s, "at_ms": time.time_ns() // 1_000_000, "machine": machine,
-            "threads": order.threads, "rate_per_s": order.rate_per_s,
+            "versions": {"weir": self._weir, **found.versions}, "threads": order.threads,
+            "rate_per_s": order.rate_per_s,
         }))
 
     def _found(self, order: TrialOrder) -> TrialResult | None:
@@ -141,6 +144,7 @@ class Conductor(threading.Thread):
 
     def _ready_slot(self, order: TrialOrder) -> tuple[SlotProcess, int]:
         """The slot that is ordered, once it has a driver and nothing else to do."""
+        self._began_s = time.monotonic()
         by_name = {slot.name: slot for slot in self._slots()}
         slot = by_name.get(order.slot)
         if slot is None:
@@ -149,11 +153,12 @@ class Conductor(threading.Thread):
                 remedy="Measure on one of these.")
         deadline = time.monotonic() + READY_S
         # What was removed a moment ago may still be draining: its place in the estate is free, and its query there.
-        while slot.state != "running" or slot.pid is None or slot.report.get("fragments"):
+        while slot.state != "running" or slot.pid is None or queries_on(slot):
             if time.monotonic() > deadline or self._is_over(order):
                 raise _not_ready(slot, order)
             trials.tell(self._broker, order.id, Progress("taken"))
             self._stopped.wait(0.25)
+            self._began_s = time.monotonic()
         return slot, slot.pid
 
     def _is_over(self, order: TrialOrder) -> bool:
@@ -168,10 +173,10 @@ class Conductor(threading.Thread):
     def _clear(self, fragment: str) -> None:
         """Remove all that a trial may have left in the broker and on disk; what it never had is fine."""
         channels = Channels(self._broker)
+        written = self._broker.scan_iter(f"{keys.channel(fragment)}[-.]*:meta", count=1_000)  # as the names below begin
+        for key in list(written):
+            channels.delete_channel(key.decode().removeprefix(keys.channel("")).removesuffix(":meta"))
         for one in (fragment, f"{fragment}-feed", *(f"{fragment}-warm{number}" for number in range(WARM_QUERIES))):
-            written = self._broker.scan_iter(f"{keys.channel(one)}.*:meta", count=1_000)
-            for key in list(written):
-                channels.delete_channel(key.decode().removeprefix(keys.channel("")).removesuffix(":meta"))
             channels.forget_fragment(one)
             # What the JVM counted last arrives within the second: it must find meters that will expire.
             self._broker.hset(keys.meter(one), "in:n", 0)
@@ -184,9 +189,9 @@ class Conductor(threading.Thread):
 
 def _not_ready(slot: SlotProcess, order: TrialOrder) -> TrialFailed:
     """Why a slot that was waited for is not measured on."""
-    if there := sorted(slot.report.get("fragments", {})):
+    if there := queries_on(slot):
         return TrialFailed(
-            "slot_busy", f"Slot {order.node}/{order.slot} runs {len(there)} queries: {', '.join(there[:5])}",
+            "slot_busy", f"Slot {order.node}/{order.slot} runs {', '.join(there[:5])}",
             remedy="Measure on a slot that nothing runs on, or move these away first.")
     return TrialFailed(
         "slot_not_ready", f"Slot {order.node}/{order.slot} is {slot.state} for more than {READY_S:g} s",

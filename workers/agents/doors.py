@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from enum import Enum
 from typing import TYPE_CHECKING
@@ -65,8 +65,7 @@ class Doors:
         first_batch = None if has_begun else 0
         outputs = output_positions(whole.tasks, self._around.task_types)
         undivided = {
-            position: {reader: self._read_whole_by(whole, position, reader) for reader in readers}
-            for position, readers in whole.routes.items()}
+            position: self._read_whole_by(whole, position, readers) for position, readers in whole.routes.items()}
         outlets = {
             position: readers for position in range(len(whole.tasks))
             if (readers := whole.outlets.get(position, frozenset()).union(*undivided.get(position, {}).values()))}
@@ -105,14 +104,16 @@ class Doors:
         readers = self._around.channels.info(fragment.channel(position)).readers.keys() - staying
         return [reader for reader in readers if made_in(reader) <= desired.generation]
 
-    def _read_whole_by(self, fragment: WantedFragment, position: int, reader: str) -> frozenset[str]:
-        """Who of a reader that is to get parts, and of those before it, still reads the whole stream, without end.
+    def _read_whole_by(
+        self, fragment: WantedFragment, position: int, readers: Iterable[str]
+    ) -> Mapping[str, frozenset[str]]:
+        """Who of readers that are to get parts, and of those before each, still reads the whole stream, without end.
 
-        While one before it does, the reader will take over exactly there.
+        While one before it does, a reader will take over exactly there.
         """
-        info = self._around.channels.info(fragment.channel(position))
-        return frozenset() if info is None else (info.readers.keys() - info.limits.keys()) & self._line_of(
-            fragment, reader)
+        lines = {reader: self._line_of(fragment, reader) for reader in readers}
+        whole = self._around.channels.endless(fragment.channel(position), frozenset().union(*lines.values()))
+        return {reader: whole & line for reader, line in lines.items()}
 
     def _line_of(self, fragment: WantedFragment, reader: str) -> frozenset[str]:
         return line(self._around.desired(), fragment.heirs.get(reader, ())) | {reader}
@@ -175,8 +176,11 @@ class Doors:
 
     def _close_parts(self, fragment: WantedFragment, *kept: Routes) -> None:
         """Nobody reads the other parts any more; the batch under way may still be written there."""
+        read = {
+            (position, bundle) for routes in kept for position, readers in routes.items()
+            for weights in readers.values() for bundle in weights}
         for (position, bundle), part in self.parts_of(fragment).items():
-            if any(bundle in weights for routes in kept for weights in routes.get(position, {}).values()):
+            if (position, bundle) in read:
                 continue
             self._around.channels.unregister(part, bundle)
             for key in channel_keys(part):
@@ -258,7 +262,7 @@ class Doors:
         self._open_parts(fragment, position, live.schemas[position], route.weights)
         if not self._are_there(route.weights):
             return Turn.WAIT
-        whole = self._read_whole_by(fragment, position, route.reader)
+        whole = self._read_whole_by(fragment, position, [route.reader])[route.reader]
         if not whole:
             return Turn.CHANGE
         return Turn.DIVIDE if route.reader in whole else Turn.WAIT

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from typing import TextIO
 
 import structlog
 
 
 def configure(stream: TextIO, **always: object) -> None:
-    """Send logs to ``stream``, each line with the facts in ``always``."""
+    """Send logs to ``stream``, each line with the facts in ``always``.
+
+    Where the stream cannot be written (it is a file on the data's disk, and that is full) lines are lost, and what
+    logs goes on.
+    """
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
@@ -19,11 +24,26 @@ def configure(stream: TextIO, **always: object) -> None:
             structlog.processors.JSONRenderer(),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
-        logger_factory=structlog.WriteLoggerFactory(stream),
+        logger_factory=structlog.WriteLoggerFactory(_Lossy(stream)),
         cache_logger_on_first_use=True,
     )
     for name, value in always.items():
         _ALWAYS[name] = value
+
+
+class _Lossy:
+    """A stream that loses what it cannot write."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> None:
+        with suppress(OSError):
+            self._stream.write(text)
+
+    def flush(self) -> None:
+        with suppress(OSError):
+            self._stream.flush()
 
 
 _ALWAYS: dict[str, object] = {}

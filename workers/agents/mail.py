@@ -19,6 +19,7 @@ from .logs import logger
 from .store import NodeStore
 
 POLL_S = 2.0
+RETRY_S = 1.0  # after the broker was away, or something else went wrong
 RENEW_S = 3.0
 REPORT_LIVES_S = 15
 TIMEOUT_S = 2.0
@@ -39,6 +40,7 @@ class Inbox(threading.Thread):
         self._on_change = on_change
         self._stopped = threading.Event()
         self._log = logger()
+        self._not_taken = ""
 
     def stop(self) -> None:
         """End the thread at its next turn."""
@@ -54,19 +56,30 @@ class Inbox(threading.Thread):
                     self._receive(pushes)
             except redis.RedisError as error:
                 away = self._announce(away, now_away=True, error=str(error))
-                self._stopped.wait(1.0)
+                self._stopped.wait(RETRY_S)
+            except Exception as error:  # a full disk, say: the next look may go well, and nobody else looks
+                self._say_not_taken(error)
+                self._stopped.wait(RETRY_S)
 
     def _receive(self, pushes: redis.client.PubSub) -> None:
         while not self._stopped.is_set():
             document = desired.read(self._broker, self._store.node)
-            if document is not None and self._store.write_desired(document):
-                self._log.info("desired state", version=document["version"])
+            # After a failure it may be kept already, and nobody told of it.
+            if document is not None and (self._store.write_desired(document) or self._not_taken):
                 self._on_change()
+                self._log.info("desired state", version=document["version"])
+            self._not_taken = ""
             deadline = time.monotonic() + POLL_S
             while (left_s := deadline - time.monotonic()) > 0 and not self._stopped.is_set():
                 message = pushes.get_message(timeout=left_s)
                 if message is not None and message["data"] == self._store.node.encode():
                     break
+
+    def _say_not_taken(self, error: Exception) -> None:
+        """Log why what is desired was not taken; once for as long as it stays the same."""
+        if (why := repr(error)) != self._not_taken:
+            self._not_taken = why
+            self._log.error("desired state not taken", exc_info=error)
 
     def _announce(self, away: bool, *, now_away: bool, error: str = "") -> bool:
         if now_away and not away:

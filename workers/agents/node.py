@@ -24,6 +24,7 @@ import psutil
 from workers.library.registry import task_types
 from workers.measuring.machine import machine_class, slot_memory_mb
 from workers.settings import ROOT, Settings, from_environment
+from workers.spark.pinning import core_of, pinning
 from workers.supervisor.process import adopt_orphans
 
 from .conductor import Conductor
@@ -143,6 +144,8 @@ class Node:
             "cores": os.cpu_count(),
             "memory_mb": self._memory_mb,
             "machine": machine_class(self._settings.slots),
+            "threads": None if self._settings.spark_master else self._settings.threads,
+            "pinning": pinning(self._settings, cores=len(os.sched_getaffinity(0))),
             "slots": {slot.name: self._slot_report(slot, now_ms) for slot in self._slots},
         }
 
@@ -160,6 +163,7 @@ class Node:
         return {
             "state": slot.state,
             "pid": pid,
+            "core": core_of(pid) if pid is not None else None,
             "cpu": usage.cpu if usage else 0.0,
             "memory_mb": usage.memory_mb if usage else 0,
             "memory_trend_mb_per_h": usage.memory_trend_mb_per_h if usage else None,

@@ -1,18 +1,22 @@
 """What each query of a slot does and takes: events per second, and its share of the slot's CPU and memory.
 
-A slot's CPU and memory are measured over its processes, and told above what its driver takes without any query. A
-query's part goes by the time that it was busy: where a bundle has its slot to itself, as full ones do, that is no model
-but what was measured.
+A slot's CPU (without that of the JVM's compilers) and memory are measured over its processes, and told above what its
+driver takes without any query. That is known from when it had none; until then it is the least of the node's other
+slots, for drivers are alike, and where none of them knows either, nothing is told. A query's part goes by the time that
+it was busy: where a bundle has its slot to itself, as full ones do, that is no model but what was measured.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from .reconcile import State
+from .store import write_atomically
 from .usage import Usage
 
 WINDOW_MS = 10_000  # rates and shares are over this much
@@ -51,8 +55,9 @@ class Rates:
 class _Sample:
     at_ms: int
     since_ms: int
-    cpu_ms: int
+    cpu_ms: int  # without the JVM's compilers, as profiles have it
     busy_ms: Mapping[str, int]
+    is_idle: bool  # no query runs, or is about to
 
 
 class Shares:
@@ -63,15 +68,15 @@ class Shares:
     slot_memory_mb : float
         The memory that stands behind the slot.
     base_path : Path
-        Where to keep what the slot takes without any query; a slot that starts with queries cannot tell.
+        Where to keep what the slot takes without any query: in its folder, beside those of the node's other slots. A
+        slot that starts with queries cannot tell.
     """
 
     def __init__(self, *, slot_memory_mb: float, base_path: Path) -> None:
         self._slot_memory_mb = slot_memory_mb
         self._base_path = base_path
         self._base_cpu_path = base_path.with_name("base_cpu")
-        self._base_mb = float(base_path.read_text()) if base_path.exists() else None
-        self._base_cpu = float(self._base_cpu_path.read_text()) if self._base_cpu_path.exists() else None
+        self._base_mb, self._base_cpu = _kept(base_path), _kept(self._base_cpu_path)
         self._is_of_this_slot = False
         self._rested = False  # whether the CPU without queries is of this slot
         self._samples: deque[_Sample] = deque()
@@ -86,13 +91,15 @@ class Shares:
         if self._samples and self._samples[-1].since_ms != usage.since_ms:
             self._samples.clear()
             self._is_of_this_slot = self._rested = False
-        self._samples.append(_Sample(now_ms, usage.since_ms, usage.cpu_ms, busy_ms))
+        is_idle = all(found["state"] == State.STOPPED for found in fragments.values())  # what is paused rests there
+        self._samples.append(
+            _Sample(now_ms, usage.since_ms, usage.cpu_ms - usage.compiling_ms, busy_ms, is_idle))
         while len(self._samples) > 2 and now_ms - self._samples[1].at_ms >= WINDOW_MS:
             self._samples.popleft()
         in_use_mb = self._in_use_mb(usage, report)
         running = [name for name, found in fragments.items() if found["state"] == "running"]
         parts = self._parts(running)
-        cpu, memory = self._cpu_above_base(), self._above_base(in_use_mb, is_idle=not fragments)
+        cpu, memory = self._cpu_above_base(), self._above_base(in_use_mb, is_idle=is_idle)
         return {
             name: {
                 what: round(part * whole, 4) for what, whole in (("cpu", cpu), ("memory", memory)) if whole is not None
@@ -116,13 +123,13 @@ class Shares:
         cpu = self._cpu()
         if cpu is None:
             return None
-        rests = self._samples[-1].at_ms - self._samples[0].at_ms >= RESTS_MS and not any(
-            sample.busy_ms for sample in self._samples)
+        rests = self._samples[-1].at_ms - self._samples[0].at_ms >= RESTS_MS and all(
+            sample.is_idle for sample in self._samples)
         if rests and cpu <= AT_REST and (self._base_cpu is None or not self._rested or cpu < self._base_cpu):
             self._base_cpu, self._rested = cpu, True
-            self._base_cpu_path.parent.mkdir(parents=True, exist_ok=True)
-            self._base_cpu_path.write_text(str(cpu))
-        return max(0.0, cpu - (self._base_cpu or 0.0))
+            _keep(self._base_cpu_path, cpu)
+        base = _of_the_node(self._base_cpu, self._base_cpu_path)
+        return None if base is None else max(0.0, cpu - base)
 
     @staticmethod
     def _in_use_mb(usage: Usage, report: Mapping[str, Any]) -> float | None:
@@ -135,8 +142,28 @@ class Shares:
         # The least since the slot began: it may have been measuring since, which is not in its report.
         if is_idle and (not self._is_of_this_slot or in_use_mb < self._base_mb):
             self._base_mb, self._is_of_this_slot = in_use_mb, True
-            self._base_path.parent.mkdir(parents=True, exist_ok=True)
-            self._base_path.write_text(str(in_use_mb))
-        if self._base_mb is None:
-            return None
-        return max(0.0, in_use_mb - self._base_mb) / max(1.0, self._slot_memory_mb - self._base_mb)
+            _keep(self._base_path, in_use_mb)
+        base_mb = _of_the_node(self._base_mb, self._base_path)
+        return None if base_mb is None else max(0.0, in_use_mb - base_mb) / max(1.0, self._slot_memory_mb - base_mb)
+
+
+def _of_the_node(own: float | None, path: Path) -> float | None:
+    """A slot's own figure; while there is none the least that the node's slots keep of theirs, if any does."""
+    if own is not None:
+        return own
+    kept = (_kept(other) for other in path.parent.parent.glob(f"slot-*/{path.name}"))
+    return min((figure for figure in kept if figure is not None), default=None)
+
+
+def _kept(path: Path) -> float | None:
+    """The figure that a file keeps; None where it keeps none that can be read: then the slot is looked at anew."""
+    try:
+        return float(path.read_text())
+    except (OSError, ValueError):
+        return None
+
+
+def _keep(path: Path, figure: float) -> None:
+    """Keep a figure for the next start; on a full disk it is known until then."""
+    with suppress(OSError):
+        write_atomically(path, str(figure))

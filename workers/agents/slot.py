@@ -18,6 +18,7 @@ import threading
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any, TextIO
 
 import redis
@@ -45,7 +46,7 @@ from .mail import connect
 from .reconcile import Action, Start, State, Stop, reconcile
 from .scale import Scale
 from .shares import Rates
-from .store import NodeStore, SlotStore
+from .store import NewestDesired, NodeStore, SlotStore
 from .wanted import Desired
 
 TICK_S = 0.5
@@ -70,8 +71,8 @@ class Slot:
         self._stopping = threading.Event()
         self._wake = threading.Event()
         self._ended: set[str] = set()
+        self._newest = NewestDesired(self._node_store)
         self._desired = Desired()
-        self._desired_mtime_ns = -1
         self._stages: dict[str, Stage] = {}  # of the fragments that hand over
         self._left: frozenset[str] = frozenset()  # bundles that were leaving and have left
         self._due_ms: dict[str, int] = {}
@@ -103,7 +104,7 @@ class Slot:
 
     def run(self) -> int:
         """Serve until stopped; the process's exit code."""
-        self._read_desired()
+        self._desired = self._newest()
         self._say("starting")
         config = ChannelConfig(
             redis_url=self._settings.redis_url, implementation=choose_implementation(self._settings.channel),
@@ -119,7 +120,7 @@ class Slot:
         self._hands = Hands(
             Surroundings(
                 spark=self._spark, channels=Channels(self._broker), broker=self._broker, channel_config=config,
-                store=self._store, task_types=task_types(), desired=self._node_store.read_desired,
+                store=self._store, task_types=task_types(), desired=self._newest,
             ),
             clock_ms=_now_ms, on_event=self._on_event, is_wanted_task=self._is_wanted_task,
         )
@@ -159,7 +160,7 @@ class Slot:
 
     def _turn(self, pool: ThreadPoolExecutor) -> None:
         now_ms = _now_ms()
-        self._read_desired()
+        self._desired = self._newest()
         self._notice_ends(now_ms)
         actual = {live.id: live.actual() for live in list(self._lives.values())}
         self._stages = self._look_at_stages()
@@ -210,15 +211,6 @@ class Slot:
         except Exception as error:  # a hand that lost its way must not leave the fragment busy in silence
             self._log.error("hand failed", fragment=live.id, exc_info=error)
         self._wake.set()
-
-    def _read_desired(self) -> None:
-        try:
-            mtime_ns = self._node_store.desired_path.stat().st_mtime_ns
-        except FileNotFoundError:
-            return
-        if mtime_ns != self._desired_mtime_ns:
-            self._desired = self._node_store.read_desired()
-            self._desired_mtime_ns = mtime_ns
 
     def _notice_ends(self, now_ms: int) -> None:
         """A query that ended without being asked to has failed; its cause decides what its page says.
@@ -375,7 +367,8 @@ def main() -> None:
         signal.signal(signum, lambda *_: slot.stop())
     threading.Thread(target=_obey, args=(slot, sys.stdin), name="commands", daemon=True).start()
     code = slot.run()
-    sys.stderr.flush()
+    with suppress(OSError):
+        sys.stderr.flush()
     os._exit(code)  # py4j's threads and connections have nothing left to say
 
 

@@ -78,6 +78,28 @@ class NodeStore:
         return True
 
 
+class NewestDesired:
+    """Gives the newest desired state that reached a node, parsed once, however often it is asked for.
+
+    A file that is gone counts on as it was.
+    """
+
+    def __init__(self, store: NodeStore) -> None:
+        self._store = store
+        self._known: tuple[tuple[int, ...], Desired] = ((), Desired())
+
+    def __call__(self) -> Desired:
+        try:
+            found = self._store.desired_path.stat()
+        except FileNotFoundError:
+            return self._known[1]
+        file = (found.st_ino, found.st_mtime_ns, found.st_size)
+        known = self._known
+        if known[0] != file:  # before it is read: what replaces it meanwhile is read the next time
+            known = self._known = (file, self._store.read_desired())
+        return known[1]
+
+
 @dataclass(frozen=True, slots=True)
 class SlotStore:
     """Where a slot keeps what it has started, and the checkpoints of that."""

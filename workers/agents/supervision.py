@@ -18,7 +18,9 @@ from workers.supervisor.process import descendants, reap, spawn
 from . import backoff
 from .logs import logger
 
-SILENT_MS = 60_000  # a slot that says nothing for so long hangs
+SILENT_MS = 60_000  # a slot with a driver that says nothing for so long hangs
+STARTING_MS = 180_000  # so does one whose driver starts; it gets as long again after each start that came to nothing
+MOST_PATIENT = 5  # times that long
 
 
 class SlotGone(Exception):
@@ -83,11 +85,20 @@ class SlotProcess:
                 self._start(now_ms)
             return False
         code = self._process.poll()
-        if code is None and now_ms - self._heard_at_ms < SILENT_MS:
+        if code is None and now_ms - self._heard_at_ms < self._patience_ms:
             return False
         self._log.warning("slot died" if code is not None else "slot hangs", code=code, pid=self._process.pid)
         self._bury(now_ms)
         return True
+
+    @property
+    def _patience_ms(self) -> int:
+        """How long it may be silent. A slow machine must get to the end of a start: ended sooner it would never be."""
+        return SILENT_MS if self._has_driver else STARTING_MS * min(1 + self._failures, MOST_PATIENT)
+
+    @property
+    def _has_driver(self) -> bool:
+        return self.report.get("state", "starting") != "starting"
 
     def poke(self) -> None:
         """Tell the slot that its desired state changed."""
@@ -136,7 +147,8 @@ class SlotProcess:
 
     def _bury(self, now_ms: int) -> None:
         end_session(self._process)
-        self._failures = backoff.failures_after(self._failures, ran_ms=now_ms - self.since_ms)
+        ran_ms = now_ms - self.since_ms if self._has_driver else 0
+        self._failures = backoff.failures_after(self._failures, ran_ms=ran_ms)
         # The first death is forgiven at once: a killed slot should be back as soon as it can.
         self._retry_at_ms = now_ms + (backoff.delay_ms(self._failures - 1) if self._failures > 1 else 0)
         self.restarts += 1
@@ -164,10 +176,11 @@ class SlotProcess:
                 self._on_news()
 
     def _say(self, line: bytes) -> None:
-        if self._process is not None:
-            with suppress(OSError):
-                self._process.stdin.write(line)
-                self._process.stdin.flush()
+        process = self._process  # another thread may bury it meanwhile
+        if process is not None:
+            with suppress(OSError, ValueError):  # it is ending, or has been ended just now
+                process.stdin.write(line)
+                process.stdin.flush()
 
 
 def end_session(process: subprocess.Popen[bytes], *, timeout_s: float = 3.0) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections.abc import Callable
@@ -25,12 +24,14 @@ from workers.measuring.feeder import Assignment
 from workers.measuring.feeding import Feeding
 from workers.measuring.figures import Batch
 from workers.measuring.load import TreeLoad, held_to
-from workers.measuring.machine import slot_memory_mb
+from workers.measuring.machine import Stolen, slot_memory_mb
 from workers.measuring.window import Weight, Window, sample_of
 from workers.observed import percentile_ms
 from workers.settings import Settings
+from workers.spark.pinning import core_for
 from workers.trials import Progress, Sample, TrialFailed, TrialOrder, TrialResult
 
+from .reconcile import State
 from .supervision import SlotGone, SlotProcess
 
 SAMPLE_S = 0.5
@@ -53,6 +54,12 @@ class Known:
     warmed: set[str] = field(default_factory=set)
 
 
+def queries_on(slot: SlotProcess) -> list[str]:
+    """The fragments that have a query on a slot, or are about to; those of paused dataflows rest there without one."""
+    told = slot.report.get("fragments", {})
+    return sorted(name for name, one in told.items() if one.get("state") != State.STOPPED)
+
+
 class Measurement:
     """Runs one trial in a slot that is ready and empty."""
 
@@ -71,9 +78,10 @@ class Measurement:
         self._is_over = is_over
         self._feeding = Feeding(order.rate_per_s)
         self._load = TreeLoad(pid)
-        self._core = core_of(int(slot.name))
+        self._core = core_for(int(slot.name))
         self._trigger_s = settings.trigger_ms / 1000
         self._versions: dict[str, Any] = {}
+        self._code = ""
 
     @property
     def pids(self) -> set[int]:
@@ -133,7 +141,7 @@ class Measurement:
                 remedy="Measure on a node whose slots are its own cores (without WEIR_SPARK_MASTER).")
         if order.threads > self._settings.threads:
             raise TrialFailed(
-                "not_measurable", f"{order.threads} threads were asked for, and the slots of node {order.node} have "
+                "too_few_threads", f"{order.threads} threads were asked for, and the slots of node {order.node} have "
                 f"{self._settings.threads}", remedy="Sweep up to fewer threads, or set WEIR_SLOT_THREADS there.")
         if task_type.kind == "source" and _has_own_times(task_type):
             raise TrialFailed(
@@ -151,7 +159,13 @@ class Measurement:
         self._ask("end")
         if self._known.base_cpu is None:
             self._known.base_cpu = self._settled_cpu()
-        return self._weigh()
+        base, slot_mb = self._weigh(), slot_memory_mb(self._settings.slots)
+        if base.total_mb >= slot_mb:
+            raise TrialFailed(
+                "not_measurable", f"The driver of slot {self._order.node}/{self._order.slot} takes {base.total_mb:.0f} "
+                f"MiB by itself, and its slot has {slot_mb:.0f}: nothing is left to measure in",
+                remedy="Offer fewer slots on this node (WEIR_SLOTS), or give it more memory.")
+        return base
 
     def _settled_cpu(self) -> float:
         """CPU once the driver has warmed itself up; the least there was where it does not come to rest."""
@@ -168,8 +182,8 @@ class Measurement:
         own = {"type": order.task_type, "config": {**order.config, RATE_KEY: order.rate_per_s}}  # it is a source
         chain = [{"type": task["type"], "config": dict(task.get("config", {}))} for task in order.feed] or [own]
         names = [f"{self._fragment}-warm{number}" for number in range(WARM_QUERIES)]
-        self._ask("hurry", fragments=names, chain=chain)
         try:
+            self._ask("hurry", fragments=names, chain=chain)
             self._pause(order.driver_warm_up_s)
         finally:
             self._ask("rest", within_s=COMMAND_S)
@@ -181,7 +195,7 @@ class Measurement:
             return None
         chain = [{"type": task["type"], "config": dict(task.get("config", {}))} for task in self._order.feed]
         path = feed.path_of(self._settings.data_dir, feed.digest(chain, self._task_types))
-        if not path.exists():
+        if feed.kept(path) is None:  # or it was damaged: then it is made anew
             self._tell("feed")
             self._ask("feed", within_s=2 * COMMAND_S, fragment=f"{self._fragment}-feed", chain=chain, path=str(path))
         return path
@@ -196,6 +210,7 @@ class Measurement:
             schema_json=None if path is None else feed.read(path).schema_json,
         )
         self._feeding.began_s = time.time()
+        self._code = answer.get("code", "")
         return answer["fence"]
 
     def _idle(self, base: Weight) -> tuple[float, float]:
@@ -213,10 +228,12 @@ class Measurement:
         order = self._order
         kind = f"{order.task_type} {canonical_json(order.config)}"
         warm_up_s = order.warm_up_s if kind in self._known.warmed else max(order.warm_up_s, order.first_warm_up_s)
+        stolen = Stolen()
         window = self._window(warm_up_s, base)
         self._known.warmed.add(kind)  # not where it was cancelled in the middle
+        stolen_share = round(stolen.share(), 3)
         heap_mb = self._weigh().heap_mb
-        if there := sorted(self._slot.report.get("fragments", {})):
+        if there := queries_on(self._slot):
             raise TrialFailed(
                 "slot_busy", f"Meanwhile slot {order.node}/{order.slot} was given {', '.join(there)} to run",
                 remedy="Measure again on a slot that nothing is placed on.")
@@ -229,6 +246,7 @@ class Measurement:
         return TrialResult(
             order.id, True, threads=order.threads, rate_per_s=order.rate_per_s,
             offered_per_s=self._feeding.offered_per_s(window.began_s, window.ended_s),
+            held_back=self._feeding.held_back(window.began_s, window.ended_s),
             achieved_per_s=figures.achieved_per_s(window.batches, measured_s=window.measured_s),
             selectivity=sum(one.events_out for one in window.batches) / events_in if events_in else None,
             latency_slope=figures.latency_slope(window.batches, trigger_s=self._trigger_s, now_s=window.ended_s),
@@ -237,8 +255,10 @@ class Measurement:
             base_cpu=self._known.base_cpu, base_memory=base.total_mb / slot_memory_mb(self._settings.slots),
             measured_s=window.measured_s, ended_early=window.measured_s < order.seconds - SAMPLE_S,
             latency_s=window.latency_s, series=series,
-            machine={"core": self._core, "trigger_ms": self._settings.trigger_ms},
-            versions={**self._versions, "python": sys.version.split()[0], "type": task_type.version},
+            machine={"core": self._core, "trigger_ms": self._settings.trigger_ms, "stolen": stolen_share,
+                     "slot_threads": self._settings.threads, "slot_heap_mb": self._settings.slot_memory_mb},
+            versions={
+                **self._versions, "python": sys.version.split()[0], "type": task_type.version, "code": self._code},
         )
 
     def _window(self, warm_up_s: float, base: Weight) -> Window:
@@ -249,6 +269,7 @@ class Measurement:
         self._tell("warming", warm_up_s)
         while True:
             self._pause(SAMPLE_S)
+            self._feeding.check()
             now_s, cpu = time.time(), self._load.cpu_s()
             new = self._look()
             if len(window.series) % 2 == 0:
@@ -299,12 +320,13 @@ class Measurement:
         return max(0.0, cpu - (self._known.base_cpu or 0.0))
 
     def _pause(self, seconds: float) -> None:
-        """Wait; in time to end when the trial is cancelled."""
+        """Wait, and let be known that it goes on; in time to end when the trial is cancelled."""
         deadline = time.monotonic() + seconds
         while (left_s := deadline - time.monotonic()) > 0:
             time.sleep(min(left_s, SAMPLE_S))
             if self._is_over():
                 raise _Over
+            trials.still(self._broker, self._order.id)
 
     def _tell(self, state: str, of_s: float = 0.0) -> None:
         trials.tell(self._broker, self._order.id, Progress(state, time.time_ns() // 1_000_000, of_s))
@@ -322,9 +344,3 @@ class _Over(Exception):
 
 def _has_own_times(source: TaskType) -> bool:
     return companion(source, "_schedule") is not None and source.parameter(RATE_KEY) is None
-
-
-def core_of(slot: int) -> int:
-    """The core that a slot is held to while it is measured: the one that it would be pinned to."""
-    cores = sorted(os.sched_getaffinity(0))
-    return cores[-1 - slot % len(cores)]

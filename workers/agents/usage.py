@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import psutil
 
+from workers.measuring.load import Compilers
 from workers.supervisor.process import descendants
 
 TREE_EVERY_MS = 10_000  # finding the tree and weighing its memory reads much of /proc; CPU times are cheap
@@ -29,6 +30,7 @@ class Usage:
     cpu_ms: int = 0
     memory_mb_s: int = 0
     python_mb: int = 0  # of memory_mb that of all but the JVM
+    compiling_ms: int = 0  # of cpu_ms that of the JVM's compilers, which work for minutes and then hardly ever
 
 
 class TreeMeter:
@@ -43,6 +45,8 @@ class TreeMeter:
         self._memory: deque[tuple[int, float]] = deque(maxlen=TREND_SAMPLES)
         self._since_ms = 0
         self._total_cpu_s = 0.0
+        self._compilers = Compilers()
+        self._compiling_s: dict[int, float] = {}  # of JVMs that have ended, too
         self._total_mb_s = 0.0
         self._python_mb = 0.0
 
@@ -57,7 +61,10 @@ class TreeMeter:
         used_s = 0.0
         for pid, process in list(self._processes.items()):
             try:
-                times = process.cpu_times()
+                with process.oneshot():
+                    times = process.cpu_times()
+                    if compiling_s := self._compilers.cpu_s(process):
+                        self._compiling_s[pid] = compiling_s
             except psutil.Error:
                 del self._processes[pid]
                 continue
@@ -78,6 +85,7 @@ class TreeMeter:
             cpu_ms=round(1000 * self._total_cpu_s),
             memory_mb_s=round(self._total_mb_s),
             python_mb=round(self._python_mb),
+            compiling_ms=round(1000 * sum(self._compiling_s.values())),
         )
 
     def _find_tree(self) -> None:

@@ -30,7 +30,7 @@ from scheduler.scheduling import Schedule
 from workers import observed
 from workers.channels.histogram import histogram_of
 from workers.measuring.load import TreeLoad
-from workers.measuring.machine import slot_memory_mb
+from workers.measuring.machine import Stolen, slot_memory_mb
 from workers.supervisor.process import descendants
 
 from .estate import NODE, RunningEstate
@@ -43,7 +43,7 @@ BASE_WINDOWS = 10
 AT_REST = 0.05  # of a core
 LOAD_EVERY = 4  # samples
 LEAST_SAMPLES = 6
-SETTLES = 0.35  # of a stair, before it counts
+SETTLES = 0.5  # of a stair, before it counts: a new rate takes as long as latency is until it is seen at the sink
 STARTED = 0.6  # of the first stair, after which the source is taken to be in time
 STARTING_S = 60.0
 VIOLIN = 60  # quantiles of latency that are kept of a stair
@@ -67,6 +67,7 @@ class StairFound:
     latency_ms: list[float]  # quantiles, evenly spaced
     others_cores: float  # what the machine's other processes took, broker and services included
     batches_per_s: dict[str, float]  # with events, by query
+    stolen: float  # the part of the CPU asked for that the machine's host gave to others
 
 
 @dataclass
@@ -173,7 +174,7 @@ class Climb:
     def _stair(self, stair: Stair, ends_s: float) -> StairFound:
         samples: list[Sample] = []
         before, busy, began = self._latencies(), _busy_s(), time.monotonic()
-        batches = self._batches()
+        batches, stolen = self._batches(), Stolen()
         cpu = self._slots.cpu_s()
         while len(samples) < LEAST_SAMPLES or time.monotonic() < ends_s - SAMPLE_S / 2:
             if len(samples) % LOAD_EVERY == 0:
@@ -183,6 +184,7 @@ class Climb:
         passed, cpu_after = time.monotonic() - began, self._slots.cpu_s()
         cores = {name: (cpu_after[name] - samples[0].cpu_s[name]) / (time.monotonic() - samples[0].at_s)
                  for name in cpu_after}
+        stolen_share = stolen.share()
         others = (_busy_s() - busy) / passed - sum(cores.values())
         batches_per_s = {name: round((count - batches.get(name, 0)) / passed, 2)
                          for name, count in self._batches().items()}
@@ -191,7 +193,7 @@ class Climb:
         loads = {name: Load(max(0.0, cores[name] - self._base.cpu[name]), self._share(name, memory[name]))
                  for name in cores}
         what = carried(samples, rate_per_s=stair.rate_per_s, parts=self._parts, source="source")
-        return StairFound(what, loads, latency, max(0.0, others), batches_per_s)
+        return StairFound(what, loads, latency, max(0.0, others), batches_per_s, stolen_share)
 
     def _share(self, name: str, memory_mb: float) -> float:
         base_mb = self._base.memory_mb[name]
@@ -295,4 +297,5 @@ def document(found: StairFound) -> dict[str, Any]:
         "slowest": one.slowest, "stable": one.stable, "others_cores": found.others_cores,
         "loads": {name: {"cpu": load.cpu, "memory": load.memory} for name, load in found.loads.items()},
         "latency_ms": found.latency_ms, "batches_per_s": found.batches_per_s,
+        "stolen": round(found.stolen, 3),
     }

@@ -36,12 +36,17 @@ def climb(*, first_s: float, stair_s: float) -> tuple[Stair, ...]:
     return (Stair(RATES_PER_S[0], first_s, counts=False), *(Stair(rate, stair_s) for rate in RATES_PER_S))
 
 
+def reached(stairs: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether the highest rate that was to be tried was tried, and kept up with."""
+    return any(stair["stable"] and stair["rate_per_s"] >= max(RATES_PER_S) for stair in stairs)
+
+
 def profiles(
     stairs: Sequence[Mapping[str, Any]], *, slot_of: Mapping[str, str], machine: str, origin: str
 ) -> list[Profile]:
     """What was measured on the stairs (as JSON), as profiles of one thread: loads grow with the rate from a fixed part.
 
-    The peak is the highest rate that was tried: more was not needed.
+    The peak is the highest rate that was kept up with: more than is tried is not needed.
     """
     found = []
     for end, task_type in TYPES.items():

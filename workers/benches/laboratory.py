@@ -47,7 +47,7 @@ class Laboratory:
     def __init__(self, estate: RunningEstate, tasks: Mapping[str, Kind], folder: Path) -> None:
         self.estate = estate
         self.tasks = tasks
-        self.supply = Supply(free=(Node(NODE, estate.estate.slots),))
+        self.supply = Supply(free=(Node(NODE, estate.estate.slots),), threads={NODE: DRIVER_THREADS})
         self._folder = folder
         self._slots: Slots | None = None
         self._base_cpu: Mapping[str, float] = {}
@@ -106,7 +106,7 @@ def _told(stair: StairFound) -> None:
     one = stair.carried
     loads = ", ".join(f"{load.cpu:.0%}" for _, load in sorted(stair.loads.items()))
     print(f"  {one.rate_per_s:7.1f} events/s: {one.carried_per_s:7.1f} carried ({one.slowest}), CPU {loads}, others "
-          f"{stair.others_cores:.2f} cores", flush=True)
+          f"{stair.others_cores:.2f} cores, {stair.stolen:.0%} of the CPU asked for went elsewhere", flush=True)
 
 
 def _facts(planned: Schedule, base: Base) -> dict[str, Any]:

@@ -70,7 +70,7 @@ class Measured:
         task_type = task_types()[self.subject.task_type]
         return measured_profile(
             self.done, task_type=task_type.name, version=task_type.version,
-            machine=str(self.results[-1].machine["class"]),
+            machine=str(self.results[-1].machine["class"]), code=str(self.results[-1].versions.get("code", "")),
             config=canonical_json(canonical_config(task_type, self.subject.config)))
 
 
@@ -95,7 +95,9 @@ def trial_of(found: TrialResult) -> Trial:
     """A result as Algorithm 1 takes it."""
     return Trial(
         found.threads, found.rate_per_s, found.cpu, found.memory, found.latency_slope, found.took_s,
-        achieved_per_s=found.achieved_per_s, idle_cpu=found.idle_cpu, idle_memory=found.idle_memory)
+        achieved_per_s=found.achieved_per_s, idle_cpu=found.idle_cpu, idle_memory=found.idle_memory,
+        # What is held back on purpose, or was not told, says nothing of what could be fed.
+        offered_per_s=None if found.held_back or not found.offered_per_s else found.offered_per_s)
 
 
 def ordered(broker: redis.Redis, order: TrialOrder) -> TrialResult:

@@ -21,7 +21,7 @@ from scheduler.model.errors import WeirError
 from scheduler.model.profile import Profile, Profiles
 from scheduler.model.profile_csv import read_profiles, write_profiles
 from scheduler.performance.modelling import Sweep
-from scheduler.scheduling import PAIRS, Job, Pair, Schedule, Settings, prepare, schedule
+from scheduler.scheduling import PAPER_PAIRS, Job, Pair, Schedule, Settings, prepare, schedule
 from workers.library.registry import task_types
 from workers.measuring.machine import machine_class
 
@@ -30,12 +30,11 @@ from .experiment_dataflows import ENDS, RECORDING, SERVICE_S, SHAPES, dataflow
 from .experiments import plan, stairs
 from .laboratory import Laboratory, laboratory
 from .schedules_page import page
-from .schedules_summary import DEFINITION, fits, shown, summary
+from .schedules_summary import DEFINITION, MOST_RUNS, better, fits, is_to_repeat, shown, summary
 
-PAPER = tuple(pair for pair in PAIRS if pair[1] != "exact")
 ORIGIN = "bench schedules --on-spark"
-FIRST_S = 14.0  # of a run, while its queries start
-COLD_S = 40.0  # of the first one, while the drivers compile their code
+FIRST_S = 20.0  # of a run, while its queries and their Python workers start
+COLD_S = 60.0  # of the first one, while the drivers compile their code
 LARGEST_PER_S = 4_000.0
 WAITING = 3  # times the budget, for a task that asks a service
 
@@ -61,7 +60,7 @@ def sizes_of(given: argparse.Namespace) -> Sizes:
         return Sizes(given.slots, given.trigger_ms, 90.0, 2.5, 6.0, 8, ("fetch",), (1.0,),
                      (("LSA", "RSM"), ("MBA", "SAM")))
     return Sizes(given.slots, given.trigger_ms, given.budget, 4.0, given.stair, 16, tuple(given.dataflows),
-                 tuple(given.fractions), PAPER)
+                 tuple(given.fractions), PAPER_PAIRS)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -70,6 +69,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     sizes = sizes_of(given)
     kept = json.loads(given.out.read_text()) if given.out.exists() and not given.anew else {}
     kept.setdefault("trials", {})
+    kept.setdefault("set_aside", {})
     kept.setdefault("runs", [])
     kept |= {"bench": "schedules --on-spark", "machine": results.machine(), "sizes": asdict(sizes),
              "definition": DEFINITION}
@@ -104,7 +104,7 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
                         help="of the highest rate that a pair plans for the slots")
     parser.add_argument("--slots", type=int, default=2, help="of this machine, each held to a core of its own")
     parser.add_argument("--budget", type=float, default=180.0, help="seconds for a profile")
-    parser.add_argument("--stair", type=float, default=7.0, help="seconds at a rate")
+    parser.add_argument("--stair", type=float, default=14.0, help="seconds at a rate")
     parser.add_argument("--minutes", type=float, default=20.0, help="after which no further schedule is run")
     parser.add_argument("--trigger-ms", type=int, default=500)
     parser.add_argument("--anew", action="store_true", help="measure again what is in the JSON already")
@@ -125,18 +125,21 @@ def _tasks(lab: Laboratory, sizes: Sizes, kept: dict[str, Any], save: Callable[[
                 # What waits for a service does so on many threads, each of which is measured.
                 budget_s=sizes.budget_s * (WAITING if name in SERVICE_S else 1))
             found.append(profiling.measured(
-                lab.estate.client, lab.tasks[name], sweep, kept=kept["trials"].setdefault(name, []), save=save,
-                warm_up_s=2.0, seconds=sizes.trial_s, slot=str(number % sizes.slots),  # so that all drivers are warm
+                lab.estate.client, lab.tasks[name], sweep, kept=kept["trials"].setdefault(name, []),
+                aside=kept["set_aside"].setdefault(name, []), save=save, warm_up_s=2.0, seconds=sizes.trial_s,
+                slot=str(number % sizes.slots),  # so that all drivers are warm
                 slots=sizes.slots, origin=ORIGIN))
     return found
 
 
 def _ends(lab: Laboratory, sizes: Sizes, kept: dict[str, Any], save: Callable[[], None]) -> list[Profile]:
     """Profiles of the source and the sink."""
-    if ENDS not in kept:
+    for _ in range(MOST_RUNS):  # one bad moment at the source would limit every schedule
+        if ENDS in kept and ends.reached(kept[ENDS]["stairs"]):
+            break
         job = _job(lab, sizes, ENDS, Profiles([]), max(ends.RATES_PER_S))
         apart = ends.apart(job, supply=lab.supply, settings=_settings(sizes))
-        kept[ENDS] = lab.run(apart, ENDS, ends.climb(first_s=COLD_S, stair_s=sizes.stair_s))
+        kept[ENDS] = lab.run(apart, ENDS, ends.climb(first_s=COLD_S, stair_s=2 * sizes.stair_s))
         save()
     slot_of = {end: next(iter(kept[ENDS]["placement"][end])) for end in ends.TYPES}
     return ends.profiles(
@@ -153,10 +156,10 @@ def _experiments(
     def scheduled(name: str, pair: Pair, rate_per_s: float) -> Schedule:
         return schedule(_job(lab, sizes, name, known, rate_per_s), pair, supply=lab.supply, settings=_settings(sizes))
 
-    for name, pair, fraction, found in plan(
-            sizes.dataflows, sizes.pairs, sizes.fractions, scheduled=scheduled, slots=sizes.slots):
+    planned = list(plan(sizes.dataflows, sizes.pairs, sizes.fractions, scheduled=scheduled, slots=sizes.slots))
+    for name, pair, fraction, found in planned * MOST_RUNS:
         key = f"{name}, {'+'.join(pair)}, {fraction:g}"
-        if any(run["key"] == key and run.get("stairs") for run in kept["runs"]):
+        if any(run["key"] == key and not is_to_repeat(run) for run in kept["runs"]):
             continue
         if time.monotonic() - began_s > most_s:
             print("The time is over; the rest is measured by the same command another time.")
@@ -174,7 +177,8 @@ def _experiments(
             except TimeoutError as error:  # one that does not come to run must not take the others along
                 print(f"{key}: {error}")
                 facts["error"] = str(error)
-        kept["runs"] = [one for one in kept["runs"] if one["key"] != key] + [facts]
+        before = next((one for one in kept["runs"] if one["key"] == key), {})
+        kept["runs"] = [one for one in kept["runs"] if one["key"] != key] + [better(before, facts)]
         save()
 
 

@@ -144,6 +144,18 @@ class Channels:
             limits={name.removeprefix(LIMIT): entry for name, entry in meta.items() if name.startswith(LIMIT)},
         )
 
+    def endless(self, channel: str, readers: Iterable[str]) -> frozenset[str]:
+        """Those of these readers that have a place in the channel, and no limit there."""
+        names = sorted(set(readers))
+        if not names:
+            return frozenset()
+        pipe = self._redis.pipeline(transaction=False)
+        pipe.hmget(keys.readers(channel), names).hmget(keys.meta(channel), "capacity", *map(keys.limit, names))
+        places, (capacity, *limits) = pipe.execute()
+        return frozenset(
+            name for name, place, limit in zip(names, places, limits, strict=True)
+            if capacity is not None and place is not None and limit is None)
+
     def read_blocks(self, channel: str, *, after: str = "0-0", count: int = 100) -> list[tuple[str, list[dict]]]:
         """Up to ``count`` blocks after an entry, oldest first: (entry id, events). Does not move any reader."""
         entries = self._redis.xrange(keys.channel(channel), min=f"({after}", max="+", count=count)

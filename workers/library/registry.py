@@ -18,6 +18,7 @@ from scheduler.model.errors import NotFound
 from scheduler.model.refinement import Refined
 from scheduler.model.task_types import TaskType, TaskTypes
 
+from . import code
 from .config import InvalidConfig
 
 GROUP = "weir.task_types"
@@ -51,8 +52,9 @@ def plugin_problems() -> tuple[PluginProblem, ...]:
 
 
 def refresh() -> None:
-    """Forget the catalogue; the next call reads the installed packages again."""
+    """Forget the catalogue and its code; the next call reads the installed packages again."""
     _catalogue.cache_clear()
+    code.forget()
 
 
 def resolve(task_type: TaskType) -> Callable[..., Any]:

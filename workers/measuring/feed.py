@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from scheduler.model.canonical import canonical_config, canonical_json
 from scheduler.model.task_types import TaskType
+from workers.library.code import code_digest
 
 EVENTS = 2_000  # distinct ones; then they come again
 _SCHEMA = b"spark_schema"
@@ -57,9 +58,9 @@ class Feed:
 
 
 def digest(feed: Sequence[Mapping[str, Any]], task_types: Mapping[str, TaskType]) -> str:
-    """A name for what a chain of tasks makes: the same as long as configs mean the same and code has its version."""
+    """A name for what a chain of tasks makes: the same as long as configs mean the same and code is the same."""
     chain = [
-        [task["type"], task_types[task["type"]].version,
+        [task["type"], task_types[task["type"]].version, code_digest(task_types[task["type"]]),
          canonical_config(task_types[task["type"]], task.get("config", {}))]
         for task in feed
     ]
@@ -77,10 +78,21 @@ def write(path: Path, batches: Iterable[pa.RecordBatch], *, schema_json: str) ->
     table = table.replace_schema_metadata({_SCHEMA: schema_json.encode()})
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    with pa.ipc.new_file(temporary, table.schema) as writer:
-        writer.write_table(table)
+    with temporary.open("wb") as file:
+        with pa.ipc.new_file(file, table.schema) as writer:
+            writer.write_table(table)
+        file.flush()
+        os.fsync(file.fileno())
     temporary.replace(path)
     return table.num_rows
+
+
+def kept(path: Path) -> Feed | None:
+    """The events of a file; None where there is none that can be read."""
+    try:
+        return read(path)
+    except (OSError, ValueError):  # Arrow's errors are the one or the other
+        return None
 
 
 def read(path: Path) -> Feed:

@@ -3,9 +3,9 @@
     python -m workers.measuring.feeder      (started by the node agent; a line of JSON says what to do)
 
 It reads what to feed, says ``ready``, waits for ``go``, writes gently until it is told ``faster``, and then at the
-rate, until its input ends. It says when it began and how many events it has written, ten times a second. A channel
-whose reader has fallen far behind is left alone: what could not be written is then missing, and the trial is unstable
-anyway.
+rate, until its input ends. It says when it began, and ten times a second how many events it has written and how often
+it was held back: a channel whose reader has fallen far behind is left alone. What could not be written is then missing,
+and the trial is unstable anyway; where it is missing otherwise, the feeder is the bottleneck.
 """
 
 from __future__ import annotations
@@ -67,6 +67,7 @@ class Feeder:
         self._feed = feed
         self._tick = 0
         self._gently_s: float | None = None  # how long it began gently, once that is over
+        self.held_back = 0  # how often it has left a full channel alone
         self.faster = threading.Event()
         self.sent = 0
         channel = assignment.channel
@@ -79,7 +80,10 @@ class Feeder:
         if self._gently_s is None and self.faster.is_set():
             self._gently_s = passed_s
         due = self._assignment.due(passed_s, gently_s=passed_s if self._gently_s is None else self._gently_s)
-        if due <= self.sent or self._broker.xlen(self._keys[0]) > FULL_BLOCKS:
+        if due <= self.sent:
+            return
+        if self._broker.xlen(self._keys[0]) > FULL_BLOCKS:
+            self.held_back += 1
             return
         self._tick += 1
         pipeline = self._broker.pipeline(transaction=False)
@@ -101,7 +105,7 @@ def feed_until(feeder: Feeder, ended: Callable[[], bool], say: Callable[..., Non
         feeder.write_due(passed_s, now_ms=_now_ms())
         if passed_s - said >= SAY_S:
             said = passed_s
-            say(sent=feeder.sent, passed_s=passed_s)
+            say(sent=feeder.sent, passed_s=passed_s, held_back=feeder.held_back)
         time.sleep(TICK_S)
 
 

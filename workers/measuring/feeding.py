@@ -28,7 +28,8 @@ class Feeding:
         self._rate_per_s = rate_per_s
         self._process: subprocess.Popen[bytes] | None = None
         self._said: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
-        self._sent: list[tuple[float, int]] = []
+        self._told: list[tuple[float, int, int]] = []  # when, events so far, how often held back so far
+        self._goes = False
         self.began_s = 0.0
 
     @property
@@ -52,25 +53,42 @@ class Feeding:
 
     def go(self, assignment: Assignment) -> None:
         """Let it read its events, and begin gently."""
+        self._goes = True
         self._write(json.dumps(asdict(assignment)))
         self._expect("ready")
         self._write("go")
         self.began_s = self._expect("began_ms") / 1000
 
+    def check(self) -> None:
+        """Raise ``TrialFailed`` where the feeder has ended: what then comes through says nothing of the task."""
+        if self._goes and self._process is not None and self._process.poll() is not None:
+            raise TrialFailed(
+                "agent_stopped", f"What feeds the task has ended with {self._process.returncode}",
+                remedy="Order it again; the log of the node's agent says why.")
+
     def faster(self) -> None:
-        """Let it write at the rate: the query has started all that it needs."""
-        self._write("faster")
+        """Let it write at the rate: the query has started all that it needs. A source needs nobody who feeds it."""
+        if self._goes:
+            self._write("faster")
 
     def offered_per_s(self, first_s: float, last_s: float) -> float:
         """How many events it wrote a second between two moments; the rate, where it said nothing then."""
-        while not self._said.empty():
-            said = self._said.get()
-            self._sent.append((self.began_s + said["passed_s"], said["sent"]))
-        within = [one for one in self._sent if first_s <= one[0] <= last_s]
+        within = self._between(first_s, last_s)
         if len(within) < 2:
             return self._rate_per_s
-        (at_s, sent), (then_s, more) = within[0], within[-1]
+        (at_s, sent, _), (then_s, more, _) = within[0], within[-1]
         return (more - sent) / (then_s - at_s)
+
+    def held_back(self, first_s: float, last_s: float) -> bool:
+        """Whether it wrote less between two moments because the query had not read what was there."""
+        within = self._between(first_s, last_s)
+        return bool(within) and within[-1][2] > within[0][2]
+
+    def _between(self, first_s: float, last_s: float) -> list[tuple[float, int, int]]:
+        while not self._said.empty():
+            said = self._said.get()
+            self._told.append((self.began_s + said["passed_s"], said["sent"], said["held_back"]))
+        return [one for one in self._told if first_s <= one[0] <= last_s]
 
     def _listen(self, process: subprocess.Popen[bytes]) -> None:
         with process.stdout:

@@ -22,10 +22,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from scheduler.model.dataflow import Task
-from scheduler.model.task_types import TaskTypes
+from scheduler.model.task_types import TaskType, TaskTypes
 from workers.channels import codec, keys
 from workers.channels.config import ChannelConfig
 from workers.channels.registry import Channels
+from workers.library.code import code_digest
 from workers.spark import queries
 from workers.spark.compile import Beginning, Chain, Compiled, compile_chain, due_ms, places_of
 from workers.spark.failures import FragmentFailed, explain, explain_error
@@ -34,6 +35,7 @@ from workers.trials import TrialFailed
 
 from . import feed, figures, load
 
+LOG_LEVEL = "ERROR"  # of Spark, as a slot's session has it
 FEED_S = 60.0  # for making the events
 DRAIN_S = 0.6  # for the batch under way, unless it is a long one
 STILL_S = 3.0  # nothing more came out for so long: that were all
@@ -63,6 +65,8 @@ class Host:
         self._fragment = ""
         self._task: Task | None = None
         self._hurried: dict[str, Any] = {}
+        # Now, for what was imported at the start is what runs, whatever becomes of the files.
+        self._code = {name: _code_of(task_type) for name, task_type in around.task_types.items()}
         self._commands: Mapping[str, Callable[..., dict[str, Any]]] = {
             "weigh": self.weigh, "feed": self.feed, "hurry": self.hurry, "rest": self.rest, "begin": self.begin,
             "look": self.look, "end": self.end,
@@ -134,6 +138,7 @@ class Host:
             shutil.rmtree(around.data_dir / "checkpoints" / fragment, ignore_errors=True)
         self._hurried = {}
         end_python_workers()
+        around.spark.sparkContext.setLogLevel(LOG_LEVEL)
         return {}
 
     def begin(
@@ -155,7 +160,7 @@ class Host:
         around.listener.watch(fragment)
         self._start(fragment, compiled, task)
         fence = around.channels.take_fence(inputs[0]) if inputs else 0
-        return {"fence": fence}
+        return {"fence": fence, "code": self._code.get(task_type, "")}
 
     def look(self) -> dict[str, Any]:
         """The batches since the last look; an error where the query has failed."""
@@ -178,6 +183,7 @@ class Host:
                 queries.stop(query, pause=lambda: around.channels.pause(self._fragment), drain_s=DRAIN_S)
             end_python_workers()
             shutil.rmtree(around.data_dir / "checkpoints" / self._fragment, ignore_errors=True)
+            around.spark.sparkContext.setLogLevel(LOG_LEVEL)
         return {}
 
     def _compile(self, chain: Chain, config: ChannelConfig) -> Compiled:
@@ -188,7 +194,7 @@ class Host:
 
     def _start(self, fragment: str, compiled: Compiled, task: Task) -> None:
         around = self._around
-        around.spark.sparkContext.setLogLevel("ERROR")
+        around.spark.sparkContext.setLogLevel(LOG_LEVEL)
         frame = compiled.frame.observe(
             "weir", F.count(F.lit(1)).alias("events"), F.avg("_born").alias("born"))
         self._fragment, self._task = fragment, task
@@ -209,6 +215,14 @@ class Host:
                 return
             self.look()
             time.sleep(0.05)
+
+
+def _code_of(task_type: TaskType) -> str:
+    """The digest of a task type's code; empty where none comes of it: no plugin may keep a slot from starting."""
+    try:
+        return code_digest(task_type)
+    except Exception:
+        return ""
 
 
 def _told(failure: FragmentFailed) -> dict[str, str]:

@@ -25,13 +25,33 @@ _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 COMPILERS = ("C1 CompilerThre", "C2 CompilerThre")  # HotSpot's threads, as Linux cuts their names
 
 
+class Compilers:
+    """The compilers of JVMs; a slot's are there from its beginning and stay."""
+
+    def __init__(self) -> None:
+        self._threads: dict[int, list[Path]] = {}
+
+    def cpu_s(self, process: psutil.Process) -> float:
+        """CPU seconds that a process's compilers have taken; none where it is no JVM.
+
+        Raises
+        ------
+        psutil.Error
+            It has ended.
+        """
+        pid = process.pid
+        if pid not in self._threads and process.name() == "java" and (found := _compilers_of(pid)):
+            self._threads[pid] = found
+        return sum(map(_thread_s, self._threads.get(pid, ())))
+
+
 class TreeLoad:
     """CPU and Python memory of a process and all below it."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
         self._known: dict[int, float] | None = None
-        self._compilers: dict[int, list[Path]] = {}
+        self._compilers = Compilers()
         self._total_s = 0.0
 
     def cpu_s(self) -> float:
@@ -39,8 +59,10 @@ class TreeLoad:
         found = {}
         for pid in self._pids():
             with suppress(psutil.Error):
-                times = psutil.Process(pid).cpu_times()
-                found[pid] = times.user + times.system - self._compiling_s(pid)
+                process = psutil.Process(pid)
+                with process.oneshot():
+                    times = process.cpu_times()
+                    found[pid] = times.user + times.system - self._compilers.cpu_s(process)
         before = found if self._known is None else self._known
         self._total_s += sum(max(0.0, used - before.get(pid, 0.0)) for pid, used in found.items())
         self._known = found
@@ -56,15 +78,15 @@ class TreeLoad:
                     total += process.memory_full_info().pss
         return total / 2**20
 
-    def _compiling_s(self, pid: int) -> float:
-        """CPU seconds of a JVM's compilers; a slot's are there from its beginning and stay."""
-        if not self._compilers.get(pid):
-            self._compilers[pid] = [] if psutil.Process(pid).name() != "java" else [
-                thread for thread in Path(f"/proc/{pid}/task").iterdir() if _comm(thread) in COMPILERS]
-        return sum(map(_thread_s, self._compilers[pid]))
-
     def _pids(self) -> list[int]:
         return [self._pid, *descendants(self._pid)]
+
+
+def _compilers_of(pid: int) -> list[Path]:
+    try:
+        return [thread for thread in Path(f"/proc/{pid}/task").iterdir() if _comm(thread) in COMPILERS]
+    except OSError:  # it has just ended
+        return []
 
 
 def _comm(thread: Path) -> str:

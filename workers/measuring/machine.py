@@ -31,6 +31,26 @@ def slot_memory_mb(slots: int) -> int:
     return memory_mb() // max(1, slots)
 
 
+class Stolen:
+    """What a virtual machine's host gives to others of the CPU that is asked for here; 0 on a machine of its own."""
+
+    def __init__(self) -> None:
+        self._before = self._times()
+
+    def share(self) -> float:
+        """The part, 0 to 1, of the CPU time asked for since the last call that was not given."""
+        now, before = self._times(), self._before
+        self._before = now
+        used, stolen = (max(0.0, after - earlier) for after, earlier in zip(now, before, strict=True))
+        return stolen / (used + stolen) if used + stolen else 0.0
+
+    @staticmethod
+    def _times() -> tuple[float, float]:
+        times = psutil.cpu_times()._asdict()
+        used = sum(times.get(name, 0.0) for name in ("user", "nice", "system", "irq", "softirq"))
+        return used, times.get("steal", 0.0)
+
+
 def machine_class(slots: int) -> str:
     """The class of a machine: slots of two machines of one class do the same with the same task.
 

@@ -1,4 +1,4 @@
-"""A slot's Spark session: one driver, its settings, and the core that it is pinned to."""
+"""A slot's Spark session: one driver and its settings."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from workers.settings import ROOT, Settings
+
+from .pinning import pin_to_core
 
 _CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -73,17 +75,6 @@ def configuration(settings: Settings, *, scratch: Path, sockets: Path) -> dict[s
         **_streaming(),
         **_local_addresses(settings),
     }
-
-
-def pin_to_core(settings: Settings, slot: int) -> int | None:
-    """Keep this process and its children on one core; None where cores are too few to reserve one for each slot."""
-    cores = sorted(os.sched_getaffinity(0))
-    enough = len(cores) > settings.slots  # one is left for the broker, the site and the agent
-    if settings.pin == "never" or settings.spark_master or (settings.pin == "auto" and not enough):
-        return None
-    core = cores[-1 - slot % len(cores)]
-    os.sched_setaffinity(0, {core})
-    return core
 
 
 def socket_dir(slot_dir: Path) -> Path:

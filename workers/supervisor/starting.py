@@ -13,7 +13,7 @@ from pathlib import Path
 from .state import ROOT, CannotStart
 from .supervise import Supervisor
 
-READY_LIMIT_S = 180.0
+READY_LIMIT_S = 600.0  # a machine that gives a tenth of its cores needs that long
 
 
 def say(text: str) -> None:

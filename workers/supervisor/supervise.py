@@ -20,6 +20,7 @@ FIRST_DELAY_S = 0.5
 LONGEST_DELAY_S = 15.0
 HEALTHY_AFTER_S = 30.0  # a child that lived this long starts again without a memory of earlier failures
 FAILURES_BEFORE_READY = 3  # so many ends before it was ever ready, and the start is given up
+TELL_S = 60.0  # of waiting, after which whoever watches hears of it again
 CHECK_S = 5.0  # how often logs are measured and orphans ended
 LEFTOVERS_S = 2.0
 
@@ -133,7 +134,7 @@ class Supervisor:
             One of them ended again and again, or took longer than ``limit_s``.
         """
         waiting = list(names)
-        began_s = time.monotonic()
+        began_s = told_s = time.monotonic()
         while waiting and not self.is_stopping:
             self.tick()
             for name in tuple(waiting):
@@ -145,6 +146,9 @@ class Supervisor:
                     raise CannotStart(f"{name} does not start; {self._logs.ending(name)}")
             if waiting and time.monotonic() - began_s > limit_s:
                 raise CannotStart(f"{', '.join(waiting)} not ready after {limit_s:.0f} s; see {self._logs.path('*')}")
+            if waiting and time.monotonic() - told_s > TELL_S:
+                told_s = time.monotonic()
+                self._say(f"still waiting for {', '.join(waiting)}: what they say is in {self._logs.path('*')}")
             if waiting:
                 self._sleep(0.1)
 

@@ -7,7 +7,7 @@ from django.utils import timezone
 from dashboard.bills import measuring
 from dashboard.jobs import BrokerAway
 from dashboard.operations import telemetry
-from dashboard.schedules.observing import record_readings
+from dashboard.schedules.keeping import record_readings
 from workers import names
 from workers.app import app
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from django.utils import timezone
 
 from dashboard import jobs
 from dashboard.approvals import permissions
+from dashboard.approvals.deciding import decided
 from dashboard.approvals.lifecycle import DONE, EXECUTING, FAILED, PENDING, ROLLED_BACK, ROLLING_BACK, STALE, UNDER_WAY
 from dashboard.approvals.models import Proposal
 from dashboard.approvals.moves import move_proposal
@@ -22,6 +24,7 @@ from dashboard.operations.stored import StoredEstate
 from dashboard.operations.storing import drop_bundles, store_plan
 from dashboard.plans import services as plans
 from dashboard.plans.computing import compute
+from dashboard.plans.joining import by_schedule, last_options
 from dashboard.plans.models import PlanRecord
 from dashboard.plans.selectors import plan_of
 from dashboard.teams.models import User
@@ -95,9 +98,9 @@ def roll_back_proposal(*, actor: User, proposal_id: UUID | str) -> Proposal:
     at once.
 
     For a submission that is the plan of its removal from the estate as it is now, so what others have meanwhile
-    built on stays; for a removal it is the plan of the dataflow's submission; a pause and a resumption undo each other.
-    Queries that were fused are cut again where they were, as long as no other plan has changed them since; a dataflow
-    that was scheduled anew gets the bundles that it had.
+    built on stays; for a removal it is the plan of the dataflow's submission, by the schedule that it ran
+    by; a pause and a resumption undo each other. Queries that were fused are cut again where they were, as long as no
+    other plan has changed them since; a dataflow that was scheduled anew gets the bundles that it had.
     """
     viewer = viewer_of(actor)
     with audited(actor=actor, verb="proposal.roll_back") as audit:
@@ -107,7 +110,8 @@ def roll_back_proposal(*, actor: User, proposal_id: UUID | str) -> Proposal:
         if proposal.status == DONE:
             require_undoable(proposal)
         kind = UNDONE_BY[proposal.plan.kind]
-        record = plans.request_plan(actor=actor, dataflow=proposal.dataflow, kind=kind)
+        options = _options_as_it_was(proposal) if kind == "submit" else None
+        record = plans.request_plan(actor=actor, dataflow=proposal.dataflow, kind=kind, options=options)
         move_proposal(proposal, ROLLING_BACK)
         plan = _undoing(proposal, record, generation=generation)
         proposal.rollback_plan = plans.freeze(record=record, plan=plan)
@@ -128,6 +132,13 @@ def require_undoable(proposal: Proposal) -> None:
         raise InvalidTransition(
             "This plan is done.", remedy="Remove, submit, pause, resume or schedule the dataflow instead.")
     require_calm()
+
+
+def _options_as_it_was(removal: Proposal) -> dict[str, Any]:
+    """How what is being removed comes back: joining as it did last, by the schedule that it ran by."""
+    before = decided([removal.dataflow_id]).get(str(removal.dataflow_id))
+    ran_by = PlanRecord.objects.values_list("options", flat=True).get(pk=before.plan_id) if before else {}
+    return by_schedule(last_options(removal.dataflow), ran_by.get("schedule"))
 
 
 def _undoing(proposal: Proposal, record: PlanRecord, *, generation: int) -> Plan:

@@ -23,7 +23,7 @@ from dashboard.operations.generation import lock_generation
 from dashboard.plans import services as plans
 from dashboard.plans.computing import compute
 from dashboard.plans.joining import options_of
-from dashboard.plans.scheduling import Choice
+from dashboard.plans.scheduling import Choice, question_of_new
 from dashboard.teams.models import Role, Team, User
 from dashboard.teams.permissions import require_role, viewer_of
 from dashboard.teams.secrets import require_secrets
@@ -58,7 +58,7 @@ def submit_dataflow(
     fresh, begin
         How it joins what is under way (`joining.options_of`).
     schedule : Choice, optional
-        By which schedule it is to run.
+        By which schedule it is to run; there has to be one here as things stand.
 
     Returns
     -------
@@ -71,11 +71,16 @@ def submit_dataflow(
         All problems of the document; nothing was stored.
     NameTaken
         The team's dataflow of that name is in use.
+    MissingProfile, RateNotHeld, InsufficientSlots
+        There is no such schedule here; nothing was stored.
     """
     require_role(viewer_of(actor), team, Role.ENGINEER)
     options = options_of(fresh=fresh, begin=begin, schedule=schedule.as_option() if schedule else None)
     dataflow = parse_document(text, format=format)
     require_secrets(team, dataflow)
+    if schedule is not None:  # before the estate is locked
+        question_of_new(dataflow, team=team, routing=schedule.routing, fresh=fresh).require(
+            schedule.pair, schedule.rate_per_s)
     with audited(actor=actor, verb="dataflow.submit", team=team) as audit:
         lock_generation()
         record = store_dataflow(

@@ -1,10 +1,14 @@
-"""Rates and times of schedules as the pages show them."""
+"""Rates, times and bounds of schedules as the pages show them."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from typing import Any
+
 from django import template
 
-from dashboard.pages.templatetags.weir import NONE
+from dashboard.pages.templatetags.weir import NONE, percent
+from scheduler.model.placement import Bound
 
 register = template.Library()
 
@@ -27,3 +31,20 @@ def seconds(value: float | None) -> str:
     if value < 1:
         return f"{round(value * 1000)} ms"
     return f"{value:.1f} s" if value < 120 else f"{round(value / 60)} min"
+
+
+@register.filter
+def bound(found: Bound | Mapping[str, Any], what: str) -> str:
+    """How sure it is that no other mapping takes less of something, which ``what`` names."""
+    known = found if isinstance(found, Bound) else Bound(**found)
+    if known.proved:
+        return f"least {what}, proved"
+    if known.least:
+        return f"{what}: up to {percent(known.gap)} less may do"
+    return f"{what}: not proved least"
+
+
+@register.filter
+def slots_in(bundles: Iterable[Mapping[str, Any]]) -> int:
+    """How many slots the bundles of a promise are on."""
+    return len({bundle["slot"] for bundle in bundles})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -15,11 +14,11 @@ from django.views.decorators.http import require_POST
 
 from dashboard.catalog import selectors as catalog
 from dashboard.pages.telling import told
-from dashboard.pages.views.sweeps import AMOUNTS, bounds_given
+from dashboard.pages.views.sweeps import bounds_given
 from dashboard.profiles.measurable import places, wanted
 from dashboard.profiles.permissions import may_measure
 from dashboard.profiles.progress import progress_of
-from dashboard.profiles.services.sweeps import start_sweeps
+from dashboard.profiles.services.sweeps import USUAL, start_sweeps
 from dashboard.schedules import asking
 from dashboard.schedules.comparison import missing_of
 from scheduler.model.errors import WeirError
@@ -34,7 +33,7 @@ def schedule_measure(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
     """Measure all that is missing for a schedule, one after the other on one slot."""
     record = catalog.dataflow(request.viewer, dataflow_id)
     missing = wanted(request.viewer, record.pk, missing_of(asking.ask(record, None).failure))
-    subjects = [one.subject for one in missing if one.sweep is None]
+    subjects = [one.subject for one in missing if one.unasked]
     told(request, lambda: start_sweeps(
         actor=request.user, subjects=subjects, slot=request.POST.get("slot", ""),
         bounds=bounds_given(request.POST)),
@@ -51,20 +50,19 @@ def missing_part(request: HttpRequest, record: DataflowRecord, failure: WeirErro
     return {
         "missing": [
             {"wanted": one, "progress": progress_of(one.sweep) if one.sweep else None,
-             "url": f"{reverse('measure')}?{urlencode({'dataflow': record.pk, 'task': one.tasks[0]})}"}
+             "url": measure_address(record, one.tasks[0])}
             for one in missing],
-        "unasked": sum(1 for one in missing if one.sweep is None),
-        "may_measure": may_measure(request.viewer, team_id=record.team_id if record.private else None),
-        "places": found, "any_free": any(place.free for place in found), "budget_minutes": AMOUNTS["budget_minutes"][0],
+        "unasked": sum(one.unasked for one in missing),
+        "may_measure": may_measure_for(request, record),
+        "places": found, "any_free": any(place.free for place in found), "budget_minutes": USUAL.budget_s / 60,
     }
 
 
-def measure_links(record: DataflowRecord, tasks: Sequence[str]) -> list[dict[str, str]]:
-    """Where the type of each of these tasks is measured with this dataflow's events; a type once."""
-    if not tasks:
-        return []
-    types = {task["id"]: task["type"] for task in catalog.graph_of(record)["tasks"]}
-    first = {types[task]: task for task in reversed(tasks) if task in types}
-    return [
-        {"task_type": name, "url": f"{reverse('measure')}?{urlencode({'dataflow': record.pk, 'task': task})}"}
-        for name, task in sorted(first.items())]
+def measure_address(record: DataflowRecord, task: str) -> str:
+    """Where the type of a task is measured with this dataflow's events."""
+    return f"{reverse('measure')}?{urlencode({'dataflow': record.pk, 'task': task})}"
+
+
+def may_measure_for(request: HttpRequest, record: DataflowRecord) -> bool:
+    """Whether the viewer may measure the tasks of a dataflow."""
+    return may_measure(request.viewer, team_id=record.team_id if record.private else None)

@@ -9,6 +9,7 @@ from uuid import UUID
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.core.paginator import Paginator
+from django.db.models import Count, Q
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_safe
@@ -58,7 +59,8 @@ def profile(request: HttpRequest, profile_id: UUID) -> HttpResponse:
         "sweep": sweep, "disturbed": disturbed_by(sweep) if sweep else None,
         "bounded": _bounded(record),
         "trials": sweep.trials.defer("series") if sweep else [], "history": selectors.history_of(record)[:10],
-        "observed": record.observations.count(), "may_measure": may_measure(request.viewer, team_id=record.team_id),
+        "observed": record.observations.aggregate(times=Count("pk"), shared=Count("pk", filter=Q(shared=True))),
+        "may_measure": may_measure(request.viewer, team_id=record.team_id),
     })
 
 
@@ -118,6 +120,8 @@ def trial(request: HttpRequest, trial_id: UUID) -> HttpResponse:
         "versions": sorted(found.versions.items()), "quantiles": sorted(found.quantiles.items()),
         "earlier": beside.filter(number__lt=found.number).last(),
         "later": beside.filter(number__gt=found.number).first(),
+        "again": beside.filter(
+            number__gt=found.number, threads=found.threads, rate_per_s=found.rate_per_s).first(),
     })
 
 

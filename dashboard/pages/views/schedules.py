@@ -11,6 +11,8 @@ from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
 from django.template.loader import render_to_string
+from django.urls import reverse
+from django.utils.http import urlencode
 from django.views.decorators.http import require_POST, require_safe
 
 from dashboard.approvals import selectors as approvals
@@ -20,7 +22,7 @@ from dashboard.catalog.lifecycle import RUNNING
 from dashboard.pages.figures import curve_figure
 from dashboard.pages.templatetags.schedules import exact_rate
 from dashboard.pages.templatetags.weir import words
-from dashboard.pages.views.missing import measure_links, missing_part
+from dashboard.pages.views.missing import may_measure_for, measure_address, missing_part
 from dashboard.plans.scheduling import QUICK, Choice
 from dashboard.plans.selectors import plan_of
 from dashboard.schedules import asking
@@ -51,7 +53,7 @@ def slots(request: HttpRequest) -> HttpResponse:
         "grid": grid, "proposal": proposal, "changed": len(changed), "only": only,
         "opened": len(changed if only else grid.slots) <= OPEN_UP_TO,
         "bundles": sum(len(slot.bundles) for slot in grid.slots),
-        "empty": sum(1 for slot in grid.slots if not slot.bundles and not slot.reserved_for),
+        "free": sum(slot.free for slot in grid.slots),
         "live": {"available": grid.reading.available, "reason": grid.reading.reason}, "live_topic": "estate",
     })
 
@@ -76,14 +78,14 @@ def schedule(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
 @require_safe
 @login_required
 def schedule_pairs(request: HttpRequest, dataflow_id: UUID) -> JsonResponse:
-    """The pairs at a rate, as markup: asked while the slider moves; with ``exact`` our own is among them."""
+    """The pairs at a rate, as markup: asked while the slider moves; with ``exact`` the exact mapping is among them."""
     record = catalog.dataflow(request.viewer, dataflow_id)
     asked = _ask(request, record)
     if asked.failure is not None:
         raise asked.failure
     context = _answer(request, asked)
     return JsonResponse({
-        "rate": context["rate_asked"], "shown": exact_rate(context["rate_asked"]), "chosen": context["chosen"],
+        "rate": context["rate_asked"], "shown": context["at"], "chosen": context["chosen"],
         "cannot": context["cannot"],
         "pairs": render_to_string("schedules/pairs.html", context, request=request),
         "headline": render_to_string("schedules/headline.html", {**context, "row": context["chosen_row"]}),
@@ -108,15 +110,18 @@ def schedule_curve(request: HttpRequest, dataflow_id: UUID) -> JsonResponse:
 def schedule_propose(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
     """Propose the chosen schedule: an ordinary proposal, with a plan to review."""
     catalog.dataflow(request.viewer, dataflow_id)
-    given = request.POST
+    given, address = request.POST, reverse("schedule", args=[dataflow_id])
     try:
         choice = None if given.get("without") == "1" else Choice.of(
             pair=given.get("pair", "").split("-"), rate_per_s=asking.rate_of(given.get("rate", "")),
             routing=given.get("routing", ROUTINGS[0]))
+        if choice is not None:  # what is refused is seen where it was chosen
+            asked = {name: given[name] for name in ("rate", "pair", "routing") if given.get(name)}
+            address = f"{address}?{urlencode(asked)}"
         proposal = services.propose_schedule(actor=request.user, dataflow_id=dataflow_id, choice=choice)
     except WeirError as error:
         messages.error(request, error.told)
-        return redirect("schedule", dataflow_id)
+        return redirect(address)
     messages.success(request, "Its plan is being computed. Nothing changes until it is approved.")
     return redirect("proposal", proposal.pk)
 
@@ -135,13 +140,17 @@ def _routing(request: HttpRequest) -> Routing:
 
 
 def _answer(request: HttpRequest, asked: asking.Asked) -> dict[str, Any]:
-    """What the table and the figures of the chosen pair show."""
-    rate_per_s = asked.rate_per_s or (asked.job.rate_per_s / asking.sources_of(asked.job) if asked.job else 1.0)
+    """What the table and the figures of the chosen pair show; ``rate_asked`` asks for the same again."""
+    own = asking.own_rates(asked.question)
+    rate_per_s = asked.rate_per_s or own[0]
+    at, given = exact_rate(rate_per_s), _plain(rate_per_s)
+    if asked.rate_per_s is None and len(own) > 1:  # each has another one: no rate stands for them
+        at, given = f"each source's own rate, {exact_rate(sum(own))} together", ""
     best = best_of(asked.rows)
     wanted = pair_of(request.GET.get("pair", ""))
     chosen = next((row for row in asked.rows if row.pair == wanted), None) or best or (asked.rows or (None,))[0]
     return {
-        "rows": asked.rows, "rate": rate_per_s, "rate_asked": _plain(rate_per_s),
+        "rows": asked.rows, "at": at, "rate_asked": given,
         "chosen": chosen.key if chosen else "", "cannot": _why_not(chosen),
         "chosen_row": chosen or Row(PAIRS[0], error=asked.failure),
         "best": best.key if best else "", "currency": settings.CURRENCY, "waiting": True, "routing": _routing(request),
@@ -151,17 +160,21 @@ def _answer(request: HttpRequest, asked: asking.Asked) -> dict[str, Any]:
 def _frame(request: HttpRequest, record: DataflowRecord, asked: asking.Asked) -> dict[str, Any]:
     """What stands around the table: the slider's scale, free slots, profiles, and whether one may propose."""
     job, supply = asked.job, asked.question.supply
-    rate_per_s = asked.rate_per_s or (job.rate_per_s / asking.sources_of(job) if job else 1.0)
-    own = None if job is None or asked.rate_per_s is None else asked.question.job().rate_per_s / asking.sources_of(job)
-    most = asking.scale_of(max(rate_per_s, own or 0.0))
-    basis = asking.basis_of(job) if job else []
+    own = asking.own_rates(asked.question)
+    mean = sum(own) / len(own)
+    rate_per_s = asked.rate_per_s or mean
+    most = asking.scale_of(max(rate_per_s, mean))
+    basis = asking.basis_of(asked.question, job) if job else []
     may = request.viewer.has_role(record.team_id, Role.ENGINEER)
+    may_measure = may_measure_for(request, record)
     why_not = asked.question.blocked or _not_open(record) or (
         "" if may else f"Engineers of {record.team} may propose a schedule.")
     return {
-        "sources": asking.sources_of(job) if job else 1, "own_rate": own, "most": most, "steps": STEPS,
+        "sources": len(own), "own_rate": own[0], "is_own": asked.rate_per_s is None, "most": most, "steps": STEPS,
         "least": float(f"{most / STEPS:.6g}"), "step": max(1, round(rate_per_s / most * STEPS)), "tasks": basis,
-        "stale": [{"why": one.stale} | link for one in basis if one.stale for link in measure_links(record, [one.id])],
+        "remarks": [
+            {"remark": one, "url": measure_address(record, one.tasks[0]) if may_measure else ""}
+            for one in asking.remarks_of(basis)],
         "free": sum(len(node.slots) for node in supply.free) - len(supply.taken), "shared": len(supply.taken),
         "buys": supply.catalogue is not None, "may_propose": not why_not, "why_not": why_not,
         "has_schedule": _has_schedule(record), "cut": asked.question.cut,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -22,7 +21,7 @@ from dashboard.pages.profile_figures import sweep_figure
 from dashboard.pages.telling import told
 from dashboard.profiles import selectors, subjects
 from dashboard.profiles.lifecycle import CANCELLED, LIFECYCLE, PAUSED, QUEUED
-from dashboard.profiles.measurable import places
+from dashboard.profiles.measurable import most_threads, places
 from dashboard.profiles.permissions import may_measure
 from dashboard.profiles.progress import disturbed_by, progress_of
 from dashboard.profiles.services import sweeps as services
@@ -30,10 +29,9 @@ from scheduler.model.canonical import canonical_config
 from scheduler.model.errors import InvalidDataflow, NotFound, WeirError
 from scheduler.performance.modelling import Sweep
 
-AMOUNTS = {  # of the form: name, default, and how it becomes one of the sweep's bounds
-    "budget_minutes": (15.0, "budget_s", 60.0), "largest_threads": (16, "largest_threads", 1),
-    "smallest_rate_per_s": (10.0, "smallest_rate_per_s", 1.0),
-    "largest_rate_per_s": (100_000.0, "largest_rate_per_s", 1.0),
+AMOUNTS = {  # of the form: which of the bounds each is, and in what it counts
+    "budget_minutes": ("budget_s", 60.0), "largest_threads": ("largest_threads", 1.0),
+    "smallest_rate_per_s": ("smallest_rate_per_s", 1.0), "largest_rate_per_s": ("largest_rate_per_s", 1.0),
 }
 STEERING = {
     "pause": (services.pause_sweep, "It rests. Its trials are kept and its slot is free."),
@@ -50,11 +48,12 @@ def measure(request: HttpRequest) -> HttpResponse:
     if request.method != "POST":
         return _form(request, request.GET)
     try:
+        manner = _manner(request, request.POST)
         sweep = services.start_sweep(
             actor=request.user, subject=_subject(request, request.POST), slot=request.POST.get("slot", ""),
-            bounds=bounds_given(request.POST), any_config=request.POST.get("any_config") == "1",
-            warm_up_s=_amount(request.POST, "warm_up_s", services.WARM_UP_S),
-            seconds=_amount(request.POST, "seconds", services.SECONDS))
+            bounds=bounds_given(request.POST, manner.bounds), any_config=request.POST.get("any_config") == "1",
+            warm_up_s=_amount(request.POST, "warm_up_s", manner.warm_up_s),
+            seconds=_amount(request.POST, "seconds", manner.seconds))
     except InvalidDataflow as error:
         return _form(request, request.POST, failure=error, problems=error.problems)
     except WeirError as error:
@@ -106,19 +105,23 @@ def _form(request: HttpRequest, given: Any, *, failure: WeirError | None = None,
     again = selectors.profile(request.viewer, given["again"]) if given.get("again") else None
     dataflow = catalog.dataflow(request.viewer, given["dataflow"]) if given.get("dataflow") else None
     found = places()
+    slot = given.get("slot") or (found[0].name if found else "")
+    manner = services.manner_of(again)
+    bounds = services.bounds_for(slot, manner.bounds)
     return render(request, "profiles/measure.html", {
         "may_measure": may_measure(request.viewer), "failure": failure, "problems": problems, "given": given,
-        "again": again, "any_config": given.get("any_config") == "1" or bool(again and not again.config),
+        "again": again, "any_config": given.get("any_config") == "1" or manner.any_config,
         "declared": declared, "feeds": subjects.feeds_for(declared) if declared else (),
         "config": given.get("config") or (_defaults(declared) if declared else ""),
         "dataflow": dataflow, "tasks": catalog.graph_of(dataflow)["tasks"] if dataflow else (),
         "types": sorted(jobs.task_types().values(), key=lambda one: (one.kind, one.name)),
         "dataflows": catalog.dataflows(request.viewer)[:200],
-        "places": found, "slot": given.get("slot") or (found[0].name if found else ""),
+        "places": found, "slot": slot,
         "any_free": any(place.free for place in found),
-        "amounts": {name: given.get(name) or f"{default:g}" for name, (default, _, _) in AMOUNTS.items()},
-        "warm_up_s": given.get("warm_up_s") or f"{services.WARM_UP_S:g}",
-        "seconds": given.get("seconds") or f"{services.SECONDS:g}",
+        "amounts": {name: given.get(name) or f"{getattr(bounds, field) / factor:.12g}"
+                    for name, (field, factor) in AMOUNTS.items()},
+        "most_threads": most_threads(), "warm_up_s": given.get("warm_up_s") or f"{manner.warm_up_s:g}",
+        "seconds": given.get("seconds") or f"{manner.seconds:g}",
     }, status=failure.http_status if failure else 200)
 
 
@@ -138,18 +141,28 @@ def _subject(request: HttpRequest, given: Any) -> subjects.Subject:
     return subjects.subject_of_type(given.get("type", ""), config, feed_key=given.get("feed", ""))
 
 
-def bounds_given(given: Any) -> Sweep:
-    """A sweep's bounds from a form; what it does not say as the form would."""
-    values = {
-        field: _amount(given, name, default) * factor for name, (default, field, factor) in AMOUNTS.items()}
-    return replace(Sweep(), **values | {"largest_threads": int(values["largest_threads"])})
+def bounds_given(given: Any, usual: Sweep = services.USUAL) -> Sweep:
+    """A sweep's bounds from a form; what it does not say is as usual."""
+    amounts = {field: _amount(given, name, None) for name, (field, _) in AMOUNTS.items()}
+    values = {field: amounts[field] * factor for field, factor in AMOUNTS.values() if amounts[field] is not None}
+    if "largest_threads" in values:
+        values["largest_threads"] = int(values["largest_threads"])
+    return services.bounds_for(given.get("slot", ""), usual, **values)
 
 
-def _amount(given: Any, name: str, default: float) -> float:
+def _manner(request: HttpRequest, given: Any) -> services.Manner:
+    """How it is measured where the form does not say: as what is measured again was."""
+    again = given.get("again")
+    return services.manner_of(selectors.profile(request.viewer, again) if again else None)
+
+
+def _amount(given: Any, name: str, default: float | None) -> Any:
     """A number of a form; ``default`` where nothing was given."""
     text = given.get(name, "").strip()
+    if not text:
+        return default
     try:
-        value = float(text) if text else float(default)
+        value = float(text)
         int(value)
     except (ValueError, OverflowError) as error:
         raise BadInput(f"{name.replace('_', ' ')} is {text!r}.", remedy="Give a number.") from error

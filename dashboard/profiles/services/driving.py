@@ -18,12 +18,13 @@ from dashboard import jobs
 from dashboard.audit.trail import Audit, audited
 from dashboard.jobs import TrialProgress, TrialResult
 from dashboard.operations import reservations
+from dashboard.operations.models import SlotRow
 from dashboard.operations.reservations import SlotTaken
 from dashboard.profiles.lifecycle import DONE, FAILED, LIFECYCLE, OPEN, QUEUED, RUNNING
 from dashboard.profiles.models import SweepRecord, TrialRecord
 from dashboard.profiles.services.sweeps import holder_of, stop_measuring
 from dashboard.profiles.stored import store_profile
-from dashboard.profiles.trials import bounds_of, order_id, order_of, take_result, trial_of, unscoped
+from dashboard.profiles.trials import bounds_of, counting, order_id, order_of, take_result, trial_of, unscoped
 from scheduler.model.errors import NotFound, WeirError
 from scheduler.performance.modelling import Done, Sweep, Try, measured_profile, next_step
 
@@ -133,7 +134,11 @@ def _take(sweep: SweepRecord, trial: TrialRecord, heard: Heard, at: datetime) ->
     elif heard.progress is not None:
         trial.heard = at
         trial.taken = trial.taken or heard.progress.state != "ordered"
-    elif at - max(one for one in (trial.sent, trial.heard) if one) > SILENT:
+    elif trial.sent and at - max(one for one in (trial.sent, trial.heard) if one) > SILENT:
+        if not SlotRow.objects.filter(name=sweep.slot).exists():
+            gone = NotFound(f"No node offers slot {sweep.slot} any more.", remedy="Measure on another slot.")
+            _end(trial, at, gone.message, gone.remedy)
+            return _fail(sweep, gone, at)
         lost = TrialResult(
             order_id(trial), ok=False, code="slot_died" if trial.taken else "agent_stopped",
             message=f"The trial on {sweep.slot} ended without a word {trial.attempts + 1} times.",
@@ -144,6 +149,7 @@ def _take(sweep: SweepRecord, trial: TrialRecord, heard: Heard, at: datetime) ->
 
 def _store(sweep: SweepRecord, trial: TrialRecord, found: TrialResult, at: datetime) -> None:
     here, runs = str(found.machine.get("class", ""))[:120], found.versions.get("type", sweep.version)
+    code = str(found.versions.get("code", ""))[:64]
     if sweep.machine and here != sweep.machine:
         _end(trial, at, f"It ran on {here}.", "Measure anew on one class of machine.")
         return _fail(sweep, MixedSweep(
@@ -154,16 +160,24 @@ def _store(sweep: SweepRecord, trial: TrialRecord, found: TrialResult, at: datet
         return _fail(sweep, MixedSweep(
             f"The node measured version {runs} of {sweep.task_type}, and version {sweep.version} was asked for.",
             remedy="Install the same packages on the node and the site, then measure anew."), at)
-    sweep.machine = here
-    take_result(trial, found)
-    trial.stable = bounds_of(sweep).stable(trial_of(trial))
+    if sweep.code and code and code != sweep.code:
+        _end(trial, at, f"The node runs other code of {sweep.task_type}.", "Start both again, then measure anew.")
+        return _fail(sweep, MixedSweep(
+            f"The node measured other code of {sweep.task_type} ({code}) than was asked for ({sweep.code}).",
+            remedy="Start the site and the node's agent again, with the same packages, then measure anew."), at)
+    sweep.machine, sweep.code = here, sweep.code or code
+    sweep.slot_threads = found.machine.get("slot_threads") or sweep.slot_threads
+    take_result(trial, found, bounds=bounds_of(sweep))
     trial.ended = at
 
 
 def _not_measured(
     sweep: SweepRecord, trial: TrialRecord, found: TrialResult, at: datetime, *, counts: bool = True
 ) -> None:
-    """A trial without figures: ordered again where what hindered it may pass, else the sweep ends."""
+    """A trial without figures: ordered again where what hindered it may pass, else the sweep ends.
+
+    Where a driver turned out to have fewer threads, it ends with what fewer have shown.
+    """
     log.warning("trial_failed", sweep=str(sweep.pk), trial=trial.number, code=found.code, message=found.message)
     if found.passing and trial.attempts + counts < MOST_ATTEMPTS:
         # Another id for another attempt; an order that nobody took is given again as it was.
@@ -172,15 +186,19 @@ def _not_measured(
         trial.taken, trial.error = False, found.message
         return
     _end(trial, at, found.message, found.remedy)
+    fewer = sweep.trials.filter(threads__lt=trial.threads, stable=True).order_by("-threads").first()
+    if found.code == "too_few_threads" and fewer is not None:
+        sweep.slot_threads = fewer.threads
+        return
     _fail(sweep, TrialFailed(found.message, remedy=found.remedy), at)
 
 
 def _decide(sweep: SweepRecord, at: datetime, audit: Audit) -> None:
-    done = list(sweep.trials.exclude(stable=None).defer("series"))
+    done = list(counting(sweep.trials))
     step = next_step([trial_of(trial) for trial in done], sweep=_bounds(sweep, done))
     if isinstance(step, Try):
         if (wait := _still_to_wait(step, done, at)):
-            sweep.reason = f"Nothing is stable so far. In {wait.total_seconds():.0f} s: {step.why}."
+            sweep.reason = f"In {wait.total_seconds():.0f} s: {step.why}."
             return
         sweep.reason = ""
         try:  # it is this sweep's already, unless its node came back with fewer slots, and then with more, meanwhile
@@ -204,22 +222,38 @@ def _finish(sweep: SweepRecord, done: Done, at: datetime, audit: Audit) -> None:
     config = "" if sweep.any_config else unscoped(sweep.config)
     try:
         profile = measured_profile(
-            done, task_type=sweep.task_type, version=sweep.version, machine=sweep.machine, config=config)
+            done, task_type=sweep.task_type, version=sweep.version, machine=sweep.machine, config=config,
+            code=sweep.code)
     except WeirError as unmeasured:
         return _fail(sweep, unmeasured, at)
     sweep.profile = store_profile(
-        profile, audit=audit, author=sweep.author, team_id=sweep.team_id, rough=done.rough)
+        profile, audit=audit, author=sweep.author, team_id=sweep.team_id, rough=done.rough,
+        at_least=done.at_least)
     audit.also(verb="profile.measure", subject=sweep.profile, team=sweep.team)
     sweep.ended = at
-    _become(sweep, DONE, done.why)
+    _become(sweep, DONE, f"{done.why}{_fewer_threads(sweep, done)}")
     stop_measuring(sweep)
 
 
+def _fewer_threads(sweep: SweepRecord, done: Done) -> str:
+    """That the slot's driver, not the task, was the end of it, where that is so."""
+    asked, there = sweep.bounds["largest_threads"], sweep.slot_threads
+    if there is None or there >= asked or done.points[-1].threads < there:
+        return ""
+    refused = sweep.trials.filter(threads__gt=there).exclude(error="").last()
+    if refused is not None:
+        return f" {refused.error}."
+    return f" {asked} were asked for, and the driver of slot {sweep.slot} has {there} (WEIR_SLOT_THREADS)."
+
+
 def _bounds(sweep: SweepRecord, done: Sequence[TrialRecord]) -> Sweep:
-    """The sweep's bounds, with what its last trials took as what the next one is expected to take."""
+    """The sweep's bounds, with the least of what its last trials took as what the next one is expected to take.
+
+    The first warms the slot's driver up, as does each on a driver that began anew: no other need take as long.
+    """
     bounds = bounds_of(sweep)
-    took_s = [trial.took_s for trial in done[-5:]]
-    return replace(bounds, trial_s=sum(took_s) / len(took_s)) if took_s else bounds
+    took_s = [trial.took_s for trial in done[1:]][-5:]
+    return replace(bounds, trial_s=min(took_s)) if took_s else bounds
 
 
 def _send(sweep: SweepRecord, at: datetime) -> None:

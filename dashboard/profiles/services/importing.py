@@ -19,7 +19,7 @@ from scheduler.model.profile import Profile
 from scheduler.model.profile_csv import read_profiles
 
 UNSTORABLE = re.compile(r"[\0\ud800-\udfff]")
-LONGEST = {"task_type": 100, "machine": 120, "origin": 200}
+LONGEST = {"task_type": 100, "machine": 120, "origin": 200, "code": 64}
 MOST_PROFILES = 1_000  # of a file: a few statements each, in one transaction that others wait for
 MOST_POINTS = 10_000
 MOST_THREADS = 100_000

@@ -6,7 +6,8 @@ import json
 import math
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 from uuid import UUID
 
 from django.db import transaction
@@ -17,10 +18,10 @@ from dashboard.audit.trail import audited
 from dashboard.operations import reservations
 from dashboard.operations.models import SlotRow
 from dashboard.profiles.lifecycle import CANCELLED, LIFECYCLE, OPEN, PAUSED, QUEUED, RUNNING
-from dashboard.profiles.models import SweepRecord
+from dashboard.profiles.models import ProfileRecord, SweepRecord
 from dashboard.profiles.permissions import require_measuring, require_secrets_of, sweep_for
-from dashboard.profiles.subjects import Subject
-from dashboard.profiles.trials import order_id
+from dashboard.profiles.subjects import Subject, installed
+from dashboard.profiles.trials import bounds_asked, order_id
 from dashboard.teams.models import User
 from dashboard.teams.permissions import viewer_of
 from scheduler.model.canonical import canonical_json
@@ -28,11 +29,22 @@ from scheduler.model.errors import InvalidResources, NotFound, WeirError
 from scheduler.performance.modelling import Sweep
 
 WARM_UP_S, SECONDS = jobs.TRIAL_WARM_UP_S, jobs.TRIAL_SECONDS
+USUAL = Sweep(smallest_rate_per_s=10.0, largest_threads=16)  # what is measured with where nobody says otherwise
 LONGEST_TRIAL_S = 120.0
 LONGEST_BUDGET_S = 4 * 3600.0
 MOST_THREADS = 256
 MOST_RATE_PER_S = 1_000_000.0  # beyond what one slot reads of the lightest task, and what a feeder writes
 MOST_OPEN = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How a type is measured: how far and how finely, how long a trial is, and what the profile stands for."""
+
+    bounds: Sweep = USUAL
+    any_config: bool = False
+    warm_up_s: float = WARM_UP_S
+    seconds: float = SECONDS
 
 
 class TooManySweeps(WeirError):
@@ -49,7 +61,8 @@ def start_sweep(
     """Ask for a task type and config to be measured on a slot.
 
     The slot has to be free now; another sweep may have it, which is waited for. A stateful type has one thread. What is
-    open already, in the same way on the same slot, is not measured twice: then that sweep is returned.
+    open already, in the same way on the same slot, is not measured twice: then that sweep is returned. Without bounds
+    the usual ones hold.
 
     Raises
     ------
@@ -60,22 +73,25 @@ def start_sweep(
     SlotTaken
         Something runs on it.
     InvalidResources
-        The bounds measure nothing, or take longer or feed more than is allowed.
+        The bounds measure nothing, take longer or feed more than is allowed, or go on to more threads than the slot's
+        driver has.
     TooManySweeps
         So many are open already.
     """
     require_measuring(viewer_of(actor), team_id=subject.team_id)
     require_secrets_of(viewer_of(actor), [subject.config, *(task["config"] for task in subject.feed)])
-    bounds = bounds or Sweep()
+    bounds = bounds or bounds_for(slot)
     _require_bounds(bounds, warm_up_s, seconds)
     if subject.stateful:
-        bounds = Sweep(**{**asdict(bounds), "largest_threads": 1})
+        bounds = replace(bounds, largest_threads=1)
     with audited(actor=actor, verb="sweep.start") as audit:
         row = _slot_for_update(slot)
+        _require_threads(row, bounds)
         what = {
             "task_type": subject.task_type, "config": canonical_json(subject.config), "version": subject.version,
-            "any_config": any_config, "feed": list(subject.feed), "team_id": subject.team_id, "slot": slot,
-            "bounds": asdict(bounds), "warm_up_s": warm_up_s, "seconds": seconds}
+            "code": jobs.code_of(installed(subject.task_type)), "any_config": any_config, "feed": list(subject.feed),
+            "team_id": subject.team_id, "slot": slot, "bounds": asdict(bounds), "warm_up_s": warm_up_s,
+            "seconds": seconds}
         already = SweepRecord.objects.filter(status__in=OPEN, **what).first()
         if already is not None:
             audit.nothing_changed()
@@ -94,6 +110,25 @@ def start_sweeps(
     """Ask for several to be measured on one slot, one after the other: for all of them, or none."""
     with transaction.atomic():
         return [start_sweep(actor=actor, subject=subject, slot=slot, bounds=bounds) for subject in subjects]
+
+
+def bounds_for(slot: str, base: Sweep = USUAL, **given: Any) -> Sweep:
+    """Bounds for measuring on a slot: ``base`` with what is given besides.
+
+    Where no number of threads is given, it is no more than the slot's driver has.
+    """
+    row = None if "\0" in slot else SlotRow.objects.select_related("node").filter(name=slot).first()
+    there = row.node.threads if row is not None else None
+    return replace(base, **{"largest_threads": min(base.largest_threads, there or base.largest_threads)} | given)
+
+
+def manner_of(profile: ProfileRecord | None) -> Manner:
+    """How a profile was measured, to measure it so again; the usual way where it was not, or there is none.
+
+    Its driver's threads of then do not count: `bounds_for` knows those of now.
+    """
+    sweep = getattr(profile, "sweep", None)
+    return Manner() if sweep is None else Manner(bounds_asked(sweep), sweep.any_config, sweep.warm_up_s, sweep.seconds)
 
 
 def pause_sweep(*, actor: User, sweep_id: UUID | str) -> SweepRecord:
@@ -123,8 +158,7 @@ def cancel_sweep(*, actor: User, sweep_id: UUID | str) -> SweepRecord:
 def _doubt(sweep: SweepRecord) -> None:
     """Where nothing was stable, set those trials aside: by them the sweep would fail again at once."""
     if not sweep.trials.filter(stable=True).exists():
-        sweep.trials.filter(stable=False).update(
-            stable=None, error="Not stable, and set aside when the sweep was tried again.")
+        sweep.trials.filter(stable=False).update(set_aside=True)
 
 
 def stop_measuring(sweep: SweepRecord) -> None:
@@ -161,6 +195,15 @@ def _slot_for_update(name: str) -> SlotRow:
     if row is None:
         raise NotFound(f"No node offers a slot {name[:80]}.", remedy="Choose one of the slots that are there.")
     return row
+
+
+def _require_threads(row: SlotRow, bounds: Sweep) -> None:
+    there = row.node.threads
+    if there is not None and bounds.largest_threads > there:
+        raise InvalidResources(
+            f"{bounds.largest_threads} threads are to be measured, and the driver of slot {row.name} has {there}.",
+            remedy=f"Ask for {there} at most, or set WEIR_SLOT_THREADS on {row.node_id} and start its agent again.",
+            threads=bounds.largest_threads, there=there)
 
 
 def _require_room() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from workers.channels import keys
 from workers.channels import spark as channel_spark
@@ -24,7 +24,7 @@ PYTHON_IF_LONG = pytest.mark.parametrize(
 )
 
 
-def wait_until(condition: Callable[[], Any], *, what: str, timeout_s: float = 60.0, alive: tuple = ()) -> Any:
+def wait_until(condition: Callable[[], Any], *, what: str, timeout_s: float = 240.0, alive: tuple = ()) -> Any:
     """The condition's first true value; fails with a query's own error where one of ``alive`` died meanwhile."""
     deadline = time.monotonic() + timeout_s
     while True:
@@ -38,6 +38,27 @@ def wait_until(condition: Callable[[], Any], *, what: str, timeout_s: float = 60
         time.sleep(0.05)
 
 
+class Query:
+    """A query that goes on where Spark gave up on a Python worker that a busy machine started too slowly.
+
+    Spark waits ten seconds for it; a node agent starts such a query again as well.
+    """
+
+    def __init__(self, writer: DataStreamWriter) -> None:
+        self._writer = writer
+        self._query = writer.start()
+
+    def exception(self) -> Exception | None:
+        error = self._query.exception()
+        if error is None or "Python worker failed to connect back" not in str(error):
+            return error
+        self._query = self._writer.start()
+        return None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._query, name)
+
+
 @dataclass
 class Rig:
     """One test's surroundings. Fragments are named by the test; checkpoints and channels are its own."""
@@ -46,7 +67,7 @@ class Rig:
     config: ChannelConfig
     channels: Channels
     folder: Path
-    queries: list[StreamingQuery] = field(default_factory=list)
+    queries: list[Query] = field(default_factory=list)
 
     def ticks(self, fragment: str, **options: Any) -> DataFrame:
         return channel_spark.read_ticks(self.spark, self.config, name=fragment, **options)
@@ -95,12 +116,11 @@ class Rig:
             part = keys.part(channel, bundle)
             self.channels.open_channel(part, schema_json=events.schema.json(), readers=(bundle,), **settings)
 
-    def start(self, events: DataFrame, fragment: str, *, trigger_ms: int = 50) -> StreamingQuery:
-        query = (
+    def start(self, events: DataFrame, fragment: str, *, trigger_ms: int = 50) -> Query:
+        query = Query(
             events.writeStream.format("noop").queryName(f"{fragment}-{len(self.queries)}-{self.folder.name}")
             .option("checkpointLocation", str(self.folder / f"checkpoint-{fragment}"))
-            .trigger(processingTime=f"{trigger_ms} milliseconds").start()
-        )
+            .trigger(processingTime=f"{trigger_ms} milliseconds"))
         self.queries.append(query)
         return query
 

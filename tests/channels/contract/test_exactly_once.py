@@ -64,7 +64,7 @@ def driver(rig: Rig, shape: str) -> Iterator[None]:
 def wait_for(rig: Rig, channel: str, events: int) -> None:
     wait_until(
         lambda: rig.channels.info(channel) and len(rig.events(channel)) >= events, what=f"{events} events",
-        timeout_s=120,
+        timeout_s=240,
     )
 
 

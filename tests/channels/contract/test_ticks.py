@@ -39,7 +39,7 @@ def test_ticks_keep_their_schedule_over_a_restart(rig: Rig) -> None:
 
 
 def test_a_rate_without_end_skips_what_it_missed_in_a_long_pause(rig: Rig) -> None:
-    rig = rig.with_config(catch_up_ms=400)
+    rig = rig.with_config(catch_up_ms=1_000)
 
     def source():
         return rig.start(rig.publish(rig.ticks("a", rate_per_s=100), "a"), "a")
@@ -48,14 +48,16 @@ def test_a_rate_without_end_skips_what_it_missed_in_a_long_pause(rig: Rig) -> No
     wait_until(lambda: len(rig.events("a.0")) > 20, what="first ticks", alive=(first,))
     first.stop()
     stopped = rig.numbers("a.0")[-1]
-    time.sleep(1.5)
+    time.sleep(3)
     second = source()
     wait_until(lambda: rig.numbers("a.0")[-1] > stopped + 20, what="ticks after the pause", alive=(second,))
     second.stop()
     events = rig.events("a.0")
     assert [row["_seq"] for row in events] == list(range(len(events)))  # no number is skipped, only time
     steps = np.diff([row["_born"] for row in events])
-    assert steps.max() > 1_000 and np.count_nonzero(steps > 100) == 1
+    assert steps[stopped:].max() > 2_000  # a batch that was begun before comes to its end first
+    # A busy machine's batches may take that long, too; what is less is made up for.
+    assert all(step == 10 or step > 1_000 for step in steps), steps
 
 
 def test_a_short_pause_is_made_up_for(rig: Rig) -> None:

@@ -7,7 +7,7 @@ from argparse import ArgumentParser
 from django.core.management.base import BaseCommand, CommandError
 
 from dashboard import jobs
-from dashboard.operations.joining import take_out_node
+from dashboard.operations.nodes import take_out_node, unpinned
 from dashboard.operations.selectors import nodes
 from scheduler.model.errors import WeirError
 
@@ -36,4 +36,6 @@ class Command(BaseCommand):
         for node in nodes():
             seen = "reports" if node.name in reports else f"last heard of {node.seen:%Y-%m-%d %H:%M} UTC" if node.seen \
                 else "never heard of"
-            self.stdout.write(f"{node.name}: {node.slots} slots, {node.machine or 'unknown machine'}, {seen}")
+            told = unpinned(reports.get(node.name, {}))
+            held = f", slots not held to cores of their own: {told}" if told else ""
+            self.stdout.write(f"{node.name}: {node.slots} slots, {node.machine or 'unknown machine'}, {seen}{held}")

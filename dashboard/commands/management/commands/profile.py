@@ -24,14 +24,13 @@ from dashboard.profiles.measurable import places
 from dashboard.profiles.models import SweepRecord, TrialRecord
 from dashboard.profiles.services.driving import advance_sweep
 from dashboard.profiles.services.importing import import_profiles
-from dashboard.profiles.services.sweeps import SECONDS, WARM_UP_S, start_sweep
+from dashboard.profiles.services.sweeps import SECONDS, USUAL, WARM_UP_S, bounds_for, manner_of, start_sweep
 from dashboard.profiles.stored import profile_of
-from dashboard.profiles.subjects import Subject, subject_of_task, subject_of_type
+from dashboard.profiles.subjects import Subject, subject_again, subject_of_task, subject_of_type
 from dashboard.teams.models import User
 from dashboard.teams.permissions import viewer_of
 from scheduler.model.errors import InvalidDataflow, InvalidProfile, WeirError
 from scheduler.model.profile_csv import write_profiles
-from scheduler.performance.modelling import Sweep
 
 LOOKS_EVERY_S = 1.0
 
@@ -54,13 +53,18 @@ class Command(BaseCommand):
         measuring.add_argument("--feed", default="", help="source:TYPE or SAMPLE:TASK; otherwise the first way known")
         measuring.add_argument("--dataflow", help="instead of a type: a dataflow's id or name")
         measuring.add_argument("--task", default="", help="the task of that dataflow")
+        measuring.add_argument("--again", default="", metavar="PROFILE", help="instead of a type: what that profile "
+                               "was measured of, and as it was where nothing else is said")
         measuring.add_argument("--slot", default="", help="otherwise the first on which nothing runs")
-        measuring.add_argument("--minutes", type=float, default=15.0, help="budget")
-        measuring.add_argument("--threads", type=int, default=16, help="at most")
-        measuring.add_argument("--from-rate", type=float, default=10.0, help="lowest rate, events/s")
-        measuring.add_argument("--to-rate", type=float, default=100_000.0, help="highest rate, events/s")
-        measuring.add_argument("--warm-up", type=float, default=WARM_UP_S, help="seconds of a trial")
-        measuring.add_argument("--seconds", type=float, default=SECONDS, help="measured seconds of a trial")
+        measuring.add_argument("--minutes", type=float, help=f"budget; {USUAL.budget_s / 60:g}")
+        measuring.add_argument("--threads", type=int,
+                               help=f"at most; {USUAL.largest_threads}, or as many as the slot's driver has")
+        measuring.add_argument("--from-rate", type=float,
+                               help=f"lowest rate, events/s; {USUAL.smallest_rate_per_s:g}")
+        measuring.add_argument("--to-rate", type=float,
+                               help=f"highest rate, events/s; {USUAL.largest_rate_per_s:g}")
+        measuring.add_argument("--warm-up", type=float, help=f"seconds of a trial; {WARM_UP_S:g}")
+        measuring.add_argument("--seconds", type=float, help=f"measured seconds of a trial; {SECONDS:g}")
         measuring.add_argument("--any-config", action="store_true", help="the profile stands for every config")
         measuring.add_argument("--wait", action="store_true", help="follow it to its end, and move it on")
         for one in (listing, exporting, importing, measuring):
@@ -88,7 +92,7 @@ class Command(BaseCommand):
             peak = f"{profile.peak.rate_per_s:g}/s with {threads} thread{'s' if threads > 1 else ''}"
             self.stdout.write("  ".join([
                 f"{profile.task_type:24}", "any rate" if profile.static else peak,
-                profile.machine or "machine not noted", profile.config or "any config", *marks]))
+                profile.machine or "machine not noted", profile.config or "any config", *marks, str(record.pk)]))
 
     def _export(self, actor: User, options: dict[str, Any]) -> None:
         found = selectors.profiles(viewer_of(actor), search=options["search"])
@@ -117,12 +121,18 @@ class Command(BaseCommand):
         slot = options["slot"] or next((place.name for place in places() if place.free), "")
         if not slot:
             raise CommandError("No slot is free: only one on which nothing runs can be measured on.")
-        bounds = replace(
-            Sweep(), budget_s=60 * options["minutes"], largest_threads=options["threads"],
-            smallest_rate_per_s=options["from_rate"], largest_rate_per_s=options["to_rate"])
+        viewer = viewer_of(actor)
+        again = selectors.profile(viewer, options["again"]) if options["again"] else None
+        manner = manner_of(again)
+        minutes = options["minutes"]
+        bounds = bounds_for(slot, manner.bounds, **_said(
+            budget_s=None if minutes is None else 60 * minutes, largest_threads=options["threads"],
+            smallest_rate_per_s=options["from_rate"], largest_rate_per_s=options["to_rate"]))
+        manner = replace(manner, **_said(
+            any_config=options["any_config"] or None, warm_up_s=options["warm_up"], seconds=options["seconds"]))
         sweep = start_sweep(
-            actor=actor, subject=_subject(actor, options), slot=slot, bounds=bounds, any_config=options["any_config"],
-            warm_up_s=options["warm_up"], seconds=options["seconds"])
+            actor=actor, subject=subject_again(again) if again else _subject(actor, options), slot=slot, bounds=bounds,
+            any_config=manner.any_config, warm_up_s=manner.warm_up_s, seconds=manner.seconds)
         self.stdout.write(f"{sweep.task_type} is measured on {slot}: /profiles/sweeps/{sweep.pk}/")
         if options["wait"]:
             self._follow(sweep)
@@ -148,12 +158,22 @@ class Command(BaseCommand):
             raise CommandError(f"{sweep.task_type} was not measured: it is {sweep.status}.")
 
 
+def _said(**options: Any) -> dict[str, Any]:
+    """Those of the options that were given."""
+    return {name: value for name, value in options.items() if value is not None}
+
+
 def _line(trial: TrialRecord) -> str:
     start = f"{trial.number:3}  {trial.threads:3} threads  {trial.rate_per_s:10.1f}/s"
     if trial.error:
         return f"{start}  failed: {trial.error}"
     slope = "unbounded" if trial.latency_slope is None else f"{trial.latency_slope:+.4f} s/s"
-    return (f"{start}  {'stable' if trial.stable else 'not stable':10}  through {trial.achieved_per_s:.1f}/s"
+    verdict = "stable" if trial.stable else "not stable"
+    if trial.starved:
+        verdict = f"fed {trial.offered_per_s:.1f}/s"
+    if trial.set_aside:
+        verdict = "set aside"
+    return (f"{start}  {verdict:10}  through {trial.achieved_per_s:.1f}/s"
             f"  latency {slope}  CPU {trial.cpu:.0%}  memory {trial.memory:.0%}  {trial.took_s:.1f} s")
 
 

@@ -1,9 +1,9 @@
-"""Nodes of other machines join the estate, and leave it: their agents' reports say that they are there."""
+"""Nodes join the estate by their agents' reports, and leave it; how they hold their slots to cores."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from django.conf import settings
@@ -22,6 +22,30 @@ class NodeReports(WeirError):
 
     code = "node_reports"
     http_status = 409
+
+
+# Why the slots of a node are not held to cores of their own, by how its agent says that they are held. One that says
+# nothing, or `own`, is absent.
+UNPINNED = {
+    "few_cores": "it has no more cores than slots, and WEIR_PIN is auto",
+    "shared": "it has fewer cores than slots, so that slots share them",
+    "never": "WEIR_PIN is never",
+    "cluster": "a Spark cluster runs their queries",
+}
+
+
+def unpinned(report: Mapping[str, Any]) -> str:
+    """Why the slots of a node that reports this have no cores of their own; empty where they have, or unknown."""
+    return UNPINNED.get(report.get("pinning", ""), "")
+
+
+def pinning_remarks(names: Iterable[str]) -> list[str]:
+    """What a plan with slots of these nodes has to say of how they hold them to cores, as they report now."""
+    reports = jobs.read_live((), {}).reports
+    found = {name: unpinned(reports.get(name, {})) for name in sorted(set(names))}
+    return [
+        f"The slots of {name} are not held to cores of their own ({why}): what else the machine does takes CPU from "
+        "what was predicted, and one slot from another." for name, why in found.items() if why]
 
 
 def take_in_nodes(reports: Mapping[str, Mapping[str, Any]]) -> list[str]:

@@ -1,0 +1,53 @@
+"""The routes of what there is to measure, and of what is known of a profile besides. ``docs/api.md`` describes them."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+from uuid import UUID
+
+from django.http import HttpRequest
+from ninja import Query, Router
+
+from dashboard.api.profile_routes import profile_row
+from dashboard.api.schemas import page_of
+from dashboard.profiles import selectors
+from dashboard.profiles.measurable import unmeasured
+from dashboard.profiles.models import ObservationRow
+from dashboard.profiles.subjects import feeds_for, installed
+
+router = Router()
+
+
+@router.get("/feeds")
+def feeds(request: HttpRequest, type: str) -> list[dict[str, Any]]:
+    """How a task type can be fed while it is measured: by keys, the first being what it is fed with unless named."""
+    return [{"key": way.key, "title": way.title, "chain": way.chain} for way in feeds_for(installed(type))]
+
+
+@router.get("/profiles/unmeasured")
+def not_measured(request: HttpRequest) -> list[str]:
+    """Types of running tasks that the caller may know of and that nobody has measured, by name."""
+    return unmeasured(request.viewer)
+
+
+@router.get("/profiles/{uuid:profile_id}/seen")
+def seen(request: HttpRequest, profile_id: UUID, page: int = Query(1, ge=1, le=10**6)) -> dict[str, Any]:
+    """What running bundles were seen to do over the last day, newest first."""
+    found = selectors.profile(request.viewer, profile_id).observations.order_by("-at", "pk")
+    return page_of(found, page, seen_row)
+
+
+@router.get("/profiles/{uuid:profile_id}/history")
+def history(request: HttpRequest, profile_id: UUID, page: int = Query(1, ge=1, le=10**6)) -> dict[str, Any]:
+    """All profiles of the same type, config, machine and team, newest first: those that were superseded, too."""
+    found = selectors.history_of(selectors.profile(request.viewer, profile_id))
+    row = partial(profile_row, machine=selectors.current_machine())
+    return page_of(found.select_related("team").prefetch_related("points"), page, row)
+
+
+def seen_row(row: ObservationRow) -> dict[str, Any]:
+    """An observation as the API gives it."""
+    return {
+        "at": row.at.isoformat(), "threads": row.threads, "rate_per_s": row.rate_per_s,
+        "cpu": row.cpu, "memory": row.memory, "stable": row.stable, "shared": row.shared}

@@ -1,0 +1,125 @@
+"""What may be wrong with a profile that is planned with: stale, drifted, rough, or measured while the machine was busy.
+
+- ``doubts_about(profiles, team=…)``: what there is to say of each of them
+- ``remarks_on(tasks)``: the same of tasks, said once where several of a type have one doubt
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from dashboard.profiles.models import ProfileRecord, TrialRecord
+from dashboard.profiles.progress import disturbance
+from dashboard.profiles.selectors import current_machine, records_for, staleness
+from dashboard.profiles.stored import profile_of
+from scheduler.model.profile import Profile
+from scheduler.performance.declared import DECLARED
+
+Kind = Literal["stale", "drifted", "rough", "busy"]
+SAID: Mapping[Kind, str] = {
+    "stale": "is stale", "drifted": "has drifted", "rough": "is rough", "busy": "was measured on a busy machine"}
+NAMED = 5  # tasks in a remark
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """Why what a profile says may not hold, as the rest of a sentence."""
+
+    kind: Kind
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """A doubt about the profiles of some tasks of one type; ``of_all`` where these are all its tasks."""
+
+    task_type: str
+    tasks: tuple[str, ...]
+    of_all: bool
+    doubt: Doubt
+
+    @property
+    def head(self) -> str:
+        """What is said, without why."""
+        more = len(self.tasks) - NAMED
+        named = ", ".join(self.tasks[:NAMED]) + (f" and {more} more" if more > 0 else "")
+        return f"The profile of {self.task_type}{'' if self.of_all else f' for {named}'} {SAID[self.doubt.kind]}"
+
+    @property
+    def text(self) -> str:
+        """All of it, as a sentence."""
+        return f"{self.head}: {self.doubt.why}."
+
+
+def doubts_about(profiles: Iterable[Profile], *, team: str = "") -> dict[Profile, tuple[Doubt, ...]]:
+    """What may be wrong with each of these profiles; nothing of what a type declares.
+
+    Parameters
+    ----------
+    profiles : iterable of Profile
+        As `selectors.profiles_for` gave them.
+    team : str
+        Short name of the team whose own profiles are among them.
+    """
+    asked = {profile for profile in profiles if profile.origin != DECLARED}
+    if not asked:
+        return {}
+    records = records_for({profile.task_type for profile in asked}, team=team)
+    stored = {record: profile for record in records if (profile := profile_of(record)) in asked}
+    busy, machine = _busy(stored), current_machine()
+    found = {profile: dict.fromkeys(_of_age(profile, machine)) for profile in asked}
+    for record, profile in stored.items():
+        found[profile] |= dict.fromkeys(_of_record(record, busy.get(record.pk)))
+    return {profile: tuple(doubts) for profile, doubts in found.items()}
+
+
+def remarks_on(tasks: Iterable[tuple[str, str, Iterable[Doubt]]]) -> list[Remark]:
+    """What is to be said of tasks, given by id, type and doubts: by type, then in the order of the tasks."""
+    of_type: dict[str, list[str]] = {}
+    found: dict[tuple[str, Doubt], list[str]] = {}
+    for task, name, doubts in tasks:
+        of_type.setdefault(name, []).append(task)
+        for doubt in doubts:
+            found.setdefault((name, doubt), []).append(task)
+    return [
+        Remark(name, tuple(its), len(its) == len(of_type[name]), doubt)
+        for (name, doubt), its in sorted(found.items(), key=lambda one: one[0][0])]
+
+
+def _of_age(profile: Profile, machine: str) -> Iterator[Doubt]:
+    if why := staleness(profile, machine=machine):
+        yield Doubt("stale", why)
+
+
+def _of_record(record: ProfileRecord, disturbed: Mapping[str, float] | None) -> Iterator[Doubt]:
+    """What its running bundles and its own trials say against it."""
+    if told := [_drift(drift) for drift in record.drifts if drift["beyond"]]:
+        yield Doubt("drifted", f"running bundles {'; they '.join(told)}")
+    if record.rough:
+        counts = f"{', '.join(map(str, record.rough))} thread{'' if record.rough == [1] else 's'}"
+        yield Doubt("rough", f"time ended before the peak of {counts} was found to the precision that was asked for")
+    if disturbed is not None:
+        yield Doubt("busy", (
+            f"a load of {disturbed['load']:.1f} on {disturbed['cores']} cores meanwhile"
+            + (f", and {disturbed['stolen']:.0%} of the CPU went elsewhere" if disturbed["stolen"] > 0.01 else "")
+            + ", so that a slot may well sustain more"))
+
+
+def _drift(drift: Mapping[str, Any]) -> str:
+    threads = f"with {drift['threads']} thread{'s' if drift['threads'] > 1 else ''}"
+    if drift["what"] == "rate":
+        return f"show a peak of {drift['observed']:.4g} events/s {threads}, where it says {drift['expected']:.4g}"
+    of = "CPU" if drift["what"] == "cpu" else "memory"
+    return f"take {drift['observed']:.0%} of a slot's {of} {threads}, where it says {drift['expected']:.0%}"
+
+
+def _busy(records: Iterable[ProfileRecord]) -> dict[Any, dict[str, float]]:
+    """By how much other work disturbed the trials of each of these profiles, of those where it did."""
+    machines: dict[Any, list[Mapping[str, Any]]] = {}
+    rows = TrialRecord.objects.filter(sweep__profile__in=list(records), set_aside=False).order_by("sweep_id", "number")
+    for profile_id, machine in rows.values_list("sweep__profile_id", "machine"):
+        machines.setdefault(profile_id, []).append(machine)
+    found = {profile_id: disturbance(told) for profile_id, told in machines.items()}
+    return {profile_id: disturbed for profile_id, disturbed in found.items() if disturbed is not None}

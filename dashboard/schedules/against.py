@@ -1,0 +1,142 @@
+"""Planned, predicted and measured side by side, from values alone: of a dataflow, its tasks, its slots, their bundles.
+
+A figure counts as missed where it is part of a promise that was not kept, so that each has its reason there: a bundle
+that gets less while its dataflow keeps its rate, or a task that takes more while its slots do not, has broken none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+
+from scheduler.model.promise import BundlePromise, Load, Promise
+from scheduler.performance.outcome import (
+    LATENCY_BOUND,
+    RATE_BOUND,
+    BundleSeen,
+    Miss,
+    Seen,
+    over,
+    promised_of,
+    taken_of,
+)
+
+Missed = Collection[tuple[str, str]]  # what, and of which slot; of the dataflow where that is empty
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A promise beside what came of it; ``missed`` where it is part of one that was not kept."""
+
+    planned: float | None
+    predicted: float | None
+    measured: float | None
+    missed: bool = False
+
+
+NOTHING = Figure(None, None, None)
+
+
+@dataclass(frozen=True, slots=True)
+class BundleOutcome:
+    """One bundle: what was promised and what was seen."""
+
+    promise: BundlePromise
+    seen: BundleSeen
+    rate: Figure
+    cpu: Figure
+    memory: Figure
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A task or a slot as a whole, with its bundles."""
+
+    name: str
+    rate: Figure | None
+    cpu: Figure
+    memory: Figure
+    bundles: tuple[BundleOutcome, ...]
+    whole: Load = field(default_factory=Load)  # of a slot, with what else runs there
+    latency: Figure | None = None  # of a task: from the source until it is done with an event
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """All figures of one schedule."""
+
+    rate: Figure = NOTHING
+    latency: Figure = NOTHING
+    tasks: tuple[Part, ...] = ()
+    slots: tuple[Part, ...] = ()
+
+
+def figures_of(promise: Promise, seen: Seen, misses: Sequence[Miss]) -> Figures:
+    """What was promised beside what was seen; ``misses`` are the promises that were not kept."""
+    missed = {(miss.what, miss.where) for miss in misses}
+    bundles = [_bundle(one, seen.bundles.get(one.id, BundleSeen()), missed) for one in promise.bundles]
+    return Figures(
+        Figure(promise.rate_per_s, promise.sustained_per_s, seen.rate_per_s, ("rate", "") in missed),
+        Figure(None, promise.latency_s, seen.latency_s, ("latency", "") in missed),
+        tuple(_task(task, promise, seen, bundles, missed) for task in _upstream_first(promise)),
+        tuple(_slot(slot, promise, seen, bundles, missed) for slot in promise.slots))
+
+
+def _upstream_first(promise: Promise) -> list[str]:
+    """Its tasks in the order of its bundles: that of a JSON object is lost."""
+    return list(dict.fromkeys(one.task for one in promise.bundles))
+
+
+def _bundle(promise: BundlePromise, seen: BundleSeen, missed: Missed) -> BundleOutcome:
+    load = seen.load
+    return BundleOutcome(
+        promise, seen,
+        Figure(None, promise.rate_per_s, seen.rate_per_s,
+               ("rate", "") in missed and _is_less(seen.rate_per_s, promise.rate_per_s)),
+        Figure(None, promise.cpu, load.cpu, ("CPU", promise.slot) in missed and _is_more(load.cpu, promise.cpu)),
+        Figure(None, promise.memory, load.memory,
+               ("memory", promise.slot) in missed and _is_more(load.memory, promise.memory)))
+
+
+def _task(task: str, promise: Promise, seen: Seen, bundles: Sequence[BundleOutcome], missed: Missed) -> Part:
+    own = tuple(bundle for bundle in bundles if bundle.promise.task == task)
+    planned = promise.rates_per_s[task]
+    predicted = planned * min(1.0, promise.sustained_per_s / promise.rate_per_s)
+    read = seen.read_per_s.get(task)
+    cpu, memory = promise.allocated.get(task, (None, None))
+    return Part(
+        task, Figure(planned, predicted, read, ("rate", "") in missed and _is_less(read, predicted)),
+        _sum([bundle.cpu for bundle in own], planned=cpu), _sum([bundle.memory for bundle in own], planned=memory), own,
+        latency=_latency(promise.latencies_s.get(task), seen.latencies_s.get(task), missed))
+
+
+def _slot(slot: str, promise: Promise, seen: Seen, bundles: Sequence[BundleOutcome], missed: Missed) -> Part:
+    own = tuple(bundle for bundle in bundles if bundle.promise.slot == slot)
+    expected, found = promised_of(promise, seen, slot), taken_of(promise, seen, slot)
+    return Part(
+        slot, None, Figure(None, expected.cpu, found.cpu, ("CPU", slot) in missed),
+        Figure(None, expected.memory, found.memory, ("memory", slot) in missed), own,
+        whole=seen.slots.get(slot, Load()))
+
+
+def _latency(predicted_s: float | None, measured_s: float | None, missed: Missed) -> Figure:
+    """Of one task: an estimate, so what is over it by half is late, where the dataflow is."""
+    late = None not in (predicted_s, measured_s) and measured_s > predicted_s * (1 + LATENCY_BOUND)
+    return Figure(None, predicted_s, measured_s, late and ("latency", "") in missed)
+
+
+def _sum(figures: Sequence[Figure], *, planned: float | None) -> Figure:
+    """Predicted and measured of all bundles together; measured only where it is of all of them."""
+    measured = [figure.measured for figure in figures]
+    predicted = sum(figure.predicted or 0.0 for figure in figures)
+    together = None if None in measured or not measured else sum(value or 0.0 for value in measured)
+    return Figure(
+        planned, predicted, together, any(figure.missed for figure in figures) and _is_more(together, predicted))
+
+
+def _is_less(measured_per_s: float | None, promised_per_s: float) -> bool:
+    return measured_per_s is not None and measured_per_s < promised_per_s * (1 - RATE_BOUND)
+
+
+def _is_more(measured: float | None, promised: float) -> bool:
+    return measured is not None and over(measured, promised)

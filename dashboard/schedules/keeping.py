@@ -1,0 +1,149 @@
+"""Keeping what is measured of schedules: readings while one runs, and one row for good when it no longer does."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import Max
+
+from dashboard.catalog.lifecycle import RUNNING
+from dashboard.operations.telemetry import EVERYTHING
+from dashboard.operations.view import View, view_for
+from dashboard.schedules.bundles import fragments_of, stands
+from dashboard.schedules.models import KeptOutcome, Reading
+from dashboard.schedules.observing import driver_cpu, seen_now, typical
+from dashboard.schedules.promises import InForce, in_force
+from dashboard.schedules.standing import steady_since, unsettled_fragments
+from scheduler.performance.outcome import Seen
+
+SETTLES = timedelta(seconds=45)  # after a change, what is measured is that of its beginning
+WINDOW = timedelta(minutes=15)
+ENOUGH = 3  # readings: fewer are chance
+
+Stretch = tuple[UUID, datetime]  # a proposal's schedule, and since when it ran unchanged
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What was measured of a schedule in the last minutes of one time that it ran.
+
+    ``since`` is from when on nothing was changed, ``begins`` and ``ends`` are of the readings; ``history`` are the
+    columns ``at``, ``rate_per_s`` and ``latency_s``.
+    """
+
+    readings: int = 0
+    since: datetime | None = None
+    begins: datetime | None = None
+    ends: datetime | None = None
+    seen: Seen = field(default_factory=Seen)
+    history: Mapping[str, Sequence[Any]] = field(
+        default_factory=lambda: {"at": [], "rate_per_s": [], "latency_s": []})
+
+    @property
+    def judged(self) -> bool:
+        """Whether there is enough to say something."""
+        return self.readings >= ENOUGH
+
+
+def record_readings(*, at: datetime) -> int:
+    """Keep what is measured of each dataflow that runs by a schedule; how many were kept.
+
+    Nothing is kept while its bundles are not as that has them, or are being changed: others who share them may.
+    What is out of the window is let go, and times that are over are folded.
+    """
+    view = view_for(EVERYTHING)
+    running = [key for key, record in view.records.items() if record.status == RUNNING]
+    # After the estate was read: a plan that comes in between is under way by now, and nothing is read of its dataflow.
+    steady = steady_since(running)
+    kept = _as_promised(view, {key: one for key, one in in_force(running).items() if key in steady}, at=at)
+    readings = []
+    if view.reading.measured:
+        base_cpu = driver_cpu()
+        readings = [
+            Reading(proposal_id=one.proposal_id, since=steady[key], at=at,
+                    seen=asdict(seen_now(view, key, one.promise, base_cpu=base_cpu)))
+            for key, one in kept.items() if at >= steady[key] + SETTLES]
+    Reading.objects.bulk_create(readings)
+    Reading.objects.filter(proposal__in=[one.proposal_id for one in readings], at__lt=at - WINDOW).delete()
+    _fold_what_is_over({(one.proposal_id, steady[key]) for key, one in kept.items()})
+    return len(readings)
+
+
+def _as_promised(view: View, kept: Mapping[str, InForce], *, at: datetime) -> dict[str, InForce]:
+    """Those whose bundles stand as they were promised, and were not changed just now."""
+    unsettled = unsettled_fragments(since=at - SETTLES)
+    found = {}
+    for key, one in kept.items():
+        fragments = {fragment.id for fragment in fragments_of(view.estate, key, one.promise).values()}
+        if unsettled.isdisjoint(fragments) and stands(view.estate, key, one.promise):
+            found[key] = one
+    return found
+
+
+def measured_of(proposal_id: UUID, *, since: datetime | None) -> Measured:
+    """What was measured of a schedule.
+
+    Of the time that it has run unchanged ``since``, where that says something already; else of the last time that did,
+    and only where there was none of the few readings that there are.
+    """
+    stretches: dict[datetime, list[Reading]] = {}
+    for reading in Reading.objects.filter(proposal=proposal_id).order_by("at"):
+        stretches.setdefault(reading.since, []).append(reading)
+    going = stretches.get(since, []) if since else []
+    enough = [found for found in stretches.values() if len(found) >= ENOUGH]
+    if len(going) >= ENOUGH:
+        return _measured(going)
+    if enough:
+        return _measured(enough[-1])
+    row = KeptOutcome.objects.filter(proposal=proposal_id).first()  # last: what is folded meanwhile is there
+    if row is not None and (row.readings >= ENOUGH or since is None):
+        return kept_in(row)
+    if since is None and stretches:
+        return _measured(list(stretches.values())[-1])
+    return _measured(going) if going else Measured(since=since)
+
+
+def kept_in(row: KeptOutcome) -> Measured:
+    """What a row has kept."""
+    return Measured(row.readings, row.since, row.begins, row.ends, typical([row.seen]), row.history)
+
+
+def _measured(found: Sequence[Reading]) -> Measured:
+    """The window of readings of one time, oldest first; there is one at least."""
+    shown = [reading for reading in found if reading.at >= found[-1].at - WINDOW]
+    return Measured(
+        len(shown), shown[-1].since, shown[0].at, shown[-1].at, typical(reading.seen for reading in shown), {
+            "at": [reading.at.isoformat() for reading in shown],
+            "rate_per_s": [reading.seen["rate_per_s"] for reading in shown],
+            "latency_s": [reading.seen["latency_s"] for reading in shown]})
+
+
+def _fold_what_is_over(going: Collection[Stretch]) -> None:
+    """Fold the readings of each time that is over, oldest first, so that a schedule keeps the last of them."""
+    stretches = Reading.objects.order_by().values_list("proposal_id", "since").annotate(ends=Max("at"))
+    for proposal_id, since, _ in sorted(stretches, key=lambda one: one[2]):
+        if (proposal_id, since) not in going:
+            _fold(proposal_id, since)
+
+
+def _fold(proposal_id: UUID, since: datetime) -> None:
+    """Make one row of the readings of a time that is over, both or neither: it is done again where it was cut off.
+
+    Too few say less than what an earlier time has left.
+    """
+    with transaction.atomic():
+        found = list(
+            Reading.objects.select_for_update().filter(proposal=proposal_id, since=since).order_by("at"))
+        if not found:  # somebody else was first
+            return
+        new, row = _measured(found), KeptOutcome.objects.filter(proposal=proposal_id).first()
+        if row is None or new.judged or row.readings < ENOUGH:
+            KeptOutcome.objects.update_or_create(proposal_id=proposal_id, defaults={
+                "since": new.since, "begins": new.begins, "ends": new.ends, "readings": new.readings,
+                "seen": asdict(new.seen), "history": dict(new.history)})
+        Reading.objects.filter(pk__in=[reading.pk for reading in found]).delete()

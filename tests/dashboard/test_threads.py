@@ -1,0 +1,85 @@
+"""The threads of a slot's driver, from what its node's agent reports to what a schedule promises."""
+
+from __future__ import annotations
+
+import pytest
+
+from dashboard import jobs
+from dashboard.approvals.services import prepare_proposal, propose_schedule, submit_dataflow
+from dashboard.operations.models import NodeRow, SlotRow
+from dashboard.operations.slots import supply
+from dashboard.plans.scheduling import Choice, question_of
+from dashboard.plans.selectors import plan_of
+from dashboard.schedules.promises import in_force
+from scheduler.model.placement import Crowd
+from tests.dashboard.building import World, approved, enacted, planned
+from tests.pages.observed import Observed
+from tests.pages.scheduling import linear, measured
+
+SAM = ("MBA", "SAM")
+TOLD = "the driver of {slot} has 8 threads for the 16 placed on it; WEIR_SLOT_THREADS on n1 gives it more"
+
+
+@pytest.fixture
+def here(world: World, monkeypatch) -> World:
+    monkeypatch.setenv("WEIR_HTTP_HOSTS", "localhost")
+    measured(world)
+    return world
+
+
+def test_a_slot_with_more_threads_than_its_driver_has_sustains_less_and_says_so(here: World, client):
+    """Downloads take bundles of 16 threads, all at their peak, of which a driver with 8 has half at work."""
+    client.force_login(here.carla)
+    proposal = planned(here.carla, here.city, linear(get=True, rate=20))
+    path = f"/api/dataflows/{proposal.dataflow_id}"
+
+    def sam() -> dict:
+        return next(one for one in client.get(f"{path}/schedules").json()["schedules"] if one["pair"] == list(SAM))
+
+    assert sam()["keeps"] and supply().threads == {}, "no agent has reported yet"
+    NodeRow.objects.filter(name="n1").update(threads=64)
+    assert sam()["keeps"] and supply().threads == {"n1": 64}
+    NodeRow.objects.filter(name="n1").update(threads=8)
+    found = sam()
+    slot = next(one["slot"] for one in found["bundles"] if one["task"] == "get")
+    assert found["sustained_per_s"] == pytest.approx(10) and not found["keeps"]
+    assert (found["limited_by"], found["limit"]) == ("threads", TOLD.format(slot=slot))
+    assert TOLD.format(slot=slot) in client.get(f"/dataflows/{proposal.dataflow_id}/schedule").content.decode()
+    (row,) = question_of(proposal.dataflow).what_if([20], pairs=[SAM])
+    assert row["sustained_per_s"] == pytest.approx(10) and not row["keeps"]
+
+    propose_schedule(actor=here.carla, dataflow_id=proposal.dataflow_id, choice=Choice.of(pair=SAM))
+    plan = plan_of(prepare_proposal(proposal_id=proposal.pk).plan)
+    assert plan.promise.sustained_per_s == pytest.approx(10) and plan.promise.crowded[slot] == Crowd(8, 16)
+    assert plan.promise.limit == TOLD.format(slot=slot)
+    assert any(TOLD.format(slot=slot) in note and "sustain 10 of the 20" in note for note in plan.notes)
+
+
+def test_queries_of_others_on_a_slot_count_as_threads_and_of_a_node_that_does_not_tell_nothing_is_known(here: World):
+    NodeRow.objects.filter(name="n1").update(threads=8)
+    SlotRow.objects.filter(name="n1/0").update(queries=2)
+    found = supply()
+    assert [(slot.name, taken.queries) for slot, taken in found.taken.items()] == [("n1/0", 2)]
+    assert found.threads == {"n1": 8}
+    NodeRow.objects.filter(name="n1").update(threads=None)
+    assert supply().threads == {}
+
+
+def test_threads_that_wait_for_their_turn_are_told_by_the_outcome(here: World, client, monkeypatch):
+    """20 threads of which 15 are at work are not too many for a driver with 16, if all goes well; it does not."""
+    NodeRow.objects.filter(name="n1").update(threads=16)
+    proposal = submit_dataflow(
+        actor=here.carla, team=here.city, text=linear(get=True, rate=3.2), schedule=Choice.of(pair=SAM))
+    record = enacted(approved(prepare_proposal(proposal_id=proposal.pk), here.ana)).dataflow
+    promise = in_force([record.pk])[str(record.pk)].promise
+    slot = next(bundle.slot for bundle in promise.bundles if bundle.task == "get")
+    assert promise.kept_per_s == promise.rate_per_s and promise.crowded[slot] == Crowd(16, 20)
+    node = Observed(record, promise, lambda reading: monkeypatch.setattr(jobs, "read_live", lambda *_: reading))
+    node.keep(get={"rate_per_s": 12.0})
+    client.force_login(here.carla)
+    (missed,) = client.get(f"/api/dataflows/{record.pk}/schedule/outcome").json()["missed"]
+    assert (missed["what"], missed["reason"]["cause"], missed["reason"]["remedy"]) == ("rate", "threads", "threads")
+    assert f"wait for their turn: {promise.crowded[slot].told(slot)}" in missed["reason"]["why"]
+    page = client.get(f"/dataflows/{record.pk}/schedule/outcome").content.decode()
+    assert "WEIR_SLOT_THREADS on n1 gives it more" in page and 'href="/help/schedules#limits"' in page
+    assert 'id="limits"' in client.get("/help/schedules").content.decode()

@@ -1,0 +1,232 @@
+"""What stays of a schedule's outcome when it is replaced, paused, removed or changed, and how much is kept of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.db.models import QuerySet
+from django.urls import reverse
+
+from dashboard import jobs
+from dashboard.approvals.models import Proposal
+from dashboard.approvals.services import (
+    pause_dataflow,
+    prepare_proposal,
+    remove_dataflow,
+    resume_dataflow,
+    roll_back_proposal,
+)
+from dashboard.catalog.models import DataflowRecord
+from dashboard.plans.models import PlanRecord
+from dashboard.schedules.keeping import SETTLES, WINDOW, record_readings
+from dashboard.schedules.models import KeptOutcome, Reading
+from dashboard.schedules.promises import in_force
+from dashboard.schedules.standing import steady_since
+from tests.dashboard.building import World, approved, enacted, running
+from tests.pages.conftest import ClientOf
+from tests.pages.observed import RATE, Observed
+from tests.pages.outcomes import page_of
+from tests.pages.scheduling import linear
+
+
+def again(world: World, client_of: ClientOf, record: DataflowRecord, *, rate: int = 90) -> Proposal:
+    """Another schedule for it, approved and not enacted yet."""
+    client_of("carla").post(reverse("schedule_propose", args=[record.pk]), {"pair": "MBA-SAM", "rate": str(rate)})
+    proposal = Proposal.objects.filter(dataflow=record, plan__kind="schedule").latest("created")
+    return approved(prepare_proposal(proposal_id=proposal.pk), world.ana)
+
+
+def asked(world: World, proposal: Proposal) -> Proposal:
+    """What was asked for, approved and enacted."""
+    return enacted(approved(prepare_proposal(proposal_id=proposal.pk), world.ana))
+
+
+def outcome_over_http(client_of: ClientOf, record: DataflowRecord, proposal: Proposal) -> dict[str, Any]:
+    address = f"/api/dataflows/{record.pk}/schedule/outcome"
+    return client_of("carla").get(address, {"proposal": str(proposal.pk)}).json()
+
+
+def test_a_schedule_that_is_replaced_keeps_its_outcome(
+    world: World, client_of: ClientOf, observed: Observed
+) -> None:
+    record, first = observed.record, Proposal.objects.get(dataflow=observed.record)
+    observed.keep(factor=0.5)
+    enacted(again(world, client_of, record))
+    for folded in (False, True):
+        if folded:
+            observed.keep(count=1)
+            assert not Reading.objects.filter(proposal=first).exists()
+            assert KeptOutcome.objects.get().readings == 4
+        page = page_of(client_of, record, proposal=first)
+        assert "Another plan has taken its place" in page and "MBA with SAM for 190/s" in page
+        assert "Rate: 95/s instead of 190/s." in page and "95 of 190 events/s came from the sources" in page
+        plots = reverse("schedule_outcome_plots", args=[record.pk])
+        figure = client_of("carla").get(plots, {"proposal": str(first.pk)}).json()["rate"]
+        assert figure["data"][0]["y"] == pytest.approx([95.0] * 4)
+        found = outcome_over_http(client_of, record, first)
+        assert (found["standing"], found["readings"], found["judged"]) == ("replaced", 4, True)
+        assert [(miss["what"], miss["reason"]["cause"]) for miss in found["missed"]] == [("rate", "source")]
+        assert found["seen"]["rate_per_s"] == pytest.approx(RATE / 2)
+    page = page_of(client_of, record)
+    assert "MBA with SAM for 90/s" in page and "Too soon to say." in page
+    assert "Schedules that it has run by" in page and "missed rate" in page
+    runs = client_of("carla").get(f"/api/dataflows/{record.pk}/schedule/runs").json()
+    assert [(run["rate_per_s"], run["in_force"]) for run in runs] == [(90, True), (190, False)]
+    assert runs[0]["missed"] is None and [miss["what"] for miss in runs[1]["missed"]] == ["rate"]
+    linked = f"{reverse('schedule_outcome', args=[record.pk])}?proposal={first.pk}"
+    assert linked in client_of("carla").get(reverse("schedule_outcome", args=[record.pk])).text
+    assert linked in client_of("carla").get(reverse("proposal", args=[first.pk])).text
+
+
+def test_a_dataflow_that_is_paused_says_so_and_is_judged_anew_when_it_goes_on(
+    world: World, client_of: ClientOf, observed: Observed
+) -> None:
+    record = observed.record
+    observed.keep()
+    asked(world, pause_dataflow(actor=world.carla, dataflow_id=record.pk))
+    observed.keep(count=1)  # nothing is read of it
+    page = page_of(client_of, record)
+    assert "The dataflow is paused" in page and "It kept what it promised." in page and "Too soon" not in page
+    assert "in force from" in page and "in force since" not in page
+    assert (Reading.objects.count(), KeptOutcome.objects.get().readings) == (0, 4)
+    asked(world, resume_dataflow(actor=world.carla, dataflow_id=record.pk))
+    observed.keep(factor=0.5, count=2)
+    [run] = client_of("carla").get(f"/api/dataflows/{record.pk}/schedule/runs").json()
+    assert (run["in_force"], run["measured_until"], run["missed"]) == (True, None, None), "that is of before"
+    page = page_of(client_of, record)
+    assert "Too soon to say how it goes on." in page and "It kept what it promised." in page
+    observed.keep(factor=0.5, count=1)
+    assert "Rate: 95/s instead of 190/s." in page_of(client_of, record)
+
+
+def test_a_few_readings_do_not_take_the_place_of_many(
+    world: World, client_of: ClientOf, observed: Observed
+) -> None:
+    observed.keep()
+    for count in (2, 0):
+        asked(world, pause_dataflow(actor=world.carla, dataflow_id=observed.record.pk))
+        observed.keep(count=1)
+        assert KeptOutcome.objects.get().readings == 4
+        if count:
+            asked(world, resume_dataflow(actor=world.carla, dataflow_id=observed.record.pk))
+            observed.keep(factor=0.1, count=count)
+    assert "It kept what it promised." in page_of(client_of, observed.record)
+
+
+def test_a_dataflow_that_is_removed_keeps_what_was_measured_of_it(
+    world: World, client_of: ClientOf, observed: Observed
+) -> None:
+    record, first = observed.record, Proposal.objects.get(dataflow=observed.record)
+    observed.keep(factor=0.5)
+    removal = asked(world, remove_dataflow(actor=world.carla, dataflow_id=record.pk))
+    observed.patch(jobs.LiveReading(available=False))
+    record_readings(at=observed.at)
+    assert KeptOutcome.objects.get().proposal_id == first.pk, "folded whether anything is measured or not"
+    assert in_force([record.pk]) == {}, "so that it is judged by nothing where it comes again without a schedule"
+    page = page_of(client_of, record)
+    assert "The dataflow was removed" in page and "Rate: 95/s instead of 190/s." in page
+    found = outcome_over_http(client_of, record, first)
+    assert (found["standing"], found["standing_by"]) == ("removed", str(removal.pk))
+
+
+def test_a_change_that_is_rolled_back_is_in_no_outcome(
+    world: World, client_of: ClientOf, observed: Observed
+) -> None:
+    record, first = observed.record, Proposal.objects.get(dataflow=observed.record)
+    observed.keep()
+    change = again(world, client_of, record)
+    observed.keep(factor=0.1)
+    assert Reading.objects.count() == 0, "nothing is read while it is being changed"
+    assert "The dataflow is being changed" in page_of(client_of, record)
+    enacted(roll_back_proposal(actor=world.ana, proposal_id=change.pk))
+    assert "It has not been in force." in page_of(client_of, record, proposal=change)
+    page = page_of(client_of, record)
+    assert "Too soon to say how it goes on." in page and "It kept what it promised." in page
+    observed.keep(factor=0.5)
+    assert "Rate: 95/s instead of 190/s." in page_of(client_of, record, proposal=first)
+
+
+def test_who_is_cut_off_while_folding_has_lost_nothing(
+    world: World, client_of: ClientOf, observed: Observed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    observed.keep()
+    asked(world, pause_dataflow(actor=world.carla, dataflow_id=observed.record.pk))
+    delete = QuerySet.delete
+
+    def cut_off(found: QuerySet) -> Any:
+        if found.model is Reading and KeptOutcome.objects.exists():
+            raise KeyboardInterrupt
+        return delete(found)
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(QuerySet, "delete", cut_off)
+        observed.keep(count=1)
+    assert (Reading.objects.count(), KeptOutcome.objects.count()) == (4, 0)
+    observed.keep(count=1)
+    assert (Reading.objects.count(), KeptOutcome.objects.get().readings) == (0, 4)
+    assert "It kept what it promised." in page_of(client_of, observed.record)
+
+
+def test_what_is_kept_is_bounded(observed: Observed) -> None:
+    most = WINDOW // timedelta(seconds=10) + 1
+    observed.keep(count=most + 5)
+    assert Reading.objects.count() == most
+
+
+def rows_asked_for(ask: Callable[[], object]) -> int:
+    """How many rows all that is asked of the database gives."""
+    asked: list[tuple[str, Any]] = []
+
+    def note(execute: Callable[..., Any], sql: str, params: Any, many: bool, context: Any) -> Any:
+        if sql.startswith("SELECT"):
+            asked.append((sql, params))
+        return execute(sql, params, many, context)
+
+    with connection.execute_wrapper(note):
+        ask()
+    found = 0
+    with connection.cursor() as cursor:
+        for sql, params in asked:
+            cursor.execute(sql, params)
+            found += len(cursor.fetchall())
+    return found
+
+
+def test_reading_takes_as_much_after_many_plans_as_after_one(observed: Observed) -> None:
+    observed.keep(count=1)
+    counts = [rows_asked_for(lambda: (in_force([observed.record.pk]), steady_since([observed.record.pk])))]
+    first = Proposal.objects.get(dataflow=observed.record)
+    for number in range(1, 40):
+        plan = PlanRecord.objects.create(dataflow=observed.record, kind="schedule", version=1)
+        Proposal.objects.create(
+            dataflow=observed.record, author=first.author, plan=plan, status="done",
+            finished_at=first.finished_at - timedelta(days=number))
+    counts.append(rows_asked_for(lambda: (in_force([observed.record.pk]), steady_since([observed.record.pk]))))
+    assert counts[0] == counts[1]
+    assert in_force([observed.record.pk])[str(observed.record.pk)].proposal_id == first.pk
+
+
+def test_a_schedule_of_which_nothing_is_read_any_more_says_until_when_it_was(
+    client_of: ClientOf, observed: Observed
+) -> None:
+    observed.at -= timedelta(hours=1)
+    Proposal.objects.update(approved_at=observed.at - SETTLES, finished_at=observed.at - SETTLES)
+    observed.keep()
+    page = page_of(client_of, observed.record)
+    assert "Nothing is measured just now." in page and "It keeps what it promised." in page
+
+
+def test_an_outcome_is_of_a_schedule_of_that_dataflow(
+    world: World, client_of: ClientOf, observed: Observed
+) -> None:
+    other = running(world.carla, world.city, linear("other", rate=30), world.ana)
+    address = reverse("schedule_outcome", args=[observed.record.pk])
+    for named in (other.proposals.get().pk, "nonsense", "00000000-0000-4000-8000-000000000000"):
+        assert client_of("carla").get(f"{address}?proposal={named}").status_code == 404
+    own = Proposal.objects.get(dataflow=observed.record)
+    assert client_of("carla").get(reverse("schedule_outcome", args=[other.pk]), {
+        "proposal": str(own.pk)}).status_code == 404

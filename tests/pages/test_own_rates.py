@@ -1,0 +1,92 @@
+"""What is asked where nobody gave a rate: each source's own, on the page, in its JSON, in the API and in a proposal."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from django.core.management import call_command
+from django.urls import reverse
+
+from dashboard.approvals.models import Proposal
+from dashboard.approvals.services import prepare_proposal
+from dashboard.catalog.models import DataflowRecord
+from dashboard.plans.selectors import plan_of
+from tests.dashboard.building import World, planned
+from tests.pages.conftest import ClientOf
+from tests.pages.scheduling import linear, measured, two_sources
+from tests.pages.test_every_page import assert_sound
+from tests.pages.test_schedules import JSON, rows
+
+OWN = {"slow": 10, "fast": 40}
+
+
+@pytest.fixture
+def asked(world: World) -> DataflowRecord:
+    """A dataflow in review with a source of 10 events/s and one of 40."""
+    measured(world, slots=16)
+    return planned(world.carla, world.city, two_sources(rates=(OWN["slow"], OWN["fast"]))).dataflow
+
+
+def field(page: str, part: str) -> str:
+    """The value of an input, by something of its tag."""
+    return re.search(r'value="([^"]*)"', re.search(rf"<input[^>]*{part}[^>]*>", page)[0])[1]
+
+
+def planned_rates(proposal: Proposal) -> dict[str, float]:
+    """What the proposal's plan promises of the sources."""
+    plan = plan_of(prepare_proposal(proposal_id=proposal.pk).plan)
+    return {source: plan.promise.rates_per_s[source] for source in OWN}
+
+
+def test_what_is_proposed_is_what_was_shown(client_of: ClientOf, asked: DataflowRecord) -> None:
+    client, address = client_of("carla"), f"/dataflows/{asked.pk}/schedule"
+    response = client.get(address)
+    assert_sound(response, address)
+    assert "each source&#x27;s own rate, 50/s together" in response.text
+    assert field(response.text, 'id="rate"') == field(response.text, "propose-rate") == ""
+    # What the page asks for a moment later is the same.
+    again = client.get(f"{address}/pairs.json", {"rate": field(response.text, 'id="rate"')}, headers=JSON).json()
+    assert again["rate"] == "" and "50/s together" in again["shown"]
+    assert rows(again["pairs"]) == rows(response.text)
+    client.post(reverse("schedule_propose", args=[asked.pk]), {
+        "pair": "MBA-SAM", "rate": field(response.text, "propose-rate")})
+    assert planned_rates(Proposal.objects.open().get()) == OWN
+
+
+def test_a_rate_that_is_asked_for_is_that_of_each_source(client_of: ClientOf, asked: DataflowRecord) -> None:
+    client, address = client_of("carla"), f"/dataflows/{asked.pk}/schedule"
+    page = client.get(f"{address}?rate=20").text
+    assert field(page, 'id="rate"') == field(page, "propose-rate") == "20"
+    assert "As submitted: each its own" in page and ">20/s</output>" in page
+    assert client.get(f"{address}/pairs.json?rate=20", headers=JSON).json()["rate"] == 20
+    client.post(reverse("schedule_propose", args=[asked.pk]), {"pair": "MBA-SAM", "rate": "20"})
+    assert planned_rates(Proposal.objects.open().get()) == {"slow": 20, "fast": 20}
+
+
+def test_the_api_and_the_command_line_say_the_same(client_of: ClientOf, asked: DataflowRecord) -> None:
+    client, address = client_of("carla"), f"/api/dataflows/{asked.pk}"
+    own, each = (client.get(f"{address}/schedules", query).json()["schedules"] for query in ({}, {"rate_per_s": 20}))
+    assert {row["rate_per_s"] for row in own} == {50} and {row["rate_per_s"] for row in each} == {20}
+    made = [
+        {one["task"]: one["rate_per_s"] for one in rows[0]["bundles"] if one["task"] in OWN} for rows in (own, each)]
+    assert made == [OWN, {"slow": 20, "fast": 20}]
+    client.post(f"{address}/schedule", {"pair": ["MBA", "SAM"]}, content_type="application/json")
+    assert planned_rates(Proposal.objects.open().get()) == OWN
+    call_command("schedule", "two", "MBA-SAM", username="carla", rate=30.0)
+    assert planned_rates(Proposal.objects.open().get()) == {"slow": 30, "fast": 30}
+    call_command("schedule", "two", "MBA-SAM", username="carla")
+    assert planned_rates(Proposal.objects.open().get()) == OWN
+
+
+def test_a_lower_rate_is_compared_where_no_slot_holds_the_sources_own(world: World, client_of: ClientOf) -> None:
+    measured(world, slots=16)
+    record = planned(world.carla, world.city, linear(rate=1_000_000)).dataflow
+    address = f"/dataflows/{record.pk}/schedule"
+    page = client_of("carla").get(address)
+    assert_sound(page, address)
+    assert 'role="alert"' in page.text and field(page.text, 'id="rate"') == "1000000"
+    lower = client_of("carla").get(f"{address}?rate=50")
+    assert_sound(lower, address)
+    assert "No schedule" not in rows(lower.text)["MBA-SAM"]
+    assert "As submitted: 1 000 000/s" in lower.text.replace("\u202f", " ")

@@ -1,0 +1,63 @@
+"""What a schedule promises, stored and read: with what is known of its bounds, and as it was before they were told."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+from scheduler.model.encoding import freeze_plan, plan_from_json, plan_to_json, promise_from_data, to_json
+from scheduler.model.placement import Bound, Crowd
+from scheduler.model.promise import BundlePromise, Load, ProfileUsed, Promise
+
+from .catalogue import flow
+from .test_rescheduling import ESTATE, SAM, submitted
+
+OLD = Promise(
+    rate_per_s=100.0, sustained_per_s=110.0, latency_s=0.9, rates_per_s={"make": 100.0},
+    bundles=(BundlePromise("f1-0", "make", "n1/0", 1, 1.0, 100.0, None, 0.1, 0.1),), pair=("MBA", "SAM"),
+    profiles=(ProfileUsed("make", "sensors", 1, "", "declared"),), others={"n1/0": Load(0.1, None)})
+# As it was written before bounds came to be: what was approved then has this text in it, and its digest is of that.
+TEXT = (
+    '{"allocated":{},"between_nodes_per_s":0.0,"bundles":[{"basis":"measured","cpu":0.1,"id":"f1-0","memory":0.1,'
+    '"rate_per_s":100.0,"share":1.0,"slot":"n1/0","sustains_per_s":null,"task":"make","threads":1}],"currency":"",'
+    '"extra":0,"latency_s":0.9,"limit":"","others":{"n1/0":{"cpu":0.1,"memory":null}},"pair":["MBA","SAM"],'
+    '"per_hour":0.0,"profiles":[{"machine":"","origin":"declared","task":"make","task_type":"sensors","version":1}],'
+    '"rate_per_s":100.0,"rates_per_s":{"make":100.0},"routing":"slot_aware","sustained_per_s":110.0}')
+
+
+def test_what_was_promised_before_bounds_were_told_stays_as_it_was():
+    assert to_json(OLD) == TEXT
+    plan = submitted(ESTATE, pair=SAM)
+    assert plan.promise.slots_bound is None and "_bound" not in plan_to_json(plan)
+
+
+def test_the_bounds_of_the_exact_mapping_are_part_of_what_is_approved():
+    plan = submitted(ESTATE, pair=("MBA", "exact"), rate_per_s=300)
+    slots = plan.promise.slots_bound
+    assert slots.reached == len(plan.promise.slots) >= slots.least
+    assert plan.promise.traffic_bound.reached >= plan.promise.traffic_bound.least
+    assert plan_from_json(plan_to_json(plan)) == plan
+    another = replace(plan.promise, slots_bound=replace(slots, proved=not slots.proved))
+    assert freeze_plan(replace(plan, promise=another)).digest != plan.digest
+    gap = replace(OLD, traffic_bound=Bound(8.0, 6.0, proved=False))
+    text = to_json(gap)
+    assert '"traffic_bound":{"least":6.0,"proved":false,"reached":8.0}' in text and "slots_bound" not in text
+    assert promise_from_data(json.loads(text)) == gap and promise_from_data(json.loads(TEXT)) == OLD
+
+
+def test_slots_whose_driver_has_too_few_threads_are_part_of_what_is_approved():
+    crowded = replace(OLD, crowded={"n1/0": Crowd(64, 90)})
+    text = to_json(crowded)
+    assert '"crowded":{"n1/0":{"placed":90,"there":64}}' in text and "crowded" not in to_json(OLD)
+    assert promise_from_data(json.loads(text)) == crowded
+
+
+def test_a_rate_that_is_asked_for_is_of_each_source_and_the_promise_of_all_together():
+    two = flow("two", {"one": "sensors", "other": ("sensors", {"city": "turin"}), "by": ("scale", {"by": 2}),
+                       "out": "archive"}, "one > by > out", "other > by", rates={"one": 10, "other": 30})
+    asked, own = submitted(ESTATE, two, rate_per_s=20).promise, submitted(ESTATE, two).promise
+    assert asked.rate_per_s == asked.rates_per_s["one"] + asked.rates_per_s["other"] == 40
+    assert own.rate_per_s == 40 and own.rates_per_s["one"] == 10
+    assert asked.sustained_per_s >= 40 and asked.kept_per_s == 40
+    short = submitted(ESTATE, two, pair=("LSA", "DSM"), rate_per_s=200)
+    assert f"sustain {short.promise.sustained_per_s:.4g} of the 400 events/s" in "".join(short.notes)
