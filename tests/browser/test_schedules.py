@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import groupby
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
@@ -90,7 +91,8 @@ def test_a_rate_is_asked_for_at_once_and_of_those_that_come_meanwhile_the_newest
         return document.querySelector("[data-what-if] input[name='rate']").value;
     })""")
     expect(page.locator("[data-what-if]")).to_have_attribute("data-at", moved[-1])
-    rates = [question["rate"][0] for question in questions if "exact" not in question]
+    # Where a busy machine answers late, the newest may be asked for together with our own mapping, or once more for it.
+    rates = [rate for rate, _ in groupby(question["rate"][0] for question in questions)]
     assert len(set(moved)) == 4 and rates == [moved[0], moved[-1]]
 
 

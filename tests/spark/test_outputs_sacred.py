@@ -7,6 +7,7 @@ import json
 import os
 import re
 import signal
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -89,9 +90,11 @@ def members(replayed: Path) -> str:
     return json.dumps([station for number, station in enumerate(stations) if number % 10])
 
 
-def submitted(replayed: Path, *, rate_per_s: float, visibility: str, teams: dict[str, str]) -> Estate:
-    """An estate in which both dataflows have been approved before anything starts."""
-    estate = Estate(generation=0 if visibility == "private" else 100, slots=(Slot(NODE, 0), Slot(NODE, 1)))
+def submitted(
+    replayed: Path, *, rate_per_s: float, visibility: str, teams: dict[str, str], generation: int
+) -> Estate:
+    """An estate in which both dataflows have been approved before anything starts. Each generation starts anew."""
+    estate = Estate(generation=generation, slots=(Slot(NODE, 0), Slot(NODE, 1)))
     for name, text in DOCUMENTS.items():
         text = text.format(rate_per_s=rate_per_s, visibility=visibility, members=members(replayed))
         dataflow = read_document(text, task_types=task_types())
@@ -155,7 +158,8 @@ def committed_offsets(checkpoint: Path) -> dict:
 
 def run_apart(rig: Rig, replayed: Path) -> dict[str, list[dict]]:
     """Each dataflow as if the other did not exist: private to teams of their own, nothing is shared."""
-    estate = submitted(replayed, rate_per_s=200.0, visibility="private", teams={"etl": "a", "stats": "b"})
+    teams = {"etl": "a", "stats": "b"}
+    estate = submitted(replayed, rate_per_s=200.0, visibility="private", teams=teams, generation=0)
     assert not set(estate.submitted["etl"].running.values()) & set(estate.submitted["stats"].running.values())
     channels = {name: output_channel(estate, name) for name in DOCUMENTS}
     with rig.collecting(*channels.values()) as collected:
@@ -167,6 +171,40 @@ def run_apart(rig: Rig, replayed: Path) -> dict[str, list[dict]]:
     return {name: collected[channel] for name, channel in channels.items()}
 
 
+def run_merged(
+    rig: Rig, replayed: Path, alone: dict[str, list[dict]], *,
+    lasts_s: float, generation: int, removed: str, killed: str,
+) -> dict[str, list[dict]]:
+    """Both on shared tasks: early on a slot is killed, and from the middle on one of the dataflows is removed."""
+    rate_per_s = round(EVENTS / lasts_s, 1)
+    teams = {"etl": "a", "stats": "b"}
+    estate = submitted(replayed, rate_per_s=rate_per_s, visibility="shared", teams=teams, generation=generation)
+    shared = set(estate.submitted["etl"].running.values()) & set(estate.submitted["stats"].running.values())
+    assert len(shared) == 2, "replay and parse run once for both"
+    channels = {name: output_channel(estate, name) for name in DOCUMENTS}
+    patient = partial(rig.wait, within_s=240 + lasts_s)
+    with rig.collecting(*channels.values()) as collected:
+
+        def all_have(share: float) -> bool:
+            return all(len(collected[channels[name]]) >= share * len(alone[name]) for name in DOCUMENTS)
+
+        rig.publish(estate)
+        rig.wait_running(*estate.fragments)
+        patient(lambda: all_have(0.1), what="a tenth of the output")
+        pid = rig.slot_pid(killed)
+        os.kill(pid, signal.SIGKILL)
+        rig.wait(lambda: rig.slot_pid(killed) not in (None, pid), what="the slot is back")
+
+        patient(lambda: all_have(0.5), what="half of the output")
+        plan = plan_removal(estate, removed, task_types=task_types(), prices=Prices())
+        left = apply_plan(estate, plan)
+        rig.publish(left)
+        rig.wait(lambda: steps_done(plan, {NODE: rig.report()}) == {step.key for step in plan.steps})
+        patient(lambda: came_through(rig, left), what="everything came through")
+    return {name: collected[channel] for name, channel in channels.items()}
+
+
+@pytest.mark.timeout(1_500)
 @pytest.mark.parametrize(
     ("removed", "killed"), [("etl", "0"), pytest.param("stats", "1", marks=pytest.mark.long)]
 )
@@ -176,33 +214,16 @@ def test_merged_killed_and_parted_they_deliver_what_they_deliver_alone(rig, repl
     assert len(alone["etl"]) > EVENTS / 2 and len(alone["stats"]) > EVENTS / 2
     [survivor] = DOCUMENTS.keys() - {removed}
 
-    # Slow enough for a slot to come back, on whatever machine, well before the recording ends.
-    lasts_s = max(45.0, 4 * rig.slot_start_s)
-    rate_per_s = round(EVENTS / lasts_s, 1)
-    estate = submitted(replayed, rate_per_s=rate_per_s, visibility="shared", teams={"etl": "a", "stats": "b"})
-    shared = set(estate.submitted["etl"].running.values()) & set(estate.submitted["stats"].running.values())
-    assert len(shared) == 2, "replay and parse run once for both"
-    channels = {name: output_channel(estate, name) for name in DOCUMENTS}
-    with rig.collecting(*channels.values()) as collected:
-        rig.publish(estate)
-        rig.wait_running(*estate.fragments)
-        share = {name: (lambda name=name: len(collected[channels[name]]) / len(alone[name])) for name in DOCUMENTS}
-
-        rig.wait(lambda: share[survivor]() >= 0.25, what="a quarter of the output")
-        pid = rig.slot_pid(killed)
-        os.kill(pid, signal.SIGKILL)
-        rig.wait(lambda: rig.slot_pid(killed) not in (None, pid), what="the slot is back")
-
-        rig.wait(lambda: share[survivor]() >= 2 / 3 and share[removed]() >= 0.5, what="two thirds")
-        plan = plan_removal(estate, removed, task_types=task_types(), prices=Prices())
-        left = apply_plan(estate, plan)
-        rig.publish(left)
-        rig.wait(lambda: steps_done(plan, {NODE: rig.report()}) == {step.key for step in plan.steps})
-        rig.wait(lambda: came_through(rig, left), what="everything came through")
-
-    merged = {name: delivered(collected[channel]) for name, channel in channels.items()}
-    assert merged[survivor] == delivered(alone[survivor])
-    # The one that left got everything until it left, and nothing else.
-    assert share[removed]() < 1, "it was removed before the end"
-    for branch, events in merged[removed].items():
-        assert events == delivered(alone[removed])[branch][: len(events)]
+    # The slot has to be back well before the recording ends; a machine that is slower than it looked gets more time.
+    for longer in (1, 2, 4):
+        merged = run_merged(
+            rig, replayed, alone, lasts_s=max(45.0, 4 * rig.slot_start_s) * longer, generation=100 * longer,
+            removed=removed, killed=killed)
+        assert delivered(merged[survivor]) == delivered(alone[survivor])
+        # The one that left got everything until it left, and nothing else.
+        for branch, events in delivered(merged[removed]).items():
+            assert events == delivered(alone[removed])[branch][: len(events)]
+        if len(merged[removed]) < len(alone[removed]):
+            break
+    else:
+        pytest.fail("it was never removed before the end")

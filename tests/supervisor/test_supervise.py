@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,7 +42,7 @@ while True:
 
 
 STUBBORN = {"name": "stubborn", "code": WRITE_PID + """
-signal.signal(signal.SIGTERM, signal.SIG_IGN)
+signal.signal(signal.SIGTERM, lambda *_: started("told"))
 started("stubborn")
 while True:
     time.sleep(60)
@@ -182,7 +181,7 @@ def test_a_second_ctrl_c_does_not_wait(start) -> None:
     system = start(STUBBORN, stages=[(["stubborn"], 600.0)])
     system.until_ready()
     system.process.send_signal(signal.SIGINT)
-    time.sleep(0.3)  # two signals at once may arrive as one
+    wait_until((system.folder / "told.pid").exists)  # two signals at once may arrive as one
     system.process.send_signal(signal.SIGINT)
     system.process.communicate(timeout=120)
     assert not is_alive(system.pid("stubborn"))
