@@ -126,8 +126,9 @@ class TrialResult:
     CPU and memory are shares of the slot above base load: of one core, and of what memory it has beyond what its driver
     takes without any query. ``idle_cpu`` and ``idle_memory`` are what the query takes while no event comes.
     ``base_cpu`` and ``base_memory`` are the driver's own, of one core and of all memory of the slot.
-    ``latency_slope`` is by how many seconds the latency of events grows in a second; ``latency_s`` has quantiles by
-    their names (``p05``, ``p25``, ``p50``, ``p75``, ``p95``, ``p99``). ``series`` begins with the first event.
+    ``batches_per_s`` counts the batches that carried events. ``latency_slope`` is by how many seconds the latency of
+    events grows in a second; ``latency_s`` has quantiles by their names (``p05``, ``p25``, ``p50``, ``p75``, ``p95``,
+    ``p99``). ``series`` begins with the first event.
     ``machine`` has ``class``, ``cores``, ``memory_mb``, ``slots``, ``cpu``, ``core``, ``load``, ``stolen`` (the part of
     the CPU asked for that the machine's host gave to others), ``slot_threads`` and ``slot_heap_mb``; ``versions`` has
     ``weir``, ``python``, ``pyspark``, ``java``, ``type`` and ``code`` (a digest of the type's code; empty where it is
@@ -156,6 +157,7 @@ class TrialResult:
     idle_memory: float = 0.0
     base_cpu: float = 0.0
     base_memory: float = 0.0
+    batches_per_s: float | None = None
     took_s: float = 0.0
     measured_s: float = 0.0
     ended_early: bool = False  # latency grew so clearly that nothing more was to be learnt

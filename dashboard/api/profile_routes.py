@@ -167,7 +167,8 @@ def trial_row(trial: TrialRecord) -> dict[str, Any]:
     """A trial as the API gives it, without its series."""
     names = (
         "number", "threads", "rate_per_s", "why", "stable", "starved", "set_aside", "offered_per_s", "achieved_per_s",
-        "selectivity", "latency_slope", "cpu", "memory", "idle_cpu", "idle_memory", "base_cpu", "base_memory", "took_s",
+        "selectivity", "latency_slope", "cpu", "memory", "idle_cpu", "idle_memory", "base_cpu", "base_memory",
+        "batches_per_s", "took_s",
         "quantiles", "machine", "versions", "attempts", "error", "remedy")
     return {name: getattr(trial, name) for name in names}
 

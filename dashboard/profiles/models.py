@@ -66,6 +66,7 @@ class ProfilePoint(models.Model):
     memory = models.FloatField()
     idle_cpu = models.FloatField(default=0.0)
     idle_memory = models.FloatField(default=0.0)
+    event_cpu = models.FloatField(null=True)  # at the peak rate, besides batches; none where nobody told them apart
 
     class Meta:
         ordering = ["threads"]
@@ -149,6 +150,7 @@ class TrialRecord(models.Model):
     idle_memory = models.FloatField(default=0.0)
     base_cpu = models.FloatField(default=0.0)
     base_memory = models.FloatField(default=0.0)
+    batches_per_s = models.FloatField(null=True)  # that carried events
     took_s = models.FloatField(default=0.0)
     quantiles = models.JSONField(default=dict)
     series = models.JSONField(default=list)

@@ -12,7 +12,7 @@ from dashboard.teams.models import User
 from scheduler.model.canonical import canonical_json
 from scheduler.model.profile import Point, Profile
 
-FIELDS = ("threads", "rate_per_s", "cpu", "memory", "idle_cpu", "idle_memory")
+FIELDS = ("threads", "rate_per_s", "cpu", "memory", "idle_cpu", "idle_memory", "event_cpu")
 
 
 def profile_of(record: ProfileRecord) -> Profile:

@@ -13,10 +13,11 @@ from dashboard.profiles.models import SweepRecord, TrialRecord
 from scheduler.model.canonical import canonical_json
 from scheduler.model.secrets import SECRET, is_reference
 from scheduler.performance.modelling import Sweep, Trial
+from scheduler.performance.sweep import often
 
 FIGURES = (
     "offered_per_s", "achieved_per_s", "selectivity", "cpu", "memory", "idle_cpu", "idle_memory", "base_cpu",
-    "base_memory", "took_s")
+    "base_memory", "batches_per_s", "took_s")
 
 
 def order_id(trial: TrialRecord) -> str:
@@ -70,7 +71,8 @@ def trial_of(trial: TrialRecord) -> Trial:
         trial.threads, trial.rate_per_s, trial.cpu, trial.memory,
         math.inf if trial.latency_slope is None else trial.latency_slope, trial.took_s,
         achieved_per_s=trial.achieved_per_s, idle_cpu=trial.idle_cpu, idle_memory=trial.idle_memory,
-        offered_per_s=trial.offered_per_s if trial.starved else None)
+        offered_per_s=trial.offered_per_s if trial.starved else None,
+        often=often(trial.batches_per_s, trigger_ms=trial.machine.get("trigger_ms")))
 
 
 def unscoped(config: str) -> str:

@@ -15,14 +15,18 @@ from .resources import TOLERANCE
 from .task_types import TaskTypes
 
 Basis = Literal["measured", "interpolated", "beyond"]
+BUSY = 0.5  # of the peak rate: above it a query may not be done when its next trigger comes
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
     """What so many threads of a task sustain on one slot, and what they take there at that rate, above base load.
 
-    CPU and memory are shares of a slot (1.0 is all of it). ``idle_cpu`` and ``idle_memory`` are what they take while
-    no event comes: a Spark query runs its batches all the same.
+    CPU and memory are shares of a slot (1.0 is all of it). ``idle_cpu`` and ``idle_memory`` are what they take at any
+    rate, however few events there are: a query that runs a batch at every trigger and keeps its Python workers.
+    ``event_cpu`` is what the events take at the peak rate, besides; where nobody knows, all that is above
+    ``idle_cpu``. The two may come to more than ``cpu``: near its peak a query that waits for a service, or for its
+    core, runs batches less often than its trigger would have it (``often``).
     """
 
     threads: int
@@ -31,6 +35,17 @@ class Point:
     memory: float
     idle_cpu: float = 0.0
     idle_memory: float = 0.0
+    event_cpu: float | None = None
+
+    @property
+    def of_events(self) -> float:
+        """CPU that the events take at the peak rate."""
+        return max(0.0, self.cpu - self.idle_cpu) if self.event_cpu is None else self.event_cpu
+
+    @property
+    def often(self) -> float:
+        """Of the triggers at the peak rate, the part that runs a batch; 1 where nothing says that it is less."""
+        return min(1.0, max(0.0, self.cpu - self.of_events) / self.idle_cpu) if self.idle_cpu else 1.0
 
     def problems(self) -> Iterator[tuple[str, str]]:
         """What cannot be in it: fields, and what is wrong with each."""
@@ -42,9 +57,15 @@ class Point:
             share, idle = getattr(self, field), getattr(self, f"idle_{field}")
             if not 0 <= share <= 1 + TOLERANCE:
                 yield field, f"{100 * share:.4g}% of a slot's {name}; it is between 0 and 100%"
+            elif field == "cpu" and self.event_cpu is not None:
+                if not 0 <= idle <= 1 + TOLERANCE:
+                    yield "idle_cpu", f"{100 * idle:.4g}% of a slot's CPU at any rate; it is between 0 and 100%"
             elif not 0 <= idle <= share + TOLERANCE:
                 more = f"({100 * idle:.4g}%) than at the peak rate ({100 * share:.4g}%)"
                 yield f"idle_{field}", f"more {name} without events {more}"
+        if self.event_cpu is not None and not 0 <= self.event_cpu <= self.cpu + TOLERANCE:
+            yield "event_cpu", (f"{100 * self.event_cpu:.4g}% of a slot's CPU for its events; it is between 0 and what "
+                                f"all takes at the peak rate ({100 * self.cpu:.4g}%)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +79,19 @@ class Estimate:
     basis: Basis
 
     def cpu_at(self, rate_per_s: float) -> float:
-        """Share of a slot's CPU at a rate: in proportion, above what is taken without events."""
-        return _scaled(self.point.idle_cpu, self.point.cpu, rate_per_s / self.point.rate_per_s)
+        """Share of a slot's CPU at a rate: of the events in proportion, of batches by how often they run."""
+        point, part = self.point, rate_per_s / self.point.rate_per_s
+        return point.of_events * part + point.idle_cpu * self.often_at(rate_per_s)
+
+    def often_at(self, rate_per_s: float) -> float:
+        """Of the triggers, the part that runs a batch: all up to half the peak rate, then less in a line."""
+        beyond = max(0.0, min(1.0, rate_per_s / self.point.rate_per_s) - BUSY) / (1.0 - BUSY)
+        return 1.0 - beyond * (1.0 - self.point.often)
 
     def memory_at(self, rate_per_s: float) -> float:
-        """Share of a slot's memory at a rate, likewise."""
-        return _scaled(self.point.idle_memory, self.point.memory, rate_per_s / self.point.rate_per_s)
+        """Share of a slot's memory at a rate: in proportion, above what is taken at any rate."""
+        idle = self.point.idle_memory
+        return idle + (self.point.memory - idle) * rate_per_s / self.point.rate_per_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,10 +245,6 @@ class Profiles:
         return {task_id: profile for task_id, (_, profile) in found.items() if profile is not None}
 
 
-def _scaled(idle: float, peak: float, part: float) -> float:
-    return idle + (peak - idle) * part
-
-
 def _between(low: Point, high: Point, threads: int) -> Point:
     part = (threads - low.threads) / (high.threads - low.threads)
 
@@ -228,4 +252,5 @@ def _between(low: Point, high: Point, threads: int) -> Point:
         return getattr(low, name) + part * (getattr(high, name) - getattr(low, name))
 
     return Point(
-        threads, mixed("rate_per_s"), mixed("cpu"), mixed("memory"), mixed("idle_cpu"), mixed("idle_memory"))
+        threads, mixed("rate_per_s"), mixed("cpu"), mixed("memory"), mixed("idle_cpu"), mixed("idle_memory"),
+        None if low.event_cpu is None and high.event_cpu is None else mixed("of_events"))

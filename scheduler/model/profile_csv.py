@@ -14,7 +14,7 @@ from .profile import Point, Profile
 
 REQUIRED = ("task", "threads", "peak_rate_tuples_s", "cpu_pct", "mem_pct")
 # Beside them, where they are known; a file may leave any of these columns out.
-OPTIONAL = ("origin", "idle_cpu_pct", "idle_mem_pct", "version", "machine", "config", "static", "code")
+OPTIONAL = ("origin", "idle_cpu_pct", "idle_mem_pct", "event_cpu_pct", "version", "machine", "config", "static", "code")
 
 
 def _share(percent: str) -> float:
@@ -23,11 +23,12 @@ def _share(percent: str) -> float:
 
 NUMBERS = {
     "threads": int, "peak_rate_tuples_s": float, "cpu_pct": _share, "mem_pct": _share, "idle_cpu_pct": _share,
-    "idle_mem_pct": _share, "version": int,
+    "idle_mem_pct": _share, "event_cpu_pct": _share, "version": int,
 }
 COLUMNS = {  # of a point's fields
     "threads": "threads", "rate_per_s": "peak_rate_tuples_s", "cpu": "cpu_pct", "memory": "mem_pct",
     "idle_cpu": "idle_cpu_pct", "idle_memory": "idle_mem_pct",
+    "event_cpu": "event_cpu_pct",
 }
 TRUTHS = {"": False, "0": False, "false": False, "1": True, "true": True}
 
@@ -81,6 +82,7 @@ def write_profiles(profiles: Iterable[Profile]) -> str:
                 "task": profile.task_type, "threads": point.threads, "peak_rate_tuples_s": repr(point.rate_per_s),
                 "cpu_pct": _percent(point.cpu), "mem_pct": _percent(point.memory),
                 "idle_cpu_pct": _percent(point.idle_cpu), "idle_mem_pct": _percent(point.idle_memory),
+                "event_cpu_pct": "" if point.event_cpu is None else _percent(point.event_cpu),
                 "origin": profile.origin, "version": profile.version, "machine": profile.machine,
                 "config": profile.config, "static": int(profile.static), "code": profile.code,
             })
@@ -126,7 +128,7 @@ def _take(
         return
     point = Point(
         int(values["threads"]), values["peak_rate_tuples_s"], values["cpu_pct"], values["mem_pct"],
-        values.get("idle_cpu_pct", 0.0), values.get("idle_mem_pct", 0.0))
+        values.get("idle_cpu_pct", 0.0), values.get("idle_mem_pct", 0.0), values.get("event_cpu_pct"))
     for field, wrong in point.problems():
         column = list(row).index(COLUMNS[field]) + 1
         problems.append(_problem(line, f"{task} has {wrong}", "Correct the point, or measure it again.", column))

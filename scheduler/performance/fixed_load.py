@@ -1,14 +1,18 @@
-"""Fixed load: what a query takes as soon as it has events, however few, from its trials at several rates."""
+"""Fixed load: what a query takes however few its events are, told apart from what events take, by trials at some rates.
+
+Over the rate CPU is no line: a query that waits for a service, or for its core, runs fewer and larger batches near its
+peak. Over the events *of a batch* it is: it begins at what a batch takes, and grows by what an event takes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from statistics import median
 from typing import Protocol
 
 from scheduler.model.profile import Point
-from scheduler.model.slope import slope
+from scheduler.model.slope import slope, slopes
 
 FAR_ENOUGH = 0.75  # of the peak rate: a trial nearer to it says nothing of where the line begins
 
@@ -19,14 +23,18 @@ class Loaded(Protocol):
     rate_per_s: float
     cpu: float
     memory: float
+    often: float | None
 
 
-def with_fixed_load(points: Sequence[Point], stable: Mapping[int, Sequence[Loaded]]) -> tuple[Point, ...]:
-    """Points whose load without events is at least what their trials have in common at any rate.
+Stable = Mapping[int, Sequence[Loaded]]  # trials, by threads
+
+
+def with_fixed_load(points: Sequence[Point], stable: Stable) -> tuple[Point, ...]:
+    """Points whose load at any rate is at least what their trials have in common, however many events there were.
 
     A query with events runs its batches and keeps its Python workers, however few the events are; one without does
-    neither. Over the rate its CPU and memory are a line that does not begin at 0: where it begins is the fixed load,
-    from which predictions go on in proportion.
+    neither. Of CPU, batches are told apart from events where trials counted their batches; else where the line over
+    the rate begins is taken as fixed, as it is of memory, and the rest as of events.
 
     Parameters
     ----------
@@ -36,6 +44,34 @@ def with_fixed_load(points: Sequence[Point], stable: Mapping[int, Sequence[Loade
         The stable trials of each thread count. A count that was tried near its peak alone takes the same part of its
         load for fixed as the others have in the middle.
     """
+    lines, batches = _lines(points, stable), {threads: _batches(trials) for threads, trials in stable.items()}
+    with_lines = tuple(_with_line(point, lines) for point in points)
+    an_event = _cpu_of_an_event(batches.values())
+    if an_event is None or not all(batches.get(point.threads) for point in points):
+        return with_lines
+    an_event = min(an_event, *(point.cpu / point.rate_per_s for point in points))
+    return tuple(_with_batches(point, batches[point.threads], an_event) for point in with_lines)
+
+
+def _batches(trials: Iterable[Loaded]) -> list[tuple[float, float]]:
+    """Events and CPU (a second) of each trial that counted its batches, had one run at every trigger."""
+    return [(trial.rate_per_s / trial.often, trial.cpu / trial.often) for trial in trials if trial.often]
+
+
+def _cpu_of_an_event(batches: Iterable[Sequence[tuple[float, float]]]) -> float | None:
+    """CPU seconds, the same with any number of threads; None where no two trials with one number tell it."""
+    found = [one for its in batches if its for one in slopes(*zip(*its, strict=True))]
+    return max(0.0, median(found)) if found else None
+
+
+def _with_batches(point: Point, batches: Sequence[tuple[float, float]], an_event: float) -> Point:
+    """With what batches take, one at every trigger, and events at the peak rate."""
+    a_batch = median(cpu - an_event * events for events, cpu in batches)
+    return replace(point, idle_cpu=min(1.0, max(0.0, a_batch)), event_cpu=an_event * point.rate_per_s)
+
+
+def _lines(points: Sequence[Point], stable: Stable) -> dict[int, tuple[float, float]]:
+    """Of each thread count the part of its CPU and of its memory at the peak that does not come with the rate."""
     found = {}
     for point in points:
         trials = [one for one in stable.get(point.threads, ()) if one.rate_per_s <= point.rate_per_s]
@@ -45,13 +81,15 @@ def with_fixed_load(points: Sequence[Point], stable: Mapping[int, Sequence[Loade
                 _fixed_part(rates, [one.cpu for one in trials], point.cpu),
                 _fixed_part(rates, [one.memory for one in trials], point.memory))
     if not found:
-        return tuple(points)
+        return {}
     usual = median(cpu for cpu, _ in found.values()), median(memory for _, memory in found.values())
-    return tuple(
-        replace(point, idle_cpu=max(point.idle_cpu, cpu * point.cpu),
-                idle_memory=max(point.idle_memory, memory * point.memory))
-        for point in points for cpu, memory in [found.get(point.threads, usual)]
-    )
+    return {point.threads: found.get(point.threads, usual) for point in points}
+
+
+def _with_line(point: Point, lines: Mapping[int, tuple[float, float]]) -> Point:
+    cpu, memory = lines.get(point.threads, (0.0, 0.0))
+    return replace(point, idle_cpu=max(point.idle_cpu, cpu * point.cpu),
+                   idle_memory=max(point.idle_memory, memory * point.memory))
 
 
 def _fixed_part(rates: Sequence[float], loads: Sequence[float], at_peak: float) -> float:

@@ -174,7 +174,7 @@ def _sustained(
             load = 0.0 if static else rates_per_s[task] * share / point.rate_per_s
             fixed["CPU"][position] += point.cpu if static else LEAST_OFTEN * point.idle_cpu
             fixed["memory"][position] += point.memory if static else point.idle_memory
-            moving["CPU"][position] += (point.cpu - point.idle_cpu) * load
+            moving["CPU"][position] += point.of_events * load
             moving["memory"][position] += (point.memory - point.idle_memory) * load
             if position in crowded:
                 working[position] += placement.counts[task][position] * (1.0 if static else load)

@@ -15,7 +15,8 @@ class Trial:
 
     ``latency_slope`` (λ_L) is in seconds of latency for each second that passed, as the function of that name fits it.
     ``offered_per_s`` is the rate that was fed and ``achieved_per_s`` what got through of it, where they were measured;
-    ``took_s`` what the trial took, with starting and warming up.
+    ``took_s`` what the trial took, with starting and warming up. ``often`` is the part of the triggers that ran a batch
+    (None: nobody counted them).
     """
 
     threads: int
@@ -28,6 +29,12 @@ class Trial:
     idle_cpu: float = 0.0
     idle_memory: float = 0.0
     offered_per_s: float | None = None
+    often: float | None = None
+
+
+def often(batches_per_s: float | None, *, trigger_ms: float | None) -> float | None:
+    """Of the triggers, the part that ran a batch; None where nobody counted."""
+    return None if batches_per_s is None or not trigger_ms else min(1.0, batches_per_s * trigger_ms / 1000)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from scheduler.model.estate import Estate, Slot
 from scheduler.model.profile import Profile
 from scheduler.model.profile_csv import write_profiles
 from scheduler.performance.modelling import Done, Sweep, Trial, Try, measured_profile, next_step
+from scheduler.performance.sweep import often
 from workers import trials
 from workers.library.registry import task_types
 from workers.settings import from_environment
@@ -97,7 +98,8 @@ def trial_of(found: TrialResult) -> Trial:
         found.threads, found.rate_per_s, found.cpu, found.memory, found.latency_slope, found.took_s,
         achieved_per_s=found.achieved_per_s, idle_cpu=found.idle_cpu, idle_memory=found.idle_memory,
         # What is held back on purpose, or was not told, says nothing of what could be fed.
-        offered_per_s=None if found.held_back or not found.offered_per_s else found.offered_per_s)
+        offered_per_s=None if found.held_back or not found.offered_per_s else found.offered_per_s,
+        often=often(found.batches_per_s, trigger_ms=found.machine.get("trigger_ms")))
 
 
 def ordered(broker: redis.Redis, order: TrialOrder) -> TrialResult:

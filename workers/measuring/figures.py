@@ -91,6 +91,13 @@ def achieved_per_s(batches: Sequence[Batch], *, measured_s: float) -> float:
     return sum(batch.events_in for batch in batches[1:]) / between_s
 
 
+def batches_per_s(batches: Sequence[Batch], *, measured_s: float) -> float:
+    """Batches in a second, from the first's beginning to the last's."""
+    if len(batches) < 2:
+        return len(batches) / measured_s
+    return (len(batches) - 1) / (batches[-1].planned_s - batches[0].planned_s)
+
+
 def is_clear(batches: Sequence[Batch], *, trigger_s: float, now_s: float, measured_s: float) -> bool:
     """Whether it is beyond doubt already that the rate is held, with much to spare, or that it is not."""
     if measured_s < ENOUGH_BATCHES * trigger_s:
