@@ -32,12 +32,17 @@ def parts_of(schedule: Schedule) -> dict[str, tuple[Part, ...]]:
     """
     require_slots(schedule)
     placement = schedule.placement
-    shares, parts = schedule.prediction.routed.shares, {}
-    for task, counts in placement.counts.items():
-        weights = _rounded({position: shares[task][position] for position in sorted(counts)})
-        parts[task] = tuple(
-            Part(placement.slots[position].name, counts[position], weight) for position, weight in weights.items())
-    return parts
+    return {
+        task: tuple(
+            Part(placement.slots[position].name, counts[position], weight)
+            for position, weight in weights_of(schedule, task).items())
+        for task, counts in placement.counts.items()}
+
+
+def weights_of(schedule: Schedule, task: str) -> dict[int, float]:
+    """What part of a task's events each of its slots gets, by position, as it is stored: together they are 1."""
+    shares = schedule.prediction.routed.shares[task]
+    return _rounded({position: shares[position] for position in sorted(schedule.placement.counts[task])})
 
 
 @dataclass(frozen=True)

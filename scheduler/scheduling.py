@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import product
 from math import inf
@@ -33,6 +33,7 @@ Pair = tuple[AllocationName, MappingName]
 PAIRS: tuple[Pair, ...] = tuple(product(get_args(AllocationName), get_args(MappingName)))
 # The paper has these; SAM of LSA's single threads, and the exact mapping, are ours.
 PAPER_PAIRS: tuple[Pair, ...] = tuple(pair for pair in PAIRS if pair[1] != "exact" and pair != ("LSA", "SAM"))
+Arrange = Callable[[Placement, Streams], Placement]  # to other slots than those that it was mapped on
 # Of the solver's effort, for LSA's threads: they are many and alike, and more of it was seen to prove no more.
 OF_SINGLE_THREADS = 0.2
 
@@ -195,19 +196,35 @@ def _profiles(
     return profiles.of(task for task in tasks if task.id not in declared) | declared
 
 
-def schedule(job: Job, pair: Pair, *, supply: Supply, settings: Settings = DEFAULTS) -> Schedule:
+def schedule(
+    job: Job, pair: Pair, *, supply: Supply, settings: Settings = DEFAULTS, arrange: Arrange | None = None
+) -> Schedule:
     """Allocate, map, acquire, predict and price.
+
+    Parameters
+    ----------
+    job : Job
+        From `prepare`.
+    pair : Pair
+        Of allocation and mapping.
+    supply : Supply
+        Where slots come from.
+    settings : Settings
+        What schedules of one comparison have in common.
+    arrange : callable, optional
+        Puts the mapping's places on other slots of the supply, as a `settling.Settler` does.
 
     Raises
     ------
     RateNotHeld, MissingProfile, InsufficientSlots
         As the parts do: nothing comes of the pair then.
     """
-    return _complete(job, pair, _allocate(job, pair), supply=supply, settings=settings)
+    return _complete(job, pair, _allocate(job, pair), supply=supply, settings=settings, arrange=arrange)
 
 
 def compare(
-    job: Job, *, supply: Supply, pairs: Iterable[Pair] = PAIRS, settings: Settings = DEFAULTS
+    job: Job, *, supply: Supply, pairs: Iterable[Pair] = PAIRS, settings: Settings = DEFAULTS,
+    arrange: Arrange | None = None,
 ) -> Comparison:
     """A schedule for each pair of allocation and mapping; what has none says why."""
     allocations: dict[tuple[AllocationName, bool], Allocation | WeirError] = {}  # each is computed once
@@ -220,7 +237,7 @@ def compare(
             allocation = allocations[alike]
             if isinstance(allocation, WeirError):
                 raise allocation
-            schedules.append(_complete(job, pair, allocation, supply=supply, settings=settings))
+            schedules.append(_complete(job, pair, allocation, supply=supply, settings=settings, arrange=arrange))
         except WeirError as error:
             errors[pair] = error
     return Comparison(tuple(schedules), errors)
@@ -281,7 +298,9 @@ def _map(job: Job, pair: Pair, allocation: Allocation, *, supply: Supply, effort
     return {"DSM": map_dsm, "RSM": map_rsm, "SAM": map_sam}[pair[1]](allocation, supply=supply)
 
 
-def _complete(job: Job, pair: Pair, allocation: Allocation, *, supply: Supply, settings: Settings) -> Schedule:
+def _complete(
+    job: Job, pair: Pair, allocation: Allocation, *, supply: Supply, settings: Settings, arrange: Arrange | None = None
+) -> Schedule:
     if allocation.threads > settings.most_threads:
         raise RateNotHeld(
             f"{job.rate_per_s:g} events/s take {allocation.threads:,} threads by {pair[0]}, and at most "
@@ -289,13 +308,8 @@ def _complete(job: Job, pair: Pair, allocation: Allocation, *, supply: Supply, s
             remedy="Lower the rate.", rate_per_s=job.rate_per_s, threads=allocation.threads,
             most_threads=settings.most_threads)
     placement = _map(job, pair, allocation, supply=supply, effort=settings.effort)
-    return predicted(job, pair, allocation, placement, supply=supply, settings=settings)
-
-
-def predicted(
-    job: Job, pair: Pair, allocation: Allocation, placement: Placement, *, supply: Supply, settings: Settings
-) -> Schedule:
-    """What a placement will do, and what its slots, all of the supply, cost."""
+    if arrange is not None:  # before it is predicted: drivers of other nodes may have other threads
+        placement = arrange(placement, job.streams)
     prediction = predict(
         placement, job.profiles, rates_per_s=job.rates_per_s, routing=settings.routing, allocation=allocation,
         threads=supply.threads)

@@ -172,9 +172,10 @@ def _sustained(
         for position, share in by_slot.items():
             point = estimates[task][position].point
             load = 0.0 if static else rates_per_s[task] * share / point.rate_per_s
-            fixed["CPU"][position] += point.cpu if static else LEAST_OFTEN * point.idle_cpu
+            # What does at any rate takes less at a lower one, too: it is no reason for a rate of 0.
+            fixed["CPU"][position] += 0.0 if static else min(LEAST_OFTEN, point.often) * point.idle_cpu
             fixed["memory"][position] += point.memory if static else point.idle_memory
-            moving["CPU"][position] += point.of_events * load
+            moving["CPU"][position] += point.cpu if static else point.of_events * load
             moving["memory"][position] += (point.memory - point.idle_memory) * load
             if position in crowded:
                 working[position] += placement.counts[task][position] * (1.0 if static else load)

@@ -33,7 +33,10 @@ def profiles(draw: st.DrawFn, *, name: str = "task", idle: bool = False) -> Prof
     for threads in counts:
         cpu, memory = draw(share), draw(share)
         part = draw(st.sampled_from((0.0, 0.3, 1.0))) if idle else 0.0
-        points.append(Point(threads, draw(st.integers(1, 400)), cpu, memory, part * cpu, part * memory))
+        events = draw(st.none() | st.just((1 - part) * cpu)) if idle else None
+        often = 1.0 if events is None else draw(st.sampled_from((1.0, max(0.2, part * cpu))))  # no more than all of it
+        points.append(Point(
+            threads, draw(st.integers(1, 400)), cpu, memory, part * cpu / often, part * memory, events))
     return Profile(name, tuple(points))
 
 

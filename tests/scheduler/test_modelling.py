@@ -134,13 +134,46 @@ def test_what_a_query_takes_at_any_rate_is_told_apart_from_what_its_events_take(
     assert all(point.idle_memory == pytest.approx(point.memory) for point in step.points)
 
 
-@given(seen=st.lists(st.tuples(st.floats(1, 200), st.floats(0, 1), st.floats(0, 1)), max_size=6))
-def test_whatever_trials_say_no_fixed_load_is_above_the_load_at_the_peak(seen):
+@pytest.mark.parametrize(("batch", "event"), [(0.08, 0.0015), (0.2, 0.0), (0.0, 0.003)])
+def test_batches_are_told_apart_from_events_where_a_service_makes_them_rare(batch: float, event: float):
+    """A service of 50 ms a thread: a batch takes the longer the more events it has, so it runs no batch a trigger."""
+    def run_service(step: Try) -> Trial:
+        trial = run(step, lambda threads: 20.0 * threads)
+        load = min(0.999, step.rate_per_s / (20.0 * step.threads))
+        often = min(1.0, 0.5 * (1 - load) / 0.25)
+        return replace(trial, cpu=often * batch * (1 + step.threads / 10) + event * step.rate_per_s, often=often)
+
+    trials: list[Trial] = []
+    while isinstance(step := next_step(trials, sweep=replace(SWEEP, largest_threads=8)), Try):
+        trials.append(run_service(step))
+    for point in step.points:
+        assert point.of_events == pytest.approx(event * point.rate_per_s, abs=1e-3)
+        assert point.idle_cpu == pytest.approx(batch * (1 + point.threads / 10), abs=1e-3)
+        assert point.often < 0.5 or not batch
+
+
+def test_trials_of_before_batches_were_counted_still_count():
+    """One trial without them and the line over the rate stands for that thread count's CPU, as it did."""
+    trials = [Trial(1, rate, 0.1 + 0.001 * rate, 0.1, 0.0, 5.0) for rate in (20, 60, 100)]
+    [found] = with_fixed_load([Point(1, 100, 0.2, 0.1)], {1: trials})
+    assert found.event_cpu is None and found.idle_cpu == pytest.approx(0.1)
+    mixed = [*trials, Trial(1, 50, 0.15, 0.1, 0.0, 5.0, often=1.0)]
+    [found] = with_fixed_load([Point(1, 100, 0.2, 0.1)], {1: mixed})
+    assert found.event_cpu is None, "one trial tells nothing apart"
+
+
+@given(
+    seen=st.lists(st.tuples(st.floats(1, 200), st.floats(0, 1), st.floats(0, 1), st.floats(0.05, 1)), max_size=6),
+    counted=st.booleans())
+def test_whatever_trials_say_a_point_stays_one_that_can_be(seen, counted: bool):
     point = Point(1, 100, 0.5, 0.1, 0.02, 0.01)
-    trials = [Trial(1, rate, cpu, memory, 0.0, 5.0) for rate, cpu, memory in seen]
+    trials = [Trial(1, rate, cpu, memory, 0.0, 5.0, often=often if counted else None)
+              for rate, cpu, memory, often in seen]
     [found] = with_fixed_load([point], {1: trials})
-    assert not [*found.problems()] and found.idle_cpu >= 0.02 and found.idle_memory >= 0.01
-    assert replace(found, idle_cpu=0.02, idle_memory=0.01) == point
+    assert not [*found.problems()] and found.idle_memory >= 0.01
+    assert replace(found, idle_cpu=0.02, idle_memory=0.01, event_cpu=None) == point
+    if found.event_cpu is None:
+        assert 0.02 <= found.idle_cpu <= point.cpu
 
 
 def test_a_machine_that_is_busy_for_half_a_minute_at_the_beginning_hides_no_peak():

@@ -15,6 +15,7 @@ from scheduler.model.placement import Crowd, Placement
 from scheduler.model.profile import Point, Profile
 from scheduler.model.resources import Taken
 from scheduler.performance.prediction import latency_s, predict
+from scheduler.performance.routing import LEAST_OFTEN
 
 from .catalogue import flow
 from .schedules import BUY, allocations, profiles
@@ -54,6 +55,27 @@ def test_a_slot_without_cpu_left_is_the_limit():
     found = predict(placed(a=(0,), b=(0,)), {"a": profile, "b": profile}, rates_per_s={"a": 100.0, "b": 100.0})
     assert found.factor == pytest.approx(1 / 1.2) and found.routed.limit.reason == "the CPU of n1/0 is taken"
     assert found.slots[0].cpu == pytest.approx(1.0)
+
+
+def test_a_slot_full_of_tasks_that_do_at_any_rate_is_the_limit_and_still_sustains_something():
+    end = Profile("end", (Point(1, 1, 0.6, 0.1),), static=True)
+    two = predict(placed(a=(0,), b=(0,)), {"a": end, "b": end}, rates_per_s={"a": 100.0, "b": 100.0})
+    assert two.factor == pytest.approx(1 / 1.2) and two.routed.limit.reason == "the CPU of n1/0 is taken"
+    busy = Profile("t", (Point(1, 100, 0.3, 0.1),))
+    three = predict(
+        placed(a=(0,), b=(0,), c=(0,)), {"a": end, "b": end, "c": busy}, rates_per_s=dict.fromkeys("abc", 100.0))
+    assert three.factor == pytest.approx(1 / 1.5)
+
+
+def test_a_full_slot_spends_what_events_take_and_little_on_batches():
+    """Near its peak a query that waits runs few batches: its CPU there is no measure of what its events take."""
+    waiting = Profile("t", (Point(1, 20, 0.05, 0.0, idle_cpu=0.1, event_cpu=0.03),))
+    found = predict(placed(a=(0,)), {"a": waiting}, rates_per_s={"a": 10.0})
+    assert found.factor == pytest.approx(2.0), "its threads sustain no more"
+    assert found.slots[0].cpu == pytest.approx(0.115), "at half its peak it runs at every trigger"
+    others = Placement("by hand", 1, (Slot("n1", 0),), {"a": (0,)}, {0: Taken(0.96, 0.0)})
+    full = predict(others, {"a": waiting}, rates_per_s={"a": 20.0})
+    assert full.factor == pytest.approx((0.04 - LEAST_OFTEN * 0.1) / 0.03)
 
 
 WAITING = {

@@ -47,6 +47,32 @@ def test_load_is_in_proportion_above_what_is_taken_without_events():
     assert (estimate.memory_at(0), estimate.memory_at(50)) == pytest.approx((0.2, 0.3))
 
 
+def test_near_its_peak_a_query_runs_fewer_batches_and_its_load_may_fall():
+    """Batches at every trigger take 10%, a fifth of them 2%; events take 3% at the peak."""
+    point = Point(1, 20, 0.05, 0.0, idle_cpu=0.1, event_cpu=0.03)
+    assert point.often == pytest.approx(0.2) and not [*point.problems()]
+    estimate = Profile("t", (point,)).estimate(1)
+    loads = [estimate.cpu_at(rate) for rate in (0, 10, 15, 20)]
+    assert loads == pytest.approx([0.1, 0.115, 0.0225 + 0.06, 0.05])
+
+
+@given(profile=profiles(idle=True), threads=st.integers(1, 80), part=st.floats(0, 1))
+def test_load_at_the_peak_is_what_was_measured_there_and_below_it_within_bounds(
+    profile: Profile, threads: int, part: float
+):
+    estimate = profile.estimate(threads)
+    point = estimate.point
+    assert estimate.cpu_at(point.rate_per_s) == pytest.approx(point.cpu, abs=1e-9)
+    cpu = estimate.cpu_at(part * point.rate_per_s)
+    assert point.idle_cpu * point.often - 1e-9 <= cpu <= point.idle_cpu + point.of_events + 1e-9
+
+
+@pytest.mark.parametrize(("events", "words"), [(0.4, "40% of a slot's CPU for its events"), (-0.1, "-10% of")])
+def test_events_take_no_more_than_all_and_no_less_than_nothing(events: float, words: str):
+    [(field, problem)] = Point(1, 20, 0.3, 0.0, event_cpu=events).problems()
+    assert field == "event_cpu" and words in problem
+
+
 def test_a_rate_above_the_peak_is_refused_with_the_numbers():
     with pytest.raises(RateNotHeld) as caught:
         QUERY.adequate(41)
