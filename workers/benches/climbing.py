@@ -65,6 +65,7 @@ class StairFound:
     carried: Carried
     loads: dict[str, Load]
     latency_ms: list[float]  # quantiles, evenly spaced
+    compilers_cores: dict[str, float]  # what the compilers of each slot's JVM took of its core, in no load
     others_cores: float  # what the machine's other processes took, broker and services included
     batches_per_s: dict[str, float]  # with events, by query
     stolen: float  # the part of the CPU asked for that the machine's host gave to others
@@ -91,6 +92,10 @@ class Slots:
     def cpu_s(self) -> dict[str, float]:
         """CPU seconds of each slot so far."""
         return {name: tree.cpu_s() for name, tree in self._trees.items()}
+
+    def compilers_s(self) -> dict[str, float]:
+        """Likewise of their compilers, as they were when CPU was asked for last."""
+        return {name: tree.compilers_s for name, tree in self._trees.items()}
 
     def memory_mb(self) -> dict[str, float]:
         """Live heap and Python workers of each slot, in MiB; the heap is collected for it."""
@@ -176,6 +181,7 @@ class Climb:
         before, busy, began = self._latencies(), _busy_s(), time.monotonic()
         batches, stolen = self._batches(), Stolen()
         cpu = self._slots.cpu_s()
+        compilers = self._slots.compilers_s()
         while len(samples) < LEAST_SAMPLES or time.monotonic() < ends_s - SAMPLE_S / 2:
             if len(samples) % LOAD_EVERY == 0:
                 cpu = self._slots.cpu_s()
@@ -185,7 +191,9 @@ class Climb:
         cores = {name: (cpu_after[name] - samples[0].cpu_s[name]) / (time.monotonic() - samples[0].at_s)
                  for name in cpu_after}
         stolen_share = stolen.share()
-        others = (_busy_s() - busy) / passed - sum(cores.values())
+        compiling = {name: max(0.0, seconds - compilers[name]) / passed
+                     for name, seconds in self._slots.compilers_s().items()}
+        others = (_busy_s() - busy) / passed - sum(cores.values()) - sum(compiling.values())
         batches_per_s = {name: round((count - batches.get(name, 0)) / passed, 2)
                          for name, count in self._batches().items()}
         latency = quantiles_ms(before, self._latencies())
@@ -193,7 +201,7 @@ class Climb:
         loads = {name: Load(max(0.0, cores[name] - self._base.cpu[name]), self._share(name, memory[name]))
                  for name in cores}
         what = carried(samples, rate_per_s=stair.rate_per_s, parts=self._parts, source="source")
-        return StairFound(what, loads, latency, max(0.0, others), batches_per_s, stolen_share)
+        return StairFound(what, loads, latency, compiling, max(0.0, others), batches_per_s, stolen_share)
 
     def _share(self, name: str, memory_mb: float) -> float:
         base_mb = self._base.memory_mb[name]
@@ -295,6 +303,7 @@ def document(found: StairFound) -> dict[str, Any]:
     return {
         "rate_per_s": one.rate_per_s, "offered_per_s": one.offered_per_s, "carried_per_s": one.carried_per_s,
         "slowest": one.slowest, "stable": one.stable, "others_cores": found.others_cores,
+        "compilers_cores": {name: round(cores, 3) for name, cores in found.compilers_cores.items()},
         "loads": {name: {"cpu": load.cpu, "memory": load.memory} for name, load in found.loads.items()},
         "latency_ms": found.latency_ms, "batches_per_s": found.batches_per_s,
         "stolen": round(found.stolen, 3),

@@ -53,16 +53,18 @@ class TreeLoad:
         self._known: dict[int, float] | None = None
         self._compilers = Compilers()
         self._total_s = 0.0
+        self.compilers_s = 0.0  # what was left out, by the last call of cpu_s
 
     def cpu_s(self) -> float:
         """CPU seconds since the first call, compilers left out. A process that came later counts from its start."""
-        found = {}
+        found, self.compilers_s = {}, 0.0
         for pid in self._pids():
             with suppress(psutil.Error):
                 process = psutil.Process(pid)
                 with process.oneshot():
-                    times = process.cpu_times()
-                    found[pid] = times.user + times.system - self._compilers.cpu_s(process)
+                    times, compilers_s = process.cpu_times(), self._compilers.cpu_s(process)
+                    found[pid] = times.user + times.system - compilers_s
+                    self.compilers_s += compilers_s
         before = found if self._known is None else self._known
         self._total_s += sum(max(0.0, used - before.get(pid, 0.0)) for pid, used in found.items())
         self._known = found
