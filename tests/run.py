@@ -69,6 +69,9 @@ def main(arguments: Sequence[str]) -> int:
         environment = {
             "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1", **os.environ, "WEIR_DATA_DIR": str(Path(folder) / "data"),
         }
+        # Where no bytecode may lie beside sources, it lies here: else each of many processes compiles what it imports.
+        if environment.pop("PYTHONDONTWRITEBYTECODE", ""):
+            environment["PYTHONPYCACHEPREFIX"] = str(Path(folder) / "bytecode")
         report = Path(folder) / "report.xml"
         code = subprocess.call([*base, f"--junitxml={report}", *chosen, *arguments], env=environment)
         print(counts_of(report), flush=True)

@@ -67,6 +67,18 @@ def test_what_is_grouped_stays_with_one_worker(tmp_path: Path) -> None:
     assert len(list(tmp_path.glob("gw*"))) == 1
 
 
+def test_bytecode_that_may_not_lie_beside_sources_is_kept_for_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    (tmp_path / "test_it.py").write_text(
+        "import sys\nfrom pathlib import Path\n"
+        "def test_it(): assert any(Path(sys.pycache_prefix).rglob('test_it*.pyc'))\n")
+    done = run_tests(str(tmp_path))
+    assert done.returncode == 0, done.stdout
+    assert not list(tmp_path.rglob("*.pyc"))
+
+
 def test_each_file_of_this_run_is_grouped(request: pytest.FixtureRequest) -> None:
     if "PYTEST_XDIST_WORKER" not in os.environ:
         pytest.skip("one process runs all that was asked for")
