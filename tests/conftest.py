@@ -34,15 +34,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 WHOLE = tuple(ROOT / "tests" / folder for folder in ("browser", "channels/contract", "library", "spark"))
 # What takes longest begins first, so that no worker is left with it while the others have nothing to do.
 LONGEST_FIRST = (
-    "contract python", "spark", "browser", "test_postgresql.py", "first light", "contract jvm", "library", "contract",
+    "contract python", "contract jvm", "spark", "browser", "contract", "test_postgresql.py", "first light", "library",
     "test_node.py", "test_system.py")
 
 
 def _group(item: pytest.Item) -> str:
-    """Those that stay with one worker. The contract's implementations do well without each other."""
+    """Those that stay with one worker. In the long run, the contract's implementations do well without each other."""
     whole = next((folder for folder in WHOLE if item.path.is_relative_to(folder)), item.path)
     implementation = item.callspec.params.get("implementation") if hasattr(item, "callspec") else None
-    return f"{whole.name} {implementation}" if implementation and whole.name == "contract" else whole.name
+    parted = implementation and whole.name == "contract" and item.config.getoption("--long")
+    return f"{whole.name} {implementation}" if parted else whole.name
 
 
 def _begins(item: pytest.Item) -> int:

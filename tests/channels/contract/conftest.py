@@ -34,8 +34,13 @@ def spark(broker_url: str, jar_folder: Path) -> Iterator:
         close_jvm()
 
 
-@pytest.fixture(params=["jvm", "python"])
+@pytest.fixture(params=["jvm", pytest.param("python", marks=pytest.mark.long)])
 def implementation(request: pytest.FixtureRequest) -> str:
+    """Each implementation in turn: the one on Java always, the one on Python with --long.
+
+    Where ``PYTHON_TOO`` says so, the short run asks it of Python as well: that nothing is lost or repeated over stops,
+    that types survive, how a stream is dealt out, ticks over a restart, outlets, full channels, and gaps.
+    """
     return request.param
 
 

@@ -18,10 +18,8 @@ from workers.channels.config import ChannelConfig
 from workers.channels.registry import Channels
 
 EVERYTHING = 1_000_000
-# For promises whose keeping takes the Python side seconds: there they are tested with --long.
-PYTHON_IF_LONG = pytest.mark.parametrize(
-    "implementation", ["jvm", pytest.param("python", marks=pytest.mark.long)], indirect=True
-)
+# For what the short run, too, asks of both implementations; see conftest.py.
+PYTHON_TOO = pytest.mark.parametrize("implementation", ["jvm", "python"], indirect=True)
 
 
 def wait_until(condition: Callable[[], Any], *, what: str, timeout_s: float = 240.0, alive: tuple = ()) -> Any:

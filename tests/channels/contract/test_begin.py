@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from .rig import PYTHON_IF_LONG, Rig, wait_until
+from .rig import Rig, wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker]
 
@@ -23,7 +23,6 @@ def batch_of(entry: str) -> int:
     return int(entry.split("-")[0])
 
 
-@PYTHON_IF_LONG
 def test_a_successor_goes_on_with_numbers_schedule_and_channel(rig: Rig) -> None:
     first = rig.start(rig.publish(rig.ticks("a", rate_per_s=300, limit=3_600), "a", readers=("r",)), "a")
     wait_until(lambda: len(rig.events("a.0")) > 100, what="first ticks", alive=(first,))
@@ -50,7 +49,6 @@ def test_a_successor_goes_on_with_numbers_schedule_and_channel(rig: Rig) -> None
     assert [row["_born"] - events[0]["_born"] for row in events] == [int(seq * 1000.0 / 300) for seq in range(3_600)]
 
 
-@PYTHON_IF_LONG
 def test_after_a_pause_a_source_goes_on_from_now_without_a_burst(rig: Rig) -> None:
     rig = rig.with_config(catch_up_ms=600_000)  # what it makes up for, however slow the machine: all but the pause
 
@@ -81,7 +79,6 @@ def test_after_a_pause_a_source_goes_on_from_now_without_a_burst(rig: Rig) -> No
     assert np.count_nonzero(np.diff(born) != 10) == 1
 
 
-@PYTHON_IF_LONG
 def test_after_a_pause_a_reader_leaves_out_what_came_meanwhile(rig: Rig) -> None:
     writer = rig.start(rig.publish(rig.ticks("a", rate_per_s=200), "a", readers=("b",)), "a")
     reader = rig.start(rig.publish(rig.read("b", "a.0"), "b"), "b")

@@ -14,13 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from .rig import PYTHON_IF_LONG, Rig, wait_until
+from .rig import PYTHON_TOO, Rig, wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker]
 ROOT = Path(__file__).resolve().parents[3]
 EVENTS = 4_000
 
 
+@PYTHON_TOO
 def test_nothing_is_lost_or_repeated_over_stops_and_restarts(rig: Rig) -> None:
     small_batches = rig.with_config(max_rows=100)
 
@@ -98,7 +99,6 @@ def test_nothing_is_lost_or_repeated_by_bundles_when_their_driver_is_killed(rig:
     assert sorted(rig.numbers("d.0")) == list(range(events))
 
 
-@PYTHON_IF_LONG  # a script in the broker refuses it, and a refusal ends a query as that of a deleted channel does
 def test_an_older_token_can_write_no_more(rig: Rig) -> None:
     old = rig.start(rig.publish(rig.ticks("a", rate_per_s=200), "a"), "a")
     wait_until(lambda: rig.channels.info("a.0").blocks > 2, what="first blocks", alive=(old,))

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StreamingQuery
 
-from .rig import PYTHON_IF_LONG, Rig, wait_until
+from .rig import Rig, wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker]
 
@@ -31,7 +31,6 @@ def last_offsets(checkpoint: Path) -> list[str]:
     return (checkpoint / "offsets" / str(newest)).read_text().splitlines()[2:]
 
 
-@PYTHON_IF_LONG
 def test_channels_of_one_stream_are_one_source_and_may_come_and_go(rig: Rig) -> None:
     writers = [write(rig, "a", first=0, limit=400)]
     only = read(rig, "a.0")

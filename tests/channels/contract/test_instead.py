@@ -7,7 +7,7 @@ import pytest
 from workers.agents.checkpoint import read_progress
 from workers.spark import queries
 
-from .rig import PYTHON_IF_LONG, Rig, wait_until
+from .rig import Rig, wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker]
 
@@ -26,7 +26,6 @@ def divide(rig: Rig, writer, schema) -> None:
         rig.channels.resume("a")
 
 
-@PYTHON_IF_LONG
 def test_a_reader_of_the_whole_goes_on_with_its_part_exactly_there(rig: Rig) -> None:
     few = rig.with_config(max_rows=40, max_blocks=3)
     ticks = few.ticks("a", rate_per_s=400, limit=EVENTS)

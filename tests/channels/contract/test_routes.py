@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from workers.channels import keys
 from workers.channels.rotation import Rotation
 
-from .rig import PYTHON_IF_LONG, Rig, wait_until
+from .rig import PYTHON_TOO, Rig, wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker]
 WEIGHTS = {"r": 0.5, "s": 0.3, "t": 0.2}
@@ -41,6 +41,7 @@ def assert_dealt(rig: Rig, weights_of: Mapping[int, Mapping[str, float]]) -> Non
     assert {batch for parts in found.values() for batch in parts} <= set(whole)
 
 
+@PYTHON_TOO
 def test_each_event_goes_to_one_bundle_by_weight(rig: Rig) -> None:
     rig = rig.with_config(block_rows=100)
     ticks = rig.ticks("a", rate_per_s=4_000, limit=1_500)
@@ -126,7 +127,6 @@ def test_a_full_part_stops_its_writer_until_it_has_room(rig: Rig) -> None:
     assert sorted(rig.numbers("r.0") + rig.numbers("s.0")) == list(range(2_000))
 
 
-@PYTHON_IF_LONG
 def test_a_query_that_stops_and_starts_deals_out_the_same(rig: Rig) -> None:
     small = rig.with_config(max_rows=40)
 

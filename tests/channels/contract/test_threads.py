@@ -18,7 +18,7 @@ from workers.library.registry import task_types
 from workers.spark.compile import Chain, compile_chain
 from workers.spark.failures import FragmentFailed
 
-from .rig import PYTHON_IF_LONG, Rig, wait_until
+from .rig import Rig, wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker]
 THREADS = 3
@@ -46,7 +46,6 @@ def copy(stream: DataFrame) -> DataFrame:
     return stream.mapInArrow(repeat, stream.schema)
 
 
-@PYTHON_IF_LONG
 def test_what_threads_make_comes_in_the_order_of_the_input(rig: Rig) -> None:
     rig = rig.with_config(block_rows=70)
     ticks = rig.ticks("a", rate_per_s=4_000, limit=2_000)

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from .rig import PYTHON_IF_LONG, Rig, wait_until
+from .rig import PYTHON_TOO, Rig, wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker]
 
@@ -39,6 +39,7 @@ COLUMNS = {
 }
 
 
+@PYTHON_TOO
 def test_types_survive_two_channels_and_back(rig: Rig) -> None:
     ticks = rig.ticks("a", rate_per_s=1_000, limit=10)
     wide = ticks.select(
@@ -58,7 +59,6 @@ def test_types_survive_two_channels_and_back(rig: Rig) -> None:
             assert row[f"{name}_or_null"] == (value if row["_seq"] % 2 == 0 else None), name
 
 
-@PYTHON_IF_LONG
 def test_columns_that_an_arrow_udf_passes_through_are_those_of_its_events(rig: Rig) -> None:
     """Spark takes them again when the blocks behind them are read already."""
     count = 9_000  # of ticks, too, more than are read at once
