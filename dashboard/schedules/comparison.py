@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from scheduler.enactment import weights_of
 from scheduler.model.errors import MissingProfile, WeirError
 from scheduler.model.estate import RunningBundle
 from scheduler.model.placement import Bound
@@ -19,7 +20,6 @@ ABOUT: Mapping[str, str] = {
     "DSM": "slots in turn", "RSM": "near, by memory and CPU", "SAM": "bundles whole, full ones alone",
     "exact": "fewest slots, then least traffic",
 }
-NEAR = 1e-6  # of a weight: what is nearer stays as it is
 TRAFFIC = "traffic between nodes by even parts"  # that which the exact mapping makes least, whatever the routing
 
 
@@ -162,16 +162,16 @@ def changes(schedule: Schedule, today: Today) -> Changes:
     A bundle goes on where its slot stays; another slot of the same node is a move; elsewhere one starts and one leaves.
     """
     count: Counter[str] = Counter()
-    shares = schedule.prediction.routed.shares
     for task, counts in schedule.placement.counts.items():
+        weights = weights_of(schedule, task)  # as they would be stored: those that run are
         wanted = {
-            schedule.placement.slots[position].name: (threads, shares[task][position])
+            schedule.placement.slots[position].name: (threads, weights[position])
             for position, threads in counts.items()}
         running = {bundle.slot: bundle for bundle in today.get(task, ()) if not bundle.leaving}
         for slot in wanted.keys() & running.keys():
-            threads, share = wanted.pop(slot)
+            threads, weight = wanted.pop(slot)
             bundle = running.pop(slot)
-            same = "stay" if abs(share - bundle.weight) <= NEAR else "weigh"
+            same = "stay" if weight == bundle.weight else "weigh"
             count[same if threads == bundle.threads else "move"] += 1
         moved = Counter(_node(slot) for slot in wanted) & Counter(_node(slot) for slot in running)
         count["move"] += moved.total()

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dashboard.schedules.comparison import Changes, best_of, changes, machines_of, pair_of, rows_of
+from scheduler.enactment import parts_of
 from scheduler.model.dataflow import Dataflow, Stream, Task
 from scheduler.model.estate import RunningBundle, Slot
 from scheduler.model.prices import VmSize
@@ -37,10 +38,9 @@ def scheduled(rate: float, *, free: int = 8) -> Schedule:
 
 def as_it_runs(found: Schedule) -> dict[str, list[RunningBundle]]:
     """The bundles that run once a schedule is enacted."""
-    bundles: dict[str, list[RunningBundle]] = {}
-    for number, one in enumerate(found.prediction.bundles):
-        bundles.setdefault(one.task, []).append(RunningBundle(f"f1-{number}", one.slot.name, one.threads, one.share))
-    return bundles
+    return {
+        task: [RunningBundle("f1", part.slot, part.threads, part.weight) for part in parts]
+        for task, parts in parts_of(found).items()}
 
 
 slots = st.builds(lambda node, at: f"{node}/{at}", st.sampled_from(NODES), st.integers(0, 9))
@@ -67,6 +67,14 @@ def test_a_schedule_that_runs_changes_nothing(rate: int) -> None:
     counts = changes(found, as_it_runs(found))
     assert counts == Changes(stay=len(found.prediction.bundles)) and not counts.any
     assert changes(found, {}) == Changes(start=len(found.prediction.bundles))
+
+
+@pytest.mark.parametrize("rate", [60, 90, 180, 210])  # two, three, six and seven bundles alike
+def test_weights_are_compared_as_they_are_stored(rate: int) -> None:
+    found = scheduled(rate)
+    weights = [bundle.weight for bundle in as_it_runs(found)["work"]]
+    assert len(weights) == rate / 30 and sum(weights) == pytest.approx(1, abs=1e-12)
+    assert not changes(found, as_it_runs(found)).any
 
 
 def test_what_changes_is_told_apart() -> None:
