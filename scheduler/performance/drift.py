@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Literal
@@ -39,11 +39,6 @@ class Drift:
     observed: float
     beyond: bool  # more than the bound: measure again
 
-    @property
-    def relative(self) -> float:
-        """The difference over what was expected."""
-        return (self.observed - self.expected) / self.expected
-
 
 def drifts(
     profile: Profile, observations: Iterable[Observation], *, bound: float = BOUND, at_least: int = 5
@@ -65,8 +60,9 @@ def drifts(
     -------
     tuple of Drift
         CPU and memory by the median of their ratios to what is expected at the observed rates. The rate only where it
-        was contradicted: bundles that did not keep up below their peak rate, or did above it. A bundle on a shared slot
-        contradicts only the latter: what it takes is not measured, and behind it may be because of others.
+        was contradicted, by more than a few noisy minutes: bundles that did not keep up below their peak rate, more
+        often than they kept up with about as much, or that mostly did above it. A bundle on a shared slot contradicts
+        only the latter: what it takes is not measured, and behind it may be because of others.
     """
     by_threads: dict[int, list[Observation]] = {}
     for one in observations:
@@ -84,14 +80,24 @@ def drifts(
                 ratio = median(observed / expected for expected, observed in pairs)
                 typical = median(expected for expected, _ in pairs)
                 found.append(_drift(what, threads, typical, typical * ratio, bound))
-        peak = estimate.point.rate_per_s
-        failed = [one.rate_per_s for one in seen if not (one.stable or one.shared) and one.rate_per_s < peak]
-        did = [one.rate_per_s for one in seen if one.stable and one.rate_per_s > peak]
-        if len(failed) >= at_least:
-            found.append(_drift("rate", threads, peak, median(failed), bound))
-        elif len(did) >= at_least:
-            found.append(_drift("rate", threads, peak, median(did), bound))
+        found += _of_rate(threads, estimate.point.rate_per_s, seen, bound, at_least)
     return tuple(found)
+
+
+def _of_rate(
+    threads: int, peak: float, seen: Sequence[Observation], bound: float, at_least: int
+) -> Iterator[Drift]:
+    """The rate that most did instead of the peak: those that failed below it, unless as many kept up with as much."""
+    failed = [one.rate_per_s for one in seen if not (one.stable or one.shared) and one.rate_per_s < peak]
+    did = [one.rate_per_s for one in seen if one.stable and one.rate_per_s > peak]
+    if len(failed) >= at_least:
+        enough = median(failed) * (1 - bound)
+        kept = [one for one in seen if one.stable and not one.shared and one.rate_per_s >= enough]
+        if len(failed) > len(kept):
+            yield _drift("rate", threads, peak, median(failed), bound)
+            return
+    if len(did) >= at_least and 2 * len(did) > len(seen):
+        yield _drift("rate", threads, peak, median(did), bound)
 
 
 def _drift(what: str, threads: int, expected: float, observed: float, bound: float) -> Drift:

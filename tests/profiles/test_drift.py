@@ -140,6 +140,18 @@ def test_a_bundle_that_does_not_keep_up_contradicts_the_rate(world: World, repor
     assert (rate["observed"], rate["expected"], rate["beyond"]) == (30.0, 50.0, True)
 
 
+def test_a_profile_that_bundles_mostly_keep_to_asks_for_nothing(world: World, reports: Reports, branch: str):
+    record = profile(world)
+    seen(20)
+    reports.offered = 60.0
+    reports.told |= {"rate_per_s": 30.0, "cpu": 0.24, "memory": 0.06}
+    for minute in range(20, 25):
+        record_observations(at=NOW + timedelta(minutes=minute))
+    record.refresh_from_db()
+    assert record.observations.filter(stable=False).count() == 5
+    assert "rate" not in {drift["what"] for drift in record.drifts} and not record.drifted
+
+
 @pytest.mark.parametrize("told", [
     {"state": "starting"}, {"throttled_by": "f1-0.0"}, {"rate_per_s": None}, {"cpu": None}])
 def test_what_says_nothing_of_the_bundle_is_left_out(world: World, reports: Reports, branch: str, told):

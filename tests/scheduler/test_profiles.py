@@ -156,7 +156,6 @@ def test_drift_beyond_the_bound_asks_for_a_new_measurement():
     (cpu,) = drifts(QUERY, seen, bound=0.25)
     assert (cpu.what, cpu.threads, cpu.beyond) == ("cpu", 10, True)
     assert (cpu.expected, cpu.observed) == pytest.approx((0.055, 0.081))
-    assert cpu.relative == pytest.approx(0.081 / 0.055 - 1)
     assert not drifts(QUERY, seen, bound=0.5)[0].beyond
     assert drifts(QUERY, seen[:4]) == (), "four observations say nothing"
 
@@ -183,3 +182,19 @@ def test_a_rate_drifts_only_where_it_was_contradicted():
     above = [Observation(60, 44.0, 0.594, 0.176)] * 5
     assert [(one.what, one.beyond) for one in drifts(QUERY, above)] == [
         ("cpu", False), ("memory", False), ("rate", False)]
+
+
+def test_a_few_noisy_minutes_contradict_no_rate():
+    kept, failed = Observation(60, 20.0, 0.27, 0.08), Observation(60, 20.0, 0.27, 0.08, stable=False)
+    above, beside = Observation(60, 60.0, 0.81, 0.24), Observation(60, 20.0, 0.27, 0.08, shared=True)
+
+    def rates(*seen: Observation) -> list[tuple[float, bool]]:
+        return [(one.observed, one.beyond) for one in drifts(QUERY, seen) if one.what == "rate"]
+
+    assert rates(*[kept] * 355, *[failed] * 5) == rates(*[kept] * 355, *[above] * 5) == []
+    assert rates(*[kept] * 20, *[failed] * 20) == [], "as many kept up"
+    assert rates(*[kept] * 20, *[failed] * 21) == [(20.0, True)]
+    assert rates(*[beside] * 355, *[failed] * 5) == [(20.0, True)], "on a shared slot it says nothing"
+    slow = Observation(60, 10.0, 0.135, 0.04)
+    assert rates(*[slow] * 355, *[failed] * 5) == [(20.0, True)], "that it keeps up with half as much does not help it"
+    assert rates(*[kept] * 20, *[above] * 21) == [(60.0, True)]
