@@ -310,6 +310,13 @@ def _complete(
     placement = _map(job, pair, allocation, supply=supply, effort=settings.effort)
     if arrange is not None:  # before it is predicted: drivers of other nodes may have other threads
         placement = arrange(placement, job.streams)
+    return predicted(job, pair, allocation, placement, supply=supply, settings=settings)
+
+
+def predicted(
+    job: Job, pair: Pair, allocation: Allocation, placement: Placement, *, supply: Supply, settings: Settings
+) -> Schedule:
+    """What a placement will do, and what its slots, all of the supply, cost."""
     prediction = predict(
         placement, job.profiles, rates_per_s=job.rates_per_s, routing=settings.routing, allocation=allocation,
         threads=supply.threads)

@@ -100,10 +100,9 @@ class Settler:
         offer = _Offer(free, taken=np.array([slot in self.supply.taken for slot in free]))
         possible = 0  # of a place without any slot the solver knows nothing, and must not be asked
         for place, tasks in enumerate(tasks_on):
-            kept = offer.numbers[placement.slots[place].name]
+            kept = offer.is_slot(placement.slots[place])
             numbers = np.flatnonzero(self._allowed(tasks, offer, kept))
-            worth = self._worth(tasks, offer)
-            worth[kept] += AS_IT_WAS
+            worth = self._worth(tasks, offer) + AS_IT_WAS * kept
             solver.add_arcs_with_cost(np.full(len(numbers), place), numbers, -worth[numbers])
             possible += bool(len(numbers))
         others, numbers = np.divmod(np.arange((len(free) - len(tasks_on)) * len(free)), len(free))
@@ -117,14 +116,14 @@ class Settler:
             )
         return [solver.right_mate(place) for place in range(len(tasks_on))]
 
-    def _allowed(self, tasks: Mapping[str, int], offer: _Offer, kept: int) -> np.ndarray:
-        """Which of the free slots a place may have, by their numbers, where it has one of them now."""
-        if tasks and offer.taken[kept]:
-            allowed = np.arange(len(offer.taken)) == kept
-        elif tasks:
-            allowed = ~offer.taken
+    def _allowed(self, tasks: Mapping[str, int], offer: _Offer, kept: np.ndarray) -> np.ndarray:
+        """Which of the free slots a place may have; ``kept`` is the one that it has."""
+        if not tasks:
+            allowed = np.ones_like(kept)
+        elif (kept & offer.taken).any():
+            allowed = kept.copy()
         else:
-            allowed = np.ones(len(offer.taken), dtype=bool)
+            allowed = ~offer.taken
         for node in {self.pinned[task] for task in tasks if task in self.pinned}:
             allowed &= offer.on_node(node)
         return allowed
@@ -143,13 +142,18 @@ class Settler:
 
 
 class _Offer:
-    """The slots to be assigned, by number; ``taken`` says which of them others have part of."""
+    """The slots to be assigned, by number, and which of them are what; ``taken`` are those that others have part of."""
 
     def __init__(self, slots: Sequence[Slot], *, taken: np.ndarray) -> None:
         self.taken = taken
+        self._numbers = np.arange(len(slots))
         self.numbers = {slot.name: number for number, slot in enumerate(slots)}
         nodes = np.array([slot.node for slot in slots])
         self._on_node = {node: nodes == node for node in dict.fromkeys(slot.node for slot in slots)}
+
+    def is_slot(self, slot: Slot) -> np.ndarray:
+        """Which of them is this one, if any."""
+        return self._numbers == self.numbers.get(slot.name, -1)
 
     def on_node(self, node: str) -> np.ndarray:
         """Which of them are on a node."""

@@ -39,7 +39,7 @@ from scheduler.performance.routing import Routing
 from scheduler.planning import new_tasks
 from scheduler.rescheduling import bound, schedulable
 from scheduler.scheduling import PAIRS, Comparison, Job, Pair, Schedule, Settings, compare, prepare, schedule
-from scheduler.settling import settled
+from scheduler.settling import Settler
 
 # Those that are found at once; our own takes seconds.
 QUICK: tuple[Pair, ...] = tuple(pair for pair in PAIRS if pair[1] != "exact")
@@ -110,18 +110,13 @@ class Question:
 
     def compare(self, rate_per_s: float | None = None, *, pairs: Iterable[Pair] = PAIRS) -> Comparison:
         """A schedule for each pair, with its slots chosen so that most of what runs stays; an error for each other."""
-        found = compare(self.job(rate_per_s), supply=self.supply, pairs=pairs, settings=self.settings)
-        schedules, errors = [], dict(found.errors)
-        for one in found.schedules:
-            try:
-                schedules.append(self._settled(one))
-            except WeirError as error:
-                errors[one.pair] = error
-        return Comparison(tuple(schedules), errors)
+        job = self.job(rate_per_s)
+        return compare(job, supply=self.supply, pairs=pairs, settings=self.settings, arrange=self._settler(job))
 
     def schedule(self, pair: Pair, rate_per_s: float | None = None) -> Schedule:
         """One schedule; the errors of its parts where there is none."""
-        return self._settled(schedule(self.job(rate_per_s), pair, supply=self.supply, settings=self.settings))
+        job = self.job(rate_per_s)
+        return schedule(job, pair, supply=self.supply, settings=self.settings, arrange=self._settler(job))
 
     def require(self, pair: Pair, rate_per_s: float | None = None) -> None:
         """Raise what a plan of this schedule would fail with, here and now; the solver is not asked.
@@ -169,10 +164,10 @@ class Question:
                 for pair, error in found.errors.items())
         return rows
 
-    def _settled(self, found: Schedule) -> Schedule:
-        return settled(
-            found, running={task: fragment.parts for task, fragment in self.running.items()},
-            pinned=bound(self.running, found.job), supply=self.supply)
+    def _settler(self, job: Job) -> Settler:
+        return Settler(
+            running={task: fragment.parts for task, fragment in self.running.items()},
+            pinned=bound(self.running, job), supply=self.supply)
 
 
 def question_of(

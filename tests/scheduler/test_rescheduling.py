@@ -21,7 +21,7 @@ from scheduler.rescheduling import bound, plan_schedule, plan_schedule_back, sch
 from scheduler.reuse.fragmentation import fragmentation
 from scheduler.reuse.index import EstateIndex
 from scheduler.scheduling import Settings, prepare, schedule
-from scheduler.settling import settled
+from scheduler.settling import Settler
 
 from .catalogue import PRICES, TYPES, flow
 from .schedules import SIZES
@@ -61,10 +61,9 @@ def rescheduled(estate: Estate, *, pair=SAM, rate_per_s=None, routing="slot_awar
     assert not why_not
     job = prepare(dataflow, task_types=TYPES, profiles=PROFILES, rate_per_s=rate_per_s, among=running)
     supply = supply_of(estate, list(running.values()))
-    found = schedule(job, pair, supply=supply, settings=Settings(routing=routing))
-    found = settled(
-        found, running={task: fragment.parts for task, fragment in running.items()}, pinned=bound(running, job),
-        supply=supply)
+    settler = Settler(
+        {task: fragment.parts for task, fragment in running.items()}, pinned=bound(running, job), supply=supply)
+    found = schedule(job, pair, supply=supply, settings=Settings(routing=routing), arrange=settler)
     return plan_schedule(estate, dataflow.name, found, task_types=TYPES, prices=PRICES, left=left), found
 
 
@@ -209,13 +208,13 @@ def test_what_cannot_leave_its_node_stays_there():
     assert {by_task(after, task, "counted").slot.rpartition("/")[0] for task in COUNTED.parents()} == {home}
     assert not any(one.leaving for one in by_task(after, "by", "counted").parts)
     job, other = found.job, "n2" if home == "n1" else "n1"
-    elsewhere = schedule(job, SAM, supply=Supply(tuple(
-        node for node in supply_of(estate).free if node.name == other)))
+    there = Supply(tuple(node for node in supply_of(estate).free if node.name == other))
+    elsewhere = schedule(job, SAM, supply=there)
     with pytest.raises(NotEnactable, match="cannot leave"):
         plan_schedule(estate, "counted", elsewhere, task_types=TYPES, prices=PRICES)
     with pytest.raises(NotEnactable, match="cannot leave its node"):
-        settled(elsewhere, running={"n": by_task(estate, "n", "counted").parts}, pinned={"n": home},
-                supply=Supply(tuple(node for node in supply_of(estate).free if node.name == other)))
+        schedule(job, SAM, supply=there, arrange=Settler(
+            {"n": by_task(estate, "n", "counted").parts}, pinned={"n": home}, supply=there))
 
 
 def test_a_single_slot_that_none_of_it_may_go_to_is_told():
@@ -223,26 +222,27 @@ def test_a_single_slot_that_none_of_it_may_go_to_is_told():
     estate = apply_plan(ESTATE, submitted(ESTATE, COUNTED))
     job = rescheduled(estate, dataflow=COUNTED, rate_per_s=20)[1].job
     supply = Supply((Node("n1", (Slot("n1", 0),)),))
-    found = schedule(job, SAM, supply=supply)
-    assert found.slots == 1
+    assert schedule(job, SAM, supply=supply).slots == 1
     with pytest.raises(NotEnactable, match="cannot leave its node"):
-        settled(found, running={"n": by_task(estate, "n", "counted").parts}, pinned={"n": "n2"}, supply=supply)
+        schedule(job, SAM, supply=supply, arrange=Settler(
+            {"n": by_task(estate, "n", "counted").parts}, pinned={"n": "n2"}, supply=supply))
 
 
 def test_a_place_on_what_others_leave_stays_there():
     """Slots are alike but for what others take of them; those that the schedule does not need keep out of it."""
     slots = [Slot("n1", index) for index in range(6)]
     supply = Supply((Node("n1", tuple(slots)),), taken={slot: Taken(0.1 * slot.index, 0.1) for slot in slots[:4]})
-    found = schedule(prepare(FLOW, task_types=TYPES, profiles=PROFILES, rate_per_s=90), SAM, supply=supply)
+    job = prepare(FLOW, task_types=TYPES, profiles=PROFILES, rate_per_s=90)
+    found = schedule(job, SAM, supply=supply)
     assert found.placement.slots[:2] == (slots[4], slots[5]) and found.placement.taken
     running = {
         task: [RunningBundle(f"{task}{number}", part.slot, part.threads, part.weight)
                for number, part in enumerate(its)] for task, its in parts_of(found).items()}
-    assert settled(found, running=running, pinned={}, supply=supply).placement == found.placement
+    assert Settler(running, pinned={}, supply=supply)(found.placement, job.streams) == found.placement
     swapped = {"n1/4": "n1/5", "n1/5": "n1/4"}
     elsewhere = {
         task: [replace(one, slot=swapped.get(one.slot, one.slot)) for one in its] for task, its in running.items()}
-    moved = settled(found, running=elsewhere, pinned={}, supply=supply)
+    moved = schedule(job, SAM, supply=supply, arrange=Settler(elsewhere, pinned={}, supply=supply))
     assert moved.placement.slots == (slots[5], slots[4], *found.placement.slots[2:])
     assert moved.placement.taken == found.placement.taken and moved.acquisition.per_hour == found.acquisition.per_hour
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from itertools import permutations
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from scheduler.enactment import parts_of
-from scheduler.model.errors import InsufficientSlots
+from scheduler.model.errors import InsufficientSlots, NotEnactable
 from scheduler.model.estate import RunningBundle, Slot
+from scheduler.model.placement import Placement
 from scheduler.model.resources import Node, Supply, Taken
 from scheduler.scheduling import prepare, schedule
-from scheduler.settling import settled
+from scheduler.settling import Settler
 
 from .catalogue import TYPES
 from .schedules import SIZES
@@ -20,13 +25,14 @@ def test_a_schedule_that_has_to_buy_is_left_as_it_is_however_many_slots_others_h
     """Of slots that nobody has part of there is one, and the schedule has three places of its own."""
     slots = [Slot("n1", index) for index in range(4)]
     supply = Supply((Node("n1", tuple(slots)),), SIZES, taken={slot: Taken(0.1, 0.1) for slot in slots[1:]})
-    found = schedule(prepare(FLOW, task_types=TYPES, profiles=PROFILES, rate_per_s=120), SAM, supply=supply)
+    job = prepare(FLOW, task_types=TYPES, profiles=PROFILES, rate_per_s=120)
+    found = schedule(job, SAM, supply=supply)
     assert found.slots <= len(slots), "by their number they would do"
     assert len([node for node in found.acquisition.nodes if node.new]) == 1
-    running = {"by": [RunningBundle("by", "n1/0", 4, 1.0)]}
-    assert settled(found, running=running, pinned={}, supply=supply) == found
+    settler = Settler({"by": [RunningBundle("by", "n1/0", 4, 1.0)]}, pinned={}, supply=supply)
+    assert schedule(job, SAM, supply=supply, arrange=settler) == found
     with pytest.raises(InsufficientSlots, match="2 would be on machines to buy"):
-        parts_of(settled(found, running=running, pinned={}, supply=supply))
+        parts_of(found)
 
 
 def test_places_find_the_slots_of_their_own_among_those_that_others_have_part_of():
@@ -35,6 +41,49 @@ def test_places_find_the_slots_of_their_own_among_those_that_others_have_part_of
     slots = [Slot("n1", index) for index in range(10 + bought.slots)]
     supply = Supply((Node("n1", tuple(slots)),), SIZES, taken={slot: Taken(0.1, 0.1) for slot in slots[:10]})
     running = {"by": [RunningBundle("by", slots[-1].name, 4, 1.0)]}
-    found = settled(bought, running=running, pinned={}, supply=supply).placement
+    found = Settler(running, pinned={}, supply=supply)(bought.placement, job.streams)
     assert set(found.slots) == set(slots[10:])
     assert found.slot_of("by", 0) == slots[-1], "what runs stays where it is"
+
+
+NODES = ("n1", "n2")
+SLOTS = st.sampled_from([Slot(node, index) for node in NODES for index in range(2)])
+THREADS = st.integers(1, 2)
+
+
+@given(
+    st.lists(SLOTS, min_size=2, max_size=3, unique=True),
+    st.dictionaries(st.sampled_from("abc"), st.lists(st.integers(0, 1), min_size=1, max_size=3).map(tuple), min_size=1),
+    st.dictionaries(st.sampled_from("abc"), st.dictionaries(SLOTS, THREADS, min_size=1, max_size=2), min_size=1),
+    st.sets(st.sampled_from("abc")), st.sets(SLOTS, max_size=1),
+)
+def test_no_other_choice_of_slots_keeps_more(slots, threads, runs, bound, taken):
+    """Against every choice there is: what stays, and where it does, what is near, and then the mapping's own choice."""
+    nodes = [Node(name, tuple(Slot(name, index) for index in range(2))) for name in NODES]
+    supply = Supply(tuple(nodes), SIZES, taken={slot: Taken(0.1, 0.1) for slot in taken})
+    running = {task: [RunningBundle(f"{task} {slot.name}", slot.name, its, 1.0) for slot, its in where.items()]
+               for task, where in runs.items()}
+    pinned = {task: next(iter(runs[task])).node for task in bound & runs.keys()}
+    placement = Placement("SAM", len(slots), tuple(slots), threads)
+
+    def worth(choice: tuple[Slot, ...]) -> int | None:
+        """What a choice is worth; None of one that may not be."""
+        total = sum(slot == before for slot, before in zip(choice, slots, strict=True))
+        for task, position in {(task, position) for task, its in threads.items() for position in its}:
+            slot, before = choice[position], slots[position]
+            if pinned.get(task, slot.node) != slot.node or (slot != before and {slot, before} & taken):
+                return None
+            there = runs.get(task, {})
+            total += 10 * (slot.node in {one.node for one in there})
+            if slot in there:
+                total += 1000 if there[slot] == threads[task].count(position) else 600
+        return total
+
+    known = [worth(choice) for choice in permutations([slot for node in nodes for slot in node.slots], len(slots))]
+    best = max((one for one in known if one is not None), default=None)
+    try:
+        found = Settler(running, pinned=pinned, supply=supply)(placement, {})
+    except NotEnactable:
+        assert best is None
+    else:
+        assert (worth(found.slots), found.threads) == (best, placement.threads)

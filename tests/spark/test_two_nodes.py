@@ -20,7 +20,7 @@ from scheduler.planning import Prices, apply_plan, plan_removal, plan_submission
 from scheduler.rescheduling import bound, plan_schedule, schedulable
 from scheduler.reuse.division import Part, divided_anew
 from scheduler.scheduling import prepare, schedule
-from scheduler.settling import settled
+from scheduler.settling import Settler
 from workers import desired
 from workers.channels import keys
 from workers.observed import left, read_reports, steps_done
@@ -146,9 +146,9 @@ class Planned:
         assert not why_not
         job = self._job(rate_per_s)
         supply = self.supply(nodes)
-        found = settled(
-            schedule(job, ("LSA", "DSM"), supply=supply), running={task: one.parts for task, one in running.items()},
-            pinned=bound(running, job), supply=supply)
+        settler = Settler(
+            {task: one.parts for task, one in running.items()}, pinned=bound(running, job), supply=supply)
+        found = schedule(job, ("LSA", "DSM"), supply=supply, arrange=settler)
         return plan_schedule(
             self.estate, self.name, found, task_types=self.types, prices=Prices(), left=self.left())
 
