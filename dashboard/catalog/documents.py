@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache, partial
 
 from django.conf import settings
 
@@ -12,10 +14,14 @@ from dashboard import jobs
 from scheduler.model.dataflow import Dataflow
 from scheduler.model.documents import read_document, to_document
 from scheduler.model.errors import InvalidDataflow, Problem, WeirError
+from scheduler.model.task_types import TaskTypes
 
 FORMATS = ("json", "yaml")
+MOST_KEPT = 16
 # As itself, or as JSON's escape after an even number of backslashes.
 _UNSTORABLE = re.compile(r"[\0\ud800-\udfff]|(?<!\\)(?:\\\\)*\\u0000")
+
+_kept: tuple[TaskTypes | None, Callable[[str], Dataflow]] = (None, read_document)  # by whose types, and how to read
 
 
 class DocumentTooLarge(WeirError):
@@ -76,8 +82,13 @@ def check_document(text: str, *, format: str | None = None) -> Checked:
 
 
 def stored_dataflow(document: dict) -> Dataflow:
-    """The dataflow of a canonical document from the database."""
-    return read_document(json.dumps(document), format="json", task_types=jobs.task_types())
+    """The dataflow of a canonical document from the database; the last ones that were read are kept by this process."""
+    global _kept
+    types, (known, read) = jobs.task_types(), _kept
+    if known is not types:
+        read = lru_cache(maxsize=MOST_KEPT)(partial(read_document, format="json", task_types=types))
+        _kept = (types, read)
+    return read(json.dumps(document))
 
 
 def _refuse_unstorable(text: str, *, placed: bool) -> None:

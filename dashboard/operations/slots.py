@@ -10,11 +10,12 @@ from django.conf import settings
 from dashboard.operations.offered import offered_slots
 from scheduler.model.estate import Fragment, RunningTask, Slot
 from scheduler.model.prices import Prices
-from scheduler.model.resources import Catalogue, Node, Supply, Taken
+from scheduler.model.resources import NOTHING_TAKEN, Catalogue, Node, Supply, Taken
 from scheduler.model.usage import NANO, SlotLoad, loads_of
 from scheduler.performance.declared import DECLARED_MEMORY
 from scheduler.performance.pricing import query_cores
 
+NO_LOAD = SlotLoad()
 LEAST_REST = 0.1  # of a slot: what has less left is not offered
 
 
@@ -37,16 +38,21 @@ def supply(*, own: Collection[Fragment] = (), tasks: Mapping[str, RunningTask] |
     ours: dict[str, SlotLoad] = {}
     for fragment in own:
         for slot, load in loads_of(fragment, {} if tasks is None else tasks).items():
-            ours[slot] = ours.get(slot, SlotLoad()) + load
+            ours[slot] = ours.get(slot, NO_LOAD) + load
     offered: dict[Slot, Taken] = {}
     threads: dict[str, int] = {}
-    for row in offered_slots().select_related("node").order_by("node_id", "index"):
-        others = SlotLoad(row.queries, row.task_nanocores, row.bundles) - ours.get(row.name, SlotLoad())
-        taken = _taken(others)
+    query = query_cores(Prices(trigger_ms=settings.TRIGGER_MS))
+    # Values, not rows: an estate has hundreds, and they are read anew while a slider moves.
+    rows = offered_slots().order_by("node_id", "index").values_list(
+        "node_id", "index", "queries", "task_nanocores", "bundles", "node__threads")
+    for node, index, queries, nanocores, bundles, threads_there in rows:
+        slot = Slot(node, index)
+        others = SlotLoad(queries, nanocores, bundles) - ours.get(slot.name, NO_LOAD)
+        taken = NOTHING_TAKEN if others == NO_LOAD else _taken(others, query_cores=query)
         if not others.bundles and taken.rest >= LEAST_REST:
-            offered[Slot(row.node_id, row.index)] = taken
-            if row.node.threads is not None:
-                threads[row.node_id] = row.node.threads
+            offered[slot] = taken
+            if threads_there is not None:
+                threads[node] = threads_there
     slots = sorted(offered, key=lambda slot: slot.name not in ours)
     ranks = {node: rank for rank, node in enumerate(dict.fromkeys(slot.node for slot in slots))}
     slots.sort(key=lambda slot: ranks[slot.node])
@@ -57,7 +63,7 @@ def supply(*, own: Collection[Fragment] = (), tasks: Mapping[str, RunningTask] |
         nodes, catalogue(), taken={slot: taken for slot, taken in offered.items() if taken.rest < 1}, threads=threads)
 
 
-def _taken(others: SlotLoad) -> Taken:
+def _taken(others: SlotLoad, *, query_cores: float) -> Taken:
     """What others are expected to take of a slot, by what their types declare."""
-    spent = others.nanocores(query_cores=query_cores(Prices(trigger_ms=settings.TRIGGER_MS)))
+    spent = others.nanocores(query_cores=query_cores)
     return Taken(min(1.0, spent / NANO), min(1.0, others.queries * DECLARED_MEMORY), others.queries)
