@@ -217,7 +217,7 @@ def test_merged_killed_and_parted_they_deliver_what_they_deliver_alone(rig, repl
     # The slot has to be back well before the recording ends; a machine that is slower than it looked gets more time.
     for longer in (1, 2, 4):
         merged = run_merged(
-            rig, replayed, alone, lasts_s=max(30.0, 4 * rig.slot_start_s) * longer, generation=100 * longer,
+            rig, replayed, alone, lasts_s=max(30.0, 4 * rig.slot_start_s) * longer, generation=1_000 * longer,
             removed=removed, killed=killed)
         assert delivered(merged[survivor]) == delivered(alone[survivor])
         # The one that left got everything until it left, and nothing else.
