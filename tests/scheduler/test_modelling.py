@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from scheduler.model.errors import InvalidResources, RateNotHeld
 from scheduler.model.profile import Point
+from scheduler.model.profile_csv import read_profiles, write_profiles
 from scheduler.performance.fixed_load import with_fixed_load
-from scheduler.performance.modelling import Done, Sweep, Trial, Try, latency_slope, measured_profile, next_step
+from scheduler.performance.modelling import Done, Sweep, Trial, Try, measured_profile, next_step
 
 SWEEP = Sweep(largest_threads=32, largest_rate_per_s=5000, budget_s=1e9)
 
@@ -114,12 +115,6 @@ def test_a_trial_that_a_busy_machine_spoilt_hides_no_peak(peak, hiccups: set[int
         assert true / (1 + SWEEP.rate_precision) - 1e-9 <= point.rate_per_s <= true
 
 
-def test_one_late_batch_bends_no_slope():
-    at, latencies = [0.5 * number for number in range(9)], [0.4] * 9
-    latencies[-1] = 2.0
-    assert latency_slope(at, latencies, warm_up_s=0) == pytest.approx(0.0)
-
-
 def test_what_a_query_takes_at_any_rate_is_told_apart_from_what_its_events_take():
     """Batches take 10% of the core however few events there are; a Python worker for each thread stays."""
     def with_batches(step: Try) -> Trial:
@@ -150,6 +145,8 @@ def test_batches_are_told_apart_from_events_where_a_service_makes_them_rare(batc
         assert point.of_events == pytest.approx(event * point.rate_per_s, abs=1e-3)
         assert point.idle_cpu == pytest.approx(batch * (1 + point.threads / 10), abs=1e-3)
         assert point.often < 0.5 or not batch
+    profile = measured_profile(step, task_type="t", version=1, machine="m")
+    assert read_profiles(write_profiles([profile])) == (profile,)
 
 
 def test_trials_of_before_batches_were_counted_still_count():
@@ -201,18 +198,6 @@ def test_a_sweep_over_nothing_is_refused():
         Sweep(smallest_rate_per_s=0)
     with pytest.raises(InvalidResources, match="0 threads"):
         Sweep(largest_threads=0)
-
-
-@given(slope=st.floats(-1, 1), start=st.floats(0, 5), warm=st.integers(0, 10))
-def test_the_slope_of_latency_is_that_of_the_line_after_the_warm_up(slope: float, start: float, warm: int):
-    at = list(range(30))
-    latencies = [99.0 if t < warm else start + slope * t for t in at]
-    assert latency_slope(at, latencies, warm_up_s=warm) == pytest.approx(slope, abs=1e-9)
-
-
-def test_no_latency_to_speak_of_is_not_stable():
-    assert latency_slope([], [], warm_up_s=0) == float("inf")
-    assert latency_slope([1, 1], [1, 2], warm_up_s=0) == float("inf")
 
 
 def fed(step: Try, peak: Callable[[int], float], most_per_s: float) -> Trial:
