@@ -32,14 +32,18 @@ def divided(rate_per_s: float, peak_per_s: float) -> tuple[int, float]:
     return times, rest if rest > rate_per_s * TOLERANCE else 0.0
 
 
-def scaled_thread(task: str, profile: Profile, rate_per_s: float) -> Bundle:
-    """One thread at no more than its peak, its CPU and memory in proportion to the rate above what it takes anyway."""
+def scaled_thread(task: str, profile: Profile, rate_per_s: float, *, reserved: bool) -> Bundle:
+    """One thread at no more than its peak, its CPU and memory in proportion to the rate above what it takes anyway.
+
+    With ``reserved`` CPU is what has to be there for it beside others (`Estimate.reserve_at`).
+    """
     one = profile.estimate(1)
-    return Bundle(task, 1, rate_per_s, one.cpu_at(rate_per_s), one.memory_at(rate_per_s))
+    cpu = one.reserve_at(rate_per_s) if reserved else one.cpu_at(rate_per_s)
+    return Bundle(task, 1, rate_per_s, cpu, one.memory_at(rate_per_s))
 
 
 def undivided(
-    task: str, profile: Profile, rate_per_s: float, *, whole: Collection[str]
+    task: str, profile: Profile, rate_per_s: float, *, whole: Collection[str], reserved: bool
 ) -> TaskAllocation | None:
     """The allocation of a task that always has one thread; None of any other.
 
@@ -61,4 +65,4 @@ def undivided(
             remedy="Lower the rate, or thin the stream before this task.",
             task=task, rate_per_s=rate_per_s, peak_per_s=one.rate_per_s, threads=1,
         )
-    return TaskAllocation(task, rate_per_s, (scaled_thread(task, profile, rate_per_s),))
+    return TaskAllocation(task, rate_per_s, (scaled_thread(task, profile, rate_per_s, reserved=reserved),))

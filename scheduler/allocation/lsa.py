@@ -48,7 +48,9 @@ def allocate_lsa(
     tasks = {}
     for task, rate_per_s in rates_per_s.items():
         profile = profiles[task]
-        tasks[task] = undivided(task, profile, rate_per_s, whole=whole) or _linear(task, profile, rate_per_s)
+        tasks[task] = (
+            undivided(task, profile, rate_per_s, whole=whole, reserved=False)
+            or _linear(task, profile, rate_per_s))
     return Allocation("LSA", tasks)
 
 
@@ -59,5 +61,5 @@ def _linear(task: str, profile: Profile, rate_per_s: float) -> TaskAllocation:
     if times:
         bundles.append(Bundle(task, 1, one.rate_per_s, one.cpu, one.memory, count=times))
     if rest:
-        bundles.append(scaled_thread(task, profile, rest))
+        bundles.append(scaled_thread(task, profile, rest, reserved=False))
     return TaskAllocation(task, rate_per_s, tuple(bundles))

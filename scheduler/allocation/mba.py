@@ -32,7 +32,8 @@ def allocate_mba(
     Allocation
         For each task full bundles, each of the threads that reach the highest peak rate and each counted as a whole
         slot; then, for what is left of the rate, the fewest measured threads that sustain it, with the CPU and memory
-        measured for them, or, where that is one thread, its part of them.
+        measured for them, or, where that is one thread, its part of them. Beyond the paper: of a bundle that is known
+        to wait the CPU that has to be there for it beside others, which is more (`Estimate.reserve_at`).
 
     Raises
     ------
@@ -51,7 +52,7 @@ def allocate_mba(
     tasks = {}
     for task, rate_per_s in rates_per_s.items():
         profile = profiles[task]
-        of_one = undivided(task, profile, rate_per_s, whole=whole)
+        of_one = undivided(task, profile, rate_per_s, whole=whole, reserved=True)
         if of_one is None and task in together:
             profile.adequate(rate_per_s)  # or it is not held
         tasks[task] = of_one or _in_bundles(task, profile, rate_per_s)
@@ -67,7 +68,8 @@ def _in_bundles(task: str, profile: Profile, rate_per_s: float) -> TaskAllocatio
     if rest:
         point = profile.adequate(rest)
         if point.threads == 1:
-            bundles.append(scaled_thread(task, profile, rest))
+            bundles.append(scaled_thread(task, profile, rest, reserved=True))
         else:
-            bundles.append(Bundle(task, point.threads, rest, point.cpu, point.memory))
+            cpu = max(point.cpu, profile.estimate(point.threads).reserve_at(rest))
+            bundles.append(Bundle(task, point.threads, rest, cpu, point.memory))
     return TaskAllocation(task, rate_per_s, tuple(bundles))

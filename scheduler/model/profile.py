@@ -16,6 +16,9 @@ from .task_types import TaskTypes
 
 Basis = Literal["measured", "interpolated", "beyond"]
 BUSY = 0.5  # of the peak rate: above it a query may not be done when its next trigger comes
+# Of its triggers, a query on a slot without CPU left still runs so many batches: they are up to four triggers apart.
+# Latency grows with that, but nothing piles up.
+LEAST_OFTEN = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +49,20 @@ class Point:
     def often(self) -> float:
         """Of the triggers at the peak rate, the part that runs a batch; 1 where nothing says that it is less."""
         return min(1.0, max(0.0, self.cpu - self.of_events) / self.idle_cpu) if self.idle_cpu else 1.0
+
+    @property
+    def waits(self) -> float:
+        """The part of its time that a query at its peak rate waits: for a service's answers, and not for its core.
+
+        One that runs batches less often than its trigger would have it is never done in time: what is not CPU then is
+        waiting. Of any other nobody knows, and it is taken not to wait.
+        """
+        return max(0.0, 1.0 - self.cpu) if self.event_cpu is not None and self.often < 1 else 0.0
+
+    @property
+    def fewest_batches_cpu(self) -> float:
+        """CPU of its batches where there are as few as a full slot lets it run."""
+        return min(LEAST_OFTEN, self.often) * self.idle_cpu
 
     def problems(self) -> Iterator[tuple[str, str]]:
         """What cannot be in it: fields, and what is wrong with each."""
@@ -87,6 +104,16 @@ class Estimate:
         """Of the triggers, the part that runs a batch: all up to half the peak rate, then less in a line."""
         beyond = max(0.0, min(1.0, rate_per_s / self.point.rate_per_s) - BUSY) / (1.0 - BUSY)
         return 1.0 - beyond * (1.0 - self.point.often)
+
+    def reserve_at(self, rate_per_s: float) -> float:
+        """Share of a slot's CPU that has to be there for it, if it has the slot together with others.
+
+        A batch that waits for three quarters of its time has the fourth to do its work in: it needs the core four times
+        as fast as its mean load says. At its peak a query that waits shares its slot with hardly anybody.
+        """
+        point, part = self.point, rate_per_s / self.point.rate_per_s
+        cpu, working = point.fewest_batches_cpu + point.of_events * part, 1.0 - point.waits * part
+        return min(1.0, max(self.cpu_at(rate_per_s), cpu / working if cpu < working else 1.0))
 
     def memory_at(self, rate_per_s: float) -> float:
         """Share of a slot's memory at a rate: in proportion, above what is taken at any rate."""

@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from math import inf
+from math import inf, sqrt
 from typing import Literal
 
 from scheduler.model.allocation import Allocation
 from scheduler.model.estate import Slot
 from scheduler.model.placement import Crowd, Placement
 from scheduler.model.profile import Estimate, Profile
+from scheduler.model.resources import NOTHING_TAKEN, TOLERANCE
 
 Routing = Literal["shuffle", "slot_aware"]
-# Of what queries take at any rate, a slot without CPU left still spends so much: it runs their batches up to four
-# triggers apart. Latency grows with that, but nothing piles up.
-LEAST_OFTEN = 0.25
 Shares = Mapping[str, Mapping[int, float]]  # of a task's events, by the position of the slot
 
 
@@ -25,7 +23,7 @@ class Limit:
     """What keeps a dataflow from more.
 
     A bundle that sustains no more, a slot whose CPU or memory is taken, or one whose driver has too few threads
-    (``crowd``).
+    (``crowd``). With a ``task`` the CPU is not taken, but comes too late for one that waits for something else, too.
     """
 
     what: Literal["bundle", "CPU", "memory", "threads"]
@@ -40,6 +38,8 @@ class Limit:
             return self.crowd.told(self.slot.name)
         if self.what == "bundle":
             return f"the threads of {self.task} on {self.slot.name} sustain no more"
+        if self.task:
+            return f"{self.task} waits for answers, and the CPU of {self.slot.name} comes too late for it besides"
         return f"the {self.what} of {self.slot.name} is taken"
 
 
@@ -159,35 +159,72 @@ def _sustained(
 ) -> tuple[float, Limit | None]:
     """How many times the planned rate the placement sustains, and what keeps it from more; 1 where nothing does."""
     factor, limit = inf, None
-    # Shares of each slot's CPU and memory that are taken without events, and those that grow with them.
-    moving = {"CPU": [0.0] * len(placement.slots), "memory": [0.0] * len(placement.slots)}
-    fixed = {what: list(nothing) for what, nothing in moving.items()}
-    for position, taken in placement.taken.items():
-        fixed["CPU"][position], fixed["memory"][position] = taken.cpu, taken.memory
+    # Of each slot's CPU and memory: what is taken without events, and what grows with them.
+    of_others = [placement.taken.get(position, NOTHING_TAKEN) for position in range(len(placement.slots))]
+    cpu, memory = [_Spent(taken.cpu) for taken in of_others], [_Spent(taken.memory) for taken in of_others]
+    waiting: list[tuple[int, str, _Spent, float]] = []
     # Threads at work at the planned rate: of a bundle as large a part as of what it sustains.
-    working = {
-        position: placement.taken[position].queries if position in placement.taken else 0.0 for position in crowded}
+    working = {position: float(of_others[position].queries) for position in crowded}
     for task, by_slot in shares.items():
         static = profiles[task].static
         for position, share in by_slot.items():
             point = estimates[task][position].point
             load = 0.0 if static else rates_per_s[task] * share / point.rate_per_s
-            # What does at any rate takes less at a lower one, too: it is no reason for a rate of 0.
-            fixed["CPU"][position] += 0.0 if static else min(LEAST_OFTEN, point.often) * point.idle_cpu
-            fixed["memory"][position] += point.memory if static else point.idle_memory
-            moving["CPU"][position] += point.cpu if static else point.of_events * load
-            moving["memory"][position] += (point.memory - point.idle_memory) * load
+            if static:  # what does at any rate takes less CPU at a lower one, too: it is no reason for a rate of 0
+                cpu[position].add(0.0, point.cpu)
+                memory[position].add(point.memory, 0.0)
+            else:
+                own = _Spent(point.fewest_batches_cpu if load else 0.0, point.of_events * load)
+                cpu[position].add(own.fixed, own.moving)
+                memory[position].add(point.idle_memory, (point.memory - point.idle_memory) * load)
+                if waits := point.waits * load:
+                    waiting.append((position, task, own, waits))
             if position in crowded:
                 working[position] += placement.counts[task][position] * (1.0 if static else load)
             if factor * load > 1:
                 factor, limit = 1 / load, Limit("bundle", placement.slots[position], task)
-    for what, by_slot in moving.items():
-        for position, of_events in enumerate(by_slot):
-            left = max(0.0, 1.0 - fixed[what][position])
-            if of_events and left < factor * of_events:
-                factor, limit = left / of_events, Limit(what, placement.slots[position])
+    for what, by_slot in (("CPU", cpu), ("memory", memory)):
+        for position, spent in enumerate(by_slot):
+            if spent.fixed > 1 + TOLERANCE or spent.left < factor * spent.moving:
+                factor = min(factor, spent.left / spent.moving) if spent.moving else 0.0
+                limit = Limit(what, placement.slots[position])
+    for position, task, own, waits in waiting:
+        if (most := _in_time(own, waits, all_of_it=cpu[position])) < factor:
+            factor, limit = most, Limit("CPU", placement.slots[position], task)
     for position, crowd in crowded.items():
         if crowd.there < factor * working[position]:
             factor = crowd.there / working[position]
             limit = Limit("threads", placement.slots[position], crowd=crowd)
     return (1.0, None) if limit is None else (factor, limit)
+
+
+@dataclass(slots=True)
+class _Spent:
+    """Shares of a slot that are taken without events, and at the planned rate besides."""
+
+    fixed: float = 0.0
+    moving: float = 0.0
+
+    def add(self, fixed: float, moving: float) -> None:
+        self.fixed += fixed
+        self.moving += moving
+
+    @property
+    def left(self) -> float:
+        return max(0.0, 1.0 - self.fixed)
+
+
+def _in_time(own: _Spent, waits: float, *, all_of_it: _Spent) -> float:
+    """How many times the planned rate a query that waits sustains beside the others on its slot.
+
+    At f times the rate it waits for f·w of its time and has work for r(f) of a core, the others for s(f), all of them
+    lines. The core is shared evenly, so its work goes by at 1 - s of its speed, and has to be done in the time that is
+    left: f·w + r(f) / (1 - s(f)) = 1, a quadratic equation of which the smaller root counts. Without waiting that is
+    where the slot's CPU is taken.
+    """
+    others = _Spent(all_of_it.fixed - own.fixed, all_of_it.moving - own.moving)
+    left = 1.0 - others.fixed - own.fixed
+    if left <= 0:
+        return 0.0
+    grows = waits * (1.0 - others.fixed) + others.moving + own.moving
+    return 2 * left / (grows + sqrt(max(0.0, grows * grows - 4 * waits * others.moving * left)))

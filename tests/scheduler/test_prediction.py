@@ -12,10 +12,9 @@ from scheduler.allocation.mba import allocate_mba
 from scheduler.mapping.sam import map_sam
 from scheduler.model.estate import Slot
 from scheduler.model.placement import Crowd, Placement
-from scheduler.model.profile import Point, Profile
+from scheduler.model.profile import LEAST_OFTEN, Point, Profile
 from scheduler.model.resources import Taken
 from scheduler.performance.prediction import latency_s, predict
-from scheduler.performance.routing import LEAST_OFTEN
 
 from .catalogue import flow
 from .schedules import BUY, allocations, profiles
@@ -73,9 +72,30 @@ def test_a_full_slot_spends_what_events_take_and_little_on_batches():
     found = predict(placed(a=(0,)), {"a": waiting}, rates_per_s={"a": 10.0})
     assert found.factor == pytest.approx(2.0), "its threads sustain no more"
     assert found.slots[0].cpu == pytest.approx(0.115), "at half its peak it runs at every trigger"
-    others = Placement("by hand", 1, (Slot("n1", 0),), {"a": (0,)}, {0: Taken(0.96, 0.0)})
-    full = predict(others, {"a": waiting}, rates_per_s={"a": 20.0})
-    assert full.factor == pytest.approx((0.04 - LEAST_OFTEN * 0.1) / 0.03)
+    working = Profile("t", (Point(1, 20, 0.05, 0.0, idle_cpu=0.05, event_cpu=0.03),))
+    others = Placement("by hand", 1, (Slot("n1", 0),), {"a": (0,)}, {0: Taken(0.97, 0.0)})
+    busy = predict(others, {"a": replace(working, points=(replace(working.one, event_cpu=0.0),))},
+                   rates_per_s={"a": 20.0})
+    assert busy.factor == pytest.approx(1.0), "batches four times as rare fit in"
+
+
+def test_what_waits_needs_its_core_in_the_time_that_is_left():
+    """At its peak a query waits for 90% of its time: beside others that take 40% it is not done with its work in time,
+    though the slot has half of its CPU left."""
+    waiting = Profile("t", (Point(1, 20, 0.1, 0.0, idle_cpu=0.16, event_cpu=0.02),))
+    assert (waiting.one.often, waiting.one.waits) == pytest.approx((0.5, 0.9))
+    assert waiting.estimate(1).reserve_at(20.0) == pytest.approx(0.06 / 0.1)
+    beside = Placement("by hand", 1, (Slot("n1", 0),), {"a": (0,)}, {0: Taken(0.4, 0.0)})
+    found = predict(beside, {"a": waiting}, rates_per_s={"a": 20.0})
+    assert found.factor == pytest.approx((1 - 0.04 / 0.6) / (0.9 + 0.02 / 0.6)), "no batch waits for the core alone"
+    for taken in (0.5, 0.6, 0.9):
+        beside = replace(beside, taken={0: Taken(taken, 0.0)})
+        found = predict(beside, {"a": waiting}, rates_per_s={"a": 20.0})
+        assert found.factor == pytest.approx((1 - 0.04 / (1 - taken)) / (0.9 + 0.02 / (1 - taken)))
+    assert found.routed.limit.what == "CPU"
+    assert found.routed.limit.reason == "a waits for answers, and the CPU of n1/0 comes too late for it besides"
+    alone = predict(placed(a=(0,)), {"a": waiting}, rates_per_s={"a": 20.0})
+    assert alone.factor == pytest.approx(1.0), "alone it sustains what it did in its trials"
 
 
 WAITING = {
@@ -152,7 +172,7 @@ def test_without_events_nothing_limits():
 def test_the_factor_is_where_the_first_bundle_or_slot_is_full(data: st.DataObject, routing: str):
     """Against bisection over the rate: just below it everything fits, the driver's threads among it, just above not."""
     slots = data.draw(st.integers(1, 4))
-    of = {f"t{number}": data.draw(profiles()) for number in range(data.draw(st.integers(1, 4)))}
+    of = {f"t{number}": data.draw(profiles(idle=True)) for number in range(data.draw(st.integers(1, 4)))}
     threads = {
         name: tuple(data.draw(st.lists(st.integers(0, slots - 1), min_size=1, max_size=12))) for name in of}
     others = {slot: Taken(0.25, 0.5) for slot in data.draw(st.sets(st.integers(0, slots - 1)))}
@@ -164,21 +184,30 @@ def test_the_factor_is_where_the_first_bundle_or_slot_is_full(data: st.DataObjec
 
     def fits(factor: float) -> bool:
         working = [0.0] * slots
+        late = []
         cpu = [others[slot].cpu if slot in others else 0.0 for slot in range(slots)]
         memory = [others[slot].memory if slot in others else 0.0 for slot in range(slots)]
         for name, positions in threads.items():
             for position in set(positions):
                 point = of[name].estimate(positions.count(position)).point
                 rate = rates[name] * found.routed.shares[name][position] * factor
-                cpu[position] += point.cpu * rate / point.rate_per_s
-                memory[position] += point.memory * rate / point.rate_per_s
+                load = rate / point.rate_per_s
+                own = min(LEAST_OFTEN, point.often) * point.idle_cpu + point.of_events * load
+                cpu[position] += own
+                memory[position] += point.idle_memory + (point.memory - point.idle_memory) * load
+                late.append((position, own, point.waits * load))
                 working[position] += positions.count(position) * rate / point.rate_per_s
                 if rate > point.rate_per_s * (1 + 1e-9):
                     return False
         enough = there is None or max(working) <= there * (1 + 1e-9)
-        return enough and all(taken <= 1 + 1e-9 for taken in (*cpu, *memory))
+        # A batch's work goes by at the part of the speed that others leave it, in the time in which it does not wait.
+        in_time = all(
+            1 - cpu[position] + own > 0 and waits + own / (1 - cpu[position] + own) <= 1 + 1e-9
+            for position, own, waits in late if waits)
+        return in_time and enough and all(taken <= 1 + 1e-9 for taken in (*cpu, *memory))
 
-    assert fits(found.factor) and not fits(found.factor * 1.001)
+    assert fits(found.factor) if found.factor else not fits(1e-9)
+    assert not fits(found.factor * 1.001 + 1e-6)
     for its in found.routed.shares.values():
         assert sum(its.values()) == pytest.approx(1)
 

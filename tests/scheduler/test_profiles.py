@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scheduler.model.dataflow import Task
 from scheduler.model.errors import InvalidProfile, MissingProfile, RateNotHeld
 from scheduler.model.profile import Point, Profile, Profiles
-from scheduler.model.profile_csv import read_profiles, write_profiles
+from scheduler.model.profile_csv import Entry, read_entries, read_profiles, write_entries, write_profiles
 from scheduler.performance.drift import Observation, drifts
 
 from .schedules import profiles
@@ -87,6 +87,17 @@ def test_a_file_reads_back(many: list[Profile]):
         for number, profile in enumerate(many))
     if named:
         assert read_profiles(write_profiles(named)) == named
+
+
+def test_what_a_measurement_left_open_reads_back_point_by_point():
+    entry = Entry(QUERY, rough=(10, 60), at_least=(60,))
+    text = write_entries([entry])
+    assert read_entries(text) == (entry,) and read_profiles(text) == (QUERY,)
+    assert read_entries(write_profiles([QUERY])) == (Entry(QUERY),)
+    [found] = read_entries(f"{HEADER},at_least\na,2,20,1,1,\na,1,10,1,1,true\n")
+    assert (found.rough, found.at_least) == ((), (1,))
+    with pytest.raises(InvalidProfile, match="rough is 'maybe'"):
+        read_profiles(f"{HEADER},rough\na,1,10,1,1,maybe\n")
 
 
 @pytest.mark.parametrize(("rows", "line", "column", "words"), [
