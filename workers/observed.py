@@ -60,12 +60,13 @@ class StreamFlow:
 class Flows:
     """Flows by running task, and by stream (a pair of running tasks); and what each query takes in, in events/s.
 
-    A query that begins with a source takes in what that makes.
+    A query that begins with a source takes in what that makes. ``over_s`` is for how long all that was counted.
     """
 
     tasks: Mapping[str, TaskFlow] = field(default_factory=dict)
     streams: Mapping[tuple[str, str], StreamFlow] = field(default_factory=dict)
     queries: Mapping[str, float] = field(default_factory=dict)
+    over_s: float = 0.0
 
 
 def read_reports(broker: redis.Redis) -> dict[str, Report]:
@@ -138,7 +139,7 @@ def flows(
     queries = {
         part.id: _rate(_taken_in(growths.counts[part.id], fragment, parents), elapsed_s)
         for fragment in fragments for part in fragment.parts if fragment.active_tasks and part.id in growths.counts}
-    return Flows(tasks=tasks, streams=streams, queries=queries)
+    return Flows(tasks=tasks, streams=streams, queries=queries, over_s=elapsed_s)
 
 
 def selectivities(meters: Meters, fragments: Iterable[Fragment], *, least: int) -> dict[str, float]:

@@ -25,10 +25,10 @@ from dashboard.profiles.services.sweeps import (
     resume_sweep,
     start_sweep,
 )
-from dashboard.profiles.stored import profile_of
+from dashboard.profiles.stored import entry_of, profile_of
 from dashboard.profiles.subjects import Subject, subject_again, subject_of_task, subject_of_type
 from scheduler.model.errors import NotFound
-from scheduler.model.profile_csv import write_profiles
+from scheduler.model.profile_csv import write_entries
 
 router = Router()
 MANNER = ("any_config", "warm_up_s", "seconds")
@@ -75,7 +75,7 @@ def profiles(request: HttpRequest, search: str = "", page: int = Query(1, ge=1, 
 def profiles_csv(request: HttpRequest, search: str = "") -> HttpResponse:
     """The same as a CSV file that imports."""
     found = selectors.profiles(request.viewer, search=search)
-    return HttpResponse(write_profiles(map(profile_of, found)), content_type="text/csv; charset=utf-8")
+    return HttpResponse(write_entries(map(entry_of, found)), content_type="text/csv; charset=utf-8")
 
 
 @router.post("/profiles", response={201: list})

@@ -84,7 +84,8 @@ def outcome(request: HttpRequest, dataflow_id: UUID, proposal: UUID | None = Non
         "standing_by": str(standing.by) if standing.by else None,
         "readings": measured.readings, "begins": measured.begins, "ends": measured.ends, "judged": found.judged,
         "promise": json.loads(to_json(kept.promise)) if kept else None, "seen": asdict(found.seen) if kept else None,
-        "missed": [asdict(miss) for miss in found.missed]}
+        "missed": [asdict(miss) for miss in found.missed], "told": [asdict(one) for one in found.told],
+        "blur": found.blur}
 
 
 @router.get("/dataflows/{uuid:dataflow_id}/schedule/runs")

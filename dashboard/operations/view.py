@@ -102,11 +102,17 @@ def totals_of(view: View, dataflow_id: str) -> dict[str, Any]:
 
 
 def sum_rate(view: View, tasks: Iterable[str]) -> float | None:
-    """Events per second of these running tasks together; None until rates are measured."""
+    """Events per second of these running tasks together, as it is shown; None until rates are measured."""
+    rate_per_s = exact_rate(view, tasks)
+    return None if rate_per_s is None else round(rate_per_s, 1)
+
+
+def exact_rate(view: View, tasks: Iterable[str]) -> float | None:
+    """The same as it was measured: of one event in some seconds nothing would be left."""
     if not view.reading.measured:
         return None
     flows = view.reading.flows.tasks
-    return round(sum(flows[task].rate_per_s for task in tasks if task in flows), 1)
+    return sum(flows[task].rate_per_s for task in tasks if task in flows)
 
 
 def sources_and_sinks(view: View, tasks: Iterable[str]) -> tuple[set[str], set[str]]:

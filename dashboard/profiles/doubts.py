@@ -2,20 +2,23 @@
 
 - ``doubts_about(profiles, team=…)``: what there is to say of each of them
 - ``remarks_on(tasks)``: the same of tasks, said once where several of a type have one doubt
+- ``machine_remarks(schedule)``: the nodes that are another class of machine than its profiles were measured on
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from dashboard.operations.models import NodeRow
 from dashboard.profiles.models import ProfileRecord, TrialRecord
 from dashboard.profiles.progress import disturbance
 from dashboard.profiles.selectors import current_machine, records_for, staleness
 from dashboard.profiles.stored import profile_of
 from scheduler.model.profile import Profile
 from scheduler.performance.declared import DECLARED
+from scheduler.scheduling import Schedule
 
 Kind = Literal["stale", "drifted", "rough", "busy"]
 SAID: Mapping[Kind, str] = {
@@ -43,9 +46,8 @@ class Remark:
     @property
     def head(self) -> str:
         """What is said, without why."""
-        more = len(self.tasks) - NAMED
-        named = ", ".join(self.tasks[:NAMED]) + (f" and {more} more" if more > 0 else "")
-        return f"The profile of {self.task_type}{'' if self.of_all else f' for {named}'} {SAID[self.doubt.kind]}"
+        whose = "" if self.of_all else f" for {_named(self.tasks)}"
+        return f"The profile of {self.task_type}{whose} {SAID[self.doubt.kind]}"
 
     @property
     def text(self) -> str:
@@ -86,6 +88,34 @@ def remarks_on(tasks: Iterable[tuple[str, str, Iterable[Doubt]]]) -> list[Remark
     return [
         Remark(name, tuple(its), len(its) == len(of_type[name]), doubt)
         for (name, doubt), its in sorted(found.items(), key=lambda one: one[0][0])]
+
+
+def machine_remarks(schedule: Schedule) -> list[str]:
+    """What a plan has to say of nodes that are another class of machine than what runs there was measured on.
+
+    Only of others than most slots are: where a profile is not of those, it is stale.
+    """
+    tasks_on: dict[str, dict[str, None]] = {}
+    for task, counts in schedule.placement.counts.items():
+        for position in counts:
+            tasks_on.setdefault(schedule.placement.slots[position].node, {})[task] = None
+    here = current_machine()
+    others = NodeRow.objects.filter(name__in=tasks_on).exclude(machine__in=["", here]).order_by("name")
+    remarks = []
+    for node, machine in others.values_list("name", "machine"):
+        measured = {task: schedule.job.profiles[task].machine for task in tasks_on[node]}
+        if strange := [task for task, on in measured.items() if on not in ("", machine)]:
+            classes = " and ".join(sorted({measured[task] for task in strange}))
+            remarks.append(
+                f"{node} is another class of machine ({machine}) than {_named(strange)} "
+                f"{'were' if len(strange) > 1 else 'was'} measured on ({classes}): what is predicted of the bundles "
+                "there may not hold.")
+    return remarks
+
+
+def _named(tasks: Sequence[str]) -> str:
+    more = len(tasks) - NAMED
+    return ", ".join(tasks[:NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _of_age(profile: Profile, machine: str) -> Iterator[Doubt]:

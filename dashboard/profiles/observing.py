@@ -21,12 +21,12 @@ from dashboard.profiles.trials import unscoped
 from scheduler.model.canonical import canonical_config, canonical_json
 from scheduler.model.estate import RunningTask
 from scheduler.performance.drift import Observation, drifts
+from scheduler.performance.rates import falls_short
 
 KEPT = timedelta(days=1)
 MOST_AT_ONCE = 20  # bundles of a profile: a type that runs a thousand times says no more, and costs more
 MOST_COMPARED = 1_000
 COMPARED = timedelta(hours=6)  # what is older says what was, not what is
-KEEPS_UP = 0.95  # of what is offered has to be read
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ def _seen(view: View) -> Iterator[Seen]:
             offered = _offered(view, task, part.weight)
             yield Seen(part.id, task, str(report.get("machine", ""))[:120], Figures(
                 part.threads, rate_per_s, cpu, told.get("memory"),
-                stable=offered is None or rate_per_s >= KEEPS_UP * offered,
+                stable=offered is None or not falls_short(rate_per_s, offered),
                 shared=at_work(view, part.slot) != {part.id}))
 
 

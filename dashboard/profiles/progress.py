@@ -13,6 +13,7 @@ from dashboard.profiles.models import SweepRecord, TrialRecord
 from dashboard.profiles.permissions import sweep_for
 from dashboard.profiles.trials import order_id
 from dashboard.teams.permissions import Viewer
+from scheduler.performance.sweep import MOST_STOLEN
 
 STATES = {  # of a trial under way, in words
     "": "about to be ordered", "ordered": "waits for the node's agent", "taken": "waits until the slot is ready",
@@ -20,8 +21,6 @@ STATES = {  # of a trial under way, in words
     "feed": "making the events", "starting": "starting the query", "idle": "measuring the query without events",
     "warming": "warming up", "measuring": "measuring",
 }
-
-MOST_STOLEN = 0.1  # of the CPU asked for
 
 
 def live_sweep(viewer: Viewer, sweep_id: UUID | str) -> dict[str, Any]:

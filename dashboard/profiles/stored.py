@@ -11,6 +11,7 @@ from dashboard.profiles.models import ProfilePoint, ProfileRecord
 from dashboard.teams.models import User
 from scheduler.model.canonical import canonical_json
 from scheduler.model.profile import Point, Profile
+from scheduler.model.profile_csv import Entry
 
 FIELDS = ("threads", "rate_per_s", "cpu", "memory", "idle_cpu", "idle_memory", "event_cpu")
 
@@ -20,6 +21,11 @@ def profile_of(record: ProfileRecord) -> Profile:
     return Profile(
         record.task_type, tuple(point_of(row) for row in record.points.all()), config=record.config,
         version=record.version, machine=record.machine, static=record.static, origin=record.origin, code=record.code)
+
+
+def entry_of(record: ProfileRecord) -> Entry:
+    """A row's profile as it is exported, with what its measurement left open; its points should be fetched."""
+    return Entry(profile_of(record), rough=tuple(record.rough), at_least=tuple(record.at_least))
 
 
 def point_of(row: ProfilePoint) -> Point:

@@ -10,16 +10,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from scheduler.model.promise import BundlePromise, Load, Promise
-from scheduler.performance.outcome import (
-    LATENCY_BOUND,
-    RATE_BOUND,
-    BundleSeen,
-    Miss,
-    Seen,
-    over,
-    promised_of,
-    taken_of,
-)
+from scheduler.performance.outcome import LATENCY_BOUND, Miss, over, promised_of, taken_of
+from scheduler.performance.rates import falls_short
+from scheduler.performance.seen import BundleSeen, Seen
 
 Missed = Collection[tuple[str, str]]  # what, and of which slot; of the dataflow where that is empty
 
@@ -74,7 +67,7 @@ class Figures:
 def figures_of(promise: Promise, seen: Seen, misses: Sequence[Miss]) -> Figures:
     """What was promised beside what was seen; ``misses`` are the promises that were not kept."""
     missed = {(miss.what, miss.where) for miss in misses}
-    bundles = [_bundle(one, seen.bundles.get(one.id, BundleSeen()), missed) for one in promise.bundles]
+    bundles = [_bundle(one, seen, missed) for one in promise.bundles]
     return Figures(
         Figure(promise.rate_per_s, promise.sustained_per_s, seen.rate_per_s, ("rate", "") in missed),
         Figure(None, promise.latency_s, seen.latency_s, ("latency", "") in missed),
@@ -87,12 +80,13 @@ def _upstream_first(promise: Promise) -> list[str]:
     return list(dict.fromkeys(one.task for one in promise.bundles))
 
 
-def _bundle(promise: BundlePromise, seen: BundleSeen, missed: Missed) -> BundleOutcome:
-    load = seen.load
+def _bundle(promise: BundlePromise, seen: Seen, missed: Missed) -> BundleOutcome:
+    own = seen.bundles.get(promise.id, BundleSeen())
+    load = own.load
     return BundleOutcome(
-        promise, seen,
-        Figure(None, promise.rate_per_s, seen.rate_per_s,
-               ("rate", "") in missed and _is_less(seen.rate_per_s, promise.rate_per_s)),
+        promise, own,
+        Figure(None, promise.rate_per_s, own.rate_per_s,
+               ("rate", "") in missed and _is_less(own.rate_per_s, promise.rate_per_s, seen)),
         Figure(None, promise.cpu, load.cpu, ("CPU", promise.slot) in missed and _is_more(load.cpu, promise.cpu)),
         Figure(None, promise.memory, load.memory,
                ("memory", promise.slot) in missed and _is_more(load.memory, promise.memory)))
@@ -105,7 +99,7 @@ def _task(task: str, promise: Promise, seen: Seen, bundles: Sequence[BundleOutco
     read = seen.read_per_s.get(task)
     cpu, memory = promise.allocated.get(task, (None, None))
     return Part(
-        task, Figure(planned, predicted, read, ("rate", "") in missed and _is_less(read, predicted)),
+        task, Figure(planned, predicted, read, ("rate", "") in missed and _is_less(read, predicted, seen)),
         _sum([bundle.cpu for bundle in own], planned=cpu), _sum([bundle.memory for bundle in own], planned=memory), own,
         latency=_latency(promise.latencies_s.get(task), seen.latencies_s.get(task), missed))
 
@@ -134,8 +128,8 @@ def _sum(figures: Sequence[Figure], *, planned: float | None) -> Figure:
         planned, predicted, together, any(figure.missed for figure in figures) and _is_more(together, predicted))
 
 
-def _is_less(measured_per_s: float | None, promised_per_s: float) -> bool:
-    return measured_per_s is not None and measured_per_s < promised_per_s * (1 - RATE_BOUND)
+def _is_less(measured_per_s: float | None, promised_per_s: float, seen: Seen) -> bool:
+    return measured_per_s is not None and falls_short(measured_per_s, promised_per_s, over_s=seen.over_s)
 
 
 def _is_more(measured: float | None, promised: float) -> bool:

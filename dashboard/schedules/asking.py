@@ -115,9 +115,9 @@ def curve(
 
 
 def scale_of(rate_per_s: float) -> float:
-    """The end of the slider: a round number, some times the rate."""
+    """The end of the slider: a round number, some times the rate, as long as there is such a rate."""
     power = 10.0 ** int(log10(rate_per_s * 4) // 1)
-    return next(power * step for step in (1, 2, 5, 10) if power * step >= rate_per_s * 4)
+    return min(MOST_RATE_PER_S, next(power * step for step in (1, 2, 5, 10) if power * step >= rate_per_s * 4))
 
 
 def basis_of(question: Question, job: Job) -> list[TaskBasis]:

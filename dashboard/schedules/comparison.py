@@ -105,6 +105,16 @@ class Row:
         return self.schedule is not None and self.schedule.prediction.keeps
 
     @property
+    def cannot(self) -> str:
+        """Why it cannot be proposed as it stands; empty where it can."""
+        if self.schedule is None:
+            return "There is no schedule to propose: choose another pair or rate."
+        if self.to_buy:
+            return (f"{self.to_buy} of its slots would be on machines to buy: add nodes or slots first, or choose a "
+                    "rate that takes fewer.")
+        return ""
+
+    @property
     def limit(self) -> str:
         """What keeps it from more."""
         limit = self.schedule.prediction.routed.limit if self.schedule else None

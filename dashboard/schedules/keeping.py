@@ -19,7 +19,7 @@ from dashboard.schedules.models import KeptOutcome, Reading
 from dashboard.schedules.observing import driver_cpu, seen_now, typical
 from dashboard.schedules.promises import InForce, in_force
 from dashboard.schedules.standing import steady_since, unsettled_fragments
-from scheduler.performance.outcome import Seen
+from scheduler.performance.seen import Seen
 
 SETTLES = timedelta(seconds=45)  # after a change, what is measured is that of its beginning
 WINDOW = timedelta(minutes=15)

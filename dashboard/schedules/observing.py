@@ -6,12 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 from typing import Any
 
-from dashboard.operations.view import FAILING, View, at_work, sum_rate, totals_of
+from dashboard.operations.view import FAILING, View, at_work, exact_rate, totals_of
 from dashboard.profiles.models import TrialRecord
 from dashboard.schedules.bundles import Parts, fragments_of, parts_of, promised_ids
 from scheduler.model.estate import Fragment
 from scheduler.model.promise import Load, Promise
-from scheduler.performance.outcome import BundleSeen, Seen
+from scheduler.performance.seen import BundleSeen, Seen
+
+FEW = 40  # events between two readings: of fewer there is no telling a rate, but of all readings together
 
 
 def driver_cpu() -> float:
@@ -38,16 +40,17 @@ def seen_now(view: View, dataflow_id: str, promise: Promise, *, base_cpu: float 
     own = {bundle.id for fragment in fragments.values() for bundle in fragment.parts}
     slots = {bundle.slot: None for bundle in promise.bundles}
     return Seen(
-        rate_per_s=sum_rate(view, sources), latency_s=None if latency_ms is None else latency_ms / 1000,
+        rate_per_s=exact_rate(view, sources), latency_s=None if latency_ms is None else latency_ms / 1000,
         read_per_s=_read(view, parts, submitted.running, names, bundles),
         offered_per_s=_offered(view, fragments, submitted.running), bundles=bundles,
         slots={slot: _slot(view, slot, base_cpu) for slot in slots},
         latencies_s=_latencies(view, fragments, submitted.running),
-        mixed=tuple(slot for slot in slots if at_work(view, slot) - own))
+        mixed=tuple(slot for slot in slots if at_work(view, slot) - own),
+        over_s=view.reading.flows.over_s or None)
 
 
 def typical(readings: Iterable[Mapping[str, Any]]) -> Seen:
-    """The median of what readings saw, figure by figure.
+    """The median of what readings saw, figure by figure; of rates of few events the mean.
 
     A bundle waits for those that it waited for in most of them, and fails where it did in the newest. A slot is mixed
     where it was in any: a median is of all of them.
@@ -56,18 +59,20 @@ def typical(readings: Iterable[Mapping[str, Any]]) -> Seen:
     if not found:
         return Seen()
     names = {field: sorted({name for one in found for name in one.get(field, ())}) for field in (
-        "read_per_s", "offered_per_s", "bundles", "slots", "latencies_s")}
+        "bundles", "slots", "latencies_s")}
+    times_s = [one.get("over_s") or 0.0 for one in found]  # one of an earlier version does not tell
     return Seen(
-        rate_per_s=_median(one["rate_per_s"] for one in found),
+        rate_per_s=_rate([one["rate_per_s"] for one in found], times_s),
         latency_s=_median(one["latency_s"] for one in found),
-        read_per_s=_medians(found, "read_per_s", names["read_per_s"]),
-        offered_per_s=_medians(found, "offered_per_s", names["offered_per_s"]),
-        bundles={name: _typical_bundle([one["bundles"][name] for one in found if name in one["bundles"]])
+        read_per_s=_rates([one.get("read_per_s", {}) for one in found], times_s),
+        offered_per_s=_rates([one.get("offered_per_s", {}) for one in found], times_s),
+        bundles={name: _typical_bundle([one["bundles"].get(name) for one in found], times_s)
                  for name in names["bundles"]},
         slots={name: _typical_load([one["slots"][name] for one in found if name in one["slots"]])
                for name in names["slots"]},
         latencies_s=_medians(found, "latencies_s", names["latencies_s"]),
         mixed=tuple(sorted({slot for one in found for slot in one.get("mixed", ())})),
+        over_s=sum(times_s) or None,
     )
 
 
@@ -142,10 +147,12 @@ def _slot(view: View, name: str, base_cpu: float) -> Load:
         None if cpu is None else max(0.0, cpu - base_cpu), None if not memory or None in memory else sum(memory))
 
 
-def _typical_bundle(found: Sequence[Mapping[str, Any]]) -> BundleSeen:
+def _typical_bundle(told: Sequence[Mapping[str, Any] | None], times_s: Sequence[float]) -> BundleSeen:
+    found = [one for one in told if one is not None]
     waited = [reader for one in found for reader in one["waits_for"]]
     return BundleSeen(
-        _median(one["rate_per_s"] for one in found), _typical_load([one["load"] for one in found]),
+        _rate([one["rate_per_s"] if one else None for one in told], times_s),
+        _typical_load([one["load"] for one in found]),
         tuple(sorted({reader for reader in waited if waited.count(reader) * 2 > len(found)})), found[-1]["failing"])
 
 
@@ -156,6 +163,21 @@ def _typical_load(found: Sequence[Mapping[str, Any]]) -> Load:
 def _medians(found: Sequence[Mapping[str, Any]], field: str, names: Iterable[str]) -> dict[str, float]:
     values = {name: _median(one.get(field, {}).get(name) for one in found) for name in names}
     return {name: value for name, value in values.items() if value is not None}
+
+
+def _rates(found: Sequence[Mapping[str, float]], times_s: Sequence[float]) -> dict[str, float]:
+    names = sorted({name for one in found for name in one})
+    values = {name: _rate([one.get(name) for one in found], times_s) for name in names}
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _rate(rates: Sequence[float | None], times_s: Sequence[float]) -> float | None:
+    """The median, which no odd reading moves; of few events the mean: most readings may have none."""
+    typical = _median(rates)
+    counted = [(rate, over_s) for rate, over_s in zip(rates, times_s, strict=True) if rate is not None and over_s]
+    if typical is None or not counted or typical * median(over_s for _, over_s in counted) >= FEW:
+        return typical
+    return sum(rate * over_s for rate, over_s in counted) / sum(over_s for _, over_s in counted)
 
 
 def _median(values: Iterable[float | None]) -> float | None:

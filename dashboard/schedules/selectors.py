@@ -28,7 +28,8 @@ from dashboard.schedules.promises import InForce, in_force, made_by, ran_by
 from dashboard.schedules.standing import NEVER, Standing, standing_of
 from dashboard.teams.permissions import Viewer
 from scheduler.model.errors import NotFound
-from scheduler.performance.outcome import Miss, Seen, misses
+from scheduler.performance.outcome import Miss, Told, blur_of, misses, told
+from scheduler.performance.seen import Seen
 
 __all__ = ["ENOUGH", "Outcome", "Run", "outcome_of", "schedules_of"]
 
@@ -37,7 +38,10 @@ MOST_LISTED = 20  # of the schedules that a dataflow has run by, the newest
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of one schedule of a dataflow; without ``kept`` it has none."""
+    """What came of one schedule of a dataflow; without ``kept`` it has none.
+
+    ``blur`` is the part of its rate that may be missing by chance, as few events as came.
+    """
 
     record: DataflowRecord
     kept: InForce | None = None
@@ -45,6 +49,8 @@ class Outcome:
     measured: Measured = field(default_factory=Measured)
     figures: Figures = field(default_factory=Figures)
     missed: tuple[Miss, ...] = ()
+    told: tuple[Told, ...] = ()
+    blur: float = 0.0
 
     @property
     def judged(self) -> bool:
@@ -125,5 +131,9 @@ def _run(kept: InForce, row: KeptOutcome | None, newest: InForce | None) -> Run:
 def _outcome(record: DataflowRecord, kept: InForce, proposal: Proposal) -> Outcome:
     standing = standing_of(proposal, kept.promise)
     measured = measured_of(proposal.pk, since=standing.steady_since)
-    missed = misses(kept.promise, measured.seen) if measured.judged else ()
-    return Outcome(record, kept, standing, measured, figures_of(kept.promise, measured.seen, missed), missed)
+    promise, seen = kept.promise, measured.seen
+    missed = misses(promise, seen) if measured.judged else ()
+    figures = figures_of(promise, seen, missed)
+    if not measured.judged:
+        return Outcome(record, kept, standing, measured, figures)
+    return Outcome(record, kept, standing, measured, figures, missed, told(promise, seen), blur_of(promise, seen))

@@ -6,7 +6,7 @@ import csv
 import io
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from decimal import Decimal
 
 from .errors import InvalidProfile, Problem
@@ -14,7 +14,9 @@ from .profile import Point, Profile
 
 REQUIRED = ("task", "threads", "peak_rate_tuples_s", "cpu_pct", "mem_pct")
 # Beside them, where they are known; a file may leave any of these columns out.
-OPTIONAL = ("origin", "idle_cpu_pct", "idle_mem_pct", "event_cpu_pct", "version", "machine", "config", "static", "code")
+OPTIONAL = (
+    "origin", "idle_cpu_pct", "idle_mem_pct", "event_cpu_pct", "rough", "at_least", "version", "machine", "config",
+    "static", "code")
 
 
 def _share(percent: str) -> float:
@@ -31,9 +33,39 @@ COLUMNS = {  # of a point's fields
     "event_cpu": "event_cpu_pct",
 }
 TRUTHS = {"": False, "0": False, "false": False, "1": True, "true": True}
+MARKS = ("rough", "at_least", "static")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A profile as it stands in a file.
+
+    ``rough`` and ``at_least`` are thread counts: those whose peak is less precise than was asked for, and those that
+    sustain all that could be fed to them, and may sustain more.
+    """
+
+    profile: Profile
+    rough: tuple[int, ...] = ()
+    at_least: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    line: int
+    point: Point
+    origin: str
+    marks: frozenset[str]
+
+
+_Rows = dict[tuple[object, ...], list[_Row]]  # by what they are of
 
 
 def read_profiles(text: str) -> tuple[Profile, ...]:
+    """The profiles of a file alone, as `read_entries` reads them."""
+    return tuple(entry.profile for entry in read_entries(text))
+
+
+def read_entries(text: str) -> tuple[Entry, ...]:
     """Read profiles; rows of one task, config, version, code and machine make one.
 
     Parameters
@@ -48,7 +80,7 @@ def read_profiles(text: str) -> tuple[Profile, ...]:
     """
     reader = csv.DictReader(io.StringIO(text), strict=True)
     problems: list[Problem] = []
-    rows: dict[tuple[object, ...], list[tuple[int, Point, str, bool]]] = {}
+    rows: _Rows = {}
     try:
         header = tuple(name.strip() for name in reader.fieldnames or ())
         reader.fieldnames = header
@@ -57,7 +89,7 @@ def read_profiles(text: str) -> tuple[Profile, ...]:
             _take(row, reader.line_num, rows, problems)
     except csv.Error as error:
         problems.append(_problem(reader.line_num + 1, f"The line is no CSV: {error}", "Correct the quotes."))
-    found = [] if problems else [profile for key, points in rows.items() if (profile := _made(key, points, problems))]
+    found = [] if problems else [entry for key, its in rows.items() if (entry := _made(key, its, problems))]
     if not found and not problems:
         problems.append(_problem(1, "The file holds no measured point", "Give one line for each."))
     if problems:
@@ -73,16 +105,23 @@ def read_profiles(text: str) -> tuple[Profile, ...]:
 
 def write_profiles(profiles: Iterable[Profile]) -> str:
     """The profiles as CSV that `read_profiles` reads back."""
+    return write_entries(map(Entry, profiles))
+
+
+def write_entries(entries: Iterable[Entry]) -> str:
+    """The entries as CSV that `read_entries` reads back."""
     out = io.StringIO()
     writer = csv.DictWriter(out, (*REQUIRED, *OPTIONAL), lineterminator="\n")
     writer.writeheader()
-    for profile in profiles:
+    for entry in entries:
+        profile = entry.profile
         for point in profile.points:
             writer.writerow({
                 "task": profile.task_type, "threads": point.threads, "peak_rate_tuples_s": repr(point.rate_per_s),
                 "cpu_pct": _percent(point.cpu), "mem_pct": _percent(point.memory),
                 "idle_cpu_pct": _percent(point.idle_cpu), "idle_mem_pct": _percent(point.idle_memory),
                 "event_cpu_pct": "" if point.event_cpu is None else _percent(point.event_cpu),
+                "rough": int(point.threads in entry.rough), "at_least": int(point.threads in entry.at_least),
                 "origin": profile.origin, "version": profile.version, "machine": profile.machine,
                 "config": profile.config, "static": int(profile.static), "code": profile.code,
             })
@@ -100,10 +139,7 @@ def _of_header(header: tuple[str, ...]) -> list[Problem]:
     ]
 
 
-def _take(
-    row: Mapping[str | None, str | None], line: int,
-    rows: dict[tuple[object, ...], list[tuple[int, Point, str, bool]]], problems: list[Problem],
-) -> None:
+def _take(row: Mapping[str | None, str | None], line: int, rows: _Rows, problems: list[Problem]) -> None:
     """Read one row into ``rows``, or say in ``problems`` what is wrong with it."""
     before = len(problems)
     if None in row or None in row.values():
@@ -117,8 +153,8 @@ def _take(
             except (ValueError, ArithmeticError):
                 kind = "whole number" if NUMBERS[name] is int else "number"
                 problems.append(_problem(line, f"{name} is {text!r}", f"Give a {kind}.", column))
-        if name == "static" and text not in TRUTHS:
-            problems.append(_problem(line, f"static is {text!r}", "Give 0 or 1.", column))
+        if name in MARKS and text not in TRUTHS:
+            problems.append(_problem(line, f"{name} is {text!r}", "Give 0 or 1.", column))
         if name == "config" and text and not _is_object(text):
             problems.append(_problem(line, f"config is {text[:60]!r}", "Give a JSON object, or nothing.", column))
     task = (row["task"] or "").strip()
@@ -136,22 +172,27 @@ def _take(
         return
     config, machine, code = (row.get(name) or "" for name in ("config", "machine", "code"))
     key = (task, config, int(values.get("version", 1)), machine, code)
-    rows.setdefault(key, []).append((line, point, row.get("origin") or "", TRUTHS[row.get("static") or ""]))
+    marks = frozenset(name for name in MARKS if TRUTHS[row.get(name) or ""])
+    rows.setdefault(key, []).append(_Row(line, point, row.get("origin") or "", marks))
 
 
-def _made(
-    key: tuple[object, ...], rows: list[tuple[int, Point, str, bool]], problems: list[Problem]
-) -> Profile | None:
+def _made(key: tuple[object, ...], rows: list[_Row], problems: list[Problem]) -> Entry | None:
     task, config, version, machine, code = key
+
+    def marked(name: str) -> tuple[int, ...]:
+        return tuple(sorted(row.point.threads for row in rows if name in row.marks))
+
     try:
-        return Profile(
-            str(task), tuple(point for _, point, _, _ in rows), config=str(config), version=int(str(version)),
-            machine=str(machine), static=any(static for *_, static in rows), origin=rows[0][2], code=str(code),
+        profile = Profile(
+            str(task), tuple(row.point for row in rows), config=str(config), version=int(str(version)),
+            machine=str(machine), static=bool(marked("static")), origin=rows[0].origin, code=str(code),
         )
+        return Entry(profile, rough=marked("rough"), at_least=marked("at_least"))
     except InvalidProfile as error:
         # Lines are right one by one: it is the last of two for the same number of threads.
         seen: dict[int, int] = {}
-        line = next((line for line, point, *_ in rows if seen.setdefault(point.threads, line) != line), rows[-1][0])
+        line = next((
+            row.line for row in rows if seen.setdefault(row.point.threads, row.line) != row.line), rows[-1].line)
         problems.append(_problem(line, error.message, error.remedy))
         return None
 

@@ -18,14 +18,10 @@ def slope(at: Sequence[float], values: Sequence[float]) -> float:
     ----------
     .. [1] Sen, "Estimates of the regression coefficient based on Kendall's tau", 1968.
     """
-    found = slopes(at, values)
-    return float(np.median(found)) if found else inf
-
-
-def slopes(at: Sequence[float], values: Sequence[float]) -> list[float]:
-    """The slopes between any two points that differ in ``at``."""
     x, y = np.asarray(at, dtype=float), np.asarray(values, dtype=float)
     first, second = np.triu_indices(x.size, k=1)
     apart = x[second] - x[first]
     differ = apart != 0
-    return ((y[second] - y[first])[differ] / apart[differ]).tolist()
+    if not differ.any():
+        return inf
+    return float(np.median((y[second] - y[first])[differ] / apart[differ]))

@@ -6,13 +6,15 @@ peak. Over the events *of a batch* it is: it begins at what a batch takes, and g
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import accumulate, combinations
 from statistics import median
 from typing import Protocol
 
 from scheduler.model.profile import Point
-from scheduler.model.slope import slope, slopes
+from scheduler.model.slope import slope
 
 FAR_ENOUGH = 0.75  # of the peak rate: a trial nearer to it says nothing of where the line begins
 
@@ -59,9 +61,16 @@ def _batches(trials: Iterable[Loaded]) -> list[tuple[float, float]]:
 
 
 def _cpu_of_an_event(batches: Iterable[Sequence[tuple[float, float]]]) -> float | None:
-    """CPU seconds, the same with any number of threads; None where no two trials with one number tell it."""
-    found = [one for its in batches if its for one in slopes(*zip(*its, strict=True))]
-    return max(0.0, median(found)) if found else None
+    """CPU seconds, the same with any number of threads; None where no two trials with one number tell it.
+
+    The median of what any two trials with the same threads tell, which count by how far their batches are apart.
+    """
+    apart = sorted(
+        ((cpu - other_cpu) / (events - other_events), abs(events - other_events))
+        for its in batches for (events, cpu), (other_events, other_cpu) in combinations(its, 2)
+        if events != other_events)
+    weights = list(accumulate(weight for _, weight in apart))
+    return max(0.0, apart[bisect_left(weights, weights[-1] / 2)][0]) if apart else None
 
 
 def _with_batches(point: Point, batches: Sequence[tuple[float, float]], an_event: float) -> Point:

@@ -13,7 +13,6 @@ import numpy as np
 
 from scheduler.model.errors import RateNotHeld
 from scheduler.model.profile import Point, Profile
-from scheduler.model.slope import slope
 
 from .fixed_load import with_fixed_load
 from .sweep import Done, Sweep, Trial, Try
@@ -106,15 +105,6 @@ def measured_profile(
     return Profile(
         task_type, done.points, config=config, version=version, machine=machine, code=code,
         origin=origin)
-
-
-def latency_slope(at_s: Sequence[float], latencies_s: Sequence[float], *, warm_up_s: float) -> float:
-    """λ_L: by how many seconds latency grows in a second, fitted to what came after the warm-up.
-
-    Infinite where fewer than two different times are left: what says nothing is not stable.
-    """
-    warm = [(at, latency) for at, latency in zip(at_s, latencies_s, strict=True) if at >= warm_up_s]
-    return slope([at for at, _ in warm], [latency for _, latency in warm])
 
 
 def _next_threads(peaks: Mapping[int, _Peak], sweep: Sweep) -> int | None:

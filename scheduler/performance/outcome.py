@@ -2,56 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 from scheduler.model.promise import BundlePromise, Load, Promise
 
 from .drift import BOUND, LEAST_LOAD
+from .rates import by_chance, falls_short
+from .seen import BundleSeen, Seen
 
-RATE_BOUND = 0.05  # a rate is kept where at least 95% of it is there
 LATENCY_BOUND = 0.5  # the prediction of latency is an estimate: half as much again is not yet a miss
 AT_PEAK = 0.95  # of what a profile says that threads sustain
 TAKEN = 0.9  # of a slot's CPU or memory, besides what its driver takes
 
 What = Literal["rate", "CPU", "memory", "latency"]
 Cause = Literal[
-    "failing", "source", "peak", "CPU", "memory", "threads", "drift", "together", "others", "more", "estimate"]
+    "failing", "source", "peak", "CPU", "memory", "threads", "drift", "together", "others", "more", "estimate",
+    "selectivity"]
 Remedy = Literal["compare", "measure", "wait", "source", "slots", "threads"]
 
 
 _NOT_MEASURED = Load()
-
-
-@dataclass(frozen=True, slots=True)
-class BundleSeen:
-    """What was measured of one bundle. ``waits_for`` are the readers of the full channel that holds it back."""
-
-    rate_per_s: float | None = None
-    load: Load = _NOT_MEASURED
-    waits_for: tuple[str, ...] = ()
-    failing: str = ""
-
-
-@dataclass(frozen=True)
-class Seen:
-    """What was measured of a dataflow.
-
-    ``read_per_s`` is what each task takes in (a source: what it makes), ``offered_per_s`` what its parents make.
-    ``slots`` are whole slots, with whatever else runs there; ``latencies_s`` are from the source to the end of a task.
-    On ``mixed`` slots queries of others run, too. Where several queries share a slot, what all of them take is
-    measured, and told apart by the time that each was busy: that takes one that waits for one that works.
-    """
-
-    rate_per_s: float | None = None
-    latency_s: float | None = None
-    read_per_s: Mapping[str, float] = field(default_factory=dict)
-    offered_per_s: Mapping[str, float] = field(default_factory=dict)
-    bundles: Mapping[str, BundleSeen] = field(default_factory=dict)
-    slots: Mapping[str, Load] = field(default_factory=dict)
-    latencies_s: Mapping[str, float] = field(default_factory=dict)
-    mixed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +47,16 @@ class Miss:
     reason: Reason
 
 
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What came otherwise than planned and is no promise that was missed: fewer events for a task."""
+
+    task: str
+    planned_per_s: float
+    measured_per_s: float
+    reason: Reason
+
+
 def misses(promise: Promise, seen: Seen) -> tuple[Miss, ...]:
     """Which promises were missed, and why: the rate first, then latency, then the loads of slots.
 
@@ -86,6 +68,28 @@ def misses(promise: Promise, seen: Seen) -> tuple[Miss, ...]:
         What was measured, over long enough to say something. What is None or absent was not, and is not judged.
     """
     return tuple((*_of_rate(promise, seen), *_of_latency(promise, seen), *_of_slots(promise, seen)))
+
+
+def told(promise: Promise, seen: Seen) -> tuple[Told, ...]:
+    """Of a schedule that keeps its rate, the first task for which fewer events come than were planned.
+
+    Plans count with the selectivities that types declare until they are measured. Tasks after it get less in turn.
+    """
+    if any(_of_rate(promise, seen)):
+        return ()
+    for task in dict.fromkeys(bundle.task for bundle in promise.bundles):
+        planned, comes = _planned_per_s(task, promise), seen.offered_per_s.get(task)
+        if comes is not None and falls_short(comes, planned, over_s=seen.over_s):
+            return (Told(task, planned, comes, Reason(
+                "selectivity", f"{comes:.4g} of the {planned:.4g} events/s planned for {task} come, and no task is "
+                "behind: those before it make fewer events of what they read than was planned", "compare", task)),)
+    return ()
+
+
+def blur_of(promise: Promise, seen: Seen) -> float:
+    """The part of its rate that may be missing by chance, as few events as were counted; 0 where they were many."""
+    kept = promise.kept_per_s
+    return min(1.0, by_chance(kept, over_s=seen.over_s) / kept) if kept else 0.0
 
 
 def taken_of(promise: Promise, seen: Seen, slot: str) -> Load:
@@ -115,13 +119,21 @@ def over(measured: float, promised: float) -> bool:
 def _of_rate(promise: Promise, seen: Seen) -> Iterator[Miss]:
     if seen.rate_per_s is None or not promise.rate_per_s:
         return
-    kept = promise.kept_per_s / promise.rate_per_s
-    # What is read along the way counts as well as what goes in: events may pile up between.
-    parts = [seen.rate_per_s / promise.kept_per_s] + [
-        seen.read_per_s[task] / (planned * kept)
-        for task, planned in promise.rates_per_s.items() if planned and task in seen.read_per_s]
-    if min(parts) < 1 - RATE_BOUND:
-        yield Miss("rate", "", promise.kept_per_s, min(parts) * promise.kept_per_s, _limit(promise, seen))
+    # What is read along the way counts as well as what goes in: events may pile up between. What does not come for a
+    # task is no fault of its own.
+    judged = [(seen.rate_per_s, promise.kept_per_s)]
+    for task in promise.rates_per_s:
+        planned = _planned_per_s(task, promise)
+        if task in seen.read_per_s:
+            judged.append((seen.read_per_s[task], min(planned, seen.offered_per_s.get(task, planned))))
+    short = [measured / due for measured, due in judged if falls_short(measured, due, over_s=seen.over_s)]
+    if short:
+        yield Miss("rate", "", promise.kept_per_s, min(short) * promise.kept_per_s, _limit(promise, seen))
+
+
+def _planned_per_s(task: str, promise: Promise) -> float:
+    """What was planned for a task, at the rate that was promised."""
+    return promise.rates_per_s[task] * promise.kept_per_s / promise.rate_per_s if promise.rate_per_s else 0.0
 
 
 def _of_latency(promise: Promise, seen: Seen) -> Iterator[Miss]:
@@ -153,6 +165,12 @@ def _limit(promise: Promise, seen: Seen) -> Reason:
     limiting = _limiting(promise, seen)
     if limiting:
         return _of_bundle(promise, seen, max(limiting, key=lambda one: _use(one, seen)))
+    own = {bundle.id for bundle in promise.bundles}
+    held = next((bundle for bundle in promise.bundles if not own.issuperset(_seen(bundle, seen).waits_for)), None)
+    if held is not None:
+        return Reason("others", (
+            f"{held.task} waits for a query of another dataflow, which reads what it makes and is behind"), "wait",
+            held.task)
     given = f"{seen.rate_per_s:.4g} of {promise.rate_per_s:.4g} events/s came from the sources"
     return Reason("source", f"{given}; no task is behind and none is held back", "source")
 
@@ -252,9 +270,11 @@ def _is_behind(bundle: BundlePromise, seen: Seen) -> bool:
     if bundle.task not in seen.offered_per_s:
         return False
     offered, rate = seen.offered_per_s[bundle.task], _seen(bundle, seen).rate_per_s
+    whole = falls_short(seen.read_per_s.get(bundle.task, offered), offered, over_s=seen.over_s)
     if rate is None:
-        return seen.read_per_s.get(bundle.task, offered) < offered * (1 - RATE_BOUND)
-    return rate < offered * bundle.share * (1 - RATE_BOUND)
+        return whole
+    # Where the whole is known to be behind, one of its bundles is, however few events each gets.
+    return falls_short(rate, offered * bundle.share, over_s=None if whole else seen.over_s)
 
 
 def _use(bundle: BundlePromise, seen: Seen) -> float:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from graphlib import TopologicalSorter
+from math import sqrt
 
 from scheduler.model.canonical import source_rate_per_s
 from scheduler.model.dataflow import Dataflow
 from scheduler.model.task_types import TaskTypes
 
 MICROSECONDS_PER_S = 1_000_000
+KEEPS_UP = 0.95  # of a rate: who does so much of it keeps up with it
+CHANCE = 3.0  # standard deviations of how many events come at random (Poisson): so many fewer may be chance
 # CPU seconds that a task adds to each batch of its query, whatever is in it: Spark plans every batch anew.
 # Fitted to chains of 2, 5 and 9 tasks with 0, 1 and 2 states (docs/engine.md).
 TASK_BATCH_S = 0.005
@@ -60,6 +63,16 @@ def selectivities(
         declared = task_types[types[stream.source]].selectivity
         found[stream.source, stream.target] = declared if selectivity is None else selectivity
     return found
+
+
+def falls_short(measured_per_s: float, due_per_s: float, *, over_s: float | None = None) -> bool:
+    """Whether a rate that was counted for so long is less than was due, and by more than chance."""
+    return measured_per_s < min(KEEPS_UP * due_per_s, due_per_s - by_chance(due_per_s, over_s=over_s))
+
+
+def by_chance(rate_per_s: float, *, over_s: float | None) -> float:
+    """How much of a rate may be missing by chance where it was counted for so long; nothing where nobody noted it."""
+    return CHANCE * sqrt(rate_per_s / over_s) if over_s else 0.0
 
 
 def task_cores(dataflow: Dataflow, *, task_types: TaskTypes, trigger_ms: int) -> dict[str, float]:

@@ -8,12 +8,16 @@ from math import inf
 from scheduler.model.errors import InvalidResources
 from scheduler.model.profile import Point
 
+from .rates import KEEPS_UP
+
+MOST_STOLEN = 0.1  # of the CPU asked for, by the host of a virtual machine: what is measured then says little
+
 
 @dataclass(frozen=True, slots=True)
 class Trial:
     """So many threads on one pinned slot at a rate: what they took, and whether latency grew.
 
-    ``latency_slope`` (λ_L) is in seconds of latency for each second that passed, as the function of that name fits it.
+    ``latency_slope`` (λ_L) is in seconds of latency for each second that passed (`scheduler.model.slope`).
     ``offered_per_s`` is the rate that was fed and ``achieved_per_s`` what got through of it, where they were measured;
     ``took_s`` what the trial took, with starting and warming up. ``often`` is the part of the triggers that ran a batch
     (None: nobody counted them).
@@ -56,7 +60,7 @@ class Sweep:
     window: int = 3
     rate_precision: float = 0.05
     thread_precision: float = 0.25
-    keeps_up: float = 0.95  # of the rate has to be fed, and to come out
+    keeps_up: float = KEEPS_UP  # of the rate has to be fed, and to come out
     again_after_s: tuple[float, ...] = (0.0, 15.0, 45.0)  # what may pass is tried so many times more, so much later
     trial_s: float = 8.0
     budget_s: float = 900.0

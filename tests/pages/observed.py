@@ -27,6 +27,7 @@ class Observed:
     promise: Promise
     patch: Callable[[jobs.LiveReading], None]
     at: datetime = field(default_factory=lambda: timezone.now() + timedelta(minutes=1))
+    over_s: float = 0.0  # for how long each reading has counted; 0 does not tell
     beside: float | None = None  # the CPU that another's query takes on each slot, where one is there
 
     def keep(self, *, factor: float = 1.0, count: int = 4, **bundles: dict[str, Any]) -> None:
@@ -57,13 +58,14 @@ class Observed:
             measured=True, reports={"n1": {"node": "n1", "memory_mb": 8192, "slots": slots}},
             flows=Flows(tasks={
                 running: TaskFlow(self._made(task, rates, changes), 0, 800.0, 900.0)
-                for task, running in submitted.items()}))
+                for task, running in submitted.items()}, over_s=self.over_s))
 
     def _told(self, bundle: BundlePromise, factor: float) -> dict[str, Any]:
         return {"state": "running", "rate_per_s": bundle.rate_per_s * factor, "cpu": bundle.cpu * factor,
                 "memory": bundle.memory, "throttled_by": None, "error": None}
 
     def _made(self, task: str, rates: dict[str, float], changes: dict[str, dict[str, Any]]) -> float:
-        """What leaves a task: all that its reader is to get, or what it read where that is less."""
-        made = {"sense": rates["parse"], "parse": rates["pi"]}.get(task, rates["out"])
+        """What leaves a task: of a source what it makes, else all that its reader is to get."""
+        readers = {"parse": "pi", "pi": "out", "get": "out"}
+        made = rates[readers.get(task, task)]
         return changes.get(task, {}).get("made", made)

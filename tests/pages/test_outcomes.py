@@ -21,7 +21,8 @@ from dashboard.schedules.keeping import WINDOW
 from dashboard.schedules.models import Reading
 from dashboard.schedules.promises import in_force
 from scheduler.model.promise import Load
-from scheduler.performance.outcome import BundleSeen, Seen, misses
+from scheduler.performance.outcome import misses
+from scheduler.performance.seen import BundleSeen, Seen
 from tests.dashboard.building import World, running
 from tests.pages.conftest import ClientOf
 from tests.pages.observed import RATE, Observed

@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from dashboard.commands.management.commands import profile as command
 from dashboard.profiles.models import ProfileRecord, SweepRecord
-from scheduler.model.profile_csv import read_profiles
+from scheduler.model.profile_csv import read_entries, read_profiles
 from tests.dashboard.building import World, document, planned
 from tests.pages.conftest import ClientOf
 from tests.profiles.nodes import Node
@@ -99,12 +99,15 @@ def test_a_sweep_that_fails_ends_the_command_with_its_reason(world: World, promp
 
 def test_profiles_over_the_api(world: World, client_of: ClientOf):
     client = client_of("carla")
-    made = client.post("/api/profiles", {"text": f"{HEADER},version\nsenml_parse,1,5,10,10,9\n"}, "application/json")
+    text = f"{HEADER},version,rough\nsenml_parse,1,5,10,10,9,1\n"
+    made = client.post("/api/profiles", {"text": text}, "application/json")
     assert made.status_code == 201 and "version 9" in made.json()[0]["stale"]
     listed = client_of("vera").get("/api/profiles").json()
     assert (listed["total"], listed["items"][0]["points"][0]["rate_per_s"]) == (1, 5.0)
     assert client.get(f"/api/profiles/{made.json()[0]['id']}").json()["task_type"] == "senml_parse"
-    assert read_profiles(client.get("/api/profiles.csv").content.decode())[0].version == 9
+    [entry] = read_entries(client.get("/api/profiles.csv").content.decode())
+    assert (entry.profile.version, entry.rough) == (9, (1,))
+    assert run("export") == client.get("/api/profiles.csv").content.decode()
     wrong = client.post("/api/profiles", {"text": f"{HEADER}\na,b,c,d,e\n"}, "application/json")
     assert wrong.status_code == 422 and wrong.json()["facts"]["problems"][0]["column"] == 2
     assert client_of("vera").post("/api/profiles", {"text": "x"}, "application/json").status_code == 403

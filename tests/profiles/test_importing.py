@@ -8,11 +8,11 @@ from dashboard.audit.models import AuditEntry
 from dashboard.profiles import selectors
 from dashboard.profiles.models import ProfileRecord
 from dashboard.profiles.services.importing import import_profiles
-from dashboard.profiles.stored import profile_of
+from dashboard.profiles.stored import entry_of, profile_of
 from dashboard.teams.permissions import viewer_of
 from scheduler.model.dataflow import Task
 from scheduler.model.errors import InvalidProfile, MissingProfile, PermissionDenied
-from scheduler.model.profile_csv import read_profiles, write_profiles
+from scheduler.model.profile_csv import read_profiles, write_entries, write_profiles
 from tests.dashboard.building import World
 from tests.dashboard.test_concurrency import at_once
 from tests.scheduler.shared_data import shared_data
@@ -31,6 +31,14 @@ def test_what_is_imported_is_what_planning_finds(world: World):
         selectors.profiles_for([blob]).of([Task("x", "xmlparse", {})])  # only types that were asked for are read
     assert read_profiles(write_profiles(map(profile_of, selectors.profiles(viewer_of(world.vera))))) == tuple(
         sorted(read_profiles(text), key=lambda profile: profile.task_type))
+
+
+def test_what_a_measurement_left_open_is_taken_along(world: World):
+    text = f"{HEADER},rough,at_least\na,1,10,10,10,0,0\na,2,20,20,10,1,0\na,4,40,40,10,1,1\n"
+    [record] = import_profiles(actor=world.carla, text=text)
+    assert (record.rough, record.at_least) == ([2, 4], [4])
+    [again] = import_profiles(actor=world.carla, text=write_entries([entry_of(record)]))
+    assert (again.rough, again.at_least) == ([2, 4], [4])
 
 
 def test_another_import_supersedes_what_is_of_the_same_kind_and_nothing_else(world: World):

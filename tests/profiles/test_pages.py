@@ -14,7 +14,7 @@ from django.urls import reverse
 from dashboard.operations.models import SlotRow
 from dashboard.profiles.models import ProfileRecord, SweepRecord
 from dashboard.profiles.services.importing import import_profiles
-from scheduler.model.profile_csv import read_profiles
+from scheduler.model.profile_csv import read_entries, read_profiles
 from scheduler.performance.modelling import Sweep
 from tests.dashboard.building import World, document, planned, running
 from tests.pages.conftest import ClientOf
@@ -93,6 +93,9 @@ def test_the_published_profiles_import_by_upload(world: World, client_of: Client
     blob = ProfileRecord.objects.get(task_type="blob")
     own = client.get(reverse("profile_export", args=[blob.pk])).content.decode()
     assert [profile.task_type for profile in read_profiles(own)] == ["blob"]
+    ProfileRecord.objects.filter(pk=blob.pk).update(rough=[20], at_least=[50])
+    [entry] = read_entries(client.get(reverse("profile_export", args=[blob.pk])).content.decode())
+    assert (entry.rough, entry.at_least) == ((20,), (50,))
     figures = client.get(reverse("profile_plots", args=[blob.pk])).json()
     curve, dots = figures["rate"]["data"]
     assert dots["x"] == [1, 2, 20, 30, 50] and set(dots["text"]) == {"measured"}

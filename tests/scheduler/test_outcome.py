@@ -9,7 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.model.placement import Crowd
-from scheduler.performance.outcome import BundlePromise, BundleSeen, Load, Promise, Seen, misses, taken_of
+from scheduler.model.promise import BundlePromise, Load, Promise
+from scheduler.performance.outcome import blur_of, misses, taken_of, told
+from scheduler.performance.rates import falls_short
+from scheduler.performance.seen import BundleSeen, Seen
 
 # make → parse → fetch, which is divided over two slots; the source's one thread does at any rate.
 PROMISE = Promise(
@@ -53,6 +56,79 @@ def test_a_source_that_gives_less_is_told_from_a_task_that_is_behind(factor: flo
     (miss,) = misses(PROMISE, kept(factor))
     assert (miss.what, miss.where, miss.reason.cause, miss.reason.remedy) == ("rate", "", "source", "source")
     assert miss.measured == pytest.approx(100 * factor)
+
+
+# make → parse → average → out, of which average is declared to make one event of ten.
+THIN = Promise(
+    rate_per_s=100, sustained_per_s=100, latency_s=1.0,
+    rates_per_s={"make": 100, "parse": 100, "average": 100, "out": 10},
+    bundles=tuple(
+        BundlePromise(f"f1-{number}", task, "n1/0", 1, 1.0, rate, 150, 0.1, 0.1)
+        for number, (task, rate) in enumerate((("make", 100), ("parse", 100), ("average", 100), ("out", 10)))))
+
+
+def thin(made: float, *, read: float | None = None, factor: float = 1.0, over_s: float | None = None) -> Seen:
+    """The average makes so much instead of 10, of which ``out`` reads all unless told; the source does a part."""
+    rates = dict.fromkeys(("make", "parse", "average"), 100 * factor) | {"out": made if read is None else read}
+    return Seen(
+        rates["make"], 1.0, rates, {"parse": rates["make"], "average": rates["parse"], "out": made},
+        {one.id: BundleSeen(rates[one.task], Load(0.1, 0.1)) for one in THIN.bundles}, {"n1/0": Load(0.4, 0.4)},
+        over_s=over_s)
+
+
+def test_fewer_events_than_declared_are_told_and_no_miss() -> None:
+    assert misses(THIN, thin(2)) == ()
+    (one,) = told(THIN, thin(2))
+    assert (one.task, one.planned_per_s, one.measured_per_s) == ("out", 10, 2)
+    assert (one.reason.cause, one.reason.task, one.reason.remedy) == ("selectivity", "out", "compare")
+    assert "2 of the 10 events/s planned for out come" in one.reason.why
+    assert told(THIN, thin(9.8)) == told(THIN, thin(12)) == told(THIN, Seen()) == ()
+
+
+def test_of_a_task_that_gets_fewer_events_what_comes_is_due() -> None:
+    (miss,) = misses(THIN, thin(4, read=2))
+    assert (miss.what, miss.reason.cause, miss.reason.task) == ("rate", "drift", "out")
+    assert miss.measured == pytest.approx(50), "half of what comes"
+    assert told(THIN, thin(4, read=2)) == (), "the miss has the reason"
+    (miss,) = misses(THIN, thin(1, factor=0.5))
+    assert (miss.reason.cause, miss.measured) == ("source", pytest.approx(50))
+
+
+@pytest.mark.parametrize(("measured", "due", "over_s", "short"), [
+    (94, 100, None, True), (96, 100, None, False),
+    (94, 100, 900, True), (94, 100, 10, False), (80, 100, 10, True),
+    (0.04, 0.05, 900, False), (0.02, 0.05, 900, True), (0.0, 0.05, 60, False), (0.0, 0.0, 900, False),
+])
+def test_a_rate_falls_short_beyond_chance(measured: float, due: float, over_s: float | None, *, short: bool) -> None:
+    assert falls_short(measured, due, over_s=over_s) is short
+    slow = replace(PROMISE, rate_per_s=due, sustained_per_s=due, rates_per_s={}, bundles=())
+    assert bool(misses(slow, Seen(rate_per_s=measured, over_s=over_s))) is short
+
+
+def test_how_much_may_be_missing_by_chance() -> None:
+    assert blur_of(THIN, thin(10)) == 0
+    assert blur_of(THIN, thin(10, over_s=900)) == pytest.approx(0.01)
+    assert blur_of(THIN, thin(10, over_s=0.01)) == 1
+
+
+def test_who_gets_few_events_is_found_all_the_same() -> None:
+    """Of either bundle alone so many may be missing by chance, of both together not."""
+    promise = replace(THIN, bundles=(*THIN.bundles[:3], *(
+        BundlePromise(f"f1-{number}", "out", "n1/1", 1, 0.5, 5, 75, 0.1, 0.1) for number in (3, 4))))
+    before = thin(10, read=7.5, over_s=20)
+    few = replace(before, bundles=before.bundles | {f"f1-{number}": BundleSeen(3.75) for number in (3, 4)})
+    assert falls_short(7.5, 10, over_s=20) and not falls_short(3.75, 5, over_s=20)
+    (miss,) = misses(promise, few)
+    assert (miss.reason.cause, miss.reason.task) == ("drift", "out")
+
+
+def test_a_task_that_waits_for_anothers_reader_is_not_the_sources_fault() -> None:
+    before = kept(0.5)
+    held = replace(before, bundles=before.bundles | {
+        "f1-0": replace(before.bundles["f1-0"], waits_for=("f9-4",))})
+    (miss,) = misses(PROMISE, held)
+    assert (miss.reason.cause, miss.reason.task, miss.reason.remedy) == ("others", "make", "wait")
+    assert "a query of another dataflow" in miss.reason.why and "f9" not in miss.reason.why
 
 
 def behind(rate: float, **slot: float) -> Seen:

@@ -14,15 +14,16 @@ from math import isnan, nan, sqrt
 
 import numpy as np
 
-from scheduler.model.errors import InsufficientSlots, InvalidResources, RateNotHeld, WeirError
+from scheduler.highest_rate import highest_rate
+from scheduler.model.errors import InsufficientSlots, WeirError
+from scheduler.performance.rates import KEEPS_UP
 from scheduler.scheduling import Pair, Schedule
 
-KEEPS_UP = 0.95  # of the offered rate has to come through
+STEP_PER_S = 1.0  # of the rates from which the highest is chosen
 GIVES_UP = 0.85  # a stair that carries less leaves nothing to be learnt from a higher one
 STEPS = (0.85, 1.0, 1.15, 1.35, 1.7, 2.2)  # of the predicted rate
 GENTLY = 0.15  # of it, while queries start: what piles up then would go through the tasks as one long batch
 FIRST = 0.6  # of it: what falls far short of its prediction keeps up here, if anywhere
-MOST_STOLEN = 0.1  # of the CPU asked for, by the host of a virtual machine: what is measured then says little
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,42 +184,6 @@ def loads_at(schedule: Schedule, rate_per_s: float) -> dict[str, tuple[float, fl
     return {name: (min(cpu, 1.0), min(memory, 1.0)) for name, (cpu, memory) in loads.items()}
 
 
-def highest(
-    scheduled: Callable[[float], Schedule], *, slots: int, lowest_per_s: float = 1.0, precision: float = 0.01
-) -> Schedule | None:
-    """The schedule for the highest rate at which a pair needs no more than so many slots (paper [2], 8.5).
-
-    The paper goes up in steps until it does not fit; here the rate doubles, and then the range is halved.
-
-    Parameters
-    ----------
-    scheduled : callable
-        The pair's schedule at a rate; raises where it has none.
-    """
-    def at(rate_per_s: float) -> Schedule | None:
-        try:
-            found = scheduled(rate_per_s)
-        except (InsufficientSlots, RateNotHeld):
-            return None
-        return found if found.slots <= slots else None
-
-    best, high = at(lowest_per_s), 2 * lowest_per_s
-    if best is None:
-        return None
-    while (found := at(high)) is not None:
-        if high > 1e9:
-            raise InvalidResources("No rate is too high for the schedule", remedy="Give its tasks profiles.")
-        best, high = found, 2 * high
-    while high > best.rate_per_s * (1 + precision):
-        middle = (best.rate_per_s + high) / 2
-        found = at(middle)
-        if found is None:
-            high = middle
-        else:
-            best = found
-    return best
-
-
 def plan(
     names: Sequence[str], pairs: Sequence[Pair], fractions: Sequence[float],
     *, scheduled: Callable[[str, Pair, float], Schedule], slots: int,
@@ -230,7 +195,7 @@ def plan(
     best: dict[tuple[str, Pair], Schedule | None] = {}
     for fraction, name, pair in product(fractions, names, pairs):
         if (name, pair) not in best:
-            best[name, pair] = highest(partial(scheduled, name, pair), slots=slots)
+            best[name, pair] = highest_rate(partial(scheduled, name, pair), slots=slots, step_per_s=STEP_PER_S)
         found = best[name, pair]
         try:
             if found is None:

@@ -23,7 +23,7 @@ import redis
 from scheduler.model.canonical import canonical_config, canonical_json
 from scheduler.model.estate import Estate, Slot
 from scheduler.model.profile import Profile
-from scheduler.model.profile_csv import write_profiles
+from scheduler.model.profile_csv import Entry, write_entries
 from scheduler.performance.modelling import Done, Sweep, Trial, Try, measured_profile, next_step
 from scheduler.performance.sweep import often
 from workers import trials
@@ -214,7 +214,8 @@ def _spreads(found: Sequence[Measured]) -> list[dict[str, Any]]:
 def _write(out: Path, found: Sequence[Measured]) -> None:
     with_points = [one for one in found if one.done.points]
     out.parent.mkdir(parents=True, exist_ok=True)
-    out.with_suffix(".csv").write_text(write_profiles([one.profile() for one in with_points]), encoding="utf-8")
+    entries = [Entry(one.profile(), one.done.rough, one.done.at_least) for one in with_points]
+    out.with_suffix(".csv").write_text(write_entries(entries), encoding="utf-8")
     results.write(out.with_suffix(".json"), {
         "machine": results.machine(), "load": os.getloadavg()[0],
         "sweeps": [

@@ -15,6 +15,7 @@ import redis
 
 from scheduler.model.profile import Profile
 from scheduler.performance.modelling import Done, Sweep, measured_profile, next_step
+from scheduler.performance.sweep import MOST_STOLEN
 from workers.library.code import code_digest
 from workers.library.registry import task_types
 from workers.measuring.machine import machine_class
@@ -22,7 +23,6 @@ from workers.trials import TrialOrder, TrialResult, result_of
 
 from .estate import NODE
 from .experiment_dataflows import Kind, feed
-from .experiments import MOST_STOLEN
 from .profiles import ordered, trial_of
 
 FEED_RATE_PER_S = 500.0
@@ -80,6 +80,13 @@ def measured(
     return measured_profile(
         step, task_type=kind.type, version=task_types()[kind.type].version, machine=machine_class(slots),
         origin=origin, code=code)
+
+
+def warm(broker: redis.Redis, kind: Kind, *, slot: str, rate_per_s: float) -> None:
+    """Run a task on a slot for some seconds, and forget what came of it: a driver compiles for minutes what it has not
+    run before."""
+    ordered(broker, TrialOrder(
+        uuid.uuid4().hex, NODE, slot, kind.type, kind.config, 2, rate_per_s, feed=feed(FEED_RATE_PER_S)))
 
 
 def _stolen(found: TrialResult) -> float:

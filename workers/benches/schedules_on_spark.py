@@ -73,6 +73,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     kept.setdefault("runs", [])
     kept |= {"bench": "schedules --on-spark", "machine": results.machine(), "sizes": asdict(sizes),
              "definition": DEFINITION}
+    is_cold = bool(kept["trials"]) or given.profiles is not None  # trials of before have warmed other drivers up
     began_s = time.monotonic()
 
     def save() -> None:
@@ -83,6 +84,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             *_tasks(lab, sizes, kept, save), *_ends(lab, sizes, kept, save)]  # trials warm the drivers up
         given.out.with_suffix(".csv").write_text(write_profiles(profiles), encoding="utf-8")
         print(results.table(profiling.rows(profiles)), flush=True)
+        if is_cold:
+            _warm(lab, sizes)
         _experiments(lab, sizes, profiles, kept, save, most_s=60 * given.minutes)
     kept["fits"] = fits(kept["runs"])
     results.write(given.out, kept)
@@ -130,6 +133,13 @@ def _tasks(lab: Laboratory, sizes: Sizes, kept: dict[str, Any], save: Callable[[
                 slot=str(number % sizes.slots),  # so that all drivers are warm
                 slots=sizes.slots, origin=ORIGIN))
     return found
+
+
+def _warm(lab: Laboratory, sizes: Sizes) -> None:
+    for slot in range(sizes.slots):
+        for name, kind in lab.tasks.items():
+            print(f"  warming slot {slot} up with {name}", flush=True)
+            profiling.warm(lab.estate.client, kind, slot=str(slot), rate_per_s=kind.first_per_s)
 
 
 def _ends(lab: Laboratory, sizes: Sizes, kept: dict[str, Any], save: Callable[[], None]) -> list[Profile]:

@@ -10,7 +10,9 @@ from math import isnan, nan
 from statistics import median
 from typing import Any
 
-from .experiments import MOST_STOLEN, Fit, fit
+from scheduler.performance.sweep import MOST_STOLEN
+
+from .experiments import Fit, fit
 
 DEFINITION = (
     "R² is the square of Pearson's correlation, as in paper [2]; in brackets 1 − Σ(predicted − actual)²/Σ(actual − "

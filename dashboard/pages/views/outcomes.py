@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import timedelta
+from statistics import mean
 from typing import Any
 from uuid import UUID
 
@@ -17,9 +19,11 @@ from django.views.decorators.http import require_safe
 from dashboard.catalog import selectors as catalog
 from dashboard.pages.figures import outcome_rate_figure
 from dashboard.schedules import selectors
-from scheduler.performance.outcome import Miss
+from scheduler.performance.outcome import Reason
+from scheduler.performance.rates import KEEPS_UP
 
 STILL = timedelta(minutes=1)  # without a reading: it is said that nothing is measured just now
+BLURRED = 0.1  # of its rate: where more may be missing by chance, it is said
 
 
 @require_safe
@@ -30,11 +34,12 @@ def outcome(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
     Of the schedule in force, or of the one of ``proposal``.
     """
     found = _asked(request, dataflow_id)
-    types = {task["id"]: task["type"] for task in catalog.graph_of(found.record)["tasks"]}
-    ends = found.measured.ends
+    graph, ends = catalog.graph_of(found.record), found.measured.ends
     return render(request, "schedules/outcome.html", {
         "record": found.record, "outcome": found, "promise": found.kept.promise if found.kept else None,
-        "missed": [{"miss": miss, "help": _help(miss, found, types)} for miss in found.missed],
+        "missed": [{"miss": miss, "help": _help(miss.reason, found, graph)} for miss in found.missed],
+        "told": [{"told": one, "help": _help(one.reason, found, graph)} for one in found.told],
+        "blur": found.blur if found.blur > BLURRED else None,
         "enough": selectors.ENOUGH, "runs": selectors.schedules_of(request.viewer, dataflow_id),
         "still": found.standing.what == "running" and ends is not None and timezone.now() - ends > STILL,
     })
@@ -55,21 +60,41 @@ def _asked(request: HttpRequest, dataflow_id: UUID) -> selectors.Outcome:
     return selectors.outcome_of(request.viewer, dataflow_id, proposal_id=request.GET.get("proposal", ""))
 
 
-def _help(miss: Miss, found: selectors.Outcome, types: dict[str, str]) -> dict[str, Any] | None:
+def _help(reason: Reason, found: selectors.Outcome, graph: Mapping[str, list[dict]]) -> dict[str, Any] | None:
     """Where a click helps: what it says and where it goes."""
     compare = reverse("schedule", args=[found.record.pk])
-    remedy = miss.reason.remedy
-    if remedy == "measure":
-        asked = urlencode({"dataflow": found.record.pk, "task": miss.reason.task})
-        return {"text": f"Measure {types.get(miss.reason.task, miss.reason.task)} again",
-                "url": f"{reverse('measure')}?{asked}"}
-    if remedy == "compare":
+    types = {task["id"]: task["type"] for task in graph["tasks"]}
+    if reason.remedy == "measure":
+        asked = urlencode({"dataflow": found.record.pk, "task": reason.task})
+        return {"text": f"Measure {types.get(reason.task, reason.task)} again", "url": f"{reverse('measure')}?{asked}"}
+    if reason.cause == "selectivity":
+        planned = _of_each(_sources(graph), found.kept.promise.rates_per_s if found.kept else {}, whole_per_s=None)
+        return {"text": "Compare schedules by what was measured", "url": compare + _at(planned)}
+    if reason.remedy == "compare":
         return {"text": "Compare schedules for what it gets", "url": compare}
-    if remedy == "source":
-        lower = f"{compare}?{urlencode({'rate': f'{miss.measured:.4g}'})}"
-        return {"text": "Compare schedules for the rate that comes", "url": lower}
-    if remedy == "threads":
+    if reason.remedy == "source":
+        comes = _of_each(_sources(graph), found.seen.read_per_s, whole_per_s=found.seen.rate_per_s)
+        return {"text": "Compare schedules for the rate that comes" if comes else "Compare schedules",
+                "url": compare + _at(comes)}
+    if reason.remedy == "threads":
         return {"text": "How a slot gets more threads", "url": f"{reverse('help_guide', args=['schedules'])}#limits"}
-    if remedy == "slots":
+    if reason.remedy == "slots":
         return {"text": "See what else is on the slot", "url": reverse("slots")}
     return {"text": "See the dataflow", "url": reverse("dataflow", args=[found.record.pk])}
+
+
+def _sources(graph: Mapping[str, list[dict]]) -> list[str]:
+    targets = {stream["target"] for stream in graph["streams"]}
+    return [task["id"] for task in graph["tasks"] if task["id"] not in targets]
+
+
+def _of_each(sources: list[str], rates: Mapping[str, float], *, whole_per_s: float | None) -> float | None:
+    """The rate of each source, where they are alike: schedules are compared for one that all of them have."""
+    if len(sources) == 1:
+        return rates.get(sources[0], whole_per_s)
+    known = [rates[source] for source in sources if source in rates]
+    return mean(known) if known and len(known) == len(sources) and min(known) >= KEEPS_UP * max(known) else None
+
+
+def _at(rate_per_s: float | None) -> str:
+    return f"?{urlencode({'rate': f'{rate_per_s:.4g}'})}" if rate_per_s else ""

@@ -24,10 +24,10 @@ from dashboard.profiles.models import ProfileRecord
 from dashboard.profiles.permissions import may_measure
 from dashboard.profiles.progress import disturbed_by
 from dashboard.profiles.services.importing import import_profiles
-from dashboard.profiles.stored import profile_of
+from dashboard.profiles.stored import entry_of, profile_of
 from dashboard.profiles.trials import bounds_of
 from scheduler.model.errors import InvalidProfile, WeirError
-from scheduler.model.profile_csv import OPTIONAL, REQUIRED, write_profiles
+from scheduler.model.profile_csv import OPTIONAL, REQUIRED, write_entries
 
 PER_PAGE = 50
 MOST_OBSERVATIONS = 300
@@ -165,6 +165,6 @@ def _decoded(data: bytes) -> str:
 
 
 def _file(records: Any, name: str) -> HttpResponse:
-    response = HttpResponse(write_profiles(map(profile_of, records)), content_type="text/csv; charset=utf-8")
+    response = HttpResponse(write_entries(map(entry_of, records)), content_type="text/csv; charset=utf-8")
     response["Content-Disposition"] = f'attachment; filename="{name}.csv"'
     return response

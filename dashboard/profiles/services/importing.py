@@ -16,7 +16,7 @@ from dashboard.teams.permissions import viewer_of
 from scheduler.model.canonical import canonical_config, canonical_json
 from scheduler.model.errors import InvalidProfile, Problem
 from scheduler.model.profile import Profile
-from scheduler.model.profile_csv import read_profiles
+from scheduler.model.profile_csv import read_entries
 
 UNSTORABLE = re.compile(r"[\0\ud800-\udfff]")
 LONGEST = {"task_type": 100, "machine": 120, "origin": 200, "code": 64}
@@ -41,11 +41,15 @@ def import_profiles(*, actor: User, text: str) -> list[ProfileRecord]:
     """
     require_measuring(viewer_of(actor))
     _require_text(text)
-    profiles = [_canonical(profile) for profile in read_profiles(text)]
+    entries = [replace(entry, profile=_canonical(entry.profile)) for entry in read_entries(text)]
+    profiles = [entry.profile for entry in entries]
     _require_few(profiles)
     _require_storable(profiles)
     with audited(actor=actor, verb="profile.import") as audit:
-        records = [store_profile(profile, audit=audit, author=actor) for profile in profiles]
+        records = [
+            store_profile(
+                entry.profile, audit=audit, author=actor, rough=entry.rough, at_least=entry.at_least)
+            for entry in entries]
         audit.subject = records[0]
         audit.details = {"profiles": len(records), "types": sorted({profile.task_type for profile in profiles})}
         for record in records[1:]:

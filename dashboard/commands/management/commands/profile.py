@@ -25,12 +25,12 @@ from dashboard.profiles.models import SweepRecord, TrialRecord
 from dashboard.profiles.services.driving import advance_sweep
 from dashboard.profiles.services.importing import import_profiles
 from dashboard.profiles.services.sweeps import SECONDS, USUAL, WARM_UP_S, bounds_for, manner_of, start_sweep
-from dashboard.profiles.stored import profile_of
+from dashboard.profiles.stored import entry_of, profile_of
 from dashboard.profiles.subjects import Subject, subject_again, subject_of_task, subject_of_type
 from dashboard.teams.models import User
 from dashboard.teams.permissions import viewer_of
 from scheduler.model.errors import InvalidDataflow, InvalidProfile, WeirError
-from scheduler.model.profile_csv import write_profiles
+from scheduler.model.profile_csv import write_entries
 
 LOOKS_EVERY_S = 1.0
 
@@ -96,7 +96,7 @@ class Command(BaseCommand):
 
     def _export(self, actor: User, options: dict[str, Any]) -> None:
         found = selectors.profiles(viewer_of(actor), search=options["search"])
-        text = write_profiles(map(profile_of, found))
+        text = write_entries(map(entry_of, found))
         if options["file"] == "-":
             self.stdout.write(text, ending="")
         else:
@@ -153,7 +153,7 @@ class Command(BaseCommand):
             time.sleep(LOOKS_EVERY_S)
         self.stdout.write(f"{sweep.status}: {sweep.reason}")
         if sweep.status == DONE:
-            self.stdout.write(write_profiles([profile_of(sweep.profile)]), ending="")
+            self.stdout.write(write_entries([entry_of(sweep.profile)]), ending="")
         else:
             raise CommandError(f"{sweep.task_type} was not measured: it is {sweep.status}.")
 

@@ -1,0 +1,42 @@
+"""What was measured of a schedule while it ran: values that its outcome is judged by."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from scheduler.model.promise import Load
+
+_NOT_MEASURED = Load()
+
+
+@dataclass(frozen=True, slots=True)
+class BundleSeen:
+    """What was measured of one bundle. ``waits_for`` are the readers of the full channel that holds it back."""
+
+    rate_per_s: float | None = None
+    load: Load = _NOT_MEASURED
+    waits_for: tuple[str, ...] = ()
+    failing: str = ""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What was measured of a dataflow.
+
+    ``read_per_s`` is what each task takes in (a source: what it makes), ``offered_per_s`` what its parents make.
+    ``over_s`` is for how long events were counted for these rates; None where nobody noted it, which is taken to be
+    long enough. ``slots`` are whole slots, with whatever else runs there; ``latencies_s`` are from the source to the
+    end of a task. On ``mixed`` slots queries of others run, too. Where several queries share a slot, what all of them
+    take is measured, and told apart by the time that each was busy: that takes one that waits for one that works.
+    """
+
+    rate_per_s: float | None = None
+    latency_s: float | None = None
+    read_per_s: Mapping[str, float] = field(default_factory=dict)
+    offered_per_s: Mapping[str, float] = field(default_factory=dict)
+    bundles: Mapping[str, BundleSeen] = field(default_factory=dict)
+    slots: Mapping[str, Load] = field(default_factory=dict)
+    latencies_s: Mapping[str, float] = field(default_factory=dict)
+    mixed: tuple[str, ...] = ()
+    over_s: float | None = None
