@@ -243,31 +243,6 @@ def compare(
     return Comparison(tuple(schedules), errors)
 
 
-def highest_rate(
-    dataflow: Dataflow, pair: Pair, *, slots: int, step_per_s: float, supply: Supply, task_types: TaskTypes,
-    profiles: Profiles, settings: Settings = DEFAULTS,
-) -> Schedule | None:
-    """The schedule for the highest rate, in whole steps, up to which a number of slots is enough (paper [2], 8.5).
-
-    None where they are not enough for the first step.
-    """
-    if slots < 1 or not step_per_s > 0:
-        raise InvalidResources(
-            f"{slots} slots and steps of {step_per_s:g} events/s hold no rate",
-            remedy="Give at least one slot, and steps above 0.", slots=slots, step_per_s=step_per_s,
-        )
-    best, number = None, 1
-    while True:
-        job = prepare(dataflow, task_types=task_types, profiles=profiles, rate_per_s=number * step_per_s)
-        allocation = _allocate(job, pair)
-        if allocation.slots > slots:
-            return best
-        found = _complete(job, pair, allocation, supply=supply, settings=settings)
-        if found.slots > slots:
-            return best
-        best, number = found, number + 1
-
-
 def _keeps_together(pair: Pair) -> bool:
     """Only MBA's bundles are kept together, and only by SAM and our own: elsewhere what is whole has one thread."""
     return pair[0] == "MBA" and pair[1] in ("SAM", "exact")

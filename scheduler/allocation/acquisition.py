@@ -27,26 +27,16 @@ class Acquisition:
         return tuple(node for node in self.nodes if node.new)
 
 
-def acquire(slots: int, *, supply: Supply) -> Acquisition:
-    """Find machines for a number of slots: what is free, the largest size while it fills up, the smallest for the rest.
+def acquisition_of(slots: Sequence[Slot], *, supply: Supply) -> Acquisition:
+    """The machines of these slots of a supply; of a slot that others have part of, what is left of it costs.
 
-    The first n slots of the result are those of `Supply.slots`, whatever the number: one slot more makes the last
-    machine larger, or adds one.
-
-    Raises
-    ------
-    InsufficientSlots
-        More slots than there are, and nothing to buy.
+    Of the first n slots of `Supply.slots` these are the free ones, the largest size while it fills up, and the smallest
+    that holds the rest.
 
     References
     ----------
     .. [1] Shukla and Simmhan, "Model-driven Scheduling for Distributed Stream Processing Systems", 2017, 7.1.
     """
-    return acquisition_of(supply.slots(slots), supply=supply)
-
-
-def acquisition_of(slots: Sequence[Slot], *, supply: Supply) -> Acquisition:
-    """The machines of these slots of a supply; of a slot that others have part of, what is left of it costs."""
     taken: dict[str, list] = {}
     for slot in slots:
         taken.setdefault(slot.node, []).append(slot)

@@ -12,15 +12,6 @@ from .estate import Slot
 from .resources import Taken
 
 
-@dataclass(frozen=True, slots=True)
-class PlacedBundle:
-    """The threads of one task on one slot: what one query there executes."""
-
-    task: str
-    slot: Slot
-    threads: tuple[int, ...]  # their numbers: partitions of the task's input
-
-
 @dataclass(frozen=True)
 class Bound:
     """How far a placement may be from the best there is: a value reached, and one that none can go below."""
@@ -78,22 +69,6 @@ class Placement:
         """How many threads of a task are on each slot, by task and the slot's position."""
         return {task: dict(Counter(positions)) for task, positions in self.threads.items()}
 
-    @property
-    def used(self) -> int:
-        """Slots with at least one thread."""
-        return len({position for counts in self.counts.values() for position in counts})
-
     def slot_of(self, task: str, thread: int) -> Slot:
         """Where a thread runs."""
         return self.slots[self.threads[task][thread]]
-
-    def bundles(self) -> tuple[PlacedBundle, ...]:
-        """The threads of each task on each slot, by task, then slot."""
-        found: list[PlacedBundle] = []
-        for task, positions in self.threads.items():
-            by_slot: dict[int, list[int]] = {}
-            for thread, position in enumerate(positions):
-                by_slot.setdefault(position, []).append(thread)
-            for position, threads in sorted(by_slot.items()):
-                found.append(PlacedBundle(task, self.slots[position], tuple(threads)))
-        return tuple(found)

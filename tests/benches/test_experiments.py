@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scheduler.highest_rate import highest_rate
 from scheduler.model.errors import WeirError
 from scheduler.model.estate import Slot
 from scheduler.model.profile import Point, Profile, Profiles
@@ -18,13 +19,13 @@ from scheduler.scheduling import PAPER_PAIRS, Settings, prepare, schedule
 from workers.benches import ends
 from workers.benches.experiment_dataflows import ENDS, SHAPES, dataflow, kinds, parts
 from workers.benches.experiments import (
+    STEP_PER_S,
     Sample,
     Stair,
     actual_per_s,
     carried,
     due_ms,
     fit,
-    highest,
     is_over,
     loads_at,
     plan,
@@ -134,10 +135,11 @@ def test_the_plan_has_every_pair_at_every_part_of_its_highest_rate():
     for (name, pair, part), one in made.items():
         assert one.slots <= SLOTS
         if part == 1.0:
-            assert not is_scheduled(name, pair, 1.02 * one.rate_per_s)
+            assert not is_scheduled(name, pair, one.rate_per_s + STEP_PER_S)
         elif (name, pair, 1.0) in made:
             assert one.rate_per_s == pytest.approx(0.5 * made[name, pair, 1.0].rate_per_s)
-    assert highest(lambda rate: scheduled("linear", ("MBA", "SAM"), 1000 + rate), slots=SLOTS) is None
+    none = highest_rate(lambda rate: scheduled("linear", ("MBA", "SAM"), 1000 + rate), slots=SLOTS, step_per_s=1)
+    assert none is None
 
 
 def test_loads_at_a_rate_are_those_of_the_prediction():

@@ -95,10 +95,6 @@ def check_placed(placement: Placement, allocation: Allocation, supply: Supply) -
         assert placement.slots == supply.slots(len(placement.slots))
         assert len(placement.slots) == allocation.slots + placement.extra
     assert placement.asked == allocation.slots
-    threads = [(bundle.task, thread) for bundle in placement.bundles() for thread in bundle.threads]
-    assert sorted(threads) == sorted((name, n) for name, its in placement.threads.items() for n in range(len(its)))
-    for bundle in placement.bundles():
-        assert all(placement.slot_of(bundle.task, thread) == bundle.slot for thread in bundle.threads)
 
 
 def check_thread_shares(placement: Placement, allocation: Allocation, *, cpu: bool) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.allocation.acquisition import acquire
+from scheduler.allocation.acquisition import Acquisition, acquisition_of
 from scheduler.allocation.lsa import allocate_lsa
 from scheduler.allocation.mba import allocate_mba
 from scheduler.model.errors import InsufficientSlots, InvalidResources, MissingProfile, RateNotHeld
@@ -102,6 +102,11 @@ def test_a_static_task_has_one_thread_with_its_share_at_any_rate():
     for rate in (0.0, 1e6):
         task = allocate_mba({"s": rate}, {"s": source}).tasks["s"]
         assert (task.threads, task.cpu, task.memory) == (1, 0.10, 0.15)
+
+
+def acquire(slots: int, *, supply: Supply) -> Acquisition:
+    """The machines of so many slots, taken in the order in which a supply offers them."""
+    return acquisition_of(supply.slots(slots), supply=supply)
 
 
 @given(slots=st.integers(1, 60), free=st.integers(0, 5))

@@ -15,7 +15,7 @@ from scheduler.model.errors import InsufficientSlots, NotEnactable, NothingToCha
 from scheduler.model.estate import Estate, RunningBundle, Slot
 from scheduler.model.profile import Point, Profile, Profiles
 from scheduler.model.resources import Node, Supply, Taken
-from scheduler.planning import apply_plan, new_tasks, plan_removal, plan_submission, reverse_plan
+from scheduler.planning import apply_plan, merged_plainly, plan_removal, plan_submission, reverse_plan
 from scheduler.rearranging import plan_defragmentation, plan_pause, plan_resumption
 from scheduler.rescheduling import bound, plan_schedule, plan_schedule_back, schedulable
 from scheduler.reuse.fragmentation import fragmentation
@@ -48,8 +48,8 @@ def supply_of(estate: Estate, own=(), *, buy: bool = False) -> Supply:
 
 def submitted(estate: Estate, dataflow=FLOW, *, pair=SAM, rate_per_s=None, routing="slot_aware", buy=False):
     """The plan of a submission with a schedule."""
-    new = new_tasks(estate, dataflow, dataflow_id=dataflow.name, team="water", task_types=TYPES)
-    job = prepare(dataflow, task_types=TYPES, profiles=PROFILES, rate_per_s=rate_per_s, among=new)
+    merged = merged_plainly(estate, dataflow, dataflow_id=dataflow.name, team="water", task_types=TYPES)
+    job = prepare(dataflow, task_types=TYPES, profiles=PROFILES, rate_per_s=rate_per_s, among=merged.new)
     found = schedule(job, pair, supply=supply_of(estate, buy=buy), settings=Settings(routing=routing))
     return plan_submission(
         estate, dataflow, dataflow_id=dataflow.name, team="water", task_types=TYPES, prices=PRICES, schedule=found)

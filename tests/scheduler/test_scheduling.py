@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from scheduler.highest_rate import highest_rate
 from scheduler.model.errors import InsufficientSlots, InvalidResources, MissingProfile, RateNotHeld
 from scheduler.model.estate import Slot
 from scheduler.model.profile import Point, Profile, Profiles
 from scheduler.model.resources import Node, Supply
 from scheduler.performance.rates import input_rates_per_s
-from scheduler.scheduling import PAIRS, PAPER_PAIRS, Job, Settings, compare, highest_rate, prepare, schedule
+from scheduler.scheduling import PAIRS, PAPER_PAIRS, Job, Settings, compare, prepare, schedule
 
 from .catalogue import TYPES, flow
 from .schedules import BUY, SIZES, check_bundles, check_placed
@@ -196,11 +197,27 @@ def test_state_is_not_divided():
 def test_the_highest_rate_that_slots_hold():
     def best(slots: int):
         return highest_rate(
-            FLOW, ("MBA", "SAM"), slots=slots, step_per_s=10, supply=BUY, task_types=TYPES, profiles=PROFILES,
-            settings=Settings(routing="shuffle"))
+            lambda rate: schedule(job(rate), ("MBA", "SAM"), supply=BUY, settings=Settings(routing="shuffle")),
+            slots=slots, step_per_s=10)
 
     found = best(3)
     assert found.slots <= 3 and schedule(job(found.rate_per_s + 10), ("MBA", "SAM"), supply=BUY).slots > 3
     assert best(1).rate_per_s < found.rate_per_s
     with pytest.raises(InvalidResources, match="0 slots"):
         best(0)
+
+
+def test_a_rate_that_no_slot_holds_ends_the_search_and_one_without_end_is_refused():
+    counting = flow("c", {"in": "sensors", "n": "count", "out": "archive"}, "in > n > out")
+    ends = {name: Profile(name, (Point(1, 1, 0.1, 0.1),), static=True) for name in ("sensors", "archive", "count")}
+
+    def best(of: dict[str, Profile]):
+        known = Profiles(of.values())
+        return highest_rate(
+            lambda rate: schedule(
+                prepare(counting, task_types=TYPES, profiles=known, rate_per_s=rate), ("MBA", "DSM"), supply=BUY),
+            slots=4, step_per_s=10)
+
+    assert best(ends | {"count": Profile("count", (Point(1, 120, 0.5, 0.1),))}).rate_per_s == 120
+    with pytest.raises(InvalidResources, match="No rate is too high"):
+        best(ends)
