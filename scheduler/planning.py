@@ -82,7 +82,7 @@ def plan_submission(
         Where the team wants it: a task that is contained in one that runs becomes a refinement of that one. Not with a
         schedule, which is of the tasks as they were submitted.
     schedule : Schedule, optional
-        Of all `new_tasks`: each becomes a fragment of its own, with the bundles that it gets there.
+        Of all that is new (`merged_plainly`): each becomes a fragment of its own, with the bundles that it gets there.
     remarks : sequence of str
         What else reviewers should know of the schedule.
 
@@ -183,16 +183,14 @@ def plan_submission(
     )
 
 
-def new_tasks(
+def merged_plainly(
     estate: EstateView, dataflow: Dataflow, *, dataflow_id: str, team: str, task_types: TaskTypes, fresh: bool = False
-) -> tuple[str, ...]:
-    """The tasks of a dataflow that would have to start, by their ids in it: a schedule is of these."""
+) -> Merge:
+    """What a dataflow would find and add with a schedule: its tasks are as they were submitted, none is contained."""
     scope = team if dataflow.visibility == "private" else ""
-    merged = merge(
+    return merge(
         estate.tasks, with_scoped_secrets(dataflow, team=team, task_types=task_types), task_types=task_types,
         scope=scope, fresh_for=dataflow_id if fresh else "")
-    started = {task.id for task in merged.started}
-    return tuple(task_id for task_id, running_id in merged.running.items() if running_id in started)
 
 
 def plan_removal(estate: EstateView, dataflow_id: str, *, task_types: TaskTypes, prices: Prices) -> Plan:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from itertools import groupby
 
 from django.conf import settings
 
 from dashboard.operations.offered import offered_slots
-from scheduler.model.estate import Fragment, RunningTask, Slot
+from scheduler.model.estate import Slot
 from scheduler.model.prices import Prices
 from scheduler.model.resources import NOTHING_TAKEN, Catalogue, Node, Supply, Taken
-from scheduler.model.usage import NANO, SlotLoad, loads_of
+from scheduler.model.usage import NANO, SlotLoad
 from scheduler.performance.declared import DECLARED_MEMORY
 from scheduler.performance.pricing import query_cores
 
@@ -25,20 +25,15 @@ def catalogue() -> Catalogue:
         tuple(settings.VM_SIZES.values()), currency=settings.CURRENCY, slot_hour=settings.CORE_HOUR_PRICE)
 
 
-def supply(*, own: Collection[Fragment] = (), tasks: Mapping[str, RunningTask] | None = None) -> Supply:
+def supply(*, own: Mapping[str, SlotLoad] | None = None) -> Supply:
     """The slots that nothing else runs on, then what is left of others that no schedule counts on; then what to buy.
 
     Parameters
     ----------
-    own : collection of Fragment
-        What is to be scheduled anew: where these are, room counts as free, and comes first.
-    tasks : mapping of str to RunningTask, optional
-        Their tasks.
+    own : mapping of str to SlotLoad, optional
+        What is to be scheduled anew, by slot name: this room counts as free, and comes first.
     """
-    ours: dict[str, SlotLoad] = {}
-    for fragment in own:
-        for slot, load in loads_of(fragment, {} if tasks is None else tasks).items():
-            ours[slot] = ours.get(slot, NO_LOAD) + load
+    ours = own or {}
     offered: dict[Slot, Taken] = {}
     threads: dict[str, int] = {}
     query = query_cores(Prices(trigger_ms=settings.TRIGGER_MS))

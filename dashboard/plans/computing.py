@@ -16,7 +16,7 @@ from dashboard.plans.containment import containment_of
 from dashboard.plans.evidence import evidence_of, left_bundles, rule
 from dashboard.plans.models import PlanRecord
 from dashboard.plans.scheduling import Choice, question_of
-from dashboard.profiles.doubts import doubts_about, remarks_on
+from dashboard.profiles.doubts import doubts_about, machine_remarks, remarks_on
 from scheduler import planning, rearranging, rescheduling
 from scheduler.model.errors import StalePlan, WeirError
 from scheduler.model.plan import Plan
@@ -91,12 +91,14 @@ def _schedule(
     question = question_of(
         record.dataflow, routing=choice.routing, version=record.version, estate=estate,
         fresh=bool(options.get("fresh")))
+    question.require_open()
     found = question.schedule(choice.pair, choice.rate_per_s)
     profiles = found.job.profiles
     doubts = doubts_about(profiles.values(), team=question.team)
     remarks = [remark.text for remark in remarks_on(
         (task, profile.task_type, doubts.get(profile, ())) for task, profile in profiles.items())]
-    return found, [*remarks, *pinning_remarks(slot.node for slot in found.placement.slots)]
+    return found, [
+        *remarks, *machine_remarks(found), *pinning_remarks(slot.node for slot in found.placement.slots)]
 
 
 def prices() -> planning.Prices:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from django.conf import settings
 from django.utils import timezone
 
@@ -47,12 +49,20 @@ def left_bundles() -> set[str]:
     return set(jobs.observed.left(jobs.read_live([], {}).reports.values()))
 
 
-def measured_selectivities(estate: EstateView, dataflow_id: str, dataflow: Dataflow) -> dict[tuple[str, str], float]:
-    """Selectivities of a running dataflow's streams, by source and target, where they were measured and differ.
+def measured_selectivities(
+    estate: EstateView, running: Mapping[str, str], dataflow: Dataflow
+) -> dict[tuple[str, str], float]:
+    """Selectivities of a dataflow's streams, by source and target, where they were measured and differ.
 
     Two figures that count: the same schedule is planned again while the third one changes.
+
+    Parameters
+    ----------
+    running : mapping of str to str
+        What executes its tasks, of all of them or some.
     """
-    running = estate.submitted[dataflow_id].running
+    if not running:
+        return {}
     fragments = {estate.places[task_id][0] for task_id in running.values()}
     found = jobs.selectivities((estate.fragments[one] for one in sorted(fragments)), least=LEAST_EVENTS)
     known = selectivities(dataflow, task_types=jobs.task_types())

@@ -30,13 +30,14 @@ from dashboard.profiles.selectors import profiles_for
 from dashboard.teams.models import Team
 from scheduler.enactment import require_room, require_slots
 from scheduler.model.dataflow import Dataflow
-from scheduler.model.errors import InvalidResources, WeirError
-from scheduler.model.estate import Fragment
+from scheduler.model.errors import InvalidResources, NotEnactable, WeirError
+from scheduler.model.estate import Fragment, RunningTask
 from scheduler.model.ports import EstateView
 from scheduler.model.profile import Profiles
 from scheduler.model.resources import Supply
+from scheduler.model.usage import SlotLoad, loads_of
 from scheduler.performance.routing import Routing
-from scheduler.planning import new_tasks
+from scheduler.planning import merged_plainly
 from scheduler.rescheduling import bound, schedulable
 from scheduler.scheduling import PAIRS, Comparison, Job, Pair, Schedule, Settings, compare, prepare, schedule
 from scheduler.settling import Settler
@@ -118,6 +119,17 @@ class Question:
         job = self.job(rate_per_s)
         return schedule(job, pair, supply=self.supply, settings=self.settings, arrange=self._settler(job))
 
+    def require_open(self) -> None:
+        """Raise where none of its schedules can be proposed, or planned.
+
+        Raises
+        ------
+        NotEnactable
+            All of it runs for others, or what runs of it cannot be changed.
+        """
+        if self.blocked:
+            raise NotEnactable(self.blocked, remedy="Let it run without a schedule of its own.")
+
     def require(self, pair: Pair, rate_per_s: float | None = None) -> None:
         """Raise what a plan of this schedule would fail with, here and now; the solver is not asked.
 
@@ -130,10 +142,9 @@ class Question:
         InsufficientSlots
             It takes more than are free.
         NotEnactable
-            It moves what cannot leave its node.
+            It moves what cannot leave its node, or there is nothing that it could be of.
         """
-        if self.blocked:  # it has no schedule at all, and its plan says why
-            return
+        self.require_open()
         if pair in QUICK:
             require_slots(self.schedule(pair, rate_per_s))
             return
@@ -184,10 +195,10 @@ def question_of(
             dataflow, team=record.team, routing=routing, fresh=joined, estate=estate, dataflow_id=str(record.pk))
     running, blocked = schedulable(estate, str(record.pk), dataflow, task_types=jobs.task_types())
     among = frozenset(running) if not blocked else None
-    own = _own_part(running, estate.submitted[str(record.pk)].running)
+    ids = estate.submitted[str(record.pk)].running
     return Question(
-        **_known(dataflow, record.team, routing), supply=supply(own=own, tasks=estate.tasks), among=among,
-        running=running, blocked=blocked, measured=measured_selectivities(estate, str(record.pk), dataflow))
+        **_known(dataflow, record.team, routing), supply=supply(own=_own_loads(running, ids, estate.tasks)),
+        among=among, running=running, blocked=blocked, measured=measured_selectivities(estate, ids, dataflow))
 
 
 def question_of_new(
@@ -195,12 +206,14 @@ def question_of_new(
     estate: EstateView | None = None, dataflow_id: str = "new",
 ) -> Question:
     """What a dataflow asks that does not run, stored or not: its tasks that would have to start."""
-    new = new_tasks(
-        estate or stored_estate(), dataflow, dataflow_id=dataflow_id, team=team.slug, task_types=jobs.task_types(),
-        fresh=fresh)
+    estate = estate or stored_estate()
+    merged = merged_plainly(
+        estate, dataflow, dataflow_id=dataflow_id, team=team.slug, task_types=jobs.task_types(), fresh=fresh)
+    new = frozenset(merged.new)
     blocked = "" if new else f"All tasks of {dataflow.name} run already, for others: there is nothing to schedule."
     return Question(
-        **_known(dataflow, team, routing), supply=supply(), among=frozenset(new) if new else None, blocked=blocked)
+        **_known(dataflow, team, routing), supply=supply(), among=new or None, blocked=blocked,
+        measured=measured_selectivities(estate, merged.joined, dataflow))
 
 
 def _known(dataflow: Dataflow, team: Team, routing: Routing) -> dict[str, Any]:
@@ -213,15 +226,21 @@ def _known(dataflow: Dataflow, team: Team, routing: Routing) -> dict[str, Any]:
     }
 
 
-def _own_part(running: Mapping[str, Fragment], ids: Mapping[str, str]) -> list[Fragment]:
-    """What of the fragments that run these tasks is of these alone: what others have in the same query stays there."""
+def _own_loads(
+    running: Mapping[str, Fragment], ids: Mapping[str, str], tasks: Mapping[str, RunningTask]
+) -> dict[str, SlotLoad]:
+    """What these tasks alone take of their slots; a query in which others go on stays there, with what they take."""
     own: dict[str, dict[str, None]] = {}
     for task, fragment in running.items():
         own.setdefault(fragment.id, {})[ids[task]] = None
     fragments = {fragment.id: fragment for fragment in running.values()}
-    return [
-        replace(fragments[one], tasks=tuple(tasks), active=len(tasks), resting=0, outlets={}, channels={})
-        for one, tasks in own.items()]
+    loads: dict[str, SlotLoad] = {}
+    for one, its in own.items():
+        part = replace(fragments[one], tasks=tuple(its), active=len(its), resting=0, outlets={}, channels={})
+        for slot, load in loads_of(part, tasks).items():
+            free = load if len(its) == fragments[one].active else replace(load, queries=0)
+            loads[slot] = loads.get(slot, SlotLoad()) + free
+    return loads
 
 
 def _row(found: Schedule, rate_per_s: float) -> dict[str, Any]:

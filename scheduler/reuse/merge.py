@@ -24,6 +24,18 @@ class Merge:
     boundary: tuple[tuple[str, str], ...]  # streams from a reused task to a started one
     fresh: tuple[str, ...] = ()  # of the started ones: those that do not join an equal that runs
 
+    @property
+    def new(self) -> tuple[str, ...]:
+        """The submitted tasks that have to start: a schedule is of these."""
+        started = {task.id for task in self.started}
+        return tuple(task for task, running_id in self.running.items() if running_id in started)
+
+    @property
+    def joined(self) -> Mapping[str, str]:
+        """The submitted tasks that run already, with what executes each."""
+        reused = set(self.reused)
+        return {task: running_id for task, running_id in self.running.items() if running_id in reused}
+
 
 def merge(
     running: Mapping[str, RunningTask],

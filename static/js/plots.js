@@ -66,6 +66,14 @@ export class Plot {
     await (await plotly()).react(this.element, traces(figure), layout(figure), { displayModeBar: false, responsive: true });
     this.shell.dataset.drawn = "";
   }
+
+  /** Say why there is no figure, in its place. */
+  fail(why) {
+    this.figure = null;
+    this.empty.textContent = why;
+    this.empty.hidden = false;
+    this.element.hidden = true;
+  }
 }
 
 async function refresh(panel, plots) {
@@ -75,6 +83,9 @@ async function refresh(panel, plots) {
     await Promise.all(plots.map((plot) => plot.draw(figures[plot.shell.dataset.figure])));
   } catch (error) {
     console.error(error);
+    // What was drawn before stands until the next figure comes.
+    const again = "still" in panel.dataset ? "Reload the page to try again." : "It is asked for again.";
+    for (const plot of plots) if (!plot.figure) plot.fail(`No figure came from the site. ${again}`);
   }
 }
 

@@ -12,7 +12,10 @@ export function loadScript(url) {
       const script = document.createElement("script");
       script.src = url;
       script.onload = resolve;
-      script.onerror = () => reject(new Error(`${url} did not load`));
+      script.onerror = () => {
+        loading.delete(url); // so that it is tried again
+        reject(new Error(`${url} did not load`));
+      };
       document.head.append(script);
     }));
   }

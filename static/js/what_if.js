@@ -1,6 +1,7 @@
 // What if: the slider moves the rate, the site answers with the pairs at that rate, and the last answer stands until the
 // next is there. A rate is asked for at once; those that come while an answer is awaited wait for it, and of them the
-// newest is asked for next. Our own mapping takes seconds, so it is asked for when the slider rests.
+// newest is asked for next. Our own mapping takes seconds, so it is asked for when the slider rests. Only what is shown can
+// be proposed: not while the fields say something else than the answer that stands.
 
 import { Plot } from "./plots.js";
 import { fetchJson } from "./scripts.js";
@@ -8,6 +9,7 @@ import { fetchJson } from "./scripts.js";
 const EXACT_AFTER_MS = 600;
 const PATIENCE_MS = 3000; // an answer that takes longer is given up for a newer question
 const SLOW_MS = 300;
+const BEYOND = "What is shown is of another rate: compare first.";
 
 class WhatIf {
   constructor(card) {
@@ -22,10 +24,13 @@ class WhatIf {
     this.rate = this.given();
     this.chosen = this.pairs.querySelector("tr[data-chosen]")?.dataset.pair ?? "";
     this.routing = card.querySelector("select[name='routing']");
+    this.button = document.querySelector("[data-part='propose']");
+    this.cannot = document.querySelector("[data-part='cannot']")?.textContent ?? "";
+    this.stands = this.question(); // that of the answer that is shown; null where there is none
     this.routing.addEventListener("change", () => this.route());
     this.slider.addEventListener("input", () => this.slide());
     this.number.addEventListener("input", () => this.type());
-    this.pairs.addEventListener("change", (event) => event.target.name === "pair" && this.choose(event.target.value));
+    this.pairs.addEventListener("change", (event) => event.target.name === "pair" && this.choose(event.target));
     this.restSoon();
     this.drawCurve();
   }
@@ -53,7 +58,10 @@ class WhatIf {
       return;
     }
     // Beyond the slider's end the form is sent as it is: the page comes back with another scale.
-    if (!(rate > 0) || rate > this.most) return;
+    if (!(rate > 0) || rate > this.most) {
+      this.leave();
+      return;
+    }
     this.slider.value = String(Math.round((rate / this.most) * Number(this.slider.dataset.steps)));
     this.at(rate);
   }
@@ -63,23 +71,51 @@ class WhatIf {
     this.rate = rate;
     this.slider.setAttribute("aria-valuetext", rate === "" ? "each source's own rate" : `${rate}/s`);
     this.mark();
+    this.agree();
     if (this.isAwaited()) this.isOutdated = true;
     else this.ask();
     this.restSoon();
   }
 
-  choose(pair) {
-    this.chosen = pair;
-    this.card.querySelector("input[name='pair']").value = pair;
-    this.ask({ exact: true });
-    this.drawCurve();
+  /** The field has a rate that is not asked for here: nothing is shown of it. */
+  leave() {
+    this.rate = null;
+    clearTimeout(this.rest);
+    this.isOutdated = false;
+    this.pending?.controller.abort();
+    this.mark();
+    this.agree();
+  }
+
+  choose(radio) {
+    this.chosen = radio.value;
+    this.cannot = radio.dataset.cannot;
+    this.card.querySelector("input[name='pair']").value = this.chosen;
+    this.askAnew();
   }
 
   route() {
     const proposed = document.querySelector("[data-part='propose-routing']");
     if (proposed) proposed.value = this.routing.value;
-    this.ask({ exact: true });
+    this.askAnew();
+  }
+
+  askAnew() {
+    this.agree();
     this.drawCurve();
+    if (this.rate === null) return;
+    const exact = this.isShown;
+    this.ask({ exact });
+    if (!exact) this.restSoon();
+  }
+
+  /** What the fields ask, whichever pair is chosen: an answer is of all of them. */
+  question() {
+    return String(new URLSearchParams({ rate: this.rate, routing: this.routing.value }));
+  }
+
+  get isShown() {
+    return this.stands === this.question();
   }
 
   /** Whether the pairs of an earlier rate will be there soon; our own mapping is not waited for. */
@@ -100,13 +136,14 @@ class WhatIf {
     this.isOutdated = false;
     if (exact) clearTimeout(this.rest);
     const slow = setTimeout(() => (this.busy.hidden = exact), SLOW_MS);
-    const query = new URLSearchParams({ rate: this.rate, pair: this.chosen, routing: this.routing.value, ...(exact && { exact: 1 }) });
+    const question = this.question();
+    const query = `${question}&pair=${this.chosen}${exact ? "&exact=1" : ""}`;
     try {
       const answer = await fetch(`${this.card.dataset.whatIf}?${query}`, {
         credentials: "same-origin", headers: { Accept: "application/json" }, signal: pending.controller.signal,
       });
       const found = await answer.json();
-      if (answer.ok) this.show(found);
+      if (answer.ok) this.show(found, question);
       else this.fail(`${found.message.replace(/\.$/, "")}. ${found.remedy ?? ""}`);
     } catch (error) {
       if (error.name !== "AbortError") this.fail("The site did not answer. Move the slider to ask again.");
@@ -122,7 +159,7 @@ class WhatIf {
     if (this.isOutdated) this.ask();
   }
 
-  show(found) {
+  show(found, question) {
     const focused = this.pairs.contains(document.activeElement) ? document.activeElement.value : null;
     this.pairs.innerHTML = found.pairs;
     if (focused) this.pairs.querySelector(`input[value='${CSS.escape(focused)}']`)?.focus();
@@ -130,25 +167,28 @@ class WhatIf {
     this.shown.textContent = found.shown;
     const proposed = document.querySelector("[data-part='propose-rate']");
     if (proposed) proposed.value = found.rate;
-    this.pairs.removeAttribute("data-stale");
-    this.may(found.cannot);
+    this.cannot = found.cannot;
+    this.stands = question;
+    this.agree();
     const address = new URLSearchParams({ ...(found.rate !== "" && { rate: found.rate }), pair: found.chosen, routing: this.routing.value });
     history.replaceState(null, "", `?${address}`);
     this.card.dataset.at = found.rate;
   }
 
-  /** Whether the chosen pair can be proposed, and if not, why. */
-  may(cannot) {
-    const button = document.querySelector("[data-part='propose']");
-    if (!button) return;
-    button.disabled = Boolean(cannot);
+  /** Let what is shown be proposed as far as it is what the fields ask; why it cannot is said, but not of a moment. */
+  agree() {
+    const cannot = this.rate === null ? BEYOND : this.cannot;
+    this.pairs.toggleAttribute("data-stale", this.stands === null || this.rate === null);
+    if (!this.button) return;
+    this.button.disabled = !this.isShown || Boolean(cannot);
     document.querySelector("[data-part='cannot']").textContent = cannot;
     document.querySelector("[data-part='can']").hidden = Boolean(cannot);
   }
 
   fail(message) {
-    this.pairs.setAttribute("data-stale", "");
-    this.may("There is no schedule at this rate.");
+    this.stands = null;
+    this.cannot = "There is no schedule at this rate.";
+    this.agree();
     const note = document.createElement("p");
     note.className = "what-if-none text-bad";
     note.textContent = message;
@@ -159,21 +199,28 @@ class WhatIf {
     const query = new URLSearchParams({ most: this.most, pair: this.chosen, routing: this.routing.value });
     try {
       this.figure = (await fetchJson(`${this.card.dataset.curve}?${query}`)).curve;
-      await this.mark();
+      this.mark();
     } catch (error) {
-      console.error(error);
+      this.noCurve(error);
     }
+  }
+
+  noCurve(error) {
+    console.error(error);
+    this.figure = null;
+    this.plot.fail("There is no curve: the site did not answer, or it cannot be drawn here. Compare to try again.");
   }
 
   /** The rate as a line across the curve; drawn at most once a frame. */
   mark() {
     if (!this.figure || this.marking) return;
     this.marking = true;
-    requestAnimationFrame(async () => {
+    requestAnimationFrame(() => {
       this.marking = false;
+      if (!this.figure) return;
       const line = { type: "line", x0: this.rate, x1: this.rate, y0: 0, y1: 1, yref: "paper" };
-      const shapes = this.rate === "" ? [] : [line];
-      await this.plot.draw({ ...this.figure, layout: { ...this.figure.layout, shapes } });
+      const shapes = this.rate ? [line] : [];
+      this.plot.draw({ ...this.figure, layout: { ...this.figure.layout, shapes } }).catch((error) => this.noCurve(error));
     });
   }
 }

@@ -107,6 +107,18 @@ def test_plots_are_drawn_under_the_policy(merged: dict[str, str], page_of: PageO
     expect(page.locator("[data-figure='latency'] .js-line").first).to_be_attached()
 
 
+def test_a_figure_that_does_not_come_says_so_until_it_does(merged: dict[str, str], page_of: PageOf) -> None:
+    page = page_of(logs="500 for")
+    page.route("**/plots.json", lambda route: route.fulfill(status=500, body="{}"))
+    page.goto(merged["etl"] + "#plots")
+    settled(page)
+    rate = page.locator("[data-figure='rate']")
+    expect(rate.locator(".plot-empty")).to_have_text("No figure came from the site. It is asked for again.")
+    page.unroute("**/plots.json")
+    expect(rate.locator(".main-svg").first).to_be_visible()
+    expect(rate.locator(".plot-empty")).to_be_hidden()
+
+
 # Graphs --------------------------------------------------------------------------------------------------------------
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import groupby
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Error, Page, Route, expect
 
 from tests.browser import drive
 from tests.browser.conftest import PageOf
@@ -94,6 +95,48 @@ def test_a_rate_is_asked_for_at_once_and_of_those_that_come_meanwhile_the_newest
     # Where a busy machine answers late, the newest may be asked for together with our own mapping, or once more for it.
     rates = [rate for rate, _ in groupby(question["rate"][0] for question in questions)]
     assert len(set(moved)) == 4 and rates == [moved[0], moved[-1]]
+
+
+def test_what_is_proposed_is_what_the_field_says(asked: str, page_of: PageOf) -> None:
+    page = page_of(width=1280)
+    page.goto(f"{asked}?rate=10")
+    settled(page)
+    card, propose = page.locator("[data-what-if]"), page.locator("[data-part='propose']")
+    carried, cannot = page.locator("[data-part='propose-rate']"), page.locator("[data-part='cannot']")
+    expect(propose).to_be_enabled()
+    field = page.get_by_role("spinbutton")
+    most = float(page.locator("input[type='range']").get_attribute("data-most") or 0)
+    field.fill(f"{100 * most:g}")
+    expect(propose).to_be_disabled()
+    expect(cannot).to_have_text("What is shown is of another rate: compare first.")
+    field.fill("12")
+    expect(card).to_have_attribute("data-at", "12")
+    expect(propose).to_be_enabled()
+    expect(cannot).to_have_text("")
+    expect(carried).to_have_value("12")
+    # While the answer is awaited, what is shown is not what the field says.
+    asked_for: list[Route] = []
+    page.route("**/pairs.json*", asked_for.append)
+    field.fill("11")
+    until(lambda: page.evaluate("1") and asked_for, "the question")  # a call lets the routes come in
+    expect(propose).to_be_disabled()
+    page.unroute("**/pairs.json*")
+    with suppress(Error):  # given up for a newer one, on a slow machine
+        asked_for[0].continue_()
+    expect(propose).to_be_enabled()
+    expect(carried).to_have_value("11")
+
+
+def test_a_curve_that_does_not_come_says_so(asked: str, page_of: PageOf) -> None:
+    page = page_of(width=1280, logs="500 for")
+    page.route("**/curve.json*", lambda route: route.fulfill(status=500, body="{}"))
+    page.goto(f"{asked}?rate=10")
+    settled(page)
+    expect(page.locator("[data-figure='curve'] .plot-empty")).to_contain_text("There is no curve")
+    page.unroute("**/curve.json*")
+    page.locator("#pair-LSA-DSM").check()  # asks for another
+    expect(page.locator("[data-figure='curve'] .plot svg").first).to_be_visible()
+    expect(page.locator("[data-figure='curve'] .plot-empty")).to_be_hidden()
 
 
 _TWO = _ASKED.replace("linear", "two_sources").replace("scheduled", "two")

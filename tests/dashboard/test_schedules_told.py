@@ -11,6 +11,8 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from dashboard.approvals.services import prepare_proposal, submit_dataflow
+from dashboard.operations.models import NodeRow, SlotRow
+from dashboard.operations.services import register_node
 from dashboard.plans.scheduling import question_of
 from dashboard.plans.selectors import plan_of
 from dashboard.profiles.doubts import doubts_about
@@ -68,6 +70,28 @@ def test_what_may_be_wrong_with_a_profile_is_told_to_who_plans_with_it(here: Wor
     assert doubts == {"sense": [], "parse": ["rough", "busy"], "pi": ["drifted"], "out": []}
     record = ProfileRecord.objects.get(task_type="senml_parse")
     assert client.get(f"/api/profiles/{record.pk}").json()["busy"] == {"load": 8.0, "cores": 2, "stolen": 0.0}
+
+
+@pytest.mark.parametrize("machine", ["small", "big", ""])
+def test_nodes_of_another_class_than_was_measured_on_are_told(here: World, machine: str):
+    """Most slots are of the class that was measured on, so no profile is stale; some of the schedule's are not."""
+    SlotRow.objects.filter(node_id="n1", index__gte=2).update(reserved_for="sweep")
+    register_node(name="n2", slots=4)
+    NodeRow.objects.filter(name="n1").update(machine="big")
+    NodeRow.objects.filter(name="n2").update(machine=machine)
+    ProfileRecord.objects.update(machine="big")
+    plan = plan_of(proposed(here, at(50)).plan)
+    there = {one.task: None for one in plan.promise.bundles if one.slot.startswith("n2/")}
+    measured_there = [task for task in there if task in ("parse", "pi")]
+    told = [note for note in plan.notes if "class of machine" in note]
+    assert measured_there and not any("stale" in note for note in plan.notes)
+    if machine != "small":
+        assert told == []
+    else:
+        verb = "were" if len(measured_there) > 1 else "was"
+        assert told == [
+            f"n2 is another class of machine (small) than {', '.join(measured_there)} {verb} measured on (big): what "
+            "is predicted of the bundles there may not hold."]
 
 
 def test_doubts_about_two_profiles_of_a_type_are_both_told(here: World):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -34,7 +35,16 @@ def test_a_rate_that_is_none_is_refused_by_page_and_api_alike(here: World, clien
     answer = client.get(f"/api/dataflows/{record.pk}/schedules", {"rate_per_s": rate})
     assert answer.status_code == 422 and json.loads(answer.content)["code"] == "invalid_resources"
     for page, name in (("schedule", "rate"), ("schedule/pairs.json", "rate"), ("schedule/curve.json", "most")):
-        assert client.get(f"/dataflows/{record.pk}/{page}", {name: rate}).status_code in (200, 422)
+        assert client.get(f"/dataflows/{record.pk}/{page}", {name: rate}).status_code == 422, page
+
+
+def test_the_slider_ends_where_rates_do(here: World, client):
+    client.force_login(here.carla)
+    address = f"/dataflows/{planned(here.carla, here.city, linear()).dataflow.pk}/schedule"
+    page = client.get(address, {"rate": "5e11"})
+    most = re.search(r'data-most="([^"]+)"', page.content.decode())
+    assert page.status_code == 200 and most and float(most[1]) == 1e12
+    assert client.get(f"{address}/curve.json", {"most": most[1]}).status_code == 200
 
 
 def test_answers_are_json_that_every_reader_takes(here: World, client):

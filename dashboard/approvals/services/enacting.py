@@ -26,6 +26,7 @@ from dashboard.plans import services as plans
 from dashboard.plans.computing import compute
 from dashboard.plans.joining import by_schedule, last_options
 from dashboard.plans.models import PlanRecord
+from dashboard.plans.scheduling import question_of
 from dashboard.plans.selectors import plan_of
 from dashboard.teams.models import User
 from dashboard.teams.permissions import viewer_of
@@ -135,10 +136,16 @@ def require_undoable(proposal: Proposal) -> None:
 
 
 def _options_as_it_was(removal: Proposal) -> dict[str, Any]:
-    """How what is being removed comes back: joining as it did last, by the schedule that it ran by."""
+    """How what is being removed comes back: joining as it did last, by the schedule that it ran by.
+
+    Where all of it goes on for others there is nothing to schedule.
+    """
     before = decided([removal.dataflow_id]).get(str(removal.dataflow_id))
     ran_by = PlanRecord.objects.values_list("options", flat=True).get(pk=before.plan_id) if before else {}
-    return by_schedule(last_options(removal.dataflow), ran_by.get("schedule"))
+    options = by_schedule(last_options(removal.dataflow), ran_by.get("schedule"))
+    if "schedule" in options and question_of(removal.dataflow, fresh=bool(options.get("fresh"))).blocked:
+        return by_schedule(options, None)
+    return options
 
 
 def _undoing(proposal: Proposal, record: PlanRecord, *, generation: int) -> Plan:

@@ -19,9 +19,10 @@ from dashboard.profiles.measurable import places, wanted
 from dashboard.profiles.permissions import may_measure
 from dashboard.profiles.progress import progress_of
 from dashboard.profiles.services.sweeps import USUAL, start_sweeps
+from dashboard.profiles.subjects import Subject
 from dashboard.schedules import asking
 from dashboard.schedules.comparison import missing_of
-from scheduler.model.errors import WeirError
+from scheduler.model.errors import NothingToChange, WeirError
 
 if TYPE_CHECKING:
     from dashboard.catalog.models import DataflowRecord
@@ -30,15 +31,25 @@ if TYPE_CHECKING:
 @require_POST
 @login_required
 def schedule_measure(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
-    """Measure all that is missing for a schedule, one after the other on one slot."""
+    """Measure all that is missing for a schedule at the rate of the page, one after the other on one slot."""
     record = catalog.dataflow(request.viewer, dataflow_id)
-    missing = wanted(request.viewer, record.pk, missing_of(asking.ask(record, None).failure))
-    subjects = [one.subject for one in missing if one.unasked]
+    rate, address = request.POST.get("rate", ""), reverse("schedule", args=[record.pk])
     told(request, lambda: start_sweeps(
-        actor=request.user, subjects=subjects, slot=request.POST.get("slot", ""),
+        actor=request.user, subjects=_unasked(request, record, rate), slot=request.POST.get("slot", ""),
         bounds=bounds_given(request.POST)),
         said="They are measured one after the other. This page follows.")
-    return redirect("schedule", record.pk)
+    return redirect(f"{address}?{urlencode({'rate': rate})}" if rate else address)
+
+
+def _unasked(request: HttpRequest, record: DataflowRecord, rate: str) -> list[Subject]:
+    """What nobody has asked for yet of what a schedule at this rate is missing; raises where there is nothing."""
+    failure = asking.ask(record, asking.rate_of(rate)).failure
+    tasks = missing_of(failure)
+    if failure is not None and not tasks:
+        raise failure
+    if found := [one.subject for one in wanted(request.viewer, record.pk, tasks) if one.unasked]:
+        return found
+    raise NothingToChange("Nothing is missing here that is not being measured already.", remedy="This page follows.")
 
 
 def missing_part(request: HttpRequest, record: DataflowRecord, failure: WeirError | None) -> dict[str, Any]:

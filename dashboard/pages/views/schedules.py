@@ -148,11 +148,11 @@ def _answer(request: HttpRequest, asked: asking.Asked) -> dict[str, Any]:
         at, given = f"each source's own rate, {exact_rate(sum(own))} together", ""
     best = best_of(asked.rows)
     wanted = pair_of(request.GET.get("pair", ""))
-    chosen = next((row for row in asked.rows if row.pair == wanted), None) or best or (asked.rows or (None,))[0]
+    found = next((row for row in asked.rows if row.pair == wanted), None) or best or (asked.rows or (None,))[0]
+    chosen = found or Row(PAIRS[0], error=asked.failure)
     return {
         "rows": asked.rows, "at": at, "rate_asked": given,
-        "chosen": chosen.key if chosen else "", "cannot": _why_not(chosen),
-        "chosen_row": chosen or Row(PAIRS[0], error=asked.failure),
+        "chosen": chosen.key if found else "", "cannot": chosen.cannot, "chosen_row": chosen,
         "best": best.key if best else "", "currency": settings.CURRENCY, "waiting": True, "routing": _routing(request),
     }
 
@@ -177,7 +177,7 @@ def _frame(request: HttpRequest, record: DataflowRecord, asked: asking.Asked) ->
             for one in asking.remarks_of(basis)],
         "free": sum(len(node.slots) for node in supply.free) - len(supply.taken), "shared": len(supply.taken),
         "buys": supply.catalogue is not None, "may_propose": not why_not, "why_not": why_not,
-        "has_schedule": _has_schedule(record), "cut": asked.question.cut,
+        "may_drop": may and _has_schedule(record), "cut": asked.question.cut,
     }
 
 
@@ -192,16 +192,6 @@ def _not_open(record: DataflowRecord) -> str:
     if record.status == RUNNING or record.proposals.open().filter(plan__kind="submit").exists():
         return ""
     return f"It is {words(record.status)}: a schedule is chosen for a submission in review, or for what runs."
-
-
-def _why_not(chosen: Row | None) -> str:
-    """Why the chosen pair cannot be proposed as it stands; empty where it can."""
-    if chosen is None or chosen.schedule is None:
-        return "There is no schedule to propose: choose another pair or rate."
-    if chosen.to_buy:
-        return (f"{chosen.to_buy} of its slots would be on machines to buy: add nodes or slots first, or choose a rate "
-                "that takes fewer.")
-    return ""
 
 
 def _has_schedule(record: DataflowRecord) -> bool:

@@ -1,0 +1,113 @@
+"""Schedules of dataflows that share what runs with others: of what is left of them, by what is known of it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from django.urls import reverse
+
+from dashboard.approvals.services import (
+    prepare_proposal,
+    propose_schedule,
+    recompute_proposal,
+    roll_back_proposal,
+    submit_dataflow,
+)
+from dashboard.catalog.models import DataflowRecord
+from dashboard.operations.estate import load_estate
+from dashboard.plans.scheduling import question_of
+from dashboard.plans.selectors import plan_of
+from scheduler.model.errors import NotEnactable
+from scheduler.performance.declared import DECLARED_MEMORY
+from scheduler.performance.pricing import query_cores
+from scheduler.planning import Prices
+from tests.dashboard.building import World, approved, enacted, planned, removal_planned, running
+from tests.dashboard.checks import check_rows
+from tests.pages.scheduling import linear, measured
+
+from .test_scheduling import SAM, at, proposed, rescheduled, scheduled
+
+
+@pytest.fixture
+def here(world: World) -> World:
+    measured(world)
+    return world
+
+
+def twin() -> str:
+    """All of ``linear``, down to its output, under another name."""
+    return json.dumps(json.loads(linear()) | {"name": "twin"})
+
+
+def tapped() -> str:
+    """The first two tasks of ``linear``, with an output of their own."""
+    whole = json.loads(linear("tapped"))
+    sense, parse, _, out = whole["tasks"]
+    streams = [{"from": "sense", "to": "parse"}, {"from": "parse", "to": "out"}]
+    return json.dumps(whole | {"tasks": [sense, parse, out], "streams": streams})
+
+
+def test_no_schedule_is_proposed_of_what_runs_for_others_whole(here: World):
+    running(here.carla, here.city, linear(), here.ana)
+    with pytest.raises(NotEnactable, match="All tasks of twin run already, for others"):
+        submit_dataflow(actor=here.carla, team=here.city, text=twin(), schedule=SAM)
+    assert not DataflowRecord.objects.filter(name="twin").exists()
+    waiting = planned(here.carla, here.city, twin())
+    with pytest.raises(NotEnactable, match="All tasks of twin run already, for others"):
+        propose_schedule(actor=here.carla, dataflow_id=waiting.dataflow_id, choice=SAM)
+    waiting.refresh_from_db()
+    assert waiting.status == "pending" and waiting.plan.options == {}
+
+
+def test_what_comes_to_run_for_others_while_its_schedule_waits_goes_on_without(here: World, client):
+    proposal = submit_dataflow(actor=here.carla, team=here.city, text=twin(), schedule=SAM)
+    assert prepare_proposal(proposal_id=proposal.pk).status == "pending"
+    running(here.carla, here.city, linear(), here.ana)
+    recompute_proposal(actor=here.carla, proposal_id=proposal.pk)
+    failed = prepare_proposal(proposal_id=proposal.pk)
+    assert (failed.status, failed.plan.error["code"]) == ("unplannable", "not_enactable")
+    assert "All tasks of twin run already, for others" in failed.plan.error["message"]
+    client.force_login(here.carla)
+    page = client.get(reverse("schedule", args=[proposal.dataflow_id])).content.decode()
+    assert "All tasks of twin run already" in page and 'name="without" value="1"' in page
+    client.post(reverse("schedule_propose", args=[proposal.dataflow_id]), {"without": "1"})
+    found = prepare_proposal(proposal_id=proposal.pk)
+    assert found.status == "pending" and plan_of(found.plan).promise is None
+
+
+def test_a_removal_is_taken_back_without_its_schedule_where_all_of_it_goes_on_for_others(here: World):
+    record = scheduled(here)
+    running(here.carla, here.city, twin(), here.ana)
+    removal = approved(removal_planned(here.carla, record), here.ana)
+    rolled = enacted(roll_back_proposal(actor=here.ana, proposal_id=removal.pk))
+    assert rolled.status == "rolled_back" and plan_of(rolled.rollback_plan).promise is None
+    check_rows()
+    assert str(record.pk) in load_estate().submitted
+
+
+def test_a_query_that_goes_on_for_others_keeps_its_room_on_the_slot(here: World, settings):
+    running(here.carla, here.city, linear(), here.ana)
+    [chain] = (estate := load_estate()).fragments.values()
+    record = running(here.carla, here.city, tapped(), here.ana)
+    question = question_of(record)
+    assert question.running["sense"].id == question.running["parse"].id == chain.id
+    [found] = [taken for slot, taken in question.supply.taken.items() if slot.name == chain.slot]
+    work = sum(estate.tasks[task].cores for task in chain.tasks[2:])
+    assert (found.queries, found.memory) == (1, DECLARED_MEMORY)
+    assert found.cpu == pytest.approx(work + query_cores(Prices(trigger_ms=settings.TRIGGER_MS)), abs=1e-6)
+    enacted(approved(rescheduled(here, record, at(18)), here.ana))
+    [later] = [taken for slot, taken in question_of(record).supply.taken.items() if slot.name == chain.slot]
+    assert later == found, "what others leave is the same before and after"
+
+
+def test_what_is_new_is_scheduled_by_what_was_measured_of_what_it_joins(here: World, monkeypatch):
+    record = running(here.carla, here.city, linear(), here.ana)
+    second = planned(here.carla, here.city, linear("second")).dataflow
+    declared = question_of(second).job(18).rates_per_s
+    parse = load_estate().submitted[str(record.pk)].running["parse"]
+    monkeypatch.setattr("dashboard.jobs.selectivities", lambda fragments, least: {parse: 12.58})
+    assert set(declared) == {"out"}, "all else runs"
+    assert question_of(second).job(18).rates_per_s["out"] == pytest.approx(13 / 5 * declared["out"])
+    promise = plan_of(proposed(here, at(18), name="third").plan).promise
+    assert promise.rates_per_s["out"] == pytest.approx(13 / 5 * declared["out"])
