@@ -37,10 +37,12 @@ ORDER = TrialOrder(
 class StandIn:
     """A slot that answers what a real one would, or dies when it is told to do something."""
 
-    def __init__(self, process: subprocess.Popen, *, dies_at: str = "", fails_at: str = "") -> None:
+    def __init__(
+        self, process: subprocess.Popen, channels: Channels, *, dies_at: str = "", fails_at: str = ""
+    ) -> None:
         self.name, self.state, self.report, self.pid = "0", "running", {"fragments": {}}, process.pid
         self.asked: list[str] = []
-        self._dies_at, self._fails_at = dies_at, fails_at
+        self._channels, self._dies_at, self._fails_at = channels, dies_at, fails_at
 
     def ask(self, do: str, *, pid: int, within_s: float, **what) -> dict:
         self.asked.append(do)
@@ -50,14 +52,19 @@ class StandIn:
             return {"ok": False, "code": "task_failed", "message": "it is broken", "remedy": "mend it"}
         if do == "feed":
             feed.write(Path(what["path"]), [events(50)], schema_json="{}")
-        return {"ok": True, "heap_mb": 40.0, "java": "17", "pyspark": "4", "fence": 1, "code": "c0de",
-                "batches": []}
+        return {"ok": True, "heap_mb": 40.0, "java": "17", "pyspark": "4", "code": "c0de", "batches": [],
+                "fence": self._fed(what["fragment"]) if do == "begin" else 0}
+
+    def _fed(self, fragment: str) -> int:
+        channel = f"{fragment}.in"
+        self._channels.open_channel(channel, schema_json="{}", readers=[fragment])
+        return self._channels.take_fence(channel)
 
 
 @pytest.fixture
-def slot() -> Iterator[StandIn]:
+def slot(broker: redis.Redis) -> Iterator[StandIn]:
     process = subprocess.Popen(["sleep", "60"])
-    yield StandIn(process)
+    yield StandIn(process, Channels(broker))
     process.kill()
     process.wait()
 

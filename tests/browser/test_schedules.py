@@ -116,7 +116,7 @@ def test_what_is_proposed_is_what_the_field_says(asked: str, page_of: PageOf) ->
     expect(carried).to_have_value("12")
     # While the answer is awaited, what is shown is not what the field says.
     asked_for: list[Route] = []
-    page.route("**/pairs.json*", asked_for.append)
+    page.route("**/pairs.json*", lambda route: asked_for.append(route))
     field.fill("11")
     until(lambda: page.evaluate("1") and asked_for, "the question")  # a call lets the routes come in
     expect(propose).to_be_disabled()

@@ -33,7 +33,7 @@ from .schedules_page import page
 from .schedules_summary import DEFINITION, MOST_RUNS, better, fits, is_to_repeat, shown, summary
 
 ORIGIN = "bench schedules --on-spark"
-FIRST_S = 20.0  # of a run, while its queries and their Python workers start
+FIRST_S = 30.0  # of a run, while its queries and their Python workers start
 COLD_S = 60.0  # of the first one, while the drivers compile their code
 LARGEST_PER_S = 4_000.0
 WAITING = 3  # times the budget, for a task that asks a service
