@@ -132,7 +132,7 @@ def pair_row(row: Row) -> dict[str, Any]:
     """A pair: its schedule, and what that would change of the bundles that run; or why it has none."""
     if row.schedule is None or row.changes is None:
         return {"pair": row.pair, "error": row.error.as_dict() if row.error else None}
-    return schedule_row(row.schedule) | {"changes": asdict(row.changes)}
+    return schedule_row(row.schedule) | {"changes": asdict(row.changes), "note": row.note}
 
 
 def schedule_row(found: Schedule) -> dict[str, Any]:

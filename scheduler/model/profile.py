@@ -16,9 +16,9 @@ from .task_types import TaskTypes
 
 Basis = Literal["measured", "interpolated", "beyond"]
 BUSY = 0.5  # of the peak rate: above it a query may not be done when its next trigger comes
-# Of its triggers, a query on a slot without CPU left still runs so many batches: they are up to four triggers apart.
-# Latency grows with that, but nothing piles up.
-LEAST_OFTEN = 0.25
+# Of its triggers, a query on a slot without CPU left still runs so many batches: they are two triggers apart. Latency
+# grows with that, but nothing piles up.
+LEAST_OFTEN = 0.5
 
 
 @dataclass(frozen=True, slots=True)

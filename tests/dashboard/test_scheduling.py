@@ -256,6 +256,7 @@ def test_schedules_over_the_api(here: World, client):
     assert by_sam["keeps"] and by_sam["per_month"] == pytest.approx(730 * by_sam["per_hour"])
     assert by_sam["changes"] == {"start": 4, "leave": 0, "move": 0, "weigh": 0, "stay": 0}
     assert exact["slots_bound"] == {"reached": exact["slots"], "least": exact["slots"], "proved": True, "gap": 0}
+    assert exact["note"] == by_sam["note"] == ""
     assert exact["traffic_bound"]["proved"] and by_sam["slots_bound"] is None is by_sam["traffic_bound"]
     assert [(one["task"], one["profile"], one["divided"]) for one in found["tasks"]] == [
         ("sense", "declared by its type, not measured", "one thread"), ("parse", "measured here", "over slots"),

@@ -12,6 +12,7 @@ from dashboard.approvals.bundles import bundles_of
 from dashboard.approvals.models import Proposal
 from dashboard.approvals.services import prepare_proposal
 from dashboard.catalog.models import DataflowRecord
+from dashboard.operations.services import register_node
 from dashboard.pages.templatetags.schedules import exact_rate, seconds
 from dashboard.plans.selectors import plan_of
 from dashboard.profiles.models import ProfileRecord
@@ -111,6 +112,20 @@ def test_slots_that_are_not_there_would_be_bought(world: World, client_of: Clien
     whole = client_of("carla").get(f"/dataflows/{record.pk}/schedule?rate=600").text
     assert "28 of its slots would be on machines to buy" in whole
     assert re.search(r"data-part=\"propose\" disabled", whole)
+
+
+def test_where_no_slot_is_free_it_is_said_with_what_helps(
+    world: World, client_of: ClientOf, asked: DataflowRecord
+) -> None:
+    address = f"/dataflows/{asked.pk}/schedule?rate=50"
+    assert "No slot is free." not in client_of("carla").get(address).text
+    register_node(name="n1", slots=0)
+    response = client_of("carla").get(address)
+    assert_sound(response, address)
+    page = response.text
+    assert "No slot is free." in page and "on machines to buy, and cannot be proposed" in page
+    assert f'href="{reverse("slots")}"' in page and "./weir agent" in page
+    assert re.search(r"data-part=\"propose\" disabled", page)
 
 
 def test_a_stale_profile_is_said(world: World, client_of: ClientOf, asked: DataflowRecord) -> None:

@@ -82,13 +82,6 @@ def measured(
         origin=origin, code=code)
 
 
-def warm(broker: redis.Redis, kind: Kind, *, slot: str, rate_per_s: float) -> None:
-    """Run a task on a slot for some seconds, and forget what came of it: a driver compiles for minutes what it has not
-    run before."""
-    ordered(broker, TrialOrder(
-        uuid.uuid4().hex, NODE, slot, kind.type, kind.config, 2, rate_per_s, feed=feed(FEED_RATE_PER_S)))
-
-
 def _stolen(found: TrialResult) -> float:
     return found.machine.get("stolen", 0.0)
 

@@ -27,14 +27,16 @@ from workers.measuring.machine import machine_class
 
 from . import ends, profiling, results
 from .experiment_dataflows import ENDS, RECORDING, SERVICE_S, SHAPES, dataflow
-from .experiments import plan, stairs
+from .experiments import Stair, plan, stairs
 from .laboratory import Laboratory, laboratory
 from .schedules_page import page
 from .schedules_summary import DEFINITION, MOST_RUNS, better, fits, is_to_repeat, shown, summary
 
 ORIGIN = "bench schedules --on-spark"
-FIRST_S = 30.0  # of a run, while its queries and their Python workers start
-COLD_S = 60.0  # of the first one, while the drivers compile their code
+FIRST_S = 25.0  # of a run, while its queries and their Python workers start
+WARM_S = 100.0  # for each dataflow, whose queries the drivers compile for minutes where they have not run them before
+WARM_PART = 0.4  # of its predicted rate
+COLD_S = 60.0  # of the run of source and sink, the first of all
 LARGEST_PER_S = 4_000.0
 WAITING = 3  # times the budget, for a task that asks a service
 
@@ -73,7 +75,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     kept.setdefault("runs", [])
     kept |= {"bench": "schedules --on-spark", "machine": results.machine(), "sizes": asdict(sizes),
              "definition": DEFINITION}
-    is_cold = bool(kept["trials"]) or given.profiles is not None  # trials of before have warmed other drivers up
     began_s = time.monotonic()
 
     def save() -> None:
@@ -81,11 +82,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     with laboratory(slots=sizes.slots, trigger_ms=sizes.trigger_ms) as lab:
         profiles = list(read_profiles(given.profiles.read_text(encoding="utf-8"))) if given.profiles else [
-            *_tasks(lab, sizes, kept, save), *_ends(lab, sizes, kept, save)]  # trials warm the drivers up
+            *_tasks(lab, sizes, kept, save), *_ends(lab, sizes, kept, save)]
         given.out.with_suffix(".csv").write_text(write_profiles(profiles), encoding="utf-8")
         print(results.table(profiling.rows(profiles)), flush=True)
-        if is_cold:
-            _warm(lab, sizes)
         _experiments(lab, sizes, profiles, kept, save, most_s=60 * given.minutes)
     kept["fits"] = fits(kept["runs"])
     results.write(given.out, kept)
@@ -107,7 +106,7 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
                         help="of the highest rate that a pair plans for the slots")
     parser.add_argument("--slots", type=int, default=2, help="of this machine, each held to a core of its own")
     parser.add_argument("--budget", type=float, default=180.0, help="seconds for a profile")
-    parser.add_argument("--stair", type=float, default=14.0, help="seconds at a rate")
+    parser.add_argument("--stair", type=float, default=20.0, help="seconds at a rate")
     parser.add_argument("--minutes", type=float, default=20.0, help="after which no further schedule is run")
     parser.add_argument("--trigger-ms", type=int, default=500)
     parser.add_argument("--anew", action="store_true", help="measure again what is in the JSON already")
@@ -135,13 +134,6 @@ def _tasks(lab: Laboratory, sizes: Sizes, kept: dict[str, Any], save: Callable[[
     return found
 
 
-def _warm(lab: Laboratory, sizes: Sizes) -> None:
-    for slot in range(sizes.slots):
-        for name, kind in lab.tasks.items():
-            print(f"  warming slot {slot} up with {name}", flush=True)
-            profiling.warm(lab.estate.client, kind, slot=str(slot), rate_per_s=kind.first_per_s)
-
-
 def _ends(lab: Laboratory, sizes: Sizes, kept: dict[str, Any], save: Callable[[], None]) -> list[Profile]:
     """Profiles of the source and the sink."""
     for _ in range(MOST_RUNS):  # one bad moment at the source would limit every schedule
@@ -161,7 +153,7 @@ def _experiments(
     *, most_s: float,
 ) -> None:
     """Run what has not been run, until the time is over."""
-    began_s, known = time.monotonic(), Profiles(profiles)
+    began_s, known, warm = time.monotonic(), Profiles(profiles), set[str]()
 
     def scheduled(name: str, pair: Pair, rate_per_s: float) -> Schedule:
         return schedule(_job(lab, sizes, name, known, rate_per_s), pair, supply=lab.supply, settings=_settings(sizes))
@@ -179,10 +171,12 @@ def _experiments(
             print(f"{key}: {found}")
             facts["error"] = str(found)
         else:
-            climb = stairs(
-                found.rate_per_s, found.sustained_per_s, first_s=FIRST_S if kept["runs"] else COLD_S,
-                stair_s=sizes.stair_s)
+            climb = stairs(found.rate_per_s, found.sustained_per_s, first_s=FIRST_S, stair_s=sizes.stair_s)
             try:
+                if name not in warm:
+                    print("The drivers warm up; this run does not count.")
+                    lab.run(found, name, (climb[0], Stair(WARM_PART * found.sustained_per_s, WARM_S)))
+                    warm.add(name)
                 facts |= lab.run(found, name, climb)
             except TimeoutError as error:  # one that does not come to run must not take the others along
                 print(f"{key}: {error}")
