@@ -16,8 +16,8 @@ from .task_types import TaskTypes
 
 Basis = Literal["measured", "interpolated", "beyond"]
 BUSY = 0.5  # of the peak rate: above it a query may not be done when its next trigger comes
-# Of its triggers, a query on a slot without CPU left still runs so many batches: they are two triggers apart. Latency
-# grows with that, but nothing piles up.
+# Of its triggers, the query that keeps a slot from more still runs so many batches: they are two triggers apart.
+# Latency grows with that, but nothing piles up.
 LEAST_OFTEN = 0.5
 
 
@@ -60,8 +60,13 @@ class Point:
         return max(0.0, 1.0 - self.cpu) if self.event_cpu is not None and self.often < 1 else 0.0
 
     @property
+    def batches_cpu(self) -> float:
+        """CPU of its batches at the peak rate."""
+        return self.often * self.idle_cpu
+
+    @property
     def fewest_batches_cpu(self) -> float:
-        """CPU of its batches where there are as few as a full slot lets it run."""
+        """The same where it is what keeps its slot from more, and runs as few batches as that leaves it."""
         return min(LEAST_OFTEN, self.often) * self.idle_cpu
 
     def problems(self) -> Iterator[tuple[str, str]]:

@@ -11,7 +11,7 @@ from typing import Literal
 from scheduler.model.allocation import Allocation
 from scheduler.model.estate import Slot
 from scheduler.model.placement import Crowd, Placement
-from scheduler.model.profile import Estimate, Profile
+from scheduler.model.profile import Estimate, Point, Profile
 from scheduler.model.resources import NOTHING_TAKEN, TOLERANCE
 
 Routing = Literal["shuffle", "slot_aware"]
@@ -162,7 +162,7 @@ def _sustained(
     # Of each slot's CPU and memory: what is taken without events, and what grows with them.
     of_others = [placement.taken.get(position, NOTHING_TAKEN) for position in range(len(placement.slots))]
     cpu, memory = [_Spent(taken.cpu) for taken in of_others], [_Spent(taken.memory) for taken in of_others]
-    waiting: list[tuple[int, str, _Spent, float]] = []
+    queries: dict[int, list[_Query]] = {}
     # Threads at work at the planned rate: of a bundle as large a part as of what it sustains.
     working = {position: float(of_others[position].queries) for position in crowded}
     for task, by_slot in shares.items():
@@ -174,28 +174,58 @@ def _sustained(
                 cpu[position].add(0.0, point.cpu)
                 memory[position].add(point.memory, 0.0)
             else:
-                own = _Spent(point.fewest_batches_cpu if load else 0.0, point.of_events * load)
-                cpu[position].add(own.fixed, own.moving)
+                if load:
+                    queries.setdefault(position, []).append(_Query(task, point, load))
+                    cpu[position].add(point.batches_cpu, point.of_events * load)
                 memory[position].add(point.idle_memory, (point.memory - point.idle_memory) * load)
-                if waits := point.waits * load:
-                    waiting.append((position, task, own, waits))
             if position in crowded:
                 working[position] += placement.counts[task][position] * (1.0 if static else load)
             if factor * load > 1:
                 factor, limit = 1 / load, Limit("bundle", placement.slots[position], task)
+    # Who has little to do is soon done, and waits for its next trigger: a full slot slows the one that has most to do.
+    slowed = {position: max(its, key=lambda query: query.batches + query.events) for position, its in queries.items()}
+    for position, query in slowed.items():
+        cpu[position].add(query.point.fewest_batches_cpu - query.batches, 0.0)
     for what, by_slot in (("CPU", cpu), ("memory", memory)):
         for position, spent in enumerate(by_slot):
             if spent.fixed > 1 + TOLERANCE or spent.left < factor * spent.moving:
                 factor = min(factor, spent.left / spent.moving) if spent.moving else 0.0
                 limit = Limit(what, placement.slots[position])
-    for position, task, own, waits in waiting:
-        if (most := _in_time(own, waits, all_of_it=cpu[position])) < factor:
-            factor, limit = most, Limit("CPU", placement.slots[position], task)
+    for position, its in queries.items():
+        for query in its:
+            in_all = query.point.fewest_batches_cpu if query is slowed[position] else query.batches
+            others = _Spent(cpu[position].fixed - in_all, cpu[position].moving - query.events)
+            if query.waits and (sustained := _in_time(query, others=others)) < factor:
+                factor, limit = sustained, Limit("CPU", placement.slots[position], query.task)
     for position, crowd in crowded.items():
         if crowd.there < factor * working[position]:
             factor = crowd.there / working[position]
             limit = Limit("threads", placement.slots[position], crowd=crowd)
     return (1.0, None) if limit is None else (factor, limit)
+
+
+@dataclass(frozen=True, slots=True)
+class _Query:
+    """A bundle that gets events, and as large a part of its peak rate as it would get at the planned rate."""
+
+    task: str
+    point: Point
+    load: float
+
+    @property
+    def batches(self) -> float:
+        """CPU of its batches; as many as it runs at its peak."""
+        return self.point.batches_cpu
+
+    @property
+    def events(self) -> float:
+        """CPU of its events at the planned rate."""
+        return self.point.of_events * self.load
+
+    @property
+    def waits(self) -> float:
+        """The part of its time that it waits at the planned rate."""
+        return self.point.waits * self.load
 
 
 @dataclass(slots=True)
@@ -214,17 +244,16 @@ class _Spent:
         return max(0.0, 1.0 - self.fixed)
 
 
-def _in_time(own: _Spent, waits: float, *, all_of_it: _Spent) -> float:
+def _in_time(query: _Query, *, others: _Spent) -> float:
     """How many times the planned rate a query that waits sustains beside the others on its slot.
 
-    At f times the rate it waits for f·w of its time and has work for r(f) of a core, the others for s(f), all of them
-    lines. The core is shared evenly, so its work goes by at 1 - s of its speed, and has to be done in the time that is
-    left: f·w + r(f) / (1 - s(f)) = 1, a quadratic equation of which the smaller root counts. Without waiting that is
-    where the slot's CPU is taken.
+    At f times the rate it waits for f·w of its time and has work for r(f) of a core, in as few batches as may be, the
+    others for s(f), all of them lines. The core is shared evenly, so its work goes by at 1 - s of its speed, and has to
+    be done in the time that is left: f·w + r(f) / (1 - s(f)) = 1, a quadratic equation of which the smaller root
+    counts. Without waiting that is where the slot's CPU is taken.
     """
-    others = _Spent(all_of_it.fixed - own.fixed, all_of_it.moving - own.moving)
-    left = 1.0 - others.fixed - own.fixed
+    left = 1.0 - others.fixed - query.point.fewest_batches_cpu
     if left <= 0:
         return 0.0
-    grows = waits * (1.0 - others.fixed) + others.moving + own.moving
-    return 2 * left / (grows + sqrt(max(0.0, grows * grows - 4 * waits * others.moving * left)))
+    grows = query.waits * (1.0 - others.fixed) + others.moving + query.events
+    return 2 * left / (grows + sqrt(max(0.0, grows * grows - 4 * query.waits * others.moving * left)))
