@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from workers.channels.schedule import read_schedule
+from workers.library import replay as replay_module
 from workers.library.config import InvalidConfig
 from workers.library.replay import replay_schedule
 
@@ -102,6 +103,33 @@ def test_what_cannot_be_replayed_is_said(config, match, folder, data_dir):
     with pytest.raises(InvalidConfig, match=match) as caught:
         replay_schedule(config, data_dir)
     assert caught.value.remedy
+
+
+def test_a_long_recording_is_kept_block_by_block(folder, data_dir, monkeypatch):
+    """Whatever the blocks: every event once and in order, files that lack a column among them, and its time."""
+    first, second = range(11), range(11, 17)
+    (folder / "long").mkdir()
+    pq.write_table(pa.table({"at": list(first), "kind": pa.array(["a"] * 11).dictionary_encode()}),
+                   folder / "long/1.parquet")
+    pq.write_table(pa.table({"at": list(second), "kind": ["b"] * 6, "late": [1.0] * 6}), folder / "long/2.parquet")
+    (folder / "long.csv").write_text("n,at\n" + "".join(f"{number},{number}\n" for number in range(17)))
+    for path in ("long", "long.csv"):
+        found = []
+        for rows in (4_096, 4):
+            monkeypatch.setattr(replay_module, "BLOCK_ROWS", rows)
+            for kept in (data_dir / "recordings").glob("*"):
+                kept.unlink()
+            _, times, _ = due_and_times(data_dir, path=path, time_column="at", rate_per_s=1)
+            assert times == [1_000 * number for number in range(17)]
+            file, = (data_dir / "recordings").glob("*.arrow")
+            found.append(pa.ipc.open_file(file).read_all())
+        assert found[0].equals(found[1]) and found[0].num_rows == 17
+    monkeypatch.setattr(replay_module, "BLOCK_ROWS", 4)
+    (folder / "long.csv").write_text("n,at\n" + "0,0\n" * 9 + "9,soon\n")
+    with pytest.raises(InvalidConfig, match="Event 10 of"):
+        due_and_times(data_dir, path="long.csv", time_column="at", rate_per_s=1)
+    assert not [kept for kept in (data_dir / "recordings").glob("*") if "-" in kept.name and kept.suffix != ".due"], \
+        "nothing half-written stays"
 
 
 def test_a_changed_recording_is_another(folder, data_dir):

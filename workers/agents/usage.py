@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import psutil
 
-from workers.measuring.load import Compilers
+from workers.measuring.load import Compilers, Pages, pages_of
 from workers.supervisor.process import descendants
 
 TREE_EVERY_MS = 10_000  # finding the tree and weighing its memory reads much of /proc; CPU times are cheap
@@ -29,7 +29,7 @@ class Usage:
     since_ms: int = 0
     cpu_ms: int = 0
     memory_mb_s: int = 0
-    python_mb: int = 0  # of memory_mb that of all but the JVM
+    python_mb: int = 0  # of memory_mb that of all but the JVM, mapped files left out
     compiling_ms: int = 0  # of cpu_ms that of the JVM's compilers, which work for minutes and then hardly ever
 
 
@@ -55,9 +55,10 @@ class TreeMeter:
         if self._tree_at_ms is None or now_ms - self._tree_at_ms >= TREE_EVERY_MS or len(self._memory) < 3:
             self._find_tree()
             self._tree_at_ms = now_ms
-            memory = {pid: _memory_mb(process) for pid, process in self._processes.items()}
-            self._memory.append((now_ms, sum(memory.values())))
-            self._python_mb = sum(mb for pid, mb in memory.items() if not _is_java(self._processes[pid]))
+            memory = {pid: _pages(process) for pid, process in self._processes.items()}
+            self._memory.append((now_ms, sum(pages.all_mb for pages in memory.values())))
+            self._python_mb = sum(
+                pages.all_mb - pages.files_mb for pid, pages in memory.items() if not _is_java(self._processes[pid]))
         used_s = 0.0
         for pid, process in list(self._processes.items()):
             try:
@@ -118,11 +119,9 @@ def _is_java(process: psutil.Process) -> bool:
         return False
 
 
-def _memory_mb(process: psutil.Process) -> float:
+def _pages(process: psutil.Process) -> Pages:
     """The process's share of memory: a forked worker's pages are mostly its parent's."""
     try:
-        return process.memory_full_info().pss / 2**20
-    except psutil.AccessDenied:
-        return process.memory_info().rss / 2**20
+        return pages_of(process)
     except psutil.Error:
-        return 0.0
+        return Pages(0.0, 0.0)

@@ -11,9 +11,12 @@ import hashlib
 import json
 import os
 import threading
+from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -178,25 +181,39 @@ def _kept(values: Mapping[str, Any]) -> Path:
 
 
 def _keep(kept: Path, files: Sequence[Path], values: Mapping[str, Any]) -> None:
-    import numpy as np
+    """Write the recording as an Arrow file, and its times beside it, a block after the other: it may be large."""
     import pyarrow as pa
 
     kind = format_of(files[0]) if values["format"] == "auto" else values["format"]
     header = _header(files[0], kind, values["time_column"])
-    events = _read_parquet(files, values["path"]) if kind == "parquet" else _read_lines(files, kind, header)
-    if events.num_rows == 0:
-        raise InvalidConfig(
-            f"“{values['path']}” holds no event.", remedy="Name a recording that has some.", path=values["path"]
-        )
-    times_ms = recorded_ms(events, kind, values["time_column"], header=header, path=values["path"])
-    events = _without_stream_columns(events)
+    blocks = _parquet_blocks(files, values["path"]) if kind == "parquet" else _line_blocks(files, kind, header)
     scratch = kept.with_name(f"{kept.name}.{os.getpid()}-{threading.get_ident()}")
-    if times_ms is not None:
-        np.asarray(times_ms, dtype="<i8").tofile(scratch)
-        os.replace(scratch, kept.with_suffix(".times"))
-    with pa.OSFile(str(scratch), "wb") as sink, pa.ipc.new_file(sink, events.schema) as writer:
-        writer.write_table(events, max_chunksize=BLOCK_ROWS)
-    os.replace(scratch, kept)
+    count = 0
+    times_ms: array[int] | None = array("q")
+    try:
+        with ExitStack() as stack:
+            writer: pa.RecordBatchWriter | None = None
+            for events in blocks:
+                if times_ms is not None:
+                    found = recorded_ms(
+                        events, kind, values["time_column"], header=header, path=values["path"], first=count + 1)
+                    times_ms = None if found is None else times_ms + array("q", found)
+                count += events.num_rows
+                events = _without_stream_columns(events).combine_chunks()
+                if writer is None:
+                    sink = stack.enter_context(pa.OSFile(str(scratch), "wb"))
+                    writer = stack.enter_context(pa.ipc.new_file(sink, events.schema))
+                writer.write_table(events)
+        if count == 0:
+            raise InvalidConfig(
+                f"“{values['path']}” holds no event.", remedy="Name a recording that has some.", path=values["path"])
+        if times_ms is not None:
+            times_file = scratch.with_name(f"{scratch.name}.times")
+            times_file.write_bytes(times_ms)
+            os.replace(times_file, kept.with_suffix(".times"))
+        os.replace(scratch, kept)
+    finally:
+        scratch.unlink(missing_ok=True)
 
 
 def _header(file: Path, kind: str, time_column: str | None) -> str:
@@ -207,19 +224,20 @@ def _header(file: Path, kind: str, time_column: str | None) -> str:
         return text.readline().rstrip("\r\n")
 
 
-def _read_lines(files: Sequence[Path], kind: str, header: str) -> pa.Table:
+def _line_blocks(files: Sequence[Path], kind: str, header: str) -> Iterator[pa.Table]:
     """One event a line, in a column named after the format; empty lines and each file's header are none."""
     import pyarrow as pa
 
-    lines: list[str] = []
     for file in files:
         with open(file, encoding="utf-8", errors="replace") as text:
-            found = [line.rstrip("\r\n") for line in text if line.strip()]
-        lines.extend(found[1:] if header and found and found[0] == header else found)
-    return pa.table({kind: pa.array(lines, pa.string())})
+            lines = (line.rstrip("\r\n") for line in text if line.strip())
+            if header and (first := next(lines, header)) != header:
+                lines = chain([first], lines)
+            while block := list(islice(lines, BLOCK_ROWS)):
+                yield pa.table({kind: pa.array(block, pa.string())})
 
 
-def _read_parquet(files: Sequence[Path], path: str) -> pa.Table:
+def _parquet_blocks(files: Sequence[Path], path: str) -> Iterator[pa.Table]:
     """The columns, in the Arrow types that Spark takes: its timestamps are in microseconds, and so on."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -227,14 +245,26 @@ def _read_parquet(files: Sequence[Path], path: str) -> pa.Table:
     from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
     try:
-        table = pa.concat_tables([pq.read_table(file) for file in files], promote_options="default")
-        plain = pa.schema([field.with_type(_plain_type(field.type)) for field in table.schema])
-        return table.cast(to_arrow_schema(from_arrow_schema(plain), timezone="UTC"), safe=False)
+        own = [pq.read_schema(file) for file in files]
+        schema = pa.unify_schemas([_plain(one) for one in own], promote_options="default")
+        wanted = to_arrow_schema(from_arrow_schema(schema), timezone="UTC")
+        for file in files:
+            for batch in pq.ParquetFile(file).iter_batches(BLOCK_ROWS):
+                block = pa.Table.from_batches([batch])
+                block = block.cast(_plain(block.schema))
+                yield pa.concat_tables([schema.empty_table(), block], promote_options="default").cast(
+                    wanted, safe=False)
     except (pa.ArrowException, PySparkException) as error:
         raise InvalidConfig(
             f"“{path}” cannot be read as Parquet: {error}",
             remedy="Its files need the same columns, of types that Spark knows.", path=path,
         ) from error
+
+
+def _plain(schema: pa.Schema) -> pa.Schema:
+    import pyarrow as pa
+
+    return pa.schema([field.with_type(_plain_type(field.type)) for field in schema])
 
 
 def _plain_type(kind: pa.DataType) -> pa.DataType:

@@ -18,11 +18,12 @@ _SECONDS_BELOW = 100_000_000_000  # as ms this is in March 1973, as s in the yea
 
 
 def recorded_ms(
-    events: pa.Table, kind: str, time_column: str | None, *, header: str = "", path: str
+    events: pa.Table, kind: str, time_column: str | None, *, header: str = "", path: str, first: int = 1
 ) -> list[int] | None:
     """When each event was recorded, in ms since the epoch; None where nothing tells.
 
-    ``header`` is a CSV recording's line of column names, where it has one; without it columns count from 0.
+    ``header`` is a CSV recording's line of column names, where it has one; without it columns count from 0. ``first``
+    is the number that the first of these events has in the recording.
 
     Raises
     ------
@@ -36,7 +37,7 @@ def recorded_ms(
     else:
         found = _column(events, kind, time_column, header=header, path=path)
     times: list[int] = []
-    for number, value in enumerate(found, start=1):
+    for number, value in enumerate(found, start=first):
         time_ms = to_ms(value)
         if time_ms is None:
             if kind == "senml":

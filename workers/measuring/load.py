@@ -3,7 +3,8 @@
 **Memory.** What a JVM has taken from the system says nothing: it grows up to its bound and never shrinks. What counts
 is what is live on its heap after a full collection, and beside it the Python processes by their proportional set size
 (pages that forked workers share count once). Code, class metadata and network buffers of the JVM are left out: they
-belong to the driver and grow with whatever it ever ran.
+belong to the driver and grow with whatever it ever ran. So are pages of files that Python has mapped, a recording's
+among them: the system takes them back where it needs memory.
 
 **CPU** is without that of the JVM's compilers: they work for minutes after code has begun to run, as much as the code
 itself, and then hardly ever. What a query takes for good is what is planned with.
@@ -14,6 +15,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,14 @@ from workers.supervisor.process import descendants
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 COMPILERS = ("C1 CompilerThre", "C2 CompilerThre")  # HotSpot's threads, as Linux cuts their names
+
+
+@dataclass(frozen=True, slots=True)
+class Pages:
+    """Memory of a process in MiB, shared pages divided among those that share them."""
+
+    all_mb: float
+    files_mb: float  # of mapped files, code included
 
 
 class Compilers:
@@ -71,17 +81,36 @@ class TreeLoad:
         return self._total_s
 
     def python_mb(self) -> float:
-        """Memory of all but the JVM, shared pages counted once."""
-        total = 0
+        """Memory of all but the JVM in MiB, shared pages counted once, those of files not at all."""
+        total = 0.0
         for pid in self._pids():
             with suppress(psutil.Error):
                 process = psutil.Process(pid)
                 if process.name() != "java":
-                    total += process.memory_full_info().pss
-        return total / 2**20
+                    pages = pages_of(process)
+                    total += pages.all_mb - pages.files_mb
+        return total
 
     def _pids(self) -> list[int]:
         return [self._pid, *descendants(self._pid)]
+
+
+def pages_of(process: psutil.Process) -> Pages:
+    """What memory a process has, its part of what it shares with others.
+
+    Raises
+    ------
+    psutil.Error
+        It has ended.
+    """
+    try:
+        lines = Path(f"/proc/{process.pid}/smaps_rollup").read_text().splitlines()
+        mb = {name: int(rest.split()[0]) / 1024 for name, _, rest in (line.partition(":") for line in lines[1:])}
+        return Pages(mb["Pss"], mb.get("Pss_File", 0.0))
+    except PermissionError:
+        return Pages(process.memory_info().rss / 2**20, 0.0)
+    except (OSError, KeyError) as error:  # the file is empty once the process has ended
+        raise psutil.NoSuchProcess(process.pid) from error
 
 
 def _compilers_of(pid: int) -> list[Path]:
