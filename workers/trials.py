@@ -130,7 +130,8 @@ class TrialResult:
     events grows in a second; ``latency_s`` has quantiles by their names (``p05``, ``p25``, ``p50``, ``p75``, ``p95``,
     ``p99``). ``series`` begins with the first event.
     ``machine`` has ``class``, ``cores``, ``memory_mb``, ``slots``, ``cpu``, ``core``, ``load``, ``stolen`` (the part of
-    the CPU asked for that the machine's host gave to others), ``slot_threads`` and ``slot_heap_mb``; ``versions`` has
+    the CPU asked for that the machine's host gave to others), ``speed`` (of the core, in steps of a loop a microsecond
+    of CPU), ``slot_threads`` and ``slot_heap_mb``; ``versions`` has
     ``weir``, ``python``, ``pyspark``, ``java``, ``type`` and ``code`` (a digest of the type's code; empty where it is
     not known). With ``held_back`` the feeder wrote less because the query had not read what was there. Where it
     is not ``ok``, ``code``, ``message`` and ``remedy`` say why; the code is one of

@@ -72,7 +72,8 @@ def trial_of(trial: TrialRecord) -> Trial:
         math.inf if trial.latency_slope is None else trial.latency_slope, trial.took_s,
         achieved_per_s=trial.achieved_per_s, idle_cpu=trial.idle_cpu, idle_memory=trial.idle_memory,
         offered_per_s=trial.offered_per_s if trial.starved else None,
-        often=often(trial.batches_per_s, trigger_ms=trial.machine.get("trigger_ms")))
+        often=often(trial.batches_per_s, trigger_ms=trial.machine.get("trigger_ms")),
+        speed=trial.machine.get("speed"))
 
 
 def unscoped(config: str) -> str:

@@ -69,6 +69,20 @@ class Point:
         """The same where it is what keeps its slot from more, and runs as few batches as that leaves it."""
         return min(LEAST_OFTEN, self.often) * self.idle_cpu
 
+    def at_speed(self, ratio: float) -> Point:
+        """The same on a core that runs so many times as fast.
+
+        At the peak all of the time is spent, with CPU or waiting: what is CPU takes as much less of it, what is waiting
+        as long as before.
+        """
+        time = 1.0 - self.cpu + self.cpu / ratio
+        cpu = self.cpu / ratio / time
+        of_events = self.event_cpu if self.event_cpu is None else self.event_cpu / ratio / time
+        most = 1.0 if of_events is not None else cpu
+        return replace(
+            self, rate_per_s=self.rate_per_s / time, cpu=cpu, idle_cpu=min(most, self.idle_cpu / ratio),
+            event_cpu=of_events)
+
     def problems(self) -> Iterator[tuple[str, str]]:
         """What cannot be in it: fields, and what is wrong with each."""
         if self.threads < 1:
@@ -189,6 +203,12 @@ class Profile:
                 remedy="Measure one thread, too.", task_type=self.task_type, fewest=self.points[0].threads,
             )
         return self.points[0]
+
+    def at_speed(self, ratio: float) -> Profile:
+        """The same task on cores that run so many times as fast as those that it was measured on."""
+        return replace(self, points=tuple(
+            replace(point, cpu=min(1.0, point.cpu / ratio)) if self.static else point.at_speed(ratio)
+            for point in self.points))
 
     def adequate(self, rate_per_s: float) -> Point:
         """The point with the fewest threads that sustains a rate on one slot (𝒯): measured ones only.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from math import inf, log2, sqrt
 
 import numpy as np
@@ -14,6 +15,7 @@ import numpy as np
 from scheduler.model.errors import RateNotHeld
 from scheduler.model.profile import Point, Profile
 
+from .core_speed import at_speed, mean_speed
 from .fixed_load import with_fixed_load
 from .sweep import Done, Sweep, Trial, Try
 
@@ -233,6 +235,10 @@ def _done(peaks: Mapping[int, _Peak], by_threads: Mapping[int, Tried], sweep: Sw
     stable = {
         threads: [trial for trials in tried.values() for trial in trials if sweep.stable(trial)]
         for threads, tried in by_threads.items()}
+    speed = mean_speed(chain.from_iterable(stable.values()))
+    if speed is not None:
+        points = tuple(point.at_speed(speed / peaks[point.threads].trial.speed) for point in points)
+        stable = {threads: [at_speed(trial, speed) for trial in trials] for threads, trials in stable.items()}
     rough = tuple(sorted(threads for threads, peak in peaks.items() if not peak.precise))
     at_least = tuple(sorted(threads for threads, peak in peaks.items() if peak.at_least))
-    return Done(with_fixed_load(points, stable), why, rough, at_least)
+    return Done(with_fixed_load(points, stable), why, rough, at_least, speed)

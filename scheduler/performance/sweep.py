@@ -20,7 +20,7 @@ class Trial:
     ``latency_slope`` (λ_L) is in seconds of latency for each second that passed (`scheduler.model.slope`).
     ``offered_per_s`` is the rate that was fed and ``achieved_per_s`` what got through of it, where they were measured;
     ``took_s`` what the trial took, with starting and warming up. ``often`` is the part of the triggers that ran a batch
-    (None: nobody counted them).
+    (None: nobody counted them), ``speed`` how fast the core ran, in any unit (None: nobody looked).
     """
 
     threads: int
@@ -34,6 +34,7 @@ class Trial:
     idle_memory: float = 0.0
     offered_per_s: float | None = None
     often: float | None = None
+    speed: float | None = None
 
 
 def often(batches_per_s: float | None, *, trigger_ms: float | None) -> float | None:
@@ -101,9 +102,11 @@ class Try:
 @dataclass(frozen=True, slots=True)
 class Done:
     """Nothing more to run. ``rough`` are thread counts whose peak is not as precise as was asked for, ``at_least``
-    those that sustain all that could be fed, and may sustain more."""
+    those that sustain all that could be fed, and may sustain more. The points are those of a core at ``speed``, the
+    mean of the trials (None: not every one tells it)."""
 
     points: tuple[Point, ...]
     why: str
     rough: tuple[int, ...] = ()
     at_least: tuple[int, ...] = ()
+    speed: float | None = None

@@ -31,6 +31,7 @@ from workers.benches.experiments import (
     plan,
     stairs,
 )
+from workers.benches.schedules_on_spark import at_their_speed
 from workers.library.registry import task_types
 
 RATES = st.floats(1, 1000)
@@ -148,6 +149,28 @@ def test_loads_at_a_rate_are_those_of_the_prediction():
     for load in one.prediction.slots:
         assert at[load.slot.name] == (pytest.approx(min(1, load.cpu)), pytest.approx(load.memory))
     assert all(half[0] <= full[0] for half, full in zip(loads_at(one, 20).values(), at.values(), strict=True))
+
+
+def test_a_run_is_told_what_is_predicted_for_cores_as_fast_as_it_had():
+    one = scheduled("linear", ("MBA", "SAM"), 40)
+    speeds = dict.fromkeys((profile.task_type for profile in one.job.profiles.values()), 20.0)
+
+    def ran(*of_stairs: float) -> dict:
+        facts = {"stairs": [{"rate_per_s": 10.0 * number, "carried_per_s": 10.0 * number, "speeds": {
+            slot.name: speed for slot in one.placement.slots}} for number, speed in enumerate(of_stairs, start=1)]}
+        at_their_speed(facts, one, speeds, supply=SUPPLY)
+        return facts
+
+    same = ran(10.0, 20.0)
+    assert same["predicted_at_speed_per_s"] == pytest.approx(one.sustained_per_s), "of the stair that carried most"
+    at = same["stairs"][1]["predicted_at_speed"]
+    assert {name: (load["cpu"], load["memory"]) for name, load in at.items()} == loads_at(one, 20.0)
+    slow, fast = (ran(20.0, speed)["predicted_at_speed_per_s"] for speed in (10.0, 40.0))
+    assert slow < one.sustained_per_s < fast
+    slower = ran(1.0, 10.0)["stairs"][1]["predicted_at_speed"]
+    assert all(load["cpu"] >= at[name]["cpu"] for name, load in slower.items())
+    speeds.popitem()
+    assert "predicted_at_speed_per_s" not in ran(20.0), "a profile whose core's speed nobody noted"
 
 
 @pytest.mark.parametrize("name", SHAPES)

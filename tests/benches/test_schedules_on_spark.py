@@ -73,7 +73,7 @@ def test_a_plan_is_kept_at_the_planned_rate_and_not_by_more_at_another():
 def test_the_page_needs_nothing_besides_itself():
     text = page({"runs": RUNS, "fits": fits(RUNS)})
     assert text.count("<div") >= 5 and "violin" in text and "MBA+SAM" in text and "src=" not in text.split("<table>")[1]
-    assert shown({"fits": fits(RUNS)}).count("R²") == 5
+    assert shown({"fits": fits(RUNS)}).count("R²") == 7
 
 
 def test_quantiles_are_of_what_was_counted_in_between():

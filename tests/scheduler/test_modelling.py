@@ -149,6 +149,28 @@ def test_batches_are_told_apart_from_events_where_a_service_makes_them_rare(batc
     assert read_profiles(write_profiles([profile])) == (profile,)
 
 
+@settings(max_examples=30, deadline=None)
+@given(cost_s=st.floats(0.001, 0.5), speeds=st.lists(st.floats(0.5, 2.0), min_size=3, max_size=30))
+def test_a_core_whose_speed_changes_from_trial_to_trial_makes_a_profile_of_its_mean(cost_s: float, speeds: list[float]):
+    """Every event takes as much CPU as on a core at that speed, and no more are promised than it can do."""
+    trials: list[Trial] = []
+    while isinstance(step := next_step(trials, sweep=SWEEP), Try):
+        speed = speeds[len(trials) % len(speeds)]
+        load = step.rate_per_s * cost_s / speed
+        trials.append(Trial(step.threads, step.rate_per_s, min(1.0, load), 0.3, 0.0 if load < 1 else 0.2, 10.0,
+                            speed=speed))
+    stable = [trial.speed for trial in trials if SWEEP.stable(trial)]
+    assert step.speed == pytest.approx(sum(stable) / len(stable))
+    for point in step.points:
+        assert point.cpu / point.rate_per_s == pytest.approx(cost_s / step.speed)
+        assert point.rate_per_s <= step.speed / cost_s * (1 + 1e-9)
+    untold = [replace(trial, speed=None) if number == 0 else trial for number, trial in enumerate(trials)]
+    if SWEEP.stable(untold[0]):
+        plain = next_step(untold, sweep=SWEEP)
+        assert plain.speed is None, "where one does not tell, the figures are those of the trials"
+        assert {point.rate_per_s for point in plain.points} <= {trial.rate_per_s for trial in trials}
+
+
 def test_trials_of_before_batches_were_counted_still_count():
     """One trial without them and the line over the rate stands for that thread count's CPU, as it did."""
     trials = [Trial(1, rate, 0.1 + 0.001 * rate, 0.1, 0.0, 5.0) for rate in (20, 60, 100)]

@@ -67,6 +67,22 @@ def test_load_at_the_peak_is_what_was_measured_there_and_below_it_within_bounds(
     assert point.idle_cpu * point.often - 1e-9 <= cpu <= point.idle_cpu + point.of_events + 1e-9
 
 
+@given(profile=profiles(idle=True), ratio=st.floats(0.2, 5))
+def test_on_a_core_of_another_speed_an_event_takes_as_much_more_or_less_cpu(profile: Profile, ratio: float):
+    """And of the time that a peak is made of, waiting stays; a profile of it is one, and the way back leads back."""
+    other = profile.at_speed(ratio)
+    for point, found in zip(profile.points, other.points, strict=True):
+        assert found.cpu / found.rate_per_s == pytest.approx(point.cpu / point.rate_per_s / ratio)
+        assert (1 - found.cpu) / found.rate_per_s == pytest.approx((1 - point.cpu) / point.rate_per_s, abs=1e-9)
+        assert found.memory == point.memory
+    for point, back in zip(profile.points, other.at_speed(1 / ratio).points, strict=True):
+        assert (back.rate_per_s, back.cpu) == pytest.approx((point.rate_per_s, point.cpu))
+
+
+def test_a_light_source_takes_less_of_a_faster_core_and_its_rate_says_nothing_as_before():
+    assert Profile("end", (Point(1, 1, 0.6, 0.1),), static=True).at_speed(2.0).points == (Point(1, 1, 0.3, 0.1),)
+
+
 @pytest.mark.parametrize(("events", "words"), [(0.4, "40% of a slot's CPU for its events"), (-0.1, "-10% of")])
 def test_events_take_no_more_than_all_and_no_less_than_nothing(events: float, words: str):
     [(field, problem)] = Point(1, 20, 0.3, 0.0, event_cpu=events).problems()

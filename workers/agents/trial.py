@@ -25,6 +25,7 @@ from workers.measuring.feeding import Feeding
 from workers.measuring.figures import Batch
 from workers.measuring.load import TreeLoad, held_to
 from workers.measuring.machine import Stolen, slot_memory_mb
+from workers.measuring.speed import CoreSpeed
 from workers.measuring.window import Weight, Window, sample_of
 from workers.observed import percentile_ms
 from workers.settings import Settings
@@ -229,7 +230,8 @@ class Measurement:
         kind = f"{order.task_type} {canonical_json(order.config)}"
         warm_up_s = order.warm_up_s if kind in self._known.warmed else max(order.warm_up_s, order.first_warm_up_s)
         stolen = Stolen()
-        window = self._window(warm_up_s, base)
+        with CoreSpeed(self._core) as speed:
+            window = self._window(warm_up_s, base, speed)
         self._known.warmed.add(kind)  # not where it was cancelled in the middle
         stolen_share = round(stolen.share(), 3)
         heap_mb = self._weigh().heap_mb
@@ -257,12 +259,13 @@ class Measurement:
             measured_s=window.measured_s, ended_early=window.measured_s < order.seconds - SAMPLE_S,
             latency_s=window.latency_s, series=series,
             machine={"core": self._core, "trigger_ms": self._settings.trigger_ms, "stolen": stolen_share,
+                     "speed": window.speed,
                      "slot_threads": self._settings.threads, "slot_heap_mb": self._settings.slot_memory_mb},
             versions={
                 **self._versions, "python": sys.version.split()[0], "type": task_type.version, "code": self._code},
         )
 
-    def _window(self, warm_up_s: float, base: Weight) -> Window:
+    def _window(self, warm_up_s: float, base: Weight, speed: CoreSpeed) -> Window:
         """Let its threads begin, let it warm up, and measure; the series is of all that."""
         began_s, window = self._feeding.began_s, Window()
         before_s, cpu_before = time.time(), self._load.cpu_s()
@@ -290,10 +293,12 @@ class Measurement:
                     window.batches, trigger_s=self._trigger_s, now_s=now_s, measured_s=window.measured_s,
                     seconds=self._order.seconds,
                 ):
+                    window.speed = speed.mean()
                     window.latency_s = figures.quantiles_s(window.before, self._latencies(), percentile_ms)
                     return window
             elif steady_s is not None and now_s - steady_s >= warm_up_s:
                 window.begin(now_s, cpu, self._latencies())
+                speed.mean()  # what was before counts no more
                 self._tell("measuring", self._order.seconds)
 
     # -- looking -------------------------------------------------------------------------------------------------

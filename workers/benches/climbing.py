@@ -14,7 +14,7 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
@@ -31,6 +31,8 @@ from workers import observed
 from workers.channels.histogram import histogram_of
 from workers.measuring.load import TreeLoad
 from workers.measuring.machine import Stolen, slot_memory_mb
+from workers.measuring.speed import CoreSpeed
+from workers.spark.pinning import core_for
 from workers.supervisor.process import descendants
 
 from .estate import NODE, RunningEstate
@@ -69,6 +71,7 @@ class StairFound:
     others_cores: float  # what the machine's other processes took, broker and services included
     batches_per_s: dict[str, float]  # with events, by query
     stolen: float  # the part of the CPU asked for that the machine's host gave to others
+    speeds: dict[str, float]  # of each slot's core, as `workers.measuring.speed` tells it
 
 
 @dataclass
@@ -85,6 +88,7 @@ class Slots:
     def __init__(self, running: RunningEstate) -> None:
         report = observed.read_reports(running.client)[NODE]["slots"]
         self.pids = {f"{NODE}/{name}": slot["pid"] for name, slot in report.items()}
+        self.cores = {f"{NODE}/{name}": core_for(int(name)) for name in report}
         self._trees = {name: TreeLoad(pid) for name, pid in self.pids.items()}
         for tree in self._trees.values():
             tree.cpu_s()
@@ -141,6 +145,7 @@ class Climb:
         self._prices = prices
         self._parts = parts
         self._bundles: dict[str, tuple[str, ...]] = {}
+        self._speeds: dict[str, CoreSpeed] = {}
 
     def run(
         self, schedule: Schedule, stairs: Sequence[Stair], *, told: Callable[[StairFound], None]
@@ -155,7 +160,9 @@ class Climb:
         self._bundles = bundles_by_task(enacted, dataflow.name)
         try:
             self._running.enact(enacted, within_s=STARTING_S)
-            return self._climb(stairs, told)
+            with ExitStack() as stack:
+                self._speeds = {name: stack.enter_context(CoreSpeed(core)) for name, core in self._slots.cores.items()}
+                return self._climb(stairs, told)
         finally:
             removal = plan_removal(enacted, dataflow.name, task_types=self._types, prices=self._prices)
             self._running.enact(apply_plan(enacted, removal), within_s=STARTING_S)
@@ -182,6 +189,8 @@ class Climb:
         batches, stolen = self._batches(), Stolen()
         cpu = self._slots.cpu_s()
         compilers = self._slots.compilers_s()
+        for speed in self._speeds.values():
+            speed.mean()
         while len(samples) < LEAST_SAMPLES or time.monotonic() < ends_s - SAMPLE_S / 2:
             if len(samples) % LOAD_EVERY == 0:
                 cpu = self._slots.cpu_s()
@@ -196,12 +205,13 @@ class Climb:
         others = (_busy_s() - busy) / passed - sum(cores.values()) - sum(compiling.values())
         batches_per_s = {name: round((count - batches.get(name, 0)) / passed, 2)
                          for name, count in self._batches().items()}
+        speeds = {name: mean for name, speed in self._speeds.items() if (mean := speed.mean())}
         latency = quantiles_ms(before, self._latencies())
         memory = self._slots.memory_mb()
         loads = {name: Load(max(0.0, cores[name] - self._base.cpu[name]), self._share(name, memory[name]))
                  for name in cores}
         what = carried(samples, rate_per_s=stair.rate_per_s, parts=self._parts, source="source")
-        return StairFound(what, loads, latency, compiling, max(0.0, others), batches_per_s, stolen_share)
+        return StairFound(what, loads, latency, compiling, max(0.0, others), batches_per_s, stolen_share, speeds)
 
     def _share(self, name: str, memory_mb: float) -> float:
         base_mb = self._base.memory_mb[name]
@@ -306,5 +316,5 @@ def document(found: StairFound) -> dict[str, Any]:
         "compilers_cores": {name: round(cores, 3) for name, cores in found.compilers_cores.items()},
         "loads": {name: {"cpu": load.cpu, "memory": load.memory} for name, load in found.loads.items()},
         "latency_ms": found.latency_ms, "batches_per_s": found.batches_per_s,
-        "stolen": round(found.stolen, 3),
+        "stolen": round(found.stolen, 3), "speeds": found.speeds,
     }

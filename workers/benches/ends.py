@@ -7,6 +7,7 @@ schedules are, on stairs, which also lets the drivers of two slots warm up.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from statistics import fmean
 from typing import Any
 
 from scheduler.allocation.lsa import allocate_lsa
@@ -39,6 +40,14 @@ def climb(*, first_s: float, stair_s: float) -> tuple[Stair, ...]:
 def reached(stairs: Sequence[Mapping[str, Any]]) -> bool:
     """Whether the highest rate that was to be tried was tried, and kept up with."""
     return any(stair["stable"] and stair["rate_per_s"] >= max(RATES_PER_S) for stair in stairs)
+
+
+def speeds(stairs: Sequence[Mapping[str, Any]], *, slot_of: Mapping[str, str]) -> dict[str, float]:
+    """By type, how fast the core ran that it was measured on; of one for which nobody looked there is none."""
+    seen = {task_type: [stair["speeds"][slot_of[end]] for stair in stairs
+                        if stair["stable"] and slot_of[end] in stair.get("speeds", {})]
+            for end, task_type in TYPES.items()}
+    return {task_type: fmean(its) for task_type, its in seen.items() if its}
 
 
 def profiles(

@@ -99,7 +99,8 @@ def trial_of(found: TrialResult) -> Trial:
         achieved_per_s=found.achieved_per_s, idle_cpu=found.idle_cpu, idle_memory=found.idle_memory,
         # What is held back on purpose, or was not told, says nothing of what could be fed.
         offered_per_s=None if found.held_back or not found.offered_per_s else found.offered_per_s,
-        often=often(found.batches_per_s, trigger_ms=found.machine.get("trigger_ms")))
+        often=often(found.batches_per_s, trigger_ms=found.machine.get("trigger_ms")),
+        speed=found.machine.get("speed"))
 
 
 def ordered(broker: redis.Redis, order: TrialOrder) -> TrialResult:

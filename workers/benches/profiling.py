@@ -32,8 +32,8 @@ TRIES = 3  # of a trial, until one is measured with less; else the one with leas
 def measured(
     broker: redis.Redis, kind: Kind, sweep: Sweep, *, kept: list[dict[str, Any]], aside: list[dict[str, Any]],
     save: Callable[[], None], warm_up_s: float, seconds: float, slot: str, slots: int, origin: str,
-) -> Profile:
-    """Measure a task until its profile is done or its budget is spent.
+) -> tuple[Profile, float | None]:
+    """Measure a task until its profile is done or its budget is spent; with the speed of the core that it is of.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ def measured(
               f"{found.took_s:.0f} s", flush=True)
     return measured_profile(
         step, task_type=kind.type, version=task_types()[kind.type].version, machine=machine_class(slots),
-        origin=origin, code=code)
+        origin=origin, code=code), step.speed
 
 
 def _stolen(found: TrialResult) -> float:

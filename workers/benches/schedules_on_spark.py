@@ -12,22 +12,24 @@ import argparse
 import json
 import os
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from scheduler.model.errors import WeirError
 from scheduler.model.profile import Profile, Profiles
 from scheduler.model.profile_csv import read_profiles, write_profiles
+from scheduler.model.resources import Supply
 from scheduler.performance.modelling import Sweep
-from scheduler.scheduling import PAPER_PAIRS, Job, Pair, Schedule, Settings, prepare, schedule
+from scheduler.scheduling import PAPER_PAIRS, Job, Pair, Schedule, Settings, predicted, prepare, schedule
 from workers.library.registry import task_types
 from workers.measuring.machine import machine_class
 
 from . import ends, profiling, results
 from .experiment_dataflows import ENDS, RECORDING, SERVICE_S, SHAPES, dataflow
-from .experiments import Stair, plan, stairs
+from .experiments import Stair, loads_at, plan, stairs
 from .laboratory import Laboratory, laboratory
 from .schedules_page import page
 from .schedules_summary import DEFINITION, MOST_RUNS, better, fits, is_to_repeat, shown, summary
@@ -39,6 +41,7 @@ WARM_PART = 0.4  # of its predicted rate
 COLD_S = 60.0  # of the run of source and sink, the first of all
 LARGEST_PER_S = 4_000.0
 WAITING = 3  # times the budget, for a task that asks a service
+Measured = dict[Profile, float | None]  # with the speed of the core that each is of, where that is known
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +84,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         results.write(given.out, kept)
 
     with laboratory(slots=sizes.slots, trigger_ms=sizes.trigger_ms) as lab:
-        profiles = list(read_profiles(given.profiles.read_text(encoding="utf-8"))) if given.profiles else [
-            *_tasks(lab, sizes, kept, save), *_ends(lab, sizes, kept, save)]
+        measured = _read(given.profiles) if given.profiles else {
+            **_tasks(lab, sizes, kept, save), **_ends(lab, sizes, kept, save)}
+        profiles = list(measured)
         given.out.with_suffix(".csv").write_text(write_profiles(profiles), encoding="utf-8")
         print(results.table(profiling.rows(profiles)), flush=True)
-        _experiments(lab, sizes, profiles, kept, save, most_s=60 * given.minutes)
+        _experiments(lab, sizes, measured, kept, save, most_s=60 * given.minutes)
     kept["fits"] = fits(kept["runs"])
     results.write(given.out, kept)
     if kept["runs"]:
@@ -114,10 +118,14 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-def _tasks(lab: Laboratory, sizes: Sizes, kept: dict[str, Any], save: Callable[[], None]) -> list[Profile]:
+def _read(file: Path) -> Measured:
+    return dict.fromkeys(read_profiles(file.read_text(encoding="utf-8")))
+
+
+def _tasks(lab: Laboratory, sizes: Sizes, kept: dict[str, Any], save: Callable[[], None]) -> Measured:
     """Profiles of the tasks, from trials that were made before or are made now."""
     needed = dict.fromkeys(task for name in sizes.dataflows for stream in SHAPES[name] for task in stream)
-    found = []
+    found: dict[Profile, float | None] = {}
     for number, name in enumerate(needed):
         if name in lab.tasks:
             sweep = Sweep(
@@ -126,15 +134,16 @@ def _tasks(lab: Laboratory, sizes: Sizes, kept: dict[str, Any], save: Callable[[
                 rate_slope=0.1, trial_s=sizes.trial_s + 3.0,
                 # What waits for a service does so on many threads, each of which is measured.
                 budget_s=sizes.budget_s * (WAITING if name in SERVICE_S else 1))
-            found.append(profiling.measured(
+            profile, speed = profiling.measured(
                 lab.estate.client, lab.tasks[name], sweep, kept=kept["trials"].setdefault(name, []),
                 aside=kept["set_aside"].setdefault(name, []), save=save, warm_up_s=2.0, seconds=sizes.trial_s,
                 slot=str(number % sizes.slots),  # so that all drivers are warm
-                slots=sizes.slots, origin=ORIGIN))
+                slots=sizes.slots, origin=ORIGIN)
+            found[profile] = speed
     return found
 
 
-def _ends(lab: Laboratory, sizes: Sizes, kept: dict[str, Any], save: Callable[[], None]) -> list[Profile]:
+def _ends(lab: Laboratory, sizes: Sizes, kept: dict[str, Any], save: Callable[[], None]) -> Measured:
     """Profiles of the source and the sink."""
     for _ in range(MOST_RUNS):  # one bad moment at the source would limit every schedule
         if ENDS in kept and ends.reached(kept[ENDS]["stairs"]):
@@ -144,16 +153,18 @@ def _ends(lab: Laboratory, sizes: Sizes, kept: dict[str, Any], save: Callable[[]
         kept[ENDS] = lab.run(apart, ENDS, ends.climb(first_s=COLD_S, stair_s=2 * sizes.stair_s))
         save()
     slot_of = {end: next(iter(kept[ENDS]["placement"][end])) for end in ends.TYPES}
-    return ends.profiles(
-        kept[ENDS]["stairs"], slot_of=slot_of, machine=machine_class(sizes.slots), origin=ORIGIN)
+    speeds = ends.speeds(kept[ENDS]["stairs"], slot_of=slot_of)
+    found = ends.profiles(kept[ENDS]["stairs"], slot_of=slot_of, machine=machine_class(sizes.slots), origin=ORIGIN)
+    return {profile: speeds.get(profile.task_type) for profile in found}
 
 
 def _experiments(
-    lab: Laboratory, sizes: Sizes, profiles: Sequence[Profile], kept: dict[str, Any], save: Callable[[], None],
+    lab: Laboratory, sizes: Sizes, measured: Measured, kept: dict[str, Any], save: Callable[[], None],
     *, most_s: float,
 ) -> None:
     """Run what has not been run, until the time is over."""
-    began_s, known, warm = time.monotonic(), Profiles(profiles), set[str]()
+    began_s, known, warm = time.monotonic(), Profiles(measured), set[str]()
+    speeds = {profile.task_type: speed for profile, speed in measured.items()}
 
     def scheduled(name: str, pair: Pair, rate_per_s: float) -> Schedule:
         return schedule(_job(lab, sizes, name, known, rate_per_s), pair, supply=lab.supply, settings=_settings(sizes))
@@ -178,12 +189,47 @@ def _experiments(
                     lab.run(found, name, (climb[0], Stair(WARM_PART * found.sustained_per_s, WARM_S)))
                     warm.add(name)
                 facts |= lab.run(found, name, climb)
+                at_their_speed(facts, found, speeds, supply=lab.supply)
             except TimeoutError as error:  # one that does not come to run must not take the others along
                 print(f"{key}: {error}")
                 facts["error"] = str(error)
         before = next((one for one in kept["runs"] if one["key"] == key), {})
         kept["runs"] = [one for one in kept["runs"] if one["key"] != key] + [better(before, facts)]
         save()
+
+
+def at_their_speed(
+    facts: dict[str, Any], planned: Schedule, speeds: Mapping[str, float | None], *, supply: Supply
+) -> None:
+    """Add to what was measured of a run what is predicted for cores as fast as they then were.
+
+    Parameters
+    ----------
+    facts : dict
+        The run; ``predicted_at_speed_per_s`` is added, for the stair that carried most, and ``predicted_at_speed`` to
+        each stair.
+    planned : Schedule
+        What ran.
+    speeds : mapping
+        By task type, of the cores that profiles are of. Where one is not known, nothing is added.
+    supply : Supply
+        That it was planned for.
+    """
+    most = max(facts["stairs"], key=lambda stair: stair["carried_per_s"], default=None)
+    for stair in facts["stairs"]:
+        ran = [stair["speeds"].get(slot.name) for slot in planned.placement.slots]
+        if not (all(ran) and all(speeds.get(profile.task_type) for profile in planned.job.profiles.values())):
+            return
+        job = replace(planned.job, profiles={
+            task: profile.at_speed(fmean(ran) / speeds[profile.task_type])
+            for task, profile in planned.job.profiles.items()})
+        told = predicted(
+            job, planned.pair, planned.allocation, planned.placement, supply=supply, settings=planned.settings)
+        stair["predicted_at_speed"] = {
+            slot: {"cpu": cpu, "memory": memory}
+            for slot, (cpu, memory) in loads_at(told, stair["rate_per_s"]).items()}
+        if stair is most:
+            facts["predicted_at_speed_per_s"] = told.sustained_per_s
 
 
 def _job(lab: Laboratory, sizes: Sizes, name: str, known: Profiles, rate_per_s: float) -> Job:

@@ -8,7 +8,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from .schedules_summary import actual_per_s, highest_stable, shown, summary
+from .schedules_summary import AT_SPEED, actual_per_s, highest_stable, shown, summary
 
 COLOURS = {
     "LSA+DSM": "#9467bd", "LSA+RSM": "#d62728", "MBA+DSM": "#ff7f0e", "MBA+RSM": "#1f77b4", "MBA+SAM": "#2ca02c",
@@ -23,6 +23,8 @@ def page(kept: Mapping[str, Any]) -> str:
     runs = [run for run in kept["runs"] if run.get("stairs")]
     figures = [
         rates(runs, "predicted_per_s", "Predicted against actual rate"),
+        rates([run for run in runs if "predicted_at_speed_per_s" in run], "predicted_at_speed_per_s",
+              f"Predicted {AT_SPEED} against actual rate"),
         rates(runs, "planned_per_s", "Planned against actual rate"),
         loads(runs, "cpu", "CPU of slots"), loads(runs, "memory", "Memory of slots"), violins(runs),
     ]

@@ -31,6 +31,7 @@ class Window:
     ended_s: float = 0.0
     cpu: float = 0.0
     cpu_before: float = 0.0
+    speed: float | None = None  # of its core, as `speed` tells it
     before: dict[int, int] = field(default_factory=dict)
     batches: list[Batch] = field(default_factory=list)
     python_mb: list[float] = field(default_factory=list)
