@@ -52,6 +52,7 @@ DECLARED: tuple[Declared, ...] = (
     Declared("WEIR_VM_SIZES", "D1:1:0.098,D2:2:0.196,D3:4:0.392,D4:8:0.784",
              "Catalogue of machines, `name:slots:price per hour` by commas."),
     Declared("WEIR_NODE_SIZES", "", "Which size each node has, `node:size` by commas; else the price above."),
+    Declared("WEIR_NODE_RACKS", "", "Which rack each node is in, `node:rack` by commas; else all are equally near."),
     Declared("WEIR_MEMORY_GB_HOUR_PRICE", "0", "Price of 1 GiB for one hour; 0: the slot's price covers it."),
     Declared("WEIR_TRAFFIC_GB_PRICE", "0", "Price of 1 GB written to or read from the broker."),
     Declared("WEIR_DEFRAGMENT_HORIZON_H", "24", "Hours ahead, at most, over which fusing queries has to pay."),
@@ -131,6 +132,16 @@ class Environment:
                 raise _invalid(
                     "WEIR_NODE_SIZES", entry, f"entries node:size, each node once, sizes of WEIR_VM_SIZES ({known})")
             found[node] = sizes[size]
+        return found
+
+    def node_racks(self) -> dict[str, str]:
+        """The rack of each node that is in one, by node."""
+        found: dict[str, str] = {}
+        for entry in self.words("WEIR_NODE_RACKS"):
+            node, _, rack = entry.partition(":")
+            if not node or not rack or node in found:
+                raise _invalid("WEIR_NODE_RACKS", entry, "entries node:rack, each node once")
+            found[node] = rack
         return found
 
     def choice(self, name: str, *choices: str) -> str:

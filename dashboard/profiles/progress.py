@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from statistics import median
+from statistics import fmean, median
 from typing import Any
 from uuid import UUID
 
@@ -68,6 +68,16 @@ def disturbance(machines: Iterable[Mapping[str, Any]]) -> dict[str, float] | Non
     stolen = median(machine.get("stolen", 0.0) for machine in told)
     is_disturbed = stolen > MOST_STOLEN or load > cores + max(2, cores)
     return {"load": load, "cores": cores, "stolen": stolen} if is_disturbed else None
+
+
+def speeds_of(sweep: SweepRecord) -> tuple[float, float] | None:
+    """The slowest and the fastest that the core ran in a stable trial, as parts of the mean that the profile is of."""
+    trials = sweep.trials.filter(set_aside=False, stable=True).defer("series")
+    speeds = [trial.machine.get("speed") for trial in trials]
+    if not speeds or not all(speeds):
+        return None
+    mean = fmean(speeds)
+    return min(speeds) / mean, max(speeds) / mean
 
 
 def _peaks(done: list[TrialRecord]) -> dict[str, dict[str, Any]]:

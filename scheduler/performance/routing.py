@@ -16,6 +16,7 @@ from scheduler.model.resources import NOTHING_TAKEN, TOLERANCE
 
 Routing = Literal["shuffle", "slot_aware"]
 Shares = Mapping[str, Mapping[int, float]]  # of a task's events, by the position of the slot
+WAITS = 0.2  # of its time at the peak: a task that waits no longer is taken to be at work
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +197,9 @@ def _sustained(
             in_all = query.point.fewest_batches_cpu if query is slowed[position] else query.batches
             others = _Spent(cpu[position].fixed - in_all, cpu[position].moving - query.events)
             if query.waits and (sustained := _in_time(query, others=others)) < factor:
-                factor, limit = sustained, Limit("CPU", placement.slots[position], query.task)
+                # What hardly waits is late for want of CPU alone.
+                named = query.task if query.point.waits >= WAITS else ""
+                factor, limit = sustained, Limit("CPU", placement.slots[position], named)
     for position, crowd in crowded.items():
         if crowd.there < factor * working[position]:
             factor = crowd.there / working[position]

@@ -85,6 +85,14 @@ def test_a_node_that_is_still_starting_is_not_taken_for_one_without_slots(world:
     assert take_in_nodes(reports) == [] and NodeRow.objects.get(name="n2").slots == 2
 
 
+def test_a_supply_knows_the_racks_of_its_nodes(world: World, reports, settings):
+    reports |= {"n1": report(2), "n2": report(4)}
+    take_in_nodes(reports)
+    assert {node.name: node.rack for node in supply().free} == {"n1": "", "n2": ""}
+    settings.NODE_RACKS = {"n2": "b"}
+    assert {node.name: node.rack for node in supply().free} == {"n1": "", "n2": "b"}
+
+
 def test_nothing_new_is_placed_on_a_node_that_is_silent_while_others_report(world: World, reports):
     reports |= {"n1": report(2), "n2": report(4)}
     at = timezone.now()

@@ -50,6 +50,9 @@ def test_documented_defaults_are_the_declared_ones():
     ("WEIR_VM_SIZES", "small:2:inf", lambda e: e.vm_sizes()),
     ("WEIR_VM_SIZES", "small:2:0.1,small:4:0.2", lambda e: e.vm_sizes()),
     ("WEIR_NODE_SIZES", "n1:huge", lambda e: e.node_sizes()),
+    ("WEIR_NODE_RACKS", "n1", lambda e: e.node_racks()),
+    ("WEIR_NODE_RACKS", "n1:", lambda e: e.node_racks()),
+    ("WEIR_NODE_RACKS", "n1:a,n1:b", lambda e: e.node_racks()),
     ("WEIR_CHANNEL", "kafka", lambda e: e.choice("WEIR_CHANNEL", "jvm", "python")),
     ("REDIS_URL", "localhost:6379", lambda e: e.redis_url()),
 ])
@@ -63,6 +66,11 @@ def test_a_slot_hour_costs_what_the_size_of_its_node_says():
     environment = Environment({"WEIR_VM_SIZES": "small:2:0.1, large:8:0.36", "WEIR_NODE_SIZES": "n1:large"})
     prices = Prices(core_hour=0.048, sizes=tuple(environment.node_sizes().items()))
     assert (prices.slot_hour("n1"), prices.slot_hour("n2")) == (0.045, 0.048)
+
+
+def test_nodes_are_in_the_racks_that_are_named():
+    assert Environment({"WEIR_NODE_RACKS": "n1:a, n2:b"}).node_racks() == {"n1": "a", "n2": "b"}
+    assert Environment({}).node_racks() == {}
 
 
 def test_an_empty_environment_will_do(tmp_path):

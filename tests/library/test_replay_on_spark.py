@@ -11,6 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from workers.channels.schedule import read_schedule
 from workers.library import replay as replay_module
@@ -130,6 +132,20 @@ def test_a_long_recording_is_kept_block_by_block(folder, data_dir, monkeypatch):
         due_and_times(data_dir, path="long.csv", time_column="at", rate_per_s=1)
     assert not [kept for kept in (data_dir / "recordings").glob("*") if "-" in kept.name and kept.suffix != ".due"], \
         "nothing half-written stays"
+
+
+@given(st.integers(1, 40), st.integers(1, 9), st.lists(st.integers(0, 10_000), max_size=30), st.integers(0, 50))
+def test_a_batch_reads_its_own_events_of_the_recording_and_no_more(count, rows, others, run):
+    """Whatever numbers it has, in whatever blocks the recording is; a stretch of it takes no memory of its own."""
+    column = pa.chunked_array([[f"e{n}" for n in range(first, min(count, first + rows))]
+                               for first in range(0, count, rows)])
+    events = pa.table({"e": column, "n": pa.chunked_array([pa.array(range(count))])})
+    for numbers in (np.array(others, dtype="int64") % count, np.arange(count - 1, count + run) % count):
+        found = replay_module._chosen(events, numbers)
+        assert found["e"].to_pylist() == [f"e{n}" for n in numbers] and found["n"].to_pylist() == numbers.tolist()
+    before = pa.total_allocated_bytes()
+    stretch = replay_module._chosen(events, np.arange(count))
+    assert stretch.num_rows == count and pa.total_allocated_bytes() == before
 
 
 def test_a_changed_recording_is_another(folder, data_dir):

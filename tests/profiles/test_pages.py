@@ -195,6 +195,19 @@ def test_a_busy_machine_is_told_of_where_it_was_measured_on(
             assert ("a load of 7.5 on 2 cores" in shown) is told
 
 
+def test_a_core_whose_speed_changed_is_told_of(measured: SweepRecord, client_of: ClientOf) -> None:
+    address = reverse("sweep", args=[measured.pk])
+    assert "Speed of the core" not in client_of("vera").get(address).text, "nobody looked"
+    stable = list(measured.trials.filter(stable=True))
+    assert len(stable) > 1
+    for number, trial in enumerate(stable):
+        trial.machine |= {"speed": 30.0 if number == 0 else 10.0}
+        trial.save()
+    mean = (30 + 10 * (len(stable) - 1)) / len(stable)
+    page = client_of("vera").get(address).text
+    assert f"{round(1000 / mean)}% to {round(3000 / mean)}% of the mean" in page
+
+
 def test_a_trial_shows_its_series(measured: SweepRecord, client_of: ClientOf) -> None:
     trial = measured.trials.first()
     trial.series = [[0.5, 0.1, 10.0, 0.2, 0.1], [1.0, None, 11.0, 0.3, 0.1]]

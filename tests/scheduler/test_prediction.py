@@ -94,6 +94,9 @@ def test_what_waits_needs_its_core_in_the_time_that_is_left():
         assert found.factor == pytest.approx((1 - 0.05 / (1 - taken)) / (0.9 + 0.02 / (1 - taken)))
     assert found.routed.limit.what == "CPU"
     assert found.routed.limit.reason == "a waits for answers, and the CPU of n1/0 comes too late for it besides"
+    busy = Profile("t", (Point(1, 20, 0.95, 0.0, idle_cpu=0.1, event_cpu=0.9),))
+    late = predict(beside, {"a": busy}, rates_per_s={"a": 20.0})
+    assert late.factor < 0.1 and late.routed.limit.reason == "the CPU of n1/0 is taken", "it hardly waits"
     alone = predict(placed(a=(0,)), {"a": waiting}, rates_per_s={"a": 20.0})
     assert alone.factor == pytest.approx(1.0), "alone it sustains what it did in its trials"
 

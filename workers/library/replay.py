@@ -27,6 +27,7 @@ from .files import data_folder, format_of, replay_files, replay_path
 from .times import recorded_ms
 
 if TYPE_CHECKING:
+    import numpy as np
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
@@ -144,9 +145,23 @@ def _with_events(batches: Iterable[pa.RecordBatch], path: str) -> Iterator[pa.Re
     events = _events(path)
     for batch in batches:
         numbers = batch.column(batch.schema.get_field_index("_seq")).to_numpy()
-        chosen = events.take(pa.array(numbers % max(1, events.num_rows))).combine_chunks()
+        chosen = _chosen(events, numbers % max(1, events.num_rows))
         columns = [*batch.columns, *(pc.cast(column, column.type).combine_chunks() for column in chosen.columns)]
         yield pa.RecordBatch.from_arrays(columns, names=[*batch.schema.names, *chosen.schema.names])
+
+
+def _chosen(events: pa.Table, numbers: np.ndarray) -> pa.Table:
+    """The events of these numbers, read as the stretches that they come in.
+
+    Arrow's ``take`` would first put all of the recording together in memory, for every batch anew.
+    """
+    import numpy as np
+    import pyarrow as pa
+
+    ends = [*(np.flatnonzero(np.diff(numbers) != 1) + 1).tolist(), len(numbers)]
+    stretches = zip([0, *ends[:-1]], ends, strict=True)
+    return pa.concat_tables([events.slice(int(numbers[begin]), end - begin) for begin, end in stretches if end > begin]
+                            or [events.slice(0, 0)])
 
 
 @lru_cache(maxsize=16)

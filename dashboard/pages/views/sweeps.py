@@ -23,7 +23,7 @@ from dashboard.profiles import selectors, subjects
 from dashboard.profiles.lifecycle import CANCELLED, LIFECYCLE, PAUSED, QUEUED
 from dashboard.profiles.measurable import most_threads, places
 from dashboard.profiles.permissions import may_measure
-from dashboard.profiles.progress import disturbed_by, progress_of
+from dashboard.profiles.progress import disturbed_by, progress_of, speeds_of
 from dashboard.profiles.services import sweeps as services
 from scheduler.model.canonical import canonical_config
 from scheduler.model.errors import InvalidDataflow, NotFound, WeirError
@@ -72,6 +72,7 @@ def sweep(request: HttpRequest, sweep_id: UUID) -> HttpResponse:
     may = may_measure(request.viewer, team_id=record.team_id)
     return render(request, "profiles/sweep.html", {
         "sweep": record, "progress": progress_of(record), "disturbed": disturbed_by(record),
+        "speeds": speeds_of(record),
         "config": json.loads(record.config),
         "trials": record.trials.exclude(ended=None).defer("series").order_by("-number"),
         "may": {way: may and LIFECYCLE.allows(record.status, becomes)
