@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from statistics import fmean, median
+from statistics import median
 from typing import Any
 from uuid import UUID
 
@@ -11,8 +11,9 @@ from dashboard import jobs
 from dashboard.profiles.lifecycle import RUNNING
 from dashboard.profiles.models import SweepRecord, TrialRecord
 from dashboard.profiles.permissions import sweep_for
-from dashboard.profiles.trials import order_id
+from dashboard.profiles.trials import order_id, trial_of
 from dashboard.teams.permissions import Viewer
+from scheduler.performance.core_speed import mean_speed
 from scheduler.performance.sweep import MOST_STOLEN
 
 STATES = {  # of a trial under way, in words
@@ -72,11 +73,11 @@ def disturbance(machines: Iterable[Mapping[str, Any]]) -> dict[str, float] | Non
 
 def speeds_of(sweep: SweepRecord) -> tuple[float, float] | None:
     """The slowest and the fastest that the core ran in a stable trial, as parts of the mean that the profile is of."""
-    trials = sweep.trials.filter(set_aside=False, stable=True).defer("series")
-    speeds = [trial.machine.get("speed") for trial in trials]
-    if not speeds or not all(speeds):
+    trials = [trial_of(trial) for trial in sweep.trials.filter(set_aside=False, stable=True).defer("series")]
+    mean = mean_speed(trials)
+    if mean is None:
         return None
-    mean = fmean(speeds)
+    speeds = [trial.speed for trial in trials]
     return min(speeds) / mean, max(speeds) / mean
 
 

@@ -226,6 +226,14 @@ def _out_of_time(
     return _done(known, by_threads, sweep, why)
 
 
+def _at_speed(point: Point, peak: _Peak, speed: float) -> Point:
+    """A peak on a core at a speed; one that is but what could be fed stays at that rate, and promises no more."""
+    if not peak.at_least:
+        return point.at_speed(speed / peak.trial.speed)
+    trial = at_speed(peak.trial, speed)
+    return replace(point, cpu=min(1.0, trial.cpu), idle_cpu=min(trial.idle_cpu, trial.cpu, 1.0))
+
+
 def _done(peaks: Mapping[int, _Peak], by_threads: Mapping[int, Tried], sweep: Sweep, why: str) -> Done:
     points = tuple(
         Point(threads, peak.trial.rate_per_s, min(1.0, peak.trial.cpu), min(1.0, peak.trial.memory),
@@ -237,7 +245,7 @@ def _done(peaks: Mapping[int, _Peak], by_threads: Mapping[int, Tried], sweep: Sw
         for threads, tried in by_threads.items()}
     speed = mean_speed(chain.from_iterable(stable.values()))
     if speed is not None:
-        points = tuple(point.at_speed(speed / peaks[point.threads].trial.speed) for point in points)
+        points = tuple(_at_speed(point, peaks[point.threads], speed) for point in points)
         stable = {threads: [at_speed(trial, speed) for trial in trials] for threads, trials in stable.items()}
     rough = tuple(sorted(threads for threads, peak in peaks.items() if not peak.precise))
     at_least = tuple(sorted(threads for threads, peak in peaks.items() if peak.at_least))

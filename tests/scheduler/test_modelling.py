@@ -160,6 +160,9 @@ def test_a_core_whose_speed_changes_from_trial_to_trial_makes_a_profile_of_its_m
         trials.append(Trial(step.threads, step.rate_per_s, min(1.0, load), 0.3, 0.0 if load < 1 else 0.2, 10.0,
                             speed=speed))
     stable = [trial.speed for trial in trials if SWEEP.stable(trial)]
+    if not stable:
+        assert not step.points and step.speed is None
+        return
     assert step.speed == pytest.approx(sum(stable) / len(stable))
     for point in step.points:
         assert point.cpu / point.rate_per_s == pytest.approx(cost_s / step.speed)
@@ -169,6 +172,16 @@ def test_a_core_whose_speed_changes_from_trial_to_trial_makes_a_profile_of_its_m
         plain = next_step(untold, sweep=SWEEP)
         assert plain.speed is None, "where one does not tell, the figures are those of the trials"
         assert {point.rate_per_s for point in plain.points} <= {trial.rate_per_s for trial in trials}
+
+
+def test_a_peak_that_could_not_be_fed_higher_is_promised_at_no_higher_rate_on_a_faster_core():
+    trials: list[Trial] = []
+    while isinstance(step := next_step(trials, sweep=SWEEP), Try):
+        given = fed(step, lambda threads: 4000.0, 500.0)
+        trials.append(replace(given, speed=10.0 if given.rate_per_s >= 500 else 40.0))
+    assert step.at_least == (1,)
+    [point] = step.points
+    assert point.rate_per_s <= 500.0 and step.speed > 10.0, "its core was slower than the mean"
 
 
 def test_trials_of_before_batches_were_counted_still_count():

@@ -203,6 +203,7 @@ def _keep(kept: Path, files: Sequence[Path], values: Mapping[str, Any]) -> None:
     header = _header(files[0], kind, values["time_column"])
     blocks = _parquet_blocks(files, values["path"]) if kind == "parquet" else _line_blocks(files, kind, header)
     scratch = kept.with_name(f"{kept.name}.{os.getpid()}-{threading.get_ident()}")
+    times_file = scratch.with_name(f"{scratch.name}.times")
     count = 0
     times_ms: array[int] | None = array("q")
     try:
@@ -212,7 +213,10 @@ def _keep(kept: Path, files: Sequence[Path], values: Mapping[str, Any]) -> None:
                 if times_ms is not None:
                     found = recorded_ms(
                         events, kind, values["time_column"], header=header, path=values["path"], first=count + 1)
-                    times_ms = None if found is None else times_ms + array("q", found)
+                    if found is None:
+                        times_ms = None
+                    else:
+                        times_ms.extend(found)
                 count += events.num_rows
                 events = _without_stream_columns(events).combine_chunks()
                 if writer is None:
@@ -223,12 +227,12 @@ def _keep(kept: Path, files: Sequence[Path], values: Mapping[str, Any]) -> None:
             raise InvalidConfig(
                 f"“{values['path']}” holds no event.", remedy="Name a recording that has some.", path=values["path"])
         if times_ms is not None:
-            times_file = scratch.with_name(f"{scratch.name}.times")
             times_file.write_bytes(times_ms)
             os.replace(times_file, kept.with_suffix(".times"))
         os.replace(scratch, kept)
     finally:
         scratch.unlink(missing_ok=True)
+        times_file.unlink(missing_ok=True)
 
 
 def _header(file: Path, kind: str, time_column: str | None) -> str:
