@@ -18,6 +18,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import psutil
@@ -66,7 +67,7 @@ class StairFound:
 
     carried: Carried
     loads: dict[str, Load]
-    latency_ms: list[float]  # quantiles, evenly spaced
+    latency_ms: list[float]  # quantiles at the sink, evenly spaced
     compilers_cores: dict[str, float]  # what the compilers of each slot's JVM took of its core, in no load
     others_cores: float  # what the machine's other processes took, broker and services included
     batches_per_s: dict[str, float]  # with events, by query
@@ -186,6 +187,7 @@ class Climb:
     def _stair(self, stair: Stair, ends_s: float) -> StairFound:
         samples: list[Sample] = []
         before, busy, began = self._latencies(), _busy_s(), time.monotonic()
+        last, late_s = before, None
         batches, stolen = self._batches(), Stolen()
         cpu = self._slots.cpu_s()
         compilers = self._slots.compilers_s()
@@ -193,8 +195,10 @@ class Climb:
             speed.mean()
         while len(samples) < LEAST_SAMPLES or time.monotonic() < ends_s - SAMPLE_S / 2:
             if len(samples) % LOAD_EVERY == 0:
-                cpu = self._slots.cpu_s()
-            samples.append(Sample(time.monotonic(), self._out(), cpu))
+                cpu, now = self._slots.cpu_s(), self._latencies()
+                last, late_s = now, mean_s(last, now)
+            samples.append(Sample(time.monotonic(), self._out(), cpu, late_s))
+            late_s = None
             time.sleep(SAMPLE_S)
         passed, cpu_after = time.monotonic() - began, self._slots.cpu_s()
         cores = {name: (cpu_after[name] - samples[0].cpu_s[name]) / (time.monotonic() - samples[0].at_s)
@@ -206,7 +210,7 @@ class Climb:
         batches_per_s = {name: round((count - batches.get(name, 0)) / passed, 2)
                          for name, count in self._batches().items()}
         speeds = {name: mean for name, speed in self._speeds.items() if (mean := speed.mean())}
-        latency = quantiles_ms(before, self._latencies())
+        latency = quantiles_ms(before, last)
         memory = self._slots.memory_mb()
         loads = {name: Load(max(0.0, cores[name] - self._base.cpu[name]), self._share(name, memory[name]))
                  for name in cores}
@@ -268,6 +272,12 @@ def quantiles_ms(before: Mapping[int, int], after: Mapping[int, int]) -> list[fl
     return [round(value, 1) for value in values if value is not None]
 
 
+def mean_s(before: Mapping[int, int], after: Mapping[int, int]) -> float | None:
+    """The mean of the latencies that were counted between two readings; None where nothing was."""
+    spread = quantiles_ms(before, after)
+    return fmean(spread) / 1000 if spread else None
+
+
 def clear(folder: Path) -> None:
     """Remove what runs have written, so that the disk does not fill up."""
     for name in ("outputs", "recordings", "checkpoints"):
@@ -312,7 +322,8 @@ def document(found: StairFound) -> dict[str, Any]:
     one = found.carried
     return {
         "rate_per_s": one.rate_per_s, "offered_per_s": one.offered_per_s, "carried_per_s": one.carried_per_s,
-        "slowest": one.slowest, "stable": one.stable, "others_cores": found.others_cores,
+        "slowest": one.slowest, "latency_slope": one.latency_slope, "stable": one.stable,
+        "others_cores": found.others_cores,
         "compilers_cores": {name: round(cores, 3) for name, cores in found.compilers_cores.items()},
         "loads": {name: {"cpu": load.cpu, "memory": load.memory} for name, load in found.loads.items()},
         "latency_ms": found.latency_ms, "batches_per_s": found.batches_per_s,

@@ -1,7 +1,9 @@
 """Experiments with schedules (paper [2], 8.5): which to run, at which rates, and how far predictions were right. Pure.
 
 A run raises the rate of its source in **stairs** until the dataflow does not keep up. What a stair *carries* is the
-rate at which its slowest task lets events through; the actual rate of a schedule is the most that a stair carried.
+rate at which its slowest task lets events through; it is *stable* if that is its rate, and latency does not grow: by
+the same slope (λ_L) by which trials find the peaks of profiles. The actual rate of a schedule is the most that a stable
+stair carried.
 """
 
 from __future__ import annotations
@@ -16,12 +18,15 @@ import numpy as np
 
 from scheduler.highest_rate import highest_rate
 from scheduler.model.errors import InsufficientSlots, WeirError
+from scheduler.model.slope import slope
 from scheduler.performance.rates import KEEPS_UP
+from scheduler.performance.sweep import Sweep
 from scheduler.scheduling import Pair, Schedule
 
 STEP_PER_S = 1.0  # of the rates from which the highest is chosen
 GIVES_UP = 0.85  # a stair that carries less leaves nothing to be learnt from a higher one
-STEPS = (0.85, 1.0, 1.15, 1.35, 1.7, 2.2)  # of the predicted rate
+STEPS = (0.75, 0.88, 1.0, 1.12, 1.25, 1.45, 1.75, 2.2)  # of the predicted rate
+GROWS = Sweep().latency_slope  # seconds of latency a second: more is growth for good
 GENTLY = 0.15  # of it, while queries start: what piles up then would go through the tasks as one long batch
 FIRST = 0.6  # of it: what falls far short of its prediction keeps up here, if anywhere
 
@@ -42,26 +47,40 @@ class Stair:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What has left each task so far, at a moment, and what was taken of each slot's CPU until then."""
+    """What has left each task so far, at a moment, and what was taken of each slot's CPU until then.
+
+    ``latency_s`` is the mean latency of what has left the sink since it was asked for last; None where nothing did, or
+    nobody asked.
+    """
 
     at_s: float
     out: Mapping[str, int]
     cpu_s: Mapping[str, float]
+    latency_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """What came of a stair: the rate that its source did offer, and what came through its slowest task."""
+    """What came of a stair: the rate that its source did offer, and what came through its slowest task.
+
+    ``latency_slope`` is by how many seconds the latency at the sink grew in a second.
+    """
 
     rate_per_s: float
     offered_per_s: float
     carried_per_s: float
     slowest: str
+    latency_slope: float = 0.0
+
+    @property
+    def keeps_up(self) -> bool:
+        """Whether all that was to be offered was, and came through."""
+        return min(self.offered_per_s, self.carried_per_s) >= KEEPS_UP * self.rate_per_s
 
     @property
     def stable(self) -> bool:
-        """Whether all that was to be offered was, and came through."""
-        return min(self.offered_per_s, self.carried_per_s) >= KEEPS_UP * self.rate_per_s
+        """Whether it did so without piling up."""
+        return self.keeps_up and self.latency_slope <= GROWS
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +147,10 @@ def carried(
     rates = {task: _slope(at_s, [one.out.get(task, 0) / part for one in samples]) for task, part in parts.items()}
     offered = rates.pop(source)
     slowest = min(rates, key=lambda task: rates[task])
-    return Carried(rate_per_s, offered, min(rates[slowest], max(offered, 0.0)), slowest)
+    late = [(one.at_s, one.latency_s) for one in samples if one.latency_s is not None]
+    # Where hardly anything comes out, latency grows with time.
+    grows = slope(*zip(*late, strict=True)) if len(late) > 1 else 1.0
+    return Carried(rate_per_s, offered, min(rates[slowest], max(offered, 0.0)), slowest, grows)
 
 
 def _slope(x: Sequence[float], y: Sequence[float]) -> float:
@@ -137,19 +159,17 @@ def _slope(x: Sequence[float], y: Sequence[float]) -> float:
     return float(np.polyfit(x, y, 1)[0]) if len(x) > 1 else nan
 
 
-def actual_per_s(found: Iterable[Carried]) -> float:
-    """The rate that a schedule sustains: the most that a stair carried."""
-    return max((one.carried_per_s for one in found), default=nan)
-
-
 def is_over(found: Sequence[Carried]) -> bool:
-    """Whether to climb no further: a stair left far too much behind, or two in a row did not keep up.
+    """Whether to climb no further: a stair left far too much behind, two in a row did not keep up, or three were not
+    stable.
 
     The first one is given a second chance: what piled up while queries started may still be under way.
     """
     if len(found) < 2:
         return False
-    return found[-1].carried_per_s < GIVES_UP * found[-1].rate_per_s or not (found[-1].stable or found[-2].stable)
+    return (found[-1].carried_per_s < GIVES_UP * found[-1].rate_per_s
+            or not any(one.keeps_up for one in found[-2:])
+            or (len(found) > 2 and not any(one.stable for one in found[-3:])))
 
 
 def fit(pairs: Iterable[tuple[float, float]]) -> Fit:

@@ -32,7 +32,7 @@ from .experiment_dataflows import ENDS, RECORDING, SERVICE_S, SHAPES, dataflow
 from .experiments import Stair, loads_at, plan, stairs
 from .laboratory import Laboratory, laboratory
 from .schedules_page import page
-from .schedules_summary import DEFINITION, MOST_RUNS, better, fits, is_to_repeat, shown, summary
+from .schedules_summary import DEFINITION, MOST_RUNS, better, fits, highest_stable, is_to_repeat, shown, summary
 
 ORIGIN = "bench schedules --on-spark"
 FIRST_S = 25.0  # of a run, while its queries and their Python workers start
@@ -206,8 +206,8 @@ def at_their_speed(
     Parameters
     ----------
     facts : dict
-        The run; ``predicted_at_speed_per_s`` is added, for the stair that carried most, and ``predicted_at_speed`` to
-        each stair.
+        The run; ``predicted_at_speed_per_s`` is added, for the highest stable stair (the one that carried most where
+        none is), and ``predicted_at_speed`` to each stair.
     planned : Schedule
         What ran.
     speeds : mapping
@@ -215,7 +215,8 @@ def at_their_speed(
     supply : Supply
         That it was planned for.
     """
-    most = max(facts["stairs"], key=lambda stair: stair["carried_per_s"], default=None)
+    sustained = highest_stable(facts) or max(
+        facts["stairs"], key=lambda stair: stair["carried_per_s"], default=None)
     for stair in facts["stairs"]:
         ran = [stair["speeds"].get(slot.name) for slot in planned.placement.slots]
         if not (all(ran) and all(speeds.get(profile.task_type) for profile in planned.job.profiles.values())):
@@ -228,7 +229,7 @@ def at_their_speed(
         stair["predicted_at_speed"] = {
             slot: {"cpu": cpu, "memory": memory}
             for slot, (cpu, memory) in loads_at(told, stair["rate_per_s"]).items()}
-        if stair is most:
+        if stair is sustained:
             facts["predicted_at_speed_per_s"] = told.sustained_per_s
 
 
