@@ -19,8 +19,8 @@ MOST = "against the most that came through"
 DEFINITION = (
     "R² is the square of Pearson's correlation, as in paper [2]; in brackets 1 − Σ(predicted − actual)²/Σ(actual − "
     "mean)², which asks for equality. Actual is the most that came through while latency did not grow, by the slope "
-    "that also parts stable from unstable in profiles; the most that came through at any rate stands beside it. CPU and "
-    "memory are of each slot, at the highest stable rate. “" + AT_SPEED + "” is what is predicted from the same "
+    "that also parts stable from unstable in profiles; the most that came through at any rate stands beside it. CPU "
+    "and memory are of each slot, at the highest stable rate. “" + AT_SPEED + "” is what is predicted from the same "
     "profiles for cores as fast as they were in that run."
 )
 Run = Mapping[str, Any]
