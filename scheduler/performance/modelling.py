@@ -16,7 +16,7 @@ from scheduler.model.errors import RateNotHeld
 from scheduler.model.profile import Point, Profile
 
 from .core_speed import at_speed, mean_speed
-from .fixed_load import with_fixed_load
+from .fixed_load import FAR_ENOUGH, with_fixed_load
 from .sweep import Done, Sweep, Trial, Try
 
 NEARBY = 1.25  # a first guess is wrong by no more than this, as a rule
@@ -48,6 +48,8 @@ def next_step(trials: Iterable[Trial], *, sweep: Sweep) -> Try | Done:
     is known, it grows fourfold. The lowest rate that was not stable is tried once more before it is believed: a machine
     that was busy for a second makes any rate look so. Where less was fed than was asked for, and that got through,
     it is tried again; where that does not pass, the feeder is the bottleneck, and more threads would show no more.
+    In the end each thread count that was tried near its peak alone is tried at half of it: what its batches take is
+    told from what events take by trials that are far apart.
 
     Parameters
     ----------
@@ -79,9 +81,13 @@ def next_step(trials: Iterable[Trial], *, sweep: Sweep) -> Try | Done:
             return step
         peaks[threads] = step
         if step.at_least:
-            return _done(peaks, by_threads, sweep, _fed_no_more(by_threads[threads], sweep))
+            break
     if not any(peak.trial for peak in peaks.values()):
         return Done((), _nothing_stable(by_threads[min(peaks)], sweep))
+    if spent_s + sweep.trial_s <= sweep.budget_s and (lower := _half(peaks, by_threads, sweep)):
+        return lower
+    if threads is not None:
+        return _done(peaks, by_threads, sweep, _fed_no_more(by_threads[threads], sweep))
     flat = max(peaks) < sweep.largest_threads
     return _done(peaks, by_threads, sweep, "The peak rate is flat or falls with more threads." if flat else
                  f"{sweep.largest_threads} threads are the most that were to be measured.")
@@ -176,6 +182,16 @@ def _next_rate(tried: Tried, threads: int, guess: float, sweep: Sweep) -> Try | 
         return Try(threads, unstable, "the smallest rate once more, for the machine may have been busy",
                    after_s=sweep.again_after_s[tries - 1])
     return _Peak(held.get(stable))
+
+
+def _half(peaks: Mapping[int, _Peak], by_threads: Mapping[int, Tried], sweep: Sweep) -> Try | None:
+    """A trial of a thread count of which nothing is known but what is near its peak; None where there is none."""
+    for threads, peak in sorted(peaks.items()):
+        far = FAR_ENOUGH * peak.rate_per_s
+        if far >= sweep.smallest_rate_per_s and not any(rate <= far for rate in by_threads[threads]):
+            return Try(threads, max(peak.rate_per_s / 2, sweep.smallest_rate_per_s),
+                       "half of what it sustains, for what its batches take")
+    return None
 
 
 def _unfed(trials: Sequence[Trial], held: Trial | None, sweep: Sweep) -> Try | _Peak:

@@ -100,7 +100,7 @@ def test_documents_hold_what_the_task_reads(tmp_path):
 
 def test_a_run_whose_cpu_went_elsewhere_is_made_again_and_the_better_one_counts():
     def run(*stolen: float) -> dict:
-        return {"stairs": [{"stolen": one} for one in stolen]}
+        return {"stairs": [{"stolen": one, "stable": True, "rate_per_s": 1.0} for one in stolen]}
 
     disturbed, quiet = better({}, run(0.0, 0.4, 0.5)), run(0.3, 0.02, 0.05)
     assert is_to_repeat(disturbed) and disturbed["runs"] == 1
@@ -108,6 +108,9 @@ def test_a_run_whose_cpu_went_elsewhere_is_made_again_and_the_better_one_counts(
     assert once_more == {**quiet, "runs": 2, "aside": [run(0.0, 0.4, 0.5)]} and not is_to_repeat(once_more)
     third = better(once_more, run(0.5))
     assert third == {**quiet, "runs": 3, "aside": [run(0.0, 0.4, 0.5), run(0.5)]}, "what was better stays"
+    never = {"stairs": [{"stolen": 0.0, "stable": False, "rate_per_s": 1.0}]}
+    assert is_to_repeat(better({}, never)) and better(never, quiet)["stairs"] == quiet["stairs"]
+    assert better(quiet, never)["stairs"] == quiet["stairs"], "what was stable at some rate says more"
     failed = {"error": "no"}
     assert is_to_repeat(better({}, failed)) and better(quiet | {"runs": 1}, failed)["stairs"] == quiet["stairs"]
     for _ in range(MOST_RUNS):

@@ -84,6 +84,15 @@ def test_the_most_threads_are_the_end():
     assert [point.threads for point in done.points] == [1, 2, 4, 5, 6] and "most that were to be measured" in done.why
 
 
+@settings(max_examples=40, deadline=None)
+@given(peak=curves)
+def test_every_thread_count_is_tried_far_from_its_peak_at_last(peak: Callable[[int], float]):
+    trials, done = measure(peak)
+    far = [point.threads for point in done.points if 0.75 * point.rate_per_s >= SWEEP.smallest_rate_per_s]
+    assert all(any(one.threads == threads and one.rate_per_s <= 0.75 * peak(threads) for one in trials)
+               for threads in far)
+
+
 def test_the_budget_is_kept_and_what_is_rough_is_said():
     sweep = replace(SWEEP, budget_s=100, trial_s=10)
     trials, done = measure(lambda threads: 1000.0 * threads, sweep)

@@ -44,19 +44,25 @@ def stolen(run: Run) -> float:
 
 
 def is_to_repeat(run: Run) -> bool:
-    """Whether a run came to nothing, or says little for the host gave the CPU to others, and may be made once more."""
-    return (stolen(run) > MOST_STOLEN or not run.get("stairs")) and run.get("runs", 1) < MOST_RUNS
+    """Whether a run came to nothing, was never stable or says little, for the host gave the CPU to others, and may be
+    made once more."""
+    return (stolen(run) > MOST_STOLEN or highest_stable(run) is None) and run.get("runs", 1) < MOST_RUNS
 
 
 def better(before: Run, now: Run) -> dict[str, Any]:
-    """Of two runs of a schedule the one from which less CPU was taken, with the other ones as ``aside``.
+    """Of two runs of a schedule the one from which less CPU was taken, if it was ever stable, with the other ones as
+    ``aside``.
 
     ``runs`` says how many there were.
     """
-    is_now = not before.get("stairs") or (now.get("stairs") and stolen(now) <= stolen(before))
+    is_now = _worth(now) >= _worth(before)
     kept, other = (now, before) if is_now else (before, now)
     aside = [*before.get("aside", ()), *([_alone(other)] if other else ())]
     return {**_alone(kept), "runs": before.get("runs", 0) + 1} | ({"aside": aside} if aside else {})
+
+
+def _worth(run: Run) -> tuple[bool, bool, float]:
+    return bool(run.get("stairs")), highest_stable(run) is not None, -stolen(run)
 
 
 def _alone(run: Run) -> dict[str, Any]:

@@ -23,7 +23,7 @@ EVENTS = 4_000
 
 @PYTHON_TOO
 def test_nothing_is_lost_or_repeated_over_stops_and_restarts(rig: Rig) -> None:
-    small_batches = rig.with_config(max_rows=100)
+    small_batches = rig.with_config(max_rows=200)
 
     def source():
         ticks = small_batches.ticks("a", rate_per_s=2_000, limit=EVENTS, gates=("a.0",))
