@@ -128,7 +128,9 @@ class TrialResult:
     ``base_cpu`` and ``base_memory`` are the driver's own, of one core and of all memory of the slot.
     ``batches_per_s`` counts the batches that carried events. ``latency_slope`` is by how many seconds the latency of
     events grows in a second; ``latency_s`` has quantiles by their names (``p05``, ``p25``, ``p50``, ``p75``, ``p95``,
-    ``p99``). ``series`` begins with the first event.
+    ``p99``). ``series`` begins with the first event. ``batches`` are those by which the slope and the rates were told:
+    of each when it was planned and when it had ended, in seconds since the window of ``measured_s`` began, events in
+    and out, and the mean moment at which those that came out were born (None: none did).
     ``machine`` has ``class``, ``cores``, ``memory_mb``, ``slots``, ``cpu``, ``core``, ``load``, ``stolen`` (the part of
     the CPU asked for that the machine's host gave to others), ``speed`` (of the core, in steps of a loop a microsecond
     of CPU), ``slot_threads`` and ``slot_heap_mb``; ``versions`` has
@@ -165,6 +167,7 @@ class TrialResult:
     at_ms: int = 0
     latency_s: Mapping[str, float] = field(default_factory=dict)
     series: tuple[Sample, ...] = ()
+    batches: tuple[tuple[float, float, int, int, float | None], ...] = ()
     machine: Mapping[str, Any] = field(default_factory=dict)
     versions: Mapping[str, Any] = field(default_factory=dict)
 
@@ -218,7 +221,8 @@ def progress(broker: redis.Redis, trial_id: str) -> Progress | None:
 def result_of(document: Mapping[str, Any]) -> TrialResult:
     """The result in its JSON, as ``dataclasses.asdict`` gives it."""
     series = tuple(Sample(**sample) for sample in document.get("series", ()))
-    return TrialResult(**{**document, "series": series})
+    batches = tuple(tuple(row) for row in document.get("batches", ()))
+    return TrialResult(**{**document, "series": series, "batches": batches})
 
 
 # -- the agent's side ------------------------------------------------------------------------------------------------

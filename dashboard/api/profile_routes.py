@@ -118,16 +118,21 @@ def sweep(request: HttpRequest, sweep_id: UUID) -> dict[str, Any]:
     """One sweep: how far it is, and its trials without their series."""
     record = selectors.sweep(request.viewer, sweep_id)
     return sweep_row(record) | {
-        "progress": progress_of(record), "trials": [trial_row(one) for one in record.trials.defer("series")]}
+        "progress": progress_of(record), "trials": [trial_row(one) for one in record.trials.defer("series", "batches")]}
 
 
 @router.get("/sweeps/{uuid:sweep_id}/trials/{int:number}")
 def trial(request: HttpRequest, sweep_id: UUID, number: int) -> dict[str, Any]:
-    """One trial with its raw series: seconds, latency, events/s, CPU and memory of each moment."""
+    """One trial with its raw series and the batches by which it was judged.
+
+    The series has seconds, latency, events/s, CPU and memory of each moment; a batch when it was planned and had ended,
+    events in and out, and when these were born on the mean, in seconds of the ``measured_s`` that counted.
+    """
     found = selectors.sweep(request.viewer, sweep_id).trials.filter(number=number).first()
     if found is None:
         raise NotFound("This sweep has no such trial.", remedy="See its trials.")
-    return trial_row(found) | {"series": found.series}
+    return trial_row(found) | {
+        "series": found.series, "batches": found.batches, "measured_s": found.measured_s}
 
 
 @router.post("/sweeps/{uuid:sweep_id}/{slug:way}")

@@ -33,18 +33,25 @@ def cost_figure(history: Columns, *, currency: str) -> dict[str, Any]:
     return figure | {"empty": "The line starts with the second hour of charges."}
 
 
-def curve_figure(rows: Sequence[Mapping[str, Any]], *, currency: str) -> dict[str, Any]:
-    """Slots and price over the rate, from rows of ``what_if``; a rate without a schedule is a gap."""
+def curve_figure(
+    rows: Sequence[Mapping[str, Any]], *, currency: str, by_sam: bool = False
+) -> dict[str, Any]:
+    """Slots and price over the rate, from rows of ``what_if``; a rate without a schedule is a gap.
+
+    ``by_sam`` says that they are of SAM's mapping, of which the exact one takes no more.
+    """
+    at_most = ", at most: by SAM" if by_sam else ""
+
     def column(name: str) -> list[Any]:
         return [row.get(name) for row in rows]
 
     held = [row["rate_per_s"] for row in rows if "error" not in row]
     rates = column("rate_per_s") if held else []
     slots = {
-        "type": "scatter", "mode": "lines", "name": "slots", "x": rates, "y": column("slots"), "line": {"shape": "hvh"},
-        "connectgaps": False, "hovertemplate": "%{y} slots"}
+        "type": "scatter", "mode": "lines", "name": f"slots{at_most}", "x": rates, "y": column("slots"),
+        "line": {"shape": "hvh"}, "connectgaps": False, "hovertemplate": "%{y} slots"}
     price = {
-        "type": "scatter", "mode": "lines", "name": f"{currency} an hour", "x": rates, "y": column("per_hour"),
+        "type": "scatter", "mode": "lines", "name": f"{currency} an hour{at_most}", "x": rates, "y": column("per_hour"),
         "yaxis": "y2", "line": {"shape": "hvh"}, "connectgaps": False,
         "hovertemplate": "%{y:.3f} " + currency + " an hour"}
     layout = {

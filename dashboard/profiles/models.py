@@ -152,8 +152,10 @@ class TrialRecord(models.Model):
     base_memory = models.FloatField(default=0.0)
     batches_per_s = models.FloatField(null=True)  # that carried events
     took_s = models.FloatField(default=0.0)
+    measured_s = models.FloatField(default=0.0)
     quantiles = models.JSONField(default=dict)
     series = models.JSONField(default=list)
+    batches = models.JSONField(default=list)  # of the time that counted: planned, ended, events in, events out, born
     machine = models.JSONField(default=dict)
     versions = models.JSONField(default=dict)
 

@@ -17,7 +17,7 @@ from scheduler.performance.sweep import often
 
 FIGURES = (
     "offered_per_s", "achieved_per_s", "selectivity", "cpu", "memory", "idle_cpu", "idle_memory", "base_cpu",
-    "base_memory", "batches_per_s", "took_s")
+    "base_memory", "batches_per_s", "took_s", "measured_s")
 
 
 def order_id(trial: TrialRecord) -> str:
@@ -43,6 +43,7 @@ def take_result(trial: TrialRecord, found: TrialResult, *, bounds: Sweep) -> Non
     trial.series = [
         [_finite(value) for value in (one.at_s, one.latency_s, one.events_per_s, one.cpu, one.memory)]
         for one in found.series]
+    trial.batches = [list(row) for row in found.batches]
     trial.machine, trial.versions = dict(found.machine), dict(found.versions)
     trial.starved = not found.held_back and bounds.starved(replace(trial_of(trial), offered_per_s=found.offered_per_s))
     trial.stable = bounds.stable(trial_of(trial))
@@ -50,7 +51,7 @@ def take_result(trial: TrialRecord, found: TrialResult, *, bounds: Sweep) -> Non
 
 def counting(trials: QuerySet[TrialRecord]) -> QuerySet[TrialRecord]:
     """Those of the trials from which something follows, without their series: with figures, and not set aside."""
-    return trials.exclude(stable=None).filter(set_aside=False).defer("series")
+    return trials.exclude(stable=None).filter(set_aside=False).defer("series", "batches")
 
 
 def bounds_asked(sweep: SweepRecord) -> Sweep:

@@ -67,7 +67,8 @@ def rate_of(text: str) -> float | None:
         rate_per_s = float("nan")
     if not LEAST_RATE_PER_S <= rate_per_s <= MOST_RATE_PER_S:
         raise InvalidResources(
-            f"{text[:40]!r} is no rate", remedy="Give events a second, a number above 0.", rate=text[:40])
+            f"{text[:40]!r} is no rate",
+            remedy=f"Give events a second, a number from {LEAST_RATE_PER_S:f} to {MOST_RATE_PER_S:g}.", rate=text[:40])
     return rate_per_s
 
 

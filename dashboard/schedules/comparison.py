@@ -38,6 +38,11 @@ class Changes:
         """Whether anything would."""
         return bool(self.start or self.leave or self.move or self.weigh)
 
+    @property
+    def stays(self) -> bool:
+        """Whether it is what runs."""
+        return self.stay > 0 and not self.any
+
 
 @dataclass(frozen=True, slots=True)
 class Machines:
@@ -107,8 +112,12 @@ class Row:
     @property
     def cannot(self) -> str:
         """Why it cannot be proposed as it stands; empty where it can."""
+        if self.schedule is None and self.error is None:
+            return "It is being worked out."
         if self.schedule is None:
             return "There is no schedule to propose: choose another pair or rate."
+        if self.changes is not None and self.changes.stays:
+            return "It runs so already: choose another pair or rate."
         if self.to_buy:
             return (f"{self.to_buy} of its slots would be on machines to buy: add nodes or slots first, or choose a "
                     "rate that takes fewer.")

@@ -17,6 +17,7 @@ from dashboard.plans.models import PlanRecord
 from dashboard.plans.selectors import plan_of
 from dashboard.schedules.bundles import fragments_of, parts_of, promised_ids
 from scheduler.model.estate import Estate
+from scheduler.model.plan import Plan
 from scheduler.model.promise import Load, Promise
 
 
@@ -68,6 +69,17 @@ def promised_loads(estate: Estate, dataflow_ids: Collection[UUID | str]) -> dict
         loads, parts = loads_in(kept.promise), parts_of(fragments_of(estate, dataflow_id, kept.promise))
         found |= {own: loads[promised] for own, promised in promised_ids(kept.promise, parts).items()}
     return found
+
+
+def loads_before(plan: Plan) -> dict[str, Load] | None:
+    """What was promised of the bundles of a plan's dataflow before its own promise came into force; None where it has
+    not, so that what is in force is what was before."""
+    dataflow_id = plan.dataflow.id
+    now = in_force([dataflow_id]).get(dataflow_id)
+    if now is None or now.promise != plan.promise:
+        return None
+    earlier = (one.promise for one in ran_by(UUID(dataflow_id), most=2) if one.promise != plan.promise)
+    return next(map(loads_in, earlier), {})
 
 
 def loads_in(promise: Promise) -> dict[str, Load]:

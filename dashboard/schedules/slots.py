@@ -12,7 +12,7 @@ from django.conf import settings
 from dashboard.operations.models import NodeRow, SlotRow
 from dashboard.operations.nodes import unpinned
 from dashboard.operations.view import SILENT, View, share_of_memory, taken_by, view_for
-from dashboard.schedules.promises import loads_in, promised_loads
+from dashboard.schedules.promises import loads_before, loads_in, promised_loads
 from dashboard.teams.permissions import Viewer
 from scheduler.model.estate import Fragment, RunningBundle, RunningTask
 from scheduler.model.plan import Plan
@@ -168,7 +168,12 @@ def slots_grid(viewer: Viewer, *, plan: Plan | None = None) -> Grid:
     """
     view = view_for(viewer)
     before = promised_loads(view.estate, list(view.records))
-    after = before if plan is None or plan.promise is None else before | loads_in(plan.promise)
+    after = before
+    if plan is not None and plan.promise is not None:
+        own = loads_in(plan.promise)
+        after = before | own
+        if (earlier := loads_before(plan)) is not None:
+            before = {bundle: load for bundle, load in before.items() if bundle not in own} | earlier
     maker = _Maker(view, plan, before, after)
     by_slot = _by_slot(maker, *_before_and_after(view.estate.fragments, plan))
     reserved = dict(SlotRow.objects.exclude(reserved_for="").values_list("name", "reserved_for"))

@@ -115,9 +115,12 @@ class Estimate:
     basis: Basis
 
     def cpu_at(self, rate_per_s: float) -> float:
-        """Share of a slot's CPU at a rate: of the events in proportion, of batches by how often they run."""
+        """Share of a slot's CPU at a rate: of the events in proportion, of batches by how often they run.
+
+        Batches that take more than half of their trigger's time, and many events besides, come to no more than all.
+        """
         point, part = self.point, rate_per_s / self.point.rate_per_s
-        return point.of_events * part + point.idle_cpu * self.often_at(rate_per_s)
+        return min(1.0, point.of_events * part + point.idle_cpu * self.often_at(rate_per_s))
 
     def often_at(self, rate_per_s: float) -> float:
         """Of the triggers, the part that runs a batch: all up to half the peak rate, then less in a line."""

@@ -6,7 +6,7 @@ import csv
 import io
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from decimal import Decimal
 
 from .errors import InvalidProfile, Problem
@@ -41,12 +41,13 @@ class Entry:
     """A profile as it stands in a file.
 
     ``rough`` and ``at_least`` are thread counts: those whose peak is less precise than was asked for, and those that
-    sustain all that could be fed to them, and may sustain more.
+    sustain all that could be fed to them, and may sustain more. ``line`` is where it begins, of one that was read.
     """
 
     profile: Profile
     rough: tuple[int, ...] = ()
     at_least: tuple[int, ...] = ()
+    line: int | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,15 +93,26 @@ def read_entries(text: str) -> tuple[Entry, ...]:
     found = [] if problems else [entry for key, its in rows.items() if (entry := _made(key, its, problems))]
     if not found and not problems:
         problems.append(_problem(1, "The file holds no measured point", "Give one line for each."))
-    if problems:
-        problems.sort(key=lambda problem: (problem.line or 0, problem.column or 0))
-        raise InvalidProfile(
-            f"{len(problems)} problem{'s' if len(problems) > 1 else ''} in the profiles; the first, on line "
-            f"{problems[0].line}: {problems[0].message}",
-            remedy="Correct the places listed and import again; nothing was stored.",
-            problems=[asdict(problem) for problem in problems],
-        )
+    require_none(problems)
     return tuple(found)
+
+
+def require_none(problems: Iterable[Problem]) -> None:
+    """Raise ``InvalidProfile`` with all of these problems of a file, by their places, where there are any."""
+    listed = sorted(problems, key=lambda problem: (problem.line or 0, problem.column or 0))
+    if listed:
+        raise InvalidProfile(
+            f"{len(listed)} problem{'s' if len(listed) > 1 else ''} in the profiles; the first, on line "
+            f"{listed[0].line}: {listed[0].message}",
+            remedy="Correct the places listed and import again; nothing was stored.",
+            problems=[asdict(problem) for problem in listed],
+        )
+
+
+def column_of(text: str, name: str) -> int | None:
+    """The number of a column of a file, from 1; None where it has none of that name."""
+    header = [one.strip() for one in next(csv.reader(io.StringIO(text)), [])]
+    return header.index(name) + 1 if name in header else None
 
 
 def write_profiles(profiles: Iterable[Profile]) -> str:
@@ -165,8 +177,8 @@ def _take(row: Mapping[str | None, str | None], line: int, rows: _Rows, problems
     point = Point(
         int(values["threads"]), values["peak_rate_tuples_s"], values["cpu_pct"], values["mem_pct"],
         values.get("idle_cpu_pct", 0.0), values.get("idle_mem_pct", 0.0), values.get("event_cpu_pct"))
-    for field, wrong in point.problems():
-        column = list(row).index(COLUMNS[field]) + 1
+    for name, wrong in point.problems():
+        column = list(row).index(COLUMNS[name]) + 1
         problems.append(_problem(line, f"{task} has {wrong}", "Correct the point, or measure it again.", column))
     if len(problems) > before:
         return
@@ -187,7 +199,7 @@ def _made(key: tuple[object, ...], rows: list[_Row], problems: list[Problem]) ->
             str(task), tuple(row.point for row in rows), config=str(config), version=int(str(version)),
             machine=str(machine), static=bool(marked("static")), origin=rows[0].origin, code=str(code),
         )
-        return Entry(profile, rough=marked("rough"), at_least=marked("at_least"))
+        return Entry(profile, rough=marked("rough"), at_least=marked("at_least"), line=rows[0].line)
     except InvalidProfile as error:
         # Lines are right one by one: it is the last of two for the same number of threads.
         seen: dict[int, int] = {}

@@ -83,9 +83,9 @@ def _lines(points: Sequence[Point], stable: Stable) -> dict[int, tuple[float, fl
     """Of each thread count the part of its CPU and of its memory at the peak that does not come with the rate."""
     found = {}
     for point in points:
-        trials = [one for one in stable.get(point.threads, ()) if one.rate_per_s <= point.rate_per_s]
-        if any(one.rate_per_s < FAR_ENOUGH * point.rate_per_s for one in trials):
-            rates = [one.rate_per_s for one in trials]
+        trials = stable.get(point.threads, ())
+        rates = [one.rate_per_s for one in trials]
+        if len(set(rates)) > 1 and min(rates) < FAR_ENOUGH * max(rates):
             found[point.threads] = (
                 _fixed_part(rates, [one.cpu for one in trials], point.cpu),
                 _fixed_part(rates, [one.memory for one in trials], point.memory))

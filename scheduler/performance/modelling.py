@@ -24,16 +24,22 @@ NEARBY = 1.25  # a first guess is wrong by no more than this, as a rule
 
 @dataclass(frozen=True, slots=True)
 class _Peak:
-    """The highest stable rate of a thread count: its trial (None: not even the smallest rate), how sure it is, and
-    whether no more could be fed."""
+    """The highest stable rate of a thread count: its trial (None: not even the smallest rate), how sure it is, whether
+    no more could be fed, and whether no more was to be tried."""
 
     trial: Trial | None
     precise: bool = True
     at_least: bool = False
+    bounded: bool = False
 
     @property
     def rate_per_s(self) -> float:
         return self.trial.rate_per_s if self.trial else 0.0
+
+    @property
+    def spare(self) -> bool:
+        """Whether it may sustain more: so it is not at all times at work, or waiting."""
+        return self.at_least or self.bounded
 
 
 Tried = dict[float, list[Trial]]  # of one thread count, by rate
@@ -84,13 +90,20 @@ def next_step(trials: Iterable[Trial], *, sweep: Sweep) -> Try | Done:
             break
     if not any(peak.trial for peak in peaks.values()):
         return Done((), _nothing_stable(by_threads[min(peaks)], sweep))
-    if spent_s + sweep.trial_s <= sweep.budget_s and (lower := _half(peaks, by_threads, sweep)):
-        return lower
+    lower = _halves(peaks, by_threads, sweep)
+    if lower and spent_s + sweep.trial_s <= sweep.budget_s:
+        return lower[0]
     if threads is not None:
-        return _done(peaks, by_threads, sweep, _fed_no_more(by_threads[threads], sweep))
-    flat = max(peaks) < sweep.largest_threads
-    return _done(peaks, by_threads, sweep, "The peak rate is flat or falls with more threads." if flat else
-                 f"{sweep.largest_threads} threads are the most that were to be measured.")
+        why = _fed_no_more(by_threads[threads], sweep)
+    elif max(peaks) < sweep.largest_threads:
+        why = "The peak rate is flat or falls with more threads."
+    else:
+        why = f"{sweep.largest_threads} threads are the most that were to be measured."
+    if lower:
+        counts = ", ".join(str(one.threads) for one in reversed(lower))
+        why += (f" The budget of {sweep.budget_s:g} s did not allow for half of the rate with {counts} "
+                f"thread{'s' * (counts != '1')}: what batches take there is less sure.")
+    return _done(peaks, by_threads, sweep, why)
 
 
 def measured_profile(
@@ -161,12 +174,14 @@ def _next_rate(tried: Tried, threads: int, guess: float, sweep: Sweep) -> Try | 
     held = {rate: trial for rate, trials in tried.items() if (trial := _typical(trials, sweep))}
     unfed = {rate for rate, trials in tried.items() if all(sweep.starved(trial) for trial in trials)}
     unstable = min((rate for rate in tried if rate not in held and rate not in unfed), default=inf)
+    if unstable < max(held, default=0.0) and len(tried[unstable]) < 2:
+        return Try(threads, unstable, "once more, for a higher rate was stable")
     stable = max((rate for rate in held if rate < unstable), default=0.0)
     if (too_much := min((rate for rate in unfed if rate > stable), default=inf)) < unstable:
         return _unfed(tried[too_much], held.get(stable), sweep)
     if unstable == inf:
         if stable >= sweep.largest_rate_per_s:
-            return _Peak(held[stable])
+            return _Peak(held[stable], bounded=True)
         factor = 4 if threads == 1 else NEARBY if stable <= guess else 2
         return Try(threads, min(factor * stable, sweep.largest_rate_per_s), f"{factor:g} times what was stable")
     if stable and unstable > stable * (1 + sweep.rate_precision):
@@ -184,14 +199,15 @@ def _next_rate(tried: Tried, threads: int, guess: float, sweep: Sweep) -> Try | 
     return _Peak(held.get(stable))
 
 
-def _half(peaks: Mapping[int, _Peak], by_threads: Mapping[int, Tried], sweep: Sweep) -> Try | None:
-    """A trial of a thread count of which nothing is known but what is near its peak; None where there is none."""
-    for threads, peak in sorted(peaks.items()):
-        far = FAR_ENOUGH * peak.rate_per_s
-        if far >= sweep.smallest_rate_per_s and not any(rate <= far for rate in by_threads[threads]):
-            return Try(threads, max(peak.rate_per_s / 2, sweep.smallest_rate_per_s),
-                       "half of what it sustains, for what its batches take")
-    return None
+def _halves(peaks: Mapping[int, _Peak], by_threads: Mapping[int, Tried], sweep: Sweep) -> list[Try]:
+    """Trials of the thread counts of which nothing is known but what is near their peak; the most threads first, for
+    which there is most between the two."""
+    far = {threads: FAR_ENOUGH * peak.rate_per_s for threads, peak in peaks.items()}
+    return [
+        Try(threads, max(peaks[threads].rate_per_s / 2, sweep.smallest_rate_per_s),
+            "half of what it sustains, for what its batches take")
+        for threads in sorted(peaks, reverse=True)
+        if far[threads] >= sweep.smallest_rate_per_s and not any(rate <= far[threads] for rate in by_threads[threads])]
 
 
 def _unfed(trials: Sequence[Trial], held: Trial | None, sweep: Sweep) -> Try | _Peak:
@@ -243,8 +259,8 @@ def _out_of_time(
 
 
 def _at_speed(point: Point, peak: _Peak, speed: float) -> Point:
-    """A peak on a core at a speed; one that is but what could be fed stays at that rate, and promises no more."""
-    if not peak.at_least:
+    """A peak on a core at a speed; one that may sustain more stays at its rate, and promises no more."""
+    if not peak.spare:
         return point.at_speed(speed / peak.trial.speed)
     trial = at_speed(peak.trial, speed)
     return replace(point, cpu=min(1.0, trial.cpu), idle_cpu=min(trial.idle_cpu, trial.cpu, 1.0))
@@ -265,4 +281,12 @@ def _done(peaks: Mapping[int, _Peak], by_threads: Mapping[int, Tried], sweep: Sw
         stable = {threads: [at_speed(trial, speed) for trial in trials] for threads, trials in stable.items()}
     rough = tuple(sorted(threads for threads, peak in peaks.items() if not peak.precise))
     at_least = tuple(sorted(threads for threads, peak in peaks.items() if peak.at_least))
-    return Done(with_fixed_load(points, stable), why, rough, at_least, speed)
+    found = (_at_ease(point) if peaks[point.threads].spare else point for point in with_fixed_load(points, stable))
+    return Done(tuple(found), why, rough, at_least, speed)
+
+
+def _at_ease(point: Point) -> Point:
+    """A point that may sustain more, so it runs a batch at every trigger: what there seems to be less is noise."""
+    if point.event_cpu is None or point.often >= 1:
+        return point
+    return replace(point, idle_cpu=max(0.0, point.cpu - point.event_cpu))

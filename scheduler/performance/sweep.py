@@ -72,7 +72,8 @@ class Sweep:
             raise InvalidResources(
                 f"A sweep over {self.smallest_rate_per_s:g} to {self.largest_rate_per_s:g} events/s and up to "
                 f"{self.largest_threads} threads measures nothing",
-                remedy="Give rates above 0, at least one thread, a window from 2 and precisions above 0.",
+                remedy="Give rates above 0, the highest no lower than the lowest, at least one thread, a window from 2 "
+                       "and precisions above 0.",
             )
 
     def stable(self, trial: Trial) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from math import isnan, nan
 
@@ -31,7 +32,8 @@ from workers.benches.experiments import (
     plan,
     stairs,
 )
-from workers.benches.schedules_on_spark import at_their_speed
+from workers.benches.laboratory import runs_as, told
+from workers.benches.schedules_on_spark import at_their_speed, retold
 from workers.library.registry import task_types
 
 RATES = st.floats(1, 1000)
@@ -193,6 +195,26 @@ def test_a_run_is_told_what_is_predicted_for_cores_as_fast_as_it_had():
     assert all(load["cpu"] >= at[name]["cpu"] for name, load in slower.items())
     speeds.popitem()
     assert "predicted_at_speed_per_s" not in ran(20.0), "a profile whose core's speed nobody noted"
+
+
+def test_a_run_that_was_made_before_is_told_by_the_profiles_of_now_or_made_again():
+    one = scheduled("linear", ("MBA", "SAM"), 40)
+    stair = {"rate_per_s": 30.0, "carried_per_s": 30.0, "stable": True, "speeds": {}, "predicted": {}}
+    before = {"dataflow": "linear", "pair": ["MBA", "SAM"], "key": "k", "stairs": [stair], **told(one),
+              "predicted_per_s": 1.0, "runs_as": runs_as(one)}
+    kept = json.loads(json.dumps(before))
+    now = retold(kept, scheduled, {}, supply=SUPPLY)
+    assert now is not None and now["predicted_per_s"] == one.sustained_per_s and now["key"] == "k"
+    assert {slot: (load["cpu"], load["memory"]) for slot, load in now["stairs"][0]["predicted"].items()} == loads_at(
+        one, 30.0)
+    assert kept == json.loads(json.dumps(before)), "what was read stays"
+    [task, *_] = kept["runs_as"]
+    [slot, *_] = kept["runs_as"][task]
+    other = kept | {"runs_as": kept["runs_as"] | {task: {slot: [1, 0.123]}}}
+    assert retold(other, scheduled, {}, supply=SUPPLY) is None, "other parts of the events"
+    assert retold(kept | {"placement": {}}, scheduled, {}, supply=SUPPLY) is None
+    assert retold(kept | {"planned_per_s": 1e6}, scheduled, {}, supply=SUPPLY) is None, "that it no longer has"
+    assert retold({"key": "k", "error": "no"}, scheduled, {}, supply=SUPPLY) == {"key": "k", "error": "no"}
 
 
 @pytest.mark.parametrize("name", SHAPES)

@@ -11,7 +11,7 @@ import pytest
 
 from workers.benches import climbing
 from workers.benches.experiment_dataflows import document, kinds, write_recording
-from workers.benches.schedules_page import page
+from workers.benches.schedules_page import page, violins
 from workers.benches.schedules_summary import (
     MOST_RUNS,
     actual_per_s,
@@ -76,7 +76,10 @@ def test_a_plan_is_kept_at_the_planned_rate_and_not_by_more_at_another():
 
 def test_the_page_needs_nothing_besides_itself():
     text = page({"runs": RUNS, "fits": fits(RUNS)})
-    assert text.count("<div") >= 5 and "violin" in text and "MBA+SAM" in text and "src=" not in text.split("<table>")[1]
+    assert text.count("<div") >= 5 and "MBA+SAM" in text and "src=" not in text.split("<table>")[1]
+    shown_latencies = {(trace.type, trace.name): len(trace.y) for trace in violins(RUNS[:3]).data}
+    assert shown_latencies == {("violin", "MBA+SAM"): 120, ("violin", "LSA+RSM"): 60}
+    assert "Latency at the highest" in text
     assert shown({"fits": fits(RUNS)}).count("R²") == 8
 
 

@@ -80,9 +80,9 @@ def document(name: str, *, window: int = 10, visibility: str = "shared", **extra
     } | extra)
 
 
-def planned(author: User, team: Team, text: str) -> Proposal:
+def planned(author: User, team: Team, text: str, **chosen: Any) -> Proposal:
     """Submitted, its plan before the reviewers."""
-    return prepare_proposal(proposal_id=submit_dataflow(actor=author, team=team, text=text).pk)
+    return prepare_proposal(proposal_id=submit_dataflow(actor=author, team=team, text=text, **chosen).pk)
 
 
 def removal_planned(author: User, dataflow: DataflowRecord) -> Proposal:

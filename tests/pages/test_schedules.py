@@ -16,6 +16,7 @@ from dashboard.operations.services import register_node
 from dashboard.pages.templatetags.schedules import exact_rate, seconds
 from dashboard.plans.selectors import plan_of
 from dashboard.profiles.models import ProfileRecord
+from scheduler.performance.prediction import Prediction
 from tests.dashboard.building import World, approved, document, enacted, planned, running
 from tests.pages.conftest import ClientOf
 from tests.pages.scheduling import linear, measured
@@ -69,6 +70,16 @@ def test_what_if_answers_with_the_table_at_that_rate(client_of: ClientOf, asked:
     assert rows(whole) == rows(found["pairs"])
 
 
+def test_only_what_keeps_the_rate_is_said_to_keep_it(
+    client_of: ClientOf, asked: DataflowRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = client_of("carla").get(f"/dataflows/{asked.pk}/schedule?rate=100").text
+    assert page.count("least that keeps it") == 1
+    monkeypatch.setattr(Prediction, "keeps", False)
+    page = client_of("carla").get(f"/dataflows/{asked.pk}/schedule?rate=101").text
+    assert "does not keep it" in page and "least that keeps it" not in page
+
+
 def test_routing_changes_what_is_predicted(client_of: ClientOf, asked: DataflowRecord) -> None:
     address = f"/dataflows/{asked.pk}/schedule/pairs.json?rate=190&pair=MBA-SAM&routing="
     aware, even = (client_of("carla").get(address + one, headers=JSON).json() for one in ("slot_aware", "shuffle"))
@@ -85,16 +96,20 @@ def test_the_curve_goes_over_rates_and_ends_where_there_is_no_schedule(
     slots, price = figure["data"]
     assert slots["x"][-1] == 400 and slots["y"] == sorted(slots["y"]) and price["yaxis"] == "y2"
     assert None not in slots["y"] and figure["held"] == len(slots["x"])
+    assert [trace["name"] for trace in figure["data"]] == ["slots", "USD an hour"]
+    exact = client.get(f"{address}?most=400&pair=MBA-exact", headers=JSON).json()["curve"]
+    assert [trace["name"] for trace in exact["data"]] == ["slots, at most: by SAM", "USD an hour, at most: by SAM"]
+    assert exact["data"][0]["y"] == figure["data"][0]["y"]
     beyond = client.get(f"{address}?most=10000000&pair=LSA-DSM", headers=JSON).json()["curve"]
     assert beyond["data"][0]["y"][-1] is None  # its source declares what an event costs it
     assert beyond["held"] < len(slots["x"])
 
 
-@pytest.mark.parametrize("rate", ["0", "-5", "nan", "inf", "many", "1e999"])
+@pytest.mark.parametrize("rate", ["0", "-5", "nan", "inf", "many", "1e999", "1e13"])
 def test_what_is_no_rate_is_refused(client_of: ClientOf, asked: DataflowRecord, rate: str) -> None:
     page = client_of("carla").get(f"/dataflows/{asked.pk}/schedule", {"rate": rate})
     assert page.status_code == 422
-    assert "is no rate" in page.text and "a number above 0" in page.text
+    assert "is no rate" in page.text and "a number from 0.000001 to 1e+12" in page.text
     assert list(rows(page.text)) == PAIRS  # at the sources' own
     assert_sound(page, rate)
     found = client_of("carla").get(f"/dataflows/{asked.pk}/schedule/pairs.json", {"rate": rate}, headers=JSON)
@@ -187,6 +202,10 @@ def test_another_schedule_of_what_runs_says_what_it_changes(
     enacted(approved(prepare_proposal(proposal_id=first.pk), world.ana))
     found = rows(client.get(f"/dataflows/{asked.pk}/schedule?rate=90").text)
     assert found["MBA-SAM"].endswith("nothing"), found["MBA-SAM"]
+    address = f"/dataflows/{asked.pk}/schedule/pairs.json?rate=90&pair="
+    assert client.get(f"{address}MBA-SAM", headers=JSON).json()["cannot"].startswith("It runs so already")
+    assert client.get(f"{address}MBA-exact", headers=JSON).json()["cannot"] == "It is being worked out."
+    assert client.get(f"{address}LSA-DSM", headers=JSON).json()["cannot"] == ""
     more = rows(client.get(f"/dataflows/{asked.pk}/schedule?rate=190").text)["MBA-SAM"]
     assert re.search(r"\d starts?", more) and re.search(r"\d stays?", more), more
     client.post(reverse("schedule_propose", args=[asked.pk]), {"pair": "MBA-SAM", "rate": "190"})
@@ -199,6 +218,7 @@ def test_another_schedule_of_what_runs_says_what_it_changes(
         ("start", "starts"), ("move", "moves"), ("leave", "leaves"), ("reweighed", "weighs")) if changed[kind]}
     page = client.get(reverse("proposal", args=[second.pk]))
     assert_sound(page, "second")
+    assert f"{asked.pk}/schedule?pair=MBA-SAM&amp;rate=190.0&amp;routing=slot_aware\"" in page.text, "what is reviewed"
     assert "Schedule linear" in page.text
 
 

@@ -12,9 +12,10 @@ from django.urls import reverse
 
 from dashboard import jobs
 from dashboard.approvals.models import Proposal
-from dashboard.approvals.services import prepare_proposal
+from dashboard.approvals.services import prepare_proposal, propose_schedule
 from dashboard.operations.models import FragmentRow, SlotRow
 from dashboard.operations.services import register_node
+from dashboard.plans.scheduling import Choice
 from dashboard.plans.selectors import plan_of
 from dashboard.schedules.slots import slots_grid
 from dashboard.teams.permissions import viewer_of
@@ -110,6 +111,27 @@ def test_a_plan_is_shown_before_and_after_it_is_enacted(world: World, client_of:
         (slot.name, slot.before, slot.after) for slot in sides.slots]
     assert cells(client_of("carla").get(f"{address}&only=changed").text).keys() == {
         slot.name for slot in sides.slots if slot.changes}
+
+
+def test_a_schedule_is_shown_against_the_one_before_it_when_it_runs_too(world: World, live: Any) -> None:
+    measured(world)
+    first = enacted(approved(planned(
+        world.carla, world.city, linear(rate=20), schedule=Choice.of(pair=("MBA", "SAM"))), world.ana))
+    asked = propose_schedule(
+        actor=world.carla, dataflow_id=first.dataflow_id, choice=Choice.of(pair=("MBA", "SAM"), rate_per_s=60))
+    proposal = prepare_proposal(proposal_id=asked.pk)
+    def seen() -> list[Any]:
+        found = slots_grid(viewer_of(world.carla), plan=plan_of(proposal.plan)).slots
+        return [(slot.name, slot.before, slot.after) for slot in found]
+
+    sides = seen()
+    assert any(before.cpu and after.cpu > before.cpu for _, before, after in sides)
+    executing = approved(proposal, world.ana)
+    assert seen() == sides, "while it is carried out"
+    enacted(executing)
+    assert seen() == sides, "and when it is done"
+    later = slots_grid(viewer_of(world.carla), plan=plan_of(first.plan)).slots
+    assert all(slot.before.cpu is not None for slot in later), "a plan that another has followed"
 
 
 def test_private_bundles_of_others_are_on_no_slot(world: World, client_of: ClientOf, live: Any) -> None:

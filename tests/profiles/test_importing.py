@@ -87,6 +87,22 @@ def test_what_cannot_be_stored_is_refused(world: World, rows):
     assert not ProfileRecord.objects.exists()
 
 
+@pytest.mark.parametrize(("rows", "places", "says"), [
+    (f"b,1,1,1,1,,1\n{'a' * 101},1,1,1,1,,1", [(3, 1)], "longer than 100"),
+    ("=a,1,1,1,1,,1\nb,1,1,1,1,,0", [(2, 1), (3, 7)], "looks like a formula"),
+    ("a,9999999999,1,1,1,,1", [(2, 2)], "100000 are the most"),
+    ("a,1,1,1,1,,1\na,1,2,1,1,,2", [(3, 7)], "differ in their version"),
+    ('a,1,1,1,1,"{""b"":1}",1\na,1,1,1,1,"{ ""b"": 1 }",1', [(3, 6)], "spelled in two ways"),
+    ('a,1,1,1,1,"{""b"":NaN}",1', [(2, 6)], "number that JSON does not have"),
+])
+def test_what_cannot_be_stored_has_its_place_too(world: World, rows, places, says):
+    with pytest.raises(InvalidProfile) as caught:
+        import_profiles(actor=world.carla, text=f"{HEADER},config,version\n{rows}\n")
+    problems = caught.value.facts["problems"]
+    assert [(one["line"], one["column"]) for one in problems] == places
+    assert says in f"{problems[0]['message']} {problems[0]['remedy']}"
+
+
 def test_a_file_with_many_points_and_one_of_them_twice_is_told_so_soon(world: World):
     points = "\n".join(f"a,{number},1,1,1" for number in (*range(1, 40_000), 39_999))
     with pytest.raises(InvalidProfile, match="two points for 39999 threads"):

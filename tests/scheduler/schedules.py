@@ -44,7 +44,8 @@ def profiles(draw: st.DrawFn, *, name: str = "task", idle: bool = False) -> Prof
 def allocations(draw: st.DrawFn, *, tasks: int = 6, most: int = 4) -> Allocation:
     """An allocation of either kind of up to so many tasks, whose rates are up to ``most`` times their peaks."""
     names = [f"t{number}" for number in range(draw(st.integers(1, tasks)))]
-    of = {name: draw(profiles(name=name)) for name in names}
+    idle = draw(st.booleans())
+    of = {name: draw(profiles(name=name, idle=idle)) for name in names}
     rates = {name: of[name].one.rate_per_s * draw(st.integers(0, 4 * most)) / 4 for name in names}
     return draw(st.sampled_from([allocate_lsa, allocate_mba]))(rates, of)
 

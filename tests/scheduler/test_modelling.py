@@ -93,6 +93,55 @@ def test_every_thread_count_is_tried_far_from_its_peak_at_last(peak: Callable[[i
                for threads in far)
 
 
+def waiting(step: Try) -> Trial:
+    """A trial of a task that waits: with more threads it begins near its peak, for there is CPU."""
+    return replace(run(step, lambda threads: 100.0 * threads), cpu=0.1)
+
+
+def measured_waiting(sweep: Sweep = SWEEP, *, spoils: str = "") -> tuple[list[Trial], Done, int]:
+    """With every trial spoilt whose reason begins so."""
+    trials: list[Trial] = []
+    spoilt = 0
+    while isinstance(step := next_step(trials, sweep=sweep), Try):
+        bad = bool(spoils) and step.why.startswith(spoils)
+        spoilt += bad
+        trials.append(replace(waiting(step), latency_slope=0.5) if bad else waiting(step))
+        assert len(trials) < 500
+    return trials, step, spoilt
+
+
+def test_half_of_a_peak_that_fails_once_is_tried_again_at_once_and_costs_no_more():
+    calm, done, _ = measured_waiting()
+    trials, found, spoilt = measured_waiting(spoils="half of what it sustains")
+    assert spoilt == len(done.points) - 1 and len(trials) == len(calm) + spoilt
+    assert [(one.threads, one.rate_per_s) for one in found.points] == [
+        (one.threads, one.rate_per_s) for one in done.points] and not found.rough
+
+
+def test_what_the_budget_left_out_is_said():
+    whole, found, _ = measured_waiting()
+    halves = [one for one in whole if one.threads > 1 and one.rate_per_s < 75.0 * one.threads]
+    assert len(halves) == len(found.points) - 1 and whole[-len(halves):] == halves, "peaks come first"
+    assert [one.threads for one in halves] == sorted((one.threads for one in halves), reverse=True)
+    trials, done, _ = measured_waiting(replace(SWEEP, budget_s=10.0 * (len(whole) - 2), trial_s=10))
+    left_out = ", ".join(str(one.threads) for one in reversed(halves[-2:]))
+    assert len(trials) == len(whole) - 2 and f"did not allow for half of the rate with {left_out} threads" in done.why
+    assert len(done.points) == len(found.points) and not done.rough
+
+
+@pytest.mark.parametrize("often", [1.0, 0.97, 0.5])
+def test_a_point_at_the_highest_rate_that_was_to_be_tried_neither_waits_nor_grows(often: float):
+    """It is not at its peak: batches that seem to be fewer there are noise, and a faster core shows no more."""
+    sweep = replace(SWEEP, largest_threads=1, largest_rate_per_s=500)
+    trials: list[Trial] = []
+    while isinstance(step := next_step(trials, sweep=sweep), Try):
+        at_bound = step.rate_per_s >= 500
+        trials.append(Trial(1, step.rate_per_s, (0.05 + step.rate_per_s * 3e-4) * (often if at_bound else 1.0), 0.1,
+                            0.0, 10.0, often=often if at_bound else 1.0, speed=12.0 if at_bound else 8.0))
+    [point] = step.points
+    assert (point.waits, point.rate_per_s) == (0.0, 500.0) and not [*point.problems()]
+
+
 def test_the_budget_is_kept_and_what_is_rough_is_said():
     sweep = replace(SWEEP, budget_s=100, trial_s=10)
     trials, done = measure(lambda threads: 1000.0 * threads, sweep)
@@ -176,6 +225,7 @@ def test_a_core_whose_speed_changes_from_trial_to_trial_makes_a_profile_of_its_m
     for point in step.points:
         assert point.cpu / point.rate_per_s == pytest.approx(cost_s / step.speed)
         assert point.rate_per_s <= step.speed / cost_s * (1 + 1e-9)
+        assert point.idle_memory == pytest.approx(point.memory), "it does not grow with the rate in any trial"
     untold = [replace(trial, speed=None) if number == 0 else trial for number, trial in enumerate(trials)]
     if SWEEP.stable(untold[0]):
         plain = next_step(untold, sweep=SWEEP)

@@ -11,6 +11,7 @@ from scheduler.model.estate import Fragment, RunningTask
 from scheduler.performance.attribution import Counters, attribute, grown, query_work
 from workers import trials
 from workers.counters import read_counters
+from workers.measuring.figures import Batch, achieved_per_s, latency_slope
 from workers.trials import TrialOrder
 
 from .flow import Flow, bundle
@@ -267,6 +268,11 @@ def test_a_task_is_measured_in_a_slot_that_nothing_runs_on(rig):
     # What piled up while a busy machine started the query comes through besides, however much that is.
     assert found.achieved_per_s > 60 and found.selectivity == pytest.approx(1.0)
     assert found.latency_s and found.cpu > 0 and found.memory > 0 and found.versions["type"] == 1
+    kept = [Batch(*row) for row in found.batches]
+    trigger_s = found.machine["trigger_ms"] / 1000
+    told_again = latency_slope(kept, trigger_s=trigger_s, now_s=found.measured_s)
+    assert told_again == pytest.approx(found.latency_slope, abs=1e-3), "it can be judged by what is kept"
+    assert achieved_per_s(kept, measured_s=found.measured_s) == pytest.approx(found.achieved_per_s, rel=1e-2)
     assert not rig.broker.keys("weir:ch:trial-*") and not list((rig.data_dir / "checkpoints").glob("trial-*"))
 
 

@@ -258,6 +258,7 @@ class Measurement:
             batches_per_s=round(figures.batches_per_s(window.batches, measured_s=window.measured_s), 3),
             measured_s=window.measured_s, ended_early=window.measured_s < order.seconds - SAMPLE_S,
             latency_s=window.latency_s, series=series,
+            batches=tuple(figures.row_of(batch, began_s=window.began_s) for batch in window.batches),
             machine={"core": self._core, "trigger_ms": self._settings.trigger_ms, "stolen": stolen_share,
                      "speed": window.speed,
                      "slot_threads": self._settings.threads, "slot_heap_mb": self._settings.slot_memory_mb},

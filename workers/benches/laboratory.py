@@ -74,7 +74,7 @@ class Laboratory:
         finally:
             recording.unlink()
             clear(self._folder)
-        return _facts(planned, base) | {"stairs": [_with_prediction(planned, stair) for stair in found]}
+        return _facts(planned, base) | {"stairs": [with_loads(planned, document(stair)) for stair in found]}
 
 
 @contextmanager
@@ -110,18 +110,32 @@ def _told(stair: StairFound) -> None:
 
 
 def _facts(planned: Schedule, base: Base) -> dict[str, Any]:
+    return told(planned) | {
+        "load": os.getloadavg()[0], "base": {"cpu": base.cpu, "memory_mb": base.memory_mb}, "runs_as": runs_as(planned)}
+
+
+def runs_as(planned: Schedule) -> dict[str, dict[str, list[float]]]:
+    """What of a schedule runs: by task and slot the threads, and their part of the events."""
+    shares = planned.prediction.routed.shares
+    return {
+        task: {planned.placement.slots[at].name: [threads, round(shares[task][at], 6)]
+               for at, threads in counts.items()}
+        for task, counts in planned.placement.counts.items()}
+
+
+def told(planned: Schedule) -> dict[str, Any]:
+    """What is planned and predicted of a schedule."""
     limit = planned.prediction.routed.limit
     return {
         "planned_per_s": planned.rate_per_s, "predicted_per_s": planned.sustained_per_s,
         "threads": planned.allocation.threads, "slots": planned.slots, "predicted_latency_s": planned.latency_s,
-        "limit": limit.reason if limit else "", "load": os.getloadavg()[0],
-        "base": {"cpu": base.cpu, "memory_mb": base.memory_mb},
+        "limit": limit.reason if limit else "",
         "placement": {task: {planned.placement.slots[at].name: threads for at, threads in counts.items()}
                       for task, counts in planned.placement.counts.items()},
     }
 
 
-def _with_prediction(planned: Schedule, stair: StairFound) -> dict[str, Any]:
-    loads = loads_at(planned, stair.carried.rate_per_s)
-    return document(stair) | {"predicted": {slot: {"cpu": cpu, "memory": memory} for slot, (cpu, memory) in
-                                            loads.items()}}
+def with_loads(planned: Schedule, stair: dict[str, Any]) -> dict[str, Any]:
+    """A stair with the loads of its slots that are predicted for its rate."""
+    loads = loads_at(planned, stair["rate_per_s"])
+    return stair | {"predicted": {slot: {"cpu": cpu, "memory": memory} for slot, (cpu, memory) in loads.items()}}

@@ -14,6 +14,7 @@ from typing import Any
 import redis
 
 from scheduler.model.profile import Profile
+from scheduler.model.profile_csv import Entry
 from scheduler.performance.modelling import Done, Sweep, measured_profile, next_step
 from scheduler.performance.sweep import MOST_STOLEN
 from workers.library.code import code_digest
@@ -32,8 +33,9 @@ TRIES = 3  # of a trial, until one is measured with less; else the one with leas
 def measured(
     broker: redis.Redis, kind: Kind, sweep: Sweep, *, kept: list[dict[str, Any]], aside: list[dict[str, Any]],
     save: Callable[[], None], warm_up_s: float, seconds: float, slot: str, slots: int, origin: str,
-) -> tuple[Profile, float | None]:
-    """Measure a task until its profile is done or its budget is spent; with the speed of the core that it is of.
+) -> tuple[Entry, float | None]:
+    """Measure a task until its profile is done or its budget is spent, with what that left open; and the speed of the
+    core that it is of.
 
     Parameters
     ----------
@@ -77,9 +79,10 @@ def measured(
         print(f"{'stable' if sweep.stable(trial_of(found)) else 'not stable'}: {found.achieved_per_s:.4g} events/s, "
               f"latency grows {found.latency_slope:.3g} s/s, CPU {found.cpu:.0%}, memory {found.memory:.1%}, "
               f"{found.took_s:.0f} s", flush=True)
-    return measured_profile(
+    profile = measured_profile(
         step, task_type=kind.type, version=task_types()[kind.type].version, machine=machine_class(slots),
-        origin=origin, code=code), step.speed
+        origin=origin, code=code)
+    return Entry(profile, rough=step.rough, at_least=step.at_least), step.speed
 
 
 def _stolen(found: TrialResult) -> float:

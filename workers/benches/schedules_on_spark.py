@@ -3,7 +3,8 @@
 Five tasks are measured on a slot of this machine, or read from ``--profiles``. Dataflows of them are scheduled by the
 five pairs of the paper for the slots that there are, run on Spark, and driven up in stairs until they do not keep up.
 Planned, predicted and actual rates, CPU and memory of slots and latencies go to a table, to JSON and to a page with
-figures. What is in the JSON is not measured again: a run that was ended goes on.
+figures. What is in the JSON is not measured again: a run that was ended goes on, and what is predicted of schedules
+that ran is told by the profiles as they are now.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from statistics import fmean
 from typing import Any
 
 from scheduler.model.errors import WeirError
-from scheduler.model.profile import Profile, Profiles
-from scheduler.model.profile_csv import read_profiles, write_profiles
+from scheduler.model.profile import Profiles
+from scheduler.model.profile_csv import Entry, read_entries, write_entries
 from scheduler.model.resources import Supply
 from scheduler.performance.modelling import Sweep
 from scheduler.scheduling import PAPER_PAIRS, Job, Pair, Schedule, Settings, predicted, prepare, schedule
@@ -30,7 +31,7 @@ from workers.measuring.machine import machine_class
 from . import ends, profiling, results
 from .experiment_dataflows import ENDS, RECORDING, SERVICE_S, SHAPES, dataflow
 from .experiments import Stair, loads_at, plan, stairs
-from .laboratory import Laboratory, laboratory
+from .laboratory import Laboratory, laboratory, runs_as, told, with_loads
 from .schedules_page import page
 from .schedules_summary import DEFINITION, MOST_RUNS, better, fits, highest_stable, is_to_repeat, shown, summary
 
@@ -41,7 +42,7 @@ WARM_PART = 0.4  # of its predicted rate
 COLD_S = 60.0  # of the run of source and sink, the first of all
 LARGEST_PER_S = 4_000.0
 WAITING = 3  # times the budget, for a task that asks a service
-Measured = dict[Profile, float | None]  # with the speed of the core that each is of, where that is known
+Measured = list[tuple[Entry, float | None]]  # with the speed of the core that each is of, where that is known
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +85,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         results.write(given.out, kept)
 
     with laboratory(slots=sizes.slots, trigger_ms=sizes.trigger_ms) as lab:
-        measured = _read(given.profiles) if given.profiles else {
-            **_tasks(lab, sizes, kept, save), **_ends(lab, sizes, kept, save)}
-        profiles = list(measured)
-        given.out.with_suffix(".csv").write_text(write_profiles(profiles), encoding="utf-8")
-        print(results.table(profiling.rows(profiles)), flush=True)
+        measured = _read(given.profiles) if given.profiles else [
+            *_tasks(lab, sizes, kept, save), *_ends(lab, sizes, kept, save)]
+        entries = [entry for entry, _ in measured]
+        given.out.with_suffix(".csv").write_text(write_entries(entries), encoding="utf-8")
+        print(results.table(profiling.rows(entry.profile for entry in entries)), flush=True)
         _experiments(lab, sizes, measured, kept, save, most_s=60 * given.minutes)
     kept["fits"] = fits(kept["runs"])
     results.write(given.out, kept)
@@ -119,13 +120,13 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _read(file: Path) -> Measured:
-    return dict.fromkeys(read_profiles(file.read_text(encoding="utf-8")))
+    return [(entry, None) for entry in read_entries(file.read_text(encoding="utf-8"))]
 
 
 def _tasks(lab: Laboratory, sizes: Sizes, kept: dict[str, Any], save: Callable[[], None]) -> Measured:
     """Profiles of the tasks, from trials that were made before or are made now."""
     needed = dict.fromkeys(task for name in sizes.dataflows for stream in SHAPES[name] for task in stream)
-    found: dict[Profile, float | None] = {}
+    found: Measured = []
     for number, name in enumerate(needed):
         if name in lab.tasks:
             sweep = Sweep(
@@ -134,12 +135,11 @@ def _tasks(lab: Laboratory, sizes: Sizes, kept: dict[str, Any], save: Callable[[
                 rate_slope=0.1, trial_s=sizes.trial_s + 3.0,
                 # What waits for a service does so on many threads, each of which is measured.
                 budget_s=sizes.budget_s * (WAITING if name in SERVICE_S else 1))
-            profile, speed = profiling.measured(
+            found.append(profiling.measured(
                 lab.estate.client, lab.tasks[name], sweep, kept=kept["trials"].setdefault(name, []),
                 aside=kept["set_aside"].setdefault(name, []), save=save, warm_up_s=2.0, seconds=sizes.trial_s,
                 slot=str(number % sizes.slots),  # so that all drivers are warm
-                slots=sizes.slots, origin=ORIGIN)
-            found[profile] = speed
+                slots=sizes.slots, origin=ORIGIN))
     return found
 
 
@@ -155,7 +155,7 @@ def _ends(lab: Laboratory, sizes: Sizes, kept: dict[str, Any], save: Callable[[]
     slot_of = {end: next(iter(kept[ENDS]["placement"][end])) for end in ends.TYPES}
     speeds = ends.speeds(kept[ENDS]["stairs"], slot_of=slot_of)
     found = ends.profiles(kept[ENDS]["stairs"], slot_of=slot_of, machine=machine_class(sizes.slots), origin=ORIGIN)
-    return {profile: speeds.get(profile.task_type) for profile in found}
+    return [(Entry(profile), speeds.get(profile.task_type)) for profile in found]
 
 
 def _experiments(
@@ -163,12 +163,15 @@ def _experiments(
     *, most_s: float,
 ) -> None:
     """Run what has not been run, until the time is over."""
-    began_s, known, warm = time.monotonic(), Profiles(measured), set[str]()
-    speeds = {profile.task_type: speed for profile, speed in measured.items()}
+    began_s, warm = time.monotonic(), set[str]()
+    known = Profiles([entry.profile for entry, _ in measured])
+    speeds = {entry.profile.task_type: speed for entry, speed in measured}
 
     def scheduled(name: str, pair: Pair, rate_per_s: float) -> Schedule:
         return schedule(_job(lab, sizes, name, known, rate_per_s), pair, supply=lab.supply, settings=_settings(sizes))
 
+    told_anew = [retold(run, scheduled, speeds, supply=lab.supply) for run in kept["runs"]]
+    kept["runs"] = [run for run in told_anew if run is not None]
     planned = list(plan(sizes.dataflows, sizes.pairs, sizes.fractions, scheduled=scheduled, slots=sizes.slots))
     for name, pair, fraction, found in planned * MOST_RUNS:
         key = f"{name}, {'+'.join(pair)}, {fraction:g}"
@@ -196,6 +199,25 @@ def _experiments(
         before = next((one for one in kept["runs"] if one["key"] == key), {})
         kept["runs"] = [one for one in kept["runs"] if one["key"] != key] + [better(before, facts)]
         save()
+
+
+def retold(
+    run: dict[str, Any], scheduled: Callable[[str, Pair, float], Schedule], speeds: Mapping[str, float | None],
+    *, supply: Supply,
+) -> dict[str, Any] | None:
+    """A run that was made before, with what is predicted by the profiles and the model as they are now; None where its
+    schedule would be another now, so that it has to be made again."""
+    if not run.get("stairs"):
+        return run
+    try:
+        now = scheduled(run["dataflow"], tuple(run["pair"]), run["planned_per_s"])
+    except WeirError:
+        return None
+    if told(now)["placement"] != run["placement"] or run.get("runs_as", runs_as(now)) != runs_as(now):
+        return None
+    found = run | told(now) | {"stairs": [with_loads(now, stair) for stair in run["stairs"]]}
+    at_their_speed(found, now, speeds, supply=supply)
+    return found
 
 
 def at_their_speed(

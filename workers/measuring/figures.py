@@ -49,6 +49,13 @@ class Batch:
         return max(self.took_s, trigger_s) + max(0.0, waited_s - trigger_s)
 
 
+def row_of(batch: Batch, *, began_s: float) -> tuple[float, float, int, int, float | None]:
+    """A batch as trials keep it: its fields in their order, moments counted from ``began_s``."""
+    born_s = None if batch.born_s is None else round(batch.born_s - began_s, 4)
+    return (round(batch.planned_s - began_s, 4), round(batch.ended_s - began_s, 4), batch.events_in, batch.events_out,
+            born_s)
+
+
 def batch_of(progress: Mapping[str, Any], *, started_s: float) -> Batch:
     """A batch from Spark's progress (JSON) and the moment at which its trigger began.
 

@@ -28,6 +28,7 @@ from dashboard.profiles.stored import entry_of, profile_of
 from dashboard.profiles.trials import bounds_of
 from scheduler.model.errors import InvalidProfile, WeirError
 from scheduler.model.profile_csv import OPTIONAL, REQUIRED, write_entries
+from scheduler.performance.drift import BOUND
 
 PER_PAGE = 50
 MOST_OBSERVATIONS = 300
@@ -58,7 +59,8 @@ def profile(request: HttpRequest, profile_id: UUID) -> HttpResponse:
         "record": record, "row": row_of(record, selectors.current_machine()), "points": list(record.points.all()),
         "sweep": sweep, "disturbed": disturbed_by(sweep) if sweep else None,
         "bounded": _bounded(record),
-        "trials": sweep.trials.defer("series") if sweep else [], "history": selectors.history_of(record)[:10],
+        "trials": sweep.trials.defer("series", "batches") if sweep else [],
+        "history": selectors.history_of(record)[:10],
         "observed": record.observations.aggregate(times=Count("pk"), shared=Count("pk", filter=Q(shared=True))),
         "may_measure": may_measure(request.viewer, team_id=record.team_id),
     })
@@ -114,7 +116,7 @@ def profiles_import(request: HttpRequest) -> HttpResponse:
 def trial(request: HttpRequest, trial_id: UUID) -> HttpResponse:
     """One trial: what was asked for, what came of it, on which machine, and its raw series."""
     found = selectors.trial(request.viewer, trial_id)
-    beside = found.sweep.trials.defer("series")
+    beside = found.sweep.trials.defer("series", "batches")
     return render(request, "profiles/trial.html", {
         "trial": found, "sweep": found.sweep, "machine": sorted(found.machine.items()),
         "versions": sorted(found.versions.items()), "quantiles": sorted(found.quantiles.items()),
@@ -137,7 +139,7 @@ def row_of(record: ProfileRecord, machine: str) -> dict[str, Any]:
     found = profile_of(record)
     return {
         "record": record, "peak": found.peak, "stale": selectors.staleness(found, machine=machine),
-        "drifts": [drift for drift in record.drifts if drift["beyond"]],
+        "drifts": [drift for drift in record.drifts if drift["beyond"]], "drift_bound": BOUND,
         "imported": not hasattr(record, "sweep"), "installed": record.task_type in jobs.task_types(),
     }
 

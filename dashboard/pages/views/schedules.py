@@ -101,8 +101,8 @@ def schedule_curve(request: HttpRequest, dataflow_id: UUID) -> JsonResponse:
     pair = pair_of(request.GET.get("pair", "")) or ("MBA", "SAM")
     if most_per_s is None:
         raise NotFound("There is no curve without an end.", remedy="Give most: the highest rate.")
-    return JsonResponse({"curve": curve_figure(
-        asking.curve(record, pair, most_per_s=most_per_s, routing=_routing(request)), currency=settings.CURRENCY)})
+    rows = asking.curve(record, pair, most_per_s=most_per_s, routing=_routing(request))
+    return JsonResponse({"curve": curve_figure(rows, currency=settings.CURRENCY, by_sam=pair not in QUICK)})
 
 
 @require_POST
@@ -153,7 +153,8 @@ def _answer(request: HttpRequest, asked: asking.Asked) -> dict[str, Any]:
     return {
         "rows": asked.rows, "at": at, "rate_asked": given,
         "chosen": chosen.key if found else "", "cannot": chosen.cannot, "chosen_row": chosen,
-        "best": best.key if best else "", "currency": settings.CURRENCY, "waiting": True, "routing": _routing(request),
+        "best": best.key if best and best.keeps else "", "currency": settings.CURRENCY, "waiting": True,
+        "routing": _routing(request),
     }
 
 

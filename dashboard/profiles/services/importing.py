@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, replace
 
 from dashboard import jobs
@@ -16,14 +17,16 @@ from dashboard.teams.permissions import viewer_of
 from scheduler.model.canonical import canonical_config, canonical_json
 from scheduler.model.errors import InvalidProfile, Problem
 from scheduler.model.profile import Profile
-from scheduler.model.profile_csv import read_entries
+from scheduler.model.profile_csv import Entry, column_of, read_entries, require_none
 
 UNSTORABLE = re.compile(r"[\0\ud800-\udfff]")
-LONGEST = {"task_type": 100, "machine": 120, "origin": 200, "code": 64}
+LONGEST = {  # by field: its column and the most characters
+    "task_type": ("task", 100), "machine": ("machine", 120), "origin": ("origin", 200), "code": ("code", 64)}
 MOST_PROFILES = 1_000  # of a file: a few statements each, in one transaction that others wait for
 MOST_POINTS = 10_000
 MOST_THREADS = 100_000
 LATEST_VERSION = 1_000_000
+Found = tuple[int | None, str, str, str]  # a mistake: line, column's name, message and remedy
 FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet takes for one, where an export is opened
 
 
@@ -41,10 +44,12 @@ def import_profiles(*, actor: User, text: str) -> list[ProfileRecord]:
     """
     require_measuring(viewer_of(actor))
     _require_text(text)
-    entries = [replace(entry, profile=_canonical(entry.profile)) for entry in read_entries(text)]
+    entries, problems = _canonical(read_entries(text))
     profiles = [entry.profile for entry in entries]
     _require_few(profiles)
-    _require_storable(profiles)
+    require_none(
+        Problem("invalid_profile", message, remedy, line=line, column=column_of(text, column))
+        for line, column, message, remedy in (*problems, *_unstorable(entries)))
     with audited(actor=actor, verb="profile.import") as audit:
         records = [
             store_profile(
@@ -69,19 +74,23 @@ def _require_text(text: str) -> None:
             problems=[asdict(problem)])
 
 
-def _canonical(profile: Profile) -> Profile:
-    """With its config as tasks are looked up by it; an installed type fills in what the file leaves to defaults."""
-    if not profile.config:
-        return profile
-    declared = jobs.task_types().get(profile.task_type)
-    try:
-        config = json.loads(profile.config)
-        canonical = canonical_json(config if declared is None else canonical_config(declared, config))
-    except ValueError as error:  # infinite, or not a number at all: Python reads it, and JSON does not have it
-        raise InvalidProfile(
-            f"The config {profile.config[:60]} of {profile.task_type} holds a number that JSON does not have.",
-            remedy="Correct it and import again; nothing was stored.") from error
-    return replace(profile, config=canonical)
+def _canonical(entries: Iterable[Entry]) -> tuple[list[Entry], list[Found]]:
+    """With their configs as tasks are looked up by them; an installed type fills in what the file leaves out."""
+    found: list[Entry] = []
+    problems: list[Found] = []
+    for entry in entries:
+        profile, config = entry.profile, entry.profile.config
+        if config:
+            declared, read = jobs.task_types().get(profile.task_type), json.loads(config)
+            try:
+                config = canonical_json(read if declared is None else canonical_config(declared, read))
+            except ValueError:  # infinite, or not a number at all: Python reads it, and JSON does not have it
+                problems.append((
+                    entry.line, "config",
+                    f"The config {config[:60]} of {profile.task_type} holds a number that JSON does not have",
+                    "Correct it."))
+        found.append(replace(entry, profile=replace(profile, config=config)))
+    return found, problems
 
 
 def _require_few(profiles: list[Profile]) -> None:
@@ -92,26 +101,27 @@ def _require_few(profiles: list[Profile]) -> None:
             "most.", remedy="Import it in parts; nothing was stored.")
 
 
-def _require_storable(profiles: list[Profile]) -> None:
-    seen: set[tuple[str, str, str]] = set()
-    for profile in profiles:
-        for name, longest in LONGEST.items():
-            if len(getattr(profile, name)) > longest:
-                raise InvalidProfile(
-                    f"The {name.replace('_', ' ')} {getattr(profile, name)[:40]}… is longer than {longest} characters.",
-                    remedy="Shorten it and import again; nothing was stored.")
-            if getattr(profile, name).startswith(FORMULA):
-                raise InvalidProfile(
-                    f"The {name.replace('_', ' ')} {getattr(profile, name)[:40]!r} looks like a formula.",
-                    remedy="Begin it with a letter and import again; nothing was stored.")
-        if profile.points[-1].threads > MOST_THREADS or not 1 <= profile.version <= LATEST_VERSION:
-            raise InvalidProfile(
-                f"The profile of {profile.task_type} is of version {profile.version} with up to "
-                f"{profile.points[-1].threads} threads.",
-                remedy=f"Versions are 1 to {LATEST_VERSION}, threads at most {MOST_THREADS}; nothing was stored.")
-        key = (profile.task_type, profile.config, profile.machine)
-        if key in seen:
-            raise InvalidProfile(
-                f"The file has two profiles of {profile.task_type} for one config and machine, of several versions.",
-                remedy="Leave the older version out and import again; nothing was stored.")
-        seen.add(key)
+def _unstorable(entries: Iterable[Entry]) -> Iterator[Found]:
+    """What of them the database would not take, or an export should not hold."""
+    seen: dict[tuple[str, str, str], Profile] = {}
+    for entry in entries:
+        profile, line = entry.profile, entry.line
+        for name, (column, longest) in LONGEST.items():
+            text = getattr(profile, name)
+            if len(text) > longest:
+                yield line, column, f"{column} {text[:40]}… is longer than {longest} characters", "Shorten it."
+            if text.startswith(FORMULA):
+                yield line, column, f"{column} {text[:40]!r} looks like a formula", "Begin it with a letter."
+        if (threads := profile.points[-1].threads) > MOST_THREADS:
+            yield line, "threads", f"{profile.task_type} has {threads} threads", f"{MOST_THREADS} are the most."
+        if not 1 <= profile.version <= LATEST_VERSION:
+            yield (line, "version", f"{profile.task_type} is of version {profile.version}",
+                   f"Versions are 1 to {LATEST_VERSION}.")
+        other = seen.setdefault((profile.task_type, profile.config, profile.machine), profile)
+        if other is not profile:
+            what = next((name for name in ("version", "code") if getattr(other, name) != getattr(profile, name)), "")
+            message = f"{profile.task_type} has two profiles for one config and machine"
+            if what:
+                yield line, what, f"{message}, which differ in their {what}", f"Leave out that of the older {what}."
+            else:
+                yield line, "config", f"{message}, which is spelled in two ways", "Spell it alike in all of its rows."
