@@ -5,15 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from scheduler.model.allocation import Allocation
+from scheduler.model.errors import InvalidResources
 from scheduler.model.estate import Slot
 from scheduler.model.placement import Placement
-from scheduler.model.resources import Supply
+from scheduler.model.resources import TOLERANCE, Supply
 
 
 class OpenSlots:
-    """The first slots of a supply; `another` requests one more. What was placed stays where it is."""
+    """The first slots of a supply; `another` requests one more. What was placed stays where it is.
+
+    Raises ``InvalidResources`` where a bundle needs more than a slot has: no number of slots would do.
+    """
 
     def __init__(self, allocation: Allocation, supply: Supply) -> None:
+        _require_that_slots_hold(allocation)
         self._allocation, self._supply = allocation, supply
         self.slots: list[Slot] = list(supply.slots(allocation.slots))
         self._ahead: list[Slot] = []
@@ -49,3 +54,13 @@ class OpenSlots:
         return Placement(
             algorithm, self._allocation.slots, tuple(self.slots[position] for position in kept), threads,
             {number[one]: self._supply.taken_of(self.slots[one]) for one in sorted(shared - left_out)})
+
+
+def _require_that_slots_hold(allocation: Allocation) -> None:
+    for name, task in allocation.tasks.items():
+        for bundle in task.bundles:
+            if max(bundle.cpu, bundle.memory) > 1.0 + TOLERANCE:
+                raise InvalidResources(
+                    f"{bundle.threads} thread{'s' * (bundle.threads > 1)} of {name} would take {bundle.cpu:.0%} of a "
+                    f"slot's CPU and {bundle.memory:.0%} of its memory",
+                    remedy="Measure its type again, or correct its profile.", task=name)

@@ -8,6 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from scheduler.allocation.lsa import allocate_lsa
+from scheduler.allocation.mba import allocate_mba
 from scheduler.mapping.best_fit import BestFit
 from scheduler.mapping.dsm import map_dsm
 from scheduler.mapping.exact import map_exact
@@ -17,9 +19,10 @@ from scheduler.mapping.sam import map_sam
 from scheduler.mapping.shelves import Shelves
 from scheduler.mapping.traffic import between_nodes_per_s, on_other_slots
 from scheduler.model.allocation import Allocation, Bundle, TaskAllocation
-from scheduler.model.errors import InsufficientSlots
+from scheduler.model.errors import InsufficientSlots, InvalidResources
 from scheduler.model.estate import Slot
 from scheduler.model.placement import Bound, Placement
+from scheduler.model.profile import Point, Profile
 from scheduler.model.resources import Node, Supply
 
 from .schedules import BUY, SIZES, allocations, chain, check_bundles, check_placed, check_thread_shares, supplies
@@ -191,6 +194,24 @@ def test_a_node_knows_what_looking_at_all_its_slots_finds(data: st.DataObject):
             room.add(*free[-1])
         cpus, memories = zip(*free, strict=True)
         assert (room.count, room.cpu, room.memory, room.most) == (len(free), sum(cpus), sum(memories), max(memories))
+
+
+@pytest.mark.parametrize("name", MAPPINGS)
+@pytest.mark.parametrize("allocate", [allocate_lsa, allocate_mba])
+def test_batches_that_take_most_of_a_slot_at_any_rate_find_one(name: str, allocate):
+    """Half of the events and all of the batches would come to more than a slot: they take all of it, and no more."""
+    profile = Profile("t", (Point(1, 100, 0.9, 0.1, idle_cpu=0.6, event_cpu=0.85),))
+    placement = MAPPINGS[name](allocate({"t": 50.0}, {"t": profile}), supply=Supply(catalogue=SIZES))
+    assert len(placement.slots) == 1
+
+
+@pytest.mark.parametrize("name", MAPPINGS)
+@pytest.mark.parametrize("needs", [(1.5, 0.1), (0.1, 1.5)])
+def test_a_bundle_that_no_slot_holds_is_an_error_and_no_search_without_end(name: str, needs: tuple[float, float]):
+    allocation = Allocation("LSA", {"t": TaskAllocation("t", 10.0, (Bundle("t", 1, 10.0, *needs),))})
+    with pytest.raises(InvalidResources, match="150%") as caught:
+        MAPPINGS[name](allocation, supply=Supply(catalogue=SIZES))
+    assert "Measure" in caught.value.remedy
 
 
 def test_rsm_fills_a_large_node_slot_by_slot():
