@@ -114,6 +114,10 @@ def test_a_run_whose_cpu_went_elsewhere_is_made_again_and_the_better_one_counts(
     never = {"stairs": [{"stolen": 0.0, "stable": False, "rate_per_s": 1.0}]}
     assert is_to_repeat(better({}, never)) and better(never, quiet)["stairs"] == quiet["stairs"]
     assert better(quiet, never)["stairs"] == quiet["stairs"], "what was stable at some rate says more"
+    busy = {"stairs": [{"stolen": 0.0, "others_cores": cores, "stable": True, "rate_per_s": 1.0}
+                       for cores in (0.2, 1.0, 1.1)]}
+    assert is_to_repeat(better({}, busy)), "something else ran on the machine"
+    assert better(busy, quiet)["stairs"] == quiet["stairs"] == better(quiet, busy)["stairs"]
     failed = {"error": "no"}
     assert is_to_repeat(better({}, failed)) and better(quiet | {"runs": 1}, failed)["stairs"] == quiet["stairs"]
     for _ in range(MOST_RUNS):

@@ -25,6 +25,7 @@ DEFINITION = (
 )
 Run = Mapping[str, Any]
 WITHIN = 0.05  # of the planned rate
+MOST_OTHERS = 0.5  # cores: the broker, the services and the measurement itself take a fifth of one
 MOST_RUNS = 3  # of a schedule, until one is measured while hardly any CPU went elsewhere
 
 
@@ -43,14 +44,23 @@ def stolen(run: Run) -> float:
     return median([stair.get("stolen", 0.0) for stair in run["stairs"]]) if run.get("stairs") else 0.0
 
 
+def others_cores(run: Run) -> float:
+    """What processes that have nothing to do with the slots took of the machine, in cores: during the median stair."""
+    return median([stair.get("others_cores", 0.0) for stair in run["stairs"]]) if run.get("stairs") else 0.0
+
+
+def is_disturbed(run: Run) -> bool:
+    """Whether it says little, for the host or this machine gave the CPU to others."""
+    return stolen(run) > MOST_STOLEN or others_cores(run) > MOST_OTHERS
+
+
 def is_to_repeat(run: Run) -> bool:
-    """Whether a run came to nothing, was never stable or says little, for the host gave the CPU to others, and may be
-    made once more."""
-    return (stolen(run) > MOST_STOLEN or highest_stable(run) is None) and run.get("runs", 1) < MOST_RUNS
+    """Whether a run came to nothing, was never stable or was disturbed, and may be made once more."""
+    return (is_disturbed(run) or highest_stable(run) is None) and run.get("runs", 1) < MOST_RUNS
 
 
 def better(before: Run, now: Run) -> dict[str, Any]:
-    """Of two runs of a schedule the one from which less CPU was taken, if it was ever stable, with the other ones as
+    """Of two runs of a schedule the one that was disturbed less, if it was ever stable, with the other ones as
     ``aside``.
 
     ``runs`` says how many there were.
@@ -61,8 +71,8 @@ def better(before: Run, now: Run) -> dict[str, Any]:
     return {**_alone(kept), "runs": before.get("runs", 0) + 1} | ({"aside": aside} if aside else {})
 
 
-def _worth(run: Run) -> tuple[bool, bool, float]:
-    return bool(run.get("stairs")), highest_stable(run) is not None, -stolen(run)
+def _worth(run: Run) -> tuple[bool, bool, bool, float]:
+    return bool(run.get("stairs")), others_cores(run) <= MOST_OTHERS, highest_stable(run) is not None, -stolen(run)
 
 
 def _alone(run: Run) -> dict[str, Any]:
