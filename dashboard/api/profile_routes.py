@@ -118,7 +118,7 @@ def sweep(request: HttpRequest, sweep_id: UUID) -> dict[str, Any]:
     """One sweep: how far it is, and its trials without their series."""
     record = selectors.sweep(request.viewer, sweep_id)
     return sweep_row(record) | {
-        "progress": progress_of(record), "trials": [trial_row(one) for one in record.trials.defer("series", "batches")]}
+        "progress": progress_of(record), "trials": [trial_row(one) for one in record.trials.without_raw()]}
 
 
 @router.get("/sweeps/{uuid:sweep_id}/trials/{int:number}")

@@ -116,6 +116,14 @@ class SweepRecord(models.Model):
         return self.task_type
 
 
+class Trials(models.QuerySet["TrialRecord"]):
+    """Trials of one sweep or all."""
+
+    def without_raw(self) -> Trials:
+        """The same, whose series and batches are read only where somebody asks for them: they are long."""
+        return self.defer("series", "batches")
+
+
 class TrialRecord(models.Model):
     """One trial of a sweep: what was asked for, and what came of it.
 
@@ -158,6 +166,8 @@ class TrialRecord(models.Model):
     batches = models.JSONField(default=list)  # of the time that counted: planned, ended, events in, events out, born
     machine = models.JSONField(default=dict)
     versions = models.JSONField(default=dict)
+
+    objects = Trials.as_manager()
 
     class Meta:
         ordering = ["number"]

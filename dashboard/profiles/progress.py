@@ -38,7 +38,7 @@ def live_sweep(viewer: Viewer, sweep_id: UUID | str) -> dict[str, Any]:
 
 def progress_of(sweep: SweepRecord) -> dict[str, Any]:
     """The same of a record."""
-    trials = list(sweep.trials.defer("series", "batches"))
+    trials = list(sweep.trials.without_raw())
     done = [trial for trial in trials if trial.stable is not None and not trial.set_aside]
     under_way = next((trial for trial in trials if trial.ended is None), None)
     return {
@@ -56,7 +56,7 @@ def disturbed_by(sweep: SweepRecord) -> dict[str, float] | None:
 
     A trial alone makes a load of two or three. Only a virtual machine has a host that takes.
     """
-    return disturbance(trial.machine for trial in sweep.trials.filter(set_aside=False).defer("series", "batches"))
+    return disturbance(trial.machine for trial in sweep.trials.filter(set_aside=False).without_raw())
 
 
 def disturbance(machines: Iterable[Mapping[str, Any]]) -> dict[str, float] | None:
@@ -73,7 +73,7 @@ def disturbance(machines: Iterable[Mapping[str, Any]]) -> dict[str, float] | Non
 
 def speeds_of(sweep: SweepRecord) -> tuple[float, float] | None:
     """The slowest and the fastest that the core ran in a stable trial, as parts of the mean that the profile is of."""
-    trials = [trial_of(trial) for trial in sweep.trials.filter(set_aside=False, stable=True).defer("series", "batches")]
+    trials = [trial_of(trial) for trial in sweep.trials.filter(set_aside=False, stable=True).without_raw()]
     mean = mean_speed(trials)
     if mean is None:
         return None

@@ -6,10 +6,8 @@ import json
 import math
 from dataclasses import fields, replace
 
-from django.db.models import QuerySet
-
 from dashboard.jobs import TrialOrder, TrialResult
-from dashboard.profiles.models import SweepRecord, TrialRecord
+from dashboard.profiles.models import SweepRecord, TrialRecord, Trials
 from scheduler.model.canonical import canonical_json
 from scheduler.model.secrets import SECRET, is_reference
 from scheduler.performance.modelling import Sweep, Trial
@@ -49,9 +47,9 @@ def take_result(trial: TrialRecord, found: TrialResult, *, bounds: Sweep) -> Non
     trial.stable = bounds.stable(trial_of(trial))
 
 
-def counting(trials: QuerySet[TrialRecord]) -> QuerySet[TrialRecord]:
+def counting(trials: Trials) -> Trials:
     """Those of the trials from which something follows, without their series: with figures, and not set aside."""
-    return trials.exclude(stable=None).filter(set_aside=False).defer("series", "batches")
+    return trials.exclude(stable=None).filter(set_aside=False).without_raw()
 
 
 def bounds_asked(sweep: SweepRecord) -> Sweep:

@@ -246,13 +246,13 @@ def at_their_speed(
         job = replace(planned.job, profiles={
             task: profile.at_speed(fmean(ran) / speeds[profile.task_type])
             for task, profile in planned.job.profiles.items()})
-        told = predicted(
+        then = predicted(
             job, planned.pair, planned.allocation, planned.placement, supply=supply, settings=planned.settings)
         stair["predicted_at_speed"] = {
             slot: {"cpu": cpu, "memory": memory}
-            for slot, (cpu, memory) in loads_at(told, stair["rate_per_s"]).items()}
+            for slot, (cpu, memory) in loads_at(then, stair["rate_per_s"]).items()}
         if stair is sustained:
-            facts["predicted_at_speed_per_s"] = told.sustained_per_s
+            facts["predicted_at_speed_per_s"] = then.sustained_per_s
 
 
 def _job(lab: Laboratory, sizes: Sizes, name: str, known: Profiles, rate_per_s: float) -> Job:

@@ -59,7 +59,7 @@ def profile(request: HttpRequest, profile_id: UUID) -> HttpResponse:
         "record": record, "row": row_of(record, selectors.current_machine()), "points": list(record.points.all()),
         "sweep": sweep, "disturbed": disturbed_by(sweep) if sweep else None,
         "bounded": _bounded(record),
-        "trials": sweep.trials.defer("series", "batches") if sweep else [],
+        "trials": sweep.trials.without_raw() if sweep else [],
         "history": selectors.history_of(record)[:10],
         "observed": record.observations.aggregate(times=Count("pk"), shared=Count("pk", filter=Q(shared=True))),
         "may_measure": may_measure(request.viewer, team_id=record.team_id),
@@ -116,7 +116,7 @@ def profiles_import(request: HttpRequest) -> HttpResponse:
 def trial(request: HttpRequest, trial_id: UUID) -> HttpResponse:
     """One trial: what was asked for, what came of it, on which machine, and its raw series."""
     found = selectors.trial(request.viewer, trial_id)
-    beside = found.sweep.trials.defer("series", "batches")
+    beside = found.sweep.trials.without_raw()
     return render(request, "profiles/trial.html", {
         "trial": found, "sweep": found.sweep, "machine": sorted(found.machine.items()),
         "versions": sorted(found.versions.items()), "quantiles": sorted(found.quantiles.items()),

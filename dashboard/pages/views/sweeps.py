@@ -74,7 +74,7 @@ def sweep(request: HttpRequest, sweep_id: UUID) -> HttpResponse:
         "sweep": record, "progress": progress_of(record), "disturbed": disturbed_by(record),
         "speeds": speeds_of(record),
         "config": json.loads(record.config),
-        "trials": record.trials.exclude(ended=None).defer("series", "batches").order_by("-number"),
+        "trials": record.trials.exclude(ended=None).without_raw().order_by("-number"),
         "may": {way: may and LIFECYCLE.allows(record.status, becomes)
                 for way, becomes in (("pause", PAUSED), ("resume", QUEUED), ("cancel", CANCELLED))},
         "wanted_for": catalog.dataflow(request.viewer, request.GET["for"]) if request.GET.get("for") else None,
@@ -86,7 +86,7 @@ def sweep(request: HttpRequest, sweep_id: UUID) -> HttpResponse:
 @login_required
 def sweep_plots(request: HttpRequest, sweep_id: UUID) -> JsonResponse:
     """Its trials as a figure."""
-    return JsonResponse(sweep_figure(selectors.sweep(request.viewer, sweep_id).trials.defer("series", "batches")))
+    return JsonResponse(sweep_figure(selectors.sweep(request.viewer, sweep_id).trials.without_raw()))
 
 
 @require_POST

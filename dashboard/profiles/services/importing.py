@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 from dashboard import jobs
 from dashboard.audit.trail import audited
@@ -66,12 +66,9 @@ def _require_text(text: str) -> None:
     found = UNSTORABLE.search(text)
     if found is not None:
         line, column = text.count("\n", 0, found.start()) + 1, found.start() - text.rfind("\n", 0, found.start())
-        problem = Problem(
+        require_none([Problem(
             "invalid_profile", "A NUL character or half a surrogate pair cannot be stored", "Remove the character.",
-            line=line, column=column)
-        raise InvalidProfile(
-            f"{problem.message}: line {line}, column {column}.", remedy="Remove it and import again.",
-            problems=[asdict(problem)])
+            line=line, column=column)])
 
 
 def _canonical(entries: Iterable[Entry]) -> tuple[list[Entry], list[Found]]:
