@@ -17,7 +17,10 @@ from dashboard.config.environment import ROOT
 
 WITHOUT_DATABASE = ("test_settings.py", "test_live_protocol.py")
 # What locks rows, races for them and rolls back; the long run takes the whole site.
-TRANSACTIONS = ("audit", "concurrency", "enacting", "reservations", "review", "transitions")
+TRANSACTIONS = (
+    "audit", "charging", "concurrency", "enacting", "estate", "reservations", "review", "submission", "teams",
+    "transitions",
+)
 
 
 def binary(name: str) -> str | None:
@@ -62,7 +65,7 @@ ON_ITS_OWN = pytest.mark.skipif("DATABASE_URL" in os.environ, reason="this run i
 @ON_ITS_OWN
 def test_transactions_hold_on_postgresql(database_url: str):
     files = [HERE / f"test_{name}.py" for name in TRANSACTIONS] + [PROFILES / "test_hindrances.py"]
-    assert passed_on(database_url, *map(str, files)) > 60
+    assert passed_on(database_url, *map(str, files)) > 100
 
 
 @pytest.mark.broker
