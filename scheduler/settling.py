@@ -71,6 +71,11 @@ class Settler:
             for task, bundles in self.running.items()}
 
     @cached_property
+    def _nodes(self) -> dict[str, frozenset[str]]:
+        """The nodes of these slots."""
+        return {task: frozenset(slot.rpartition("/")[0] for slot in live) for task, live in self._live.items()}
+
+    @cached_property
     def _own(self) -> frozenset[Slot]:
         """The slots that something runs on."""
         names = {bundle.slot for bundles in self.running.values() for bundle in bundles}
@@ -98,11 +103,16 @@ class Settler:
         solver = linear_sum_assignment.SimpleLinearSumAssignment()
         tasks_on = _tasks_on(placement)
         offer = _Offer(free, taken=np.array([slot in self.supply.taken for slot in free]))
+        worths: dict[tuple[str, int], np.ndarray] = {}
         possible = 0  # of a place without any slot the solver knows nothing, and must not be asked
         for place, tasks in enumerate(tasks_on):
             kept = offer.is_slot(placement.slots[place])
             numbers = np.flatnonzero(self._allowed(tasks, offer, kept))
-            worth = self._worth(tasks, offer) + AS_IT_WAS * kept
+            worth = AS_IT_WAS * kept.astype(np.int64)
+            for each in tasks.items():
+                if each not in worths:
+                    worths[each] = self._worth(*each, offer)
+                worth += worths[each]
             solver.add_arcs_with_cost(np.full(len(numbers), place), numbers, -worth[numbers])
             possible += bool(len(numbers))
         others, numbers = np.divmod(np.arange((len(free) - len(tasks_on)) * len(free)), len(free))
@@ -128,16 +138,14 @@ class Settler:
             allowed &= offer.on_node(node)
         return allowed
 
-    def _worth(self, tasks: Mapping[str, int], offer: _Offer) -> np.ndarray:
-        """What it is worth that a place's tasks come to each of the free slots."""
+    def _worth(self, task: str, threads: int, offer: _Offer) -> np.ndarray:
+        """What it is worth that so many threads of a task come to each of the free slots."""
         worth = np.zeros(len(offer.taken), dtype=np.int64)
-        for task, threads in tasks.items():
-            live = self._live.get(task, {})
-            for node in {slot.rpartition("/")[0] for slot in live}:
-                worth[offer.on_node(node)] += SAME_NODE
-            for slot, its in live.items():
-                if slot in offer.numbers:
-                    worth[offer.numbers[slot]] += SAME if its == threads else OTHER_THREADS
+        for node in self._nodes.get(task, ()):
+            worth[offer.on_node(node)] += SAME_NODE
+        for slot, its in self._live.get(task, {}).items():
+            if slot in offer.numbers:
+                worth[offer.numbers[slot]] += SAME if its == threads else OTHER_THREADS
         return worth
 
 

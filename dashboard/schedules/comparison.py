@@ -182,20 +182,23 @@ def changes(schedule: Schedule, today: Today) -> Changes:
     """
     count: Counter[str] = Counter()
     for task, counts in schedule.placement.counts.items():
+        running = {bundle.slot: bundle for bundle in today.get(task, ()) if not bundle.leaving}
+        if not running:
+            count["start"] += len(counts)
+            continue
         weights = weights_of(schedule, task)  # as they would be stored: those that run are
         wanted = {
             schedule.placement.slots[position].name: (threads, weights[position])
             for position, threads in counts.items()}
-        running = {bundle.slot: bundle for bundle in today.get(task, ()) if not bundle.leaving}
         for slot in wanted.keys() & running.keys():
             threads, weight = wanted.pop(slot)
             bundle = running.pop(slot)
             same = "stay" if weight == bundle.weight else "weigh"
             count[same if threads == bundle.threads else "move"] += 1
-        moved = Counter(_node(slot) for slot in wanted) & Counter(_node(slot) for slot in running)
-        count["move"] += moved.total()
-        count["start"] += len(wanted) - moved.total()
-        count["leave"] += len(running) - moved.total()
+        moved = (Counter(map(_node, wanted)) & Counter(map(_node, running))).total() if wanted and running else 0
+        count["move"] += moved
+        count["start"] += len(wanted) - moved
+        count["leave"] += len(running) - moved
     return Changes(**count)
 
 

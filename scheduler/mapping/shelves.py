@@ -49,7 +49,11 @@ class Shelves:
         best, found = inf, -1
         for level in range(_level(cpu - TOLERANCE), SHELVES + 1):
             shelf = self._shelves[level]
+            if not shelf:
+                continue
             least = max(level / SHELVES, cpu)  # free CPU of whatever here has enough
+            if memory + least > best + 2 * TOLERANCE:
+                break
             for at in range(bisect_left(shelf, (memory - TOLERANCE,)), len(shelf)):
                 free_memory, free_cpu, number = shelf[at]
                 if free_memory + least > best + TOLERANCE:

@@ -83,10 +83,8 @@ def route(
     slots have the ``threads`` (by node; absent where unknown).
     """
     crowded = _crowded(placement, threads or {})
-    estimates = {
-        task: {position: profiles[task].estimate(threads) for position, threads in counts.items()}
-        for task, counts in placement.counts.items()
-    }
+    estimates = _estimates(placement, profiles)
+    demands = _demands(placement, profiles, estimates)
     if routing == "shuffle":
         candidates = [_even(placement)]
     else:
@@ -95,10 +93,32 @@ def route(
             candidates.append(_by_plan(placement, allocation))
     found: Routed | None = None
     for shares in candidates:
-        factor, limit = _sustained(placement, profiles, estimates, shares, rates_per_s, crowded)
+        factor, limit = _sustained(
+            placement, demands, shares, rates_per_s, crowded, least=0.0 if found is None else found.factor)
         if found is None or factor > found.factor:
             found = Routed(routing, shares, factor, limit, estimates, crowded)
     assert found is not None
+    return found
+
+
+def _estimates(placement: Placement, profiles: Mapping[str, Profile]) -> dict[str, dict[int, Estimate]]:
+    """What each bundle's profile says of its number of threads; many bundles have the same."""
+    found = {}
+    for task, counts in placement.counts.items():
+        of = {threads: profiles[task].estimate(threads) for threads in set(counts.values())}
+        found[task] = {position: of[threads] for position, threads in counts.items()}
+    return found
+
+
+def _demands(
+    placement: Placement, profiles: Mapping[str, Profile], estimates: Mapping[str, Mapping[int, Estimate]]
+) -> dict[str, dict[int, _Demand]]:
+    """The same as what each bundle takes of its slot."""
+    found = {}
+    for task, counts in placement.counts.items():
+        of = {counts[position]: estimate.point for position, estimate in estimates[task].items()}
+        demands = {threads: _Demand.of(point, static=profiles[task].static) for threads, point in of.items()}
+        found[task] = {position: demands[threads] for position, threads in counts.items()}
     return found
 
 
@@ -152,13 +172,17 @@ def _normal(rates: Mapping[int, float]) -> dict[int, float]:
 
 def _sustained(
     placement: Placement,
-    profiles: Mapping[str, Profile],
-    estimates: Mapping[str, Mapping[int, Estimate]],
+    demands: Mapping[str, Mapping[int, _Demand]],
     shares: Shares,
     rates_per_s: Mapping[str, float],
     crowded: Mapping[int, Crowd],
+    *,
+    least: float,
 ) -> tuple[float, Limit | None]:
-    """How many times the planned rate the placement sustains, and what keeps it from more; 1 where nothing does."""
+    """How many times the planned rate the placement sustains, and what keeps it from more; 1 where nothing does.
+
+    Of one whose bundles sustain no more than ``least`` the rest is not looked at.
+    """
     factor, limit = inf, None
     # Of each slot's CPU and memory: what is taken without events, and what grows with them.
     of_others = [placement.taken.get(position, NOTHING_TAKEN) for position in range(len(placement.slots))]
@@ -167,26 +191,30 @@ def _sustained(
     # Threads at work at the planned rate: of a bundle as large a part as of what it sustains.
     working = {position: float(of_others[position].queries) for position in crowded}
     for task, by_slot in shares.items():
-        static = profiles[task].static
+        rate_per_s = rates_per_s[task]
         for position, share in by_slot.items():
-            point = estimates[task][position].point
-            load = 0.0 if static else rates_per_s[task] * share / point.rate_per_s
-            if static:  # what does at any rate takes less CPU at a lower one, too: it is no reason for a rate of 0
-                cpu[position].add(0.0, point.cpu)
-                memory[position].add(point.memory, 0.0)
+            demand = demands[task][position]
+            load = 0.0 if demand.static else rate_per_s * share / demand.rate_per_s
+            if demand.static:  # what does at any rate takes less CPU at a lower one, too: no reason for a rate of 0
+                cpu[position].add(0.0, demand.events)
+                memory[position].add(demand.idle_memory, 0.0)
             else:
                 if load:
-                    queries.setdefault(position, []).append(_Query(task, point, load))
-                    cpu[position].add(point.batches_cpu, point.of_events * load)
-                memory[position].add(point.idle_memory, (point.memory - point.idle_memory) * load)
+                    query = _Query(task, demand, demand.events * load, demand.waits * load)
+                    queries.setdefault(position, []).append(query)
+                    cpu[position].add(demand.batches, query.events)
+                memory[position].add(demand.idle_memory, demand.memory * load)
             if position in crowded:
-                working[position] += placement.counts[task][position] * (1.0 if static else load)
+                working[position] += placement.counts[task][position] * (1.0 if demand.static else load)
             if factor * load > 1:
                 factor, limit = 1 / load, Limit("bundle", placement.slots[position], task)
+    if factor <= least:
+        return factor, limit
     # Who has little to do is soon done, and waits for its next trigger: a full slot slows the one that has most to do.
-    slowed = {position: max(its, key=lambda query: query.batches + query.events) for position, its in queries.items()}
+    slowed = {position: max(its, key=lambda query: query.demand.batches + query.events)
+              for position, its in queries.items()}
     for position, query in slowed.items():
-        cpu[position].add(query.point.fewest_batches_cpu - query.batches, 0.0)
+        cpu[position].add(query.demand.fewest_batches - query.demand.batches, 0.0)
     for what, by_slot in (("CPU", cpu), ("memory", memory)):
         for position, spent in enumerate(by_slot):
             if spent.fixed > 1 + TOLERANCE or spent.left < factor * spent.moving:
@@ -194,11 +222,11 @@ def _sustained(
                 limit = Limit(what, placement.slots[position])
     for position, its in queries.items():
         for query in its:
-            in_all = query.point.fewest_batches_cpu if query is slowed[position] else query.batches
+            in_all = query.demand.fewest_batches if query is slowed[position] else query.demand.batches
             others = _Spent(cpu[position].fixed - in_all, cpu[position].moving - query.events)
             if query.waits and (sustained := _in_time(query, others=others)) < factor:
                 # What hardly waits is late for want of CPU alone.
-                named = query.task if query.point.waits >= WAITS else ""
+                named = query.task if query.demand.waits >= WAITS else ""
                 factor, limit = sustained, Limit("CPU", placement.slots[position], named)
     for position, crowd in crowded.items():
         if crowd.there < factor * working[position]:
@@ -208,27 +236,40 @@ def _sustained(
 
 
 @dataclass(frozen=True, slots=True)
+class _Demand:
+    """What a bundle takes of its slot at its peak rate; what a ``static`` one takes does not depend on its rate.
+
+    ``batches`` is the CPU of its batches, ``fewest_batches`` that of as few as may be, ``events`` that of its events;
+    ``memory`` is what it takes above ``idle_memory``, and ``waits`` the part of its time.
+    """
+
+    static: bool
+    rate_per_s: float
+    batches: float
+    fewest_batches: float
+    events: float
+    waits: float
+    idle_memory: float
+    memory: float
+
+    @classmethod
+    def of(cls, point: Point, *, static: bool) -> _Demand:
+        """By the point of its number of threads."""
+        if static:
+            return cls(True, point.rate_per_s, 0.0, 0.0, point.cpu, 0.0, point.memory, 0.0)
+        return cls(
+            False, point.rate_per_s, point.batches_cpu, point.fewest_batches_cpu, point.of_events, point.waits,
+            point.idle_memory, point.memory - point.idle_memory)
+
+
+@dataclass(frozen=True, slots=True)
 class _Query:
-    """A bundle that gets events, and as large a part of its peak rate as it would get at the planned rate."""
+    """A bundle that gets events: CPU that these take, and the part of its time that it waits, at the planned rate."""
 
     task: str
-    point: Point
-    load: float
-
-    @property
-    def batches(self) -> float:
-        """CPU of its batches; as many as it runs at its peak."""
-        return self.point.batches_cpu
-
-    @property
-    def events(self) -> float:
-        """CPU of its events at the planned rate."""
-        return self.point.of_events * self.load
-
-    @property
-    def waits(self) -> float:
-        """The part of its time that it waits at the planned rate."""
-        return self.point.waits * self.load
+    demand: _Demand
+    events: float
+    waits: float
 
 
 @dataclass(slots=True)
@@ -255,7 +296,7 @@ def _in_time(query: _Query, *, others: _Spent) -> float:
     be done in the time that is left: f·w + r(f) / (1 - s(f)) = 1, a quadratic equation of which the smaller root
     counts. Without waiting that is where the slot's CPU is taken.
     """
-    left = 1.0 - others.fixed - query.point.fewest_batches_cpu
+    left = 1.0 - others.fixed - query.demand.fewest_batches
     if left <= 0:
         return 0.0
     grows = query.waits * (1.0 - others.fixed) + others.moving + query.events
