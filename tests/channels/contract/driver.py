@@ -30,7 +30,11 @@ def main(redis_url: str, implementation: str, jar_folder: str, folder: str, even
         ticks = rig.ticks("a", rate_per_s=1_000, limit=int(events), gates=("a.0",))
         rig.start(rig.publish(ticks, "a", readers=("b",)), "a")
         rig.start(rig.publish(rig.read("b", "a.0"), "b"), "b")
-    time.sleep(600)
+    while True:  # by asking, what a busy machine kept from its Python worker begins again
+        for query in rig.queries:
+            if (error := query.exception()) is not None:
+                raise error
+        time.sleep(0.2)
 
 
 def divided(rig: Rig, ticks: DataFrame) -> None:

@@ -49,14 +49,17 @@ def test_nothing_is_lost_or_repeated_over_stops_and_restarts(rig: Rig) -> None:
 @contextmanager
 def driver(rig: Rig, shape: str) -> Iterator[None]:
     """A driver that is killed at the end."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.channels.contract.driver", rig.config.redis_url,
-         rig.config.implementation, str(rig.config.data_dir), str(rig.folder), str(EVENTS), shape],
-        cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, start_new_session=True,
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )
+    argv = [sys.executable, "-m", "tests.channels.contract.driver", rig.config.redis_url,
+            rig.config.implementation, str(rig.config.data_dir), str(rig.folder), str(EVENTS), shape]
+    log = rig.folder / "driver.log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            argv, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, start_new_session=True, stdout=output,
+            stderr=output)
     try:
         yield
+    except AssertionError as error:
+        raise AssertionError(f"{error}; of the driver: {log.read_text(errors='replace')[-4_000:]}") from error
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
