@@ -133,7 +133,8 @@ def test_whenever_a_slot_dies_in_a_handover_nothing_is_lost(rig: Rig, slot: str,
 
 @pytest.mark.long
 def test_state_that_cannot_move_stops_the_handover_with_a_message(rig: Rig):
-    tasks = [*TASKS[:1], RunningTask("once", "distinct", {}, ("count",)), RunningTask("end", "kept", {}, ("once",))]
+    end = RunningTask("end", "kept", {"keep_events": 100_000}, ("once",))
+    tasks = [*TASKS[:1], RunningTask("once", "distinct", {}, ("count",)), end]
 
     def wanted(*fragments: Fragment) -> None:
         rig.publish(estate_of(list(fragments), tasks, slots=2))

@@ -16,7 +16,7 @@ from workers.channels.config import ChannelConfig
 from workers.channels.registry import Channels
 from workers.channels.spark import gather, spark_conf
 
-from .rig import Rig
+from .rig import Rig, wait_until
 from .session import open_session
 
 
@@ -30,7 +30,7 @@ def main(redis_url: str, implementation: str, jar_folder: str, folder: str, even
         ticks = rig.ticks("a", rate_per_s=1_000, limit=int(events), gates=("a.0",))
         rig.start(rig.publish(ticks, "a", readers=("b",)), "a")
         rig.start(rig.publish(rig.read("b", "a.0"), "b"), "b")
-    while True:  # by asking, what a busy machine kept from its Python worker begins again
+    while True:
         for query in rig.queries:
             if (error := query.exception()) is not None:
                 raise error
@@ -40,11 +40,17 @@ def main(redis_url: str, implementation: str, jar_folder: str, folder: str, even
 def divided(rig: Rig, ticks: DataFrame) -> None:
     """A stream that is dealt out to two bundles, and read from both as one."""
     rig.divide(ticks, "a", weights={"b": 0.7, "c": 0.3})
-    rig.start(rig.valve(ticks, "a"), "a")
+    start(rig, rig.valve(ticks, "a"), "a")
     for bundle in "bc":
         part = rig.read(bundle, [f"a.0@{bundle}"], threads=2)
-        rig.start(rig.publish(gather(part, threads=2), bundle, readers=("d",)), bundle)
-    rig.start(rig.publish(rig.read("d", ["b.0", "c.0"]), "d"), "d")
+        start(rig, rig.publish(gather(part, threads=2), bundle, readers=("d",)), bundle)
+    start(rig, rig.publish(rig.read("d", ["b.0", "c.0"]), "d"), "d")
+
+
+def start(rig: Rig, events: DataFrame, fragment: str) -> None:
+    """Start a query and wait for its Python worker: Spark gives each ten seconds, however many begin at once."""
+    query = rig.start(events, fragment)
+    wait_until(lambda: query.status["message"].startswith("Waiting"), what=f"{fragment}'s worker", alive=(query,))
 
 
 if __name__ == "__main__":
