@@ -112,7 +112,7 @@ def test_what_rests_meanwhile_goes_on_with_all_that_comes_then(turns_between, se
 
 
 @pytest.mark.long
-@pytest.mark.timeout(1_800)
+@pytest.mark.timeout(3_600)
 @settings(max_examples=2_000, deadline=None)
 @given(turns_between=plans, seed=st.integers(0, 2**32))
 def test_thousands_of_changed_schedules_lose_nothing(turns_between, seed):

@@ -119,7 +119,7 @@ def test_what_rests_while_it_is_first_scheduled_goes_on_with_all_that_comes_then
 
 
 @pytest.mark.long
-@pytest.mark.timeout(1_800)
+@pytest.mark.timeout(3_600)
 @settings(max_examples=2_000, deadline=None)
 @given(turns_between=histories, seed=st.integers(0, 2**32), ordered=st.booleans())
 def test_thousands_of_first_schedules_lose_nothing(turns_between, seed, ordered):
@@ -128,7 +128,7 @@ def test_thousands_of_first_schedules_lose_nothing(turns_between, seed, ordered)
 
 
 @pytest.mark.long
-@pytest.mark.timeout(1_800)
+@pytest.mark.timeout(3_600)
 @settings(max_examples=1_000, deadline=None)
 @given(turns_between=histories, seed=st.integers(0, 2**32))
 def test_a_thousand_first_schedules_with_pauses_lose_nothing(turns_between, seed):

@@ -76,6 +76,7 @@ def test_recut_chains_lose_nothing_whenever_slots_die(all_plans, seed):
 
 
 @pytest.mark.long
+@pytest.mark.timeout(3_600)
 @settings(max_examples=10_000, deadline=None)
 @given(all_plans=plans, seed=st.integers(0, 2**32))
 def test_thousands_of_recut_chains_lose_nothing(all_plans, seed):

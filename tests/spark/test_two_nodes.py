@@ -334,7 +334,8 @@ def check(hosts: Hosts, channel: str) -> None:
         return [event["_seq"] for event in hosts.events(channel)]
 
     hosts.wait(lambda: set(found()) >= set(range(reached)), what=f"all up to {reached}")
-    assert len(found()) == len(set(found())), "an event came twice"
+    events = found()
+    assert len(events) == len(set(events)), "an event came twice"
     assert all(event["n"] == event["_seq"] + BY for event in hosts.events(channel))
 
 
