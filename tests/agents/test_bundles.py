@@ -34,7 +34,7 @@ def play_with_pauses(turns_between: list[int], seed: int, patch: pytest.MonkeyPa
     chance = random.Random(seed)
     world, made = World(chance, patch), Plans(chance)
     world.want(made.first())
-    paused = False
+    world.pauses, paused = True, False
     for turns in turns_between:
         some_turns(world, turns)
         if chance.random() < 0.6:
