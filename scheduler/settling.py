@@ -13,6 +13,7 @@ from .model.errors import NotEnactable
 from .model.estate import RunningBundle, Slot
 from .model.placement import Placement
 from .model.resources import Supply
+from .reuse.division import node_of
 
 SAME, OTHER_THREADS, SAME_NODE = 1000, 600, 10  # what a bundle that stays counts, or one that is near
 AS_IT_WAS = 1  # what a place that keeps the mapping's own choice counts: only where nothing else does
@@ -73,7 +74,7 @@ class Settler:
     @cached_property
     def _nodes(self) -> dict[str, frozenset[str]]:
         """The nodes of these slots."""
-        return {task: frozenset(slot.rpartition("/")[0] for slot in live) for task, live in self._live.items()}
+        return {task: frozenset(map(node_of, live)) for task, live in self._live.items()}
 
     @cached_property
     def _own(self) -> frozenset[Slot]:

@@ -11,6 +11,7 @@ from scheduler.model.errors import MissingProfile, WeirError
 from scheduler.model.estate import RunningBundle
 from scheduler.model.placement import Bound
 from scheduler.model.resources import HOURS_PER_MONTH
+from scheduler.reuse.division import node_of
 from scheduler.scheduling import PAIRS, Comparison, Pair, Schedule
 
 Today = Mapping[str, Sequence[RunningBundle]]  # bundles by the submitted task that they execute
@@ -195,7 +196,7 @@ def changes(schedule: Schedule, today: Today) -> Changes:
             bundle = running.pop(slot)
             same = "stay" if weight == bundle.weight else "weigh"
             count[same if threads == bundle.threads else "move"] += 1
-        moved = (Counter(map(_node, wanted)) & Counter(map(_node, running))).total() if wanted and running else 0
+        moved = (Counter(map(node_of, wanted)) & Counter(map(node_of, running))).total() if wanted and running else 0
         count["move"] += moved
         count["start"] += len(wanted) - moved
         count["leave"] += len(running) - moved
@@ -206,7 +207,3 @@ def missing_of(error: WeirError | None) -> tuple[str, ...]:
     """The tasks whose types nobody has measured, where that is why there is no schedule."""
     found = error.facts.get("tasks") if isinstance(error, MissingProfile) else None
     return tuple(found) if isinstance(found, list) else ()
-
-
-def _node(slot: str) -> str:
-    return slot.rpartition("/")[0]

@@ -83,8 +83,16 @@ def route(
     slots have the ``threads`` (by node; absent where unknown).
     """
     crowded = _crowded(placement, threads or {})
-    estimates = _estimates(placement, profiles)
-    demands = _demands(placement, profiles, estimates)
+    # By number of threads: many bundles of a task have the same.
+    known = {
+        task: {threads: profiles[task].estimate(threads) for threads in set(counts.values())}
+        for task, counts in placement.counts.items()}
+    estimates = {
+        task: {position: known[task][threads] for position, threads in counts.items()}
+        for task, counts in placement.counts.items()}
+    demands = {
+        task: {threads: _Demand.of(one.point, static=profiles[task].static) for threads, one in by_threads.items()}
+        for task, by_threads in known.items()}
     if routing == "shuffle":
         candidates = [_even(placement)]
     else:
@@ -98,27 +106,6 @@ def route(
         if found is None or factor > found.factor:
             found = Routed(routing, shares, factor, limit, estimates, crowded)
     assert found is not None
-    return found
-
-
-def _estimates(placement: Placement, profiles: Mapping[str, Profile]) -> dict[str, dict[int, Estimate]]:
-    """What each bundle's profile says of its number of threads; many bundles have the same."""
-    found = {}
-    for task, counts in placement.counts.items():
-        of = {threads: profiles[task].estimate(threads) for threads in set(counts.values())}
-        found[task] = {position: of[threads] for position, threads in counts.items()}
-    return found
-
-
-def _demands(
-    placement: Placement, profiles: Mapping[str, Profile], estimates: Mapping[str, Mapping[int, Estimate]]
-) -> dict[str, dict[int, _Demand]]:
-    """The same as what each bundle takes of its slot."""
-    found = {}
-    for task, counts in placement.counts.items():
-        of = {counts[position]: estimate.point for position, estimate in estimates[task].items()}
-        demands = {threads: _Demand.of(point, static=profiles[task].static) for threads, point in of.items()}
-        found[task] = {position: demands[threads] for position, threads in counts.items()}
     return found
 
 
@@ -181,7 +168,8 @@ def _sustained(
 ) -> tuple[float, Limit | None]:
     """How many times the planned rate the placement sustains, and what keeps it from more; 1 where nothing does.
 
-    Of one whose bundles sustain no more than ``least`` the rest is not looked at.
+    ``demands`` are by task and number of threads. Where bundles alone sustain no more than ``least``, the rest is not
+    looked at.
     """
     factor, limit = inf, None
     # Of each slot's CPU and memory: what is taken without events, and what grows with them.
@@ -191,9 +179,9 @@ def _sustained(
     # Threads at work at the planned rate: of a bundle as large a part as of what it sustains.
     working = {position: float(of_others[position].queries) for position in crowded}
     for task, by_slot in shares.items():
-        rate_per_s = rates_per_s[task]
+        rate_per_s, counts = rates_per_s[task], placement.counts[task]
         for position, share in by_slot.items():
-            demand = demands[task][position]
+            demand = demands[task][counts[position]]
             load = 0.0 if demand.static else rate_per_s * share / demand.rate_per_s
             if demand.static:  # what does at any rate takes less CPU at a lower one, too: no reason for a rate of 0
                 cpu[position].add(0.0, demand.events)
@@ -205,7 +193,7 @@ def _sustained(
                     cpu[position].add(demand.batches, query.events)
                 memory[position].add(demand.idle_memory, demand.memory * load)
             if position in crowded:
-                working[position] += placement.counts[task][position] * (1.0 if demand.static else load)
+                working[position] += counts[position] * (1.0 if demand.static else load)
             if factor * load > 1:
                 factor, limit = 1 / load, Limit("bundle", placement.slots[position], task)
     if factor <= least:

@@ -54,9 +54,9 @@ class Died(BaseException):
 
 
 class World:
-    """Two nodes with their slots, and the estate that they are to run; with ``pauses`` some of it may rest."""
+    """Two nodes with their slots, and the estate that they are to run; some tasks ``may_rest`` meanwhile."""
 
-    pauses = False
+    may_rest: frozenset[str] = frozenset()
 
     def __init__(self, chance: random.Random, patch: pytest.MonkeyPatch, *, kept: Collection[str] = (OUT,)) -> None:
         self.chance, self.deadly, self.now_ms, self.limit, self.gaps = chance, True, 0, NUMBERS, 0

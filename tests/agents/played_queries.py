@@ -95,10 +95,11 @@ class Query:
         world.running[fragment.id] = self
         place = store.progress(fragment.id).places
         reads = {item.channel for item in fragment.inputs}
+        may_rest = not world.may_rest.isdisjoint(task.id for task in fragment.tasks)
         if store.progress(fragment.id).is_done:
             for channel in place.keys() - reads:
                 found = world.broker.streams.get(keys.channel(channel))
-                if found is None or (world.pauses and fragment.id not in {*found.readers, *found.limits}):
+                if found is None or (may_rest and fragment.id not in {*found.readers, *found.limits}):
                     continue  # it was paused, perhaps unheard of here: what came meanwhile it leaves out
                 last = found.limits.get(fragment.id, found.last)
                 assert order_of(place[channel]) >= order_of(last), "dropped before it was read"

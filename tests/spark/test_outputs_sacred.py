@@ -185,19 +185,19 @@ def run_merged(
     patient = partial(rig.wait, within_s=240 + lasts_s)
     with rig.collecting(*channels.values()) as collected:
 
-        def all_have(share: float) -> bool:
-            return all(len(collected[channels[name]]) >= share * len(alone[name]) for name in DOCUMENTS)
+        def deliver_beyond(counts: dict[str, float]) -> bool:
+            return all(len(collected[channels[name]]) > count for name, count in counts.items())
 
         rig.publish(estate)
         rig.wait_running(*estate.fragments)
-        patient(lambda: all_have(0.1), what="a tenth of the output")
+        tenth = {name: 0.1 * len(events) for name, events in alone.items()}
+        patient(lambda: deliver_beyond(tenth), what="a tenth of the output")
         pid = rig.slot_pid(killed)
         os.kill(pid, signal.SIGKILL)
         rig.wait(lambda: rig.slot_pid(killed) not in (None, pid), what="the slot is back")
 
         back = {name: len(collected[channel]) for name, channel in channels.items()}
-        patient(lambda: all(len(collected[channel]) > back[name] for name, channel in channels.items()),
-                what="both deliver again")
+        patient(lambda: deliver_beyond(back), what="both deliver again")
         plan = plan_removal(estate, removed, task_types=task_types(), prices=Prices())
         left = apply_plan(estate, plan)
         rig.publish(left)

@@ -50,7 +50,9 @@ def divided(rig: Rig, ticks: DataFrame) -> None:
 def start(rig: Rig, events: DataFrame, fragment: str) -> None:
     """Start a query and wait for its Python worker: Spark gives each ten seconds, however many begin at once."""
     query = rig.start(events, fragment)
-    wait_until(lambda: query.status["message"].startswith("Waiting"), what=f"{fragment}'s worker", alive=(query,))
+    wait_until(  # one with a backlog never waits, but has done a batch
+        lambda: query.lastProgress is not None or query.status["message"].startswith("Waiting"),
+        what=f"{fragment}'s worker", alive=(query,))
 
 
 if __name__ == "__main__":
