@@ -52,8 +52,8 @@ def seen_now(view: View, dataflow_id: str, promise: Promise, *, base_cpu: float 
 def typical(readings: Iterable[Mapping[str, Any]]) -> Seen:
     """The median of what readings saw, figure by figure; of rates of few events the mean.
 
-    A bundle waits for those that it waited for in most of them, and fails where it did in the newest. A slot is mixed
-    where it was in any: a median is of all of them.
+    A bundle waits for those that it waited for in most of them, and fails or is silent where it did or was in the
+    newest. A slot is mixed where it was in any: a median is of all of them.
     """
     found = list(readings)
     if not found:
@@ -80,13 +80,22 @@ def _bundle(view: View, fragment: Fragment, bundle_id: str, slot: str, names: Ma
     node, _, index = slot.rpartition("/")
     report = view.reading.reports.get(node, {}).get("slots", {}).get(index, {}).get("fragments", {}).get(bundle_id)
     if report is None:
-        return BundleSeen()
+        return BundleSeen(silent=_silence(view, node, index))
     failing = report.get("state") == FAILING
     return BundleSeen(
         rate_per_s=view.reading.flows.queries.get(bundle_id, report.get("rate_per_s")),
         load=Load(report.get("cpu"), report.get("memory")),
         waits_for=_readers(view, fragment, report.get("throttled_by") or "", names),
         failing=(report.get("error") or "The query fails.") if failing else "")
+
+
+def _silence(view: View, node: str, index: str) -> str:
+    """Why nothing is heard of a slot's bundles; empty where it may be by chance, or nobody is heard of."""
+    report = view.reading.reports.get(node)
+    if report is None:
+        return f"nothing is heard of node {node}" if view.reading.available else ""
+    state = report["slots"].get(index, {}).get("state", "gone")
+    return "" if state == "running" else f"the driver of slot {node}/{index} is {state}"
 
 
 def _readers(view: View, fragment: Fragment, channel: str, names: Mapping[str, str]) -> tuple[str, ...]:
@@ -153,7 +162,8 @@ def _typical_bundle(told: Sequence[Mapping[str, Any] | None], times_s: Sequence[
     return BundleSeen(
         _rate([one["rate_per_s"] if one else None for one in told], times_s),
         _typical_load([one["load"] for one in found]),
-        tuple(sorted({reader for reader in waited if waited.count(reader) * 2 > len(found)})), found[-1]["failing"])
+        tuple(sorted({reader for reader in waited if waited.count(reader) * 2 > len(found)})),
+        found[-1]["failing"], found[-1].get("silent", ""))  # one of an earlier version does not tell
 
 
 def _typical_load(found: Sequence[Mapping[str, Any]]) -> Load:

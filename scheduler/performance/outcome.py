@@ -18,8 +18,8 @@ TAKEN = 0.9  # of a slot's CPU or memory, besides what its driver takes
 
 What = Literal["rate", "CPU", "memory", "latency"]
 Cause = Literal[
-    "failing", "source", "peak", "CPU", "memory", "threads", "drift", "together", "others", "more", "estimate",
-    "selectivity"]
+    "silent", "failing", "source", "peak", "CPU", "memory", "threads", "drift", "together", "others", "more",
+    "estimate", "selectivity"]
 Remedy = Literal["compare", "measure", "wait", "source", "slots", "threads"]
 
 
@@ -158,6 +158,10 @@ def _of_slots(promise: Promise, seen: Seen) -> Iterator[Miss]:
 
 def _limit(promise: Promise, seen: Seen) -> Reason:
     """What keeps the dataflow from its rate."""
+    for bundle in promise.bundles:
+        silence = _seen(bundle, seen).silent
+        if silence:
+            return Reason("silent", f"{silence}, where {bundle.task} is to run", "wait", bundle.task)
     for bundle in promise.bundles:
         cause = _seen(bundle, seen).failing
         if cause:

@@ -12,12 +12,14 @@ _NOT_MEASURED = Load()
 
 @dataclass(frozen=True, slots=True)
 class BundleSeen:
-    """What was measured of one bundle. ``waits_for`` are the readers of the full channel that holds it back."""
+    """What was measured of one bundle. ``waits_for`` are the readers of the full channel that holds it back; ``silent``
+    says why nothing is heard of it, where something should be."""
 
     rate_per_s: float | None = None
     load: Load = _NOT_MEASURED
     waits_for: tuple[str, ...] = ()
     failing: str = ""
+    silent: str = ""
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -28,6 +28,8 @@ class Observed:
     patch: Callable[[jobs.LiveReading], None]
     at: datetime = field(default_factory=lambda: timezone.now() + timedelta(minutes=1))
     over_s: float = 0.0  # for how long each reading has counted; 0 does not tell
+    silent: bool = False  # nothing is heard of the node
+    states: Mapping[str, str] = field(default_factory=dict)  # of slots whose driver does not serve, by index
     beside: float | None = None  # the CPU that another's query takes on each slot, where one is there
 
     def keep(self, *, factor: float = 1.0, count: int = 4, **bundles: dict[str, Any]) -> None:
@@ -53,9 +55,12 @@ class Observed:
         for slot in slots.values() if self.beside is not None else ():
             slot["fragments"]["f999-0"] = {"state": "running", "rate_per_s": 1.0, "cpu": self.beside, "memory": 0.0}
             slot["cpu"] += self.beside
+        for index, state in self.states.items():
+            slots[index] |= {"state": state, "fragments": {}}
+        reports = {} if self.silent else {"n1": {"node": "n1", "memory_mb": 8192, "slots": slots}}
         rates = {task: rate * factor for task, rate in self.promise.rates_per_s.items()}
         return jobs.LiveReading(
-            measured=True, reports={"n1": {"node": "n1", "memory_mb": 8192, "slots": slots}},
+            measured=True, reports=reports,
             flows=Flows(tasks={
                 running: TaskFlow(self._made(task, rates, changes), 0, 800.0, 900.0)
                 for task, running in submitted.items()}, over_s=self.over_s))

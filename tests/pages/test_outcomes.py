@@ -60,6 +60,22 @@ def test_a_source_that_gives_less_is_told(client_of: ClientOf, observed: Observe
     assert "measured missed: 95/s" in page, "not by colour alone"
 
 
+def test_a_node_that_is_silent_is_the_reason_and_not_the_source(client_of: ClientOf, observed: Observed) -> None:
+    observed.keep(count=2)
+    observed.silent = True
+    observed.keep(factor=0.1, count=4)
+    page = page_of(client_of, observed.record)
+    assert re.search(r"Rate: 19/s instead of 190/s\. Why: nothing is heard of node n1, where \w+ is to run\.", page)
+    assert "came from the sources" not in page
+
+
+def test_a_driver_that_is_away_is_the_reason(client_of: ClientOf, observed: Observed) -> None:
+    slot = observed.promise.bundles[-1].slot
+    observed.states = {slot.rpartition("/")[2]: "starting"}
+    observed.keep(factor=0.1)
+    assert f"the driver of slot {slot} is starting, where" in page_of(client_of, observed.record)
+
+
 def test_a_slot_that_misses_says_so_without_colour(client_of: ClientOf, observed: Observed) -> None:
     observed.keep(parse={"cpu": 0.97})
     page = page_of(client_of, observed.record)
