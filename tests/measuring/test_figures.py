@@ -79,10 +79,25 @@ def test_what_is_clear_ends_early_and_what_is_not_does_not():
         batches = [one for one in batches_of(load * 1000, 1000, until_s=now_s) if one.ended_s >= 2.0]
         return is_clear(batches, trigger_s=TRIGGER_S, now_s=now_s, measured_s=measured_s)
 
-    assert clear(0.2) and clear(2.0, measured_s=3.5)
+    assert clear(0.2, measured_s=2.5) and clear(1.3, measured_s=6.0)
     assert not any(clear(load) for load in (0.8, 0.95, 1.05))
     assert not clear(0.2, measured_s=0.6)
-    assert is_clear([], trigger_s=TRIGGER_S, now_s=9.0, measured_s=2.5)
+
+
+@given(load=st.floats(0.05, 0.5), each_s=st.floats(0.6, 2.0), seconds=st.floats(2.0, 8.0))
+def test_long_batches_are_not_taken_for_growth_before_there_are_some(load: float, each_s: float, seconds: float):
+    """What waits for a service takes seconds for a batch, at any rate that it sustains."""
+    began_s = 20.0  # by then they are as long as they become
+    batches = batches_of(load * 100, 100, fixed_s=each_s, until_s=began_s + 3 * seconds)
+    batches = [one for one in batches if one.ended_s >= began_s]
+    for now_s in (began_s + step / 2 for step in range(1, int(6 * seconds) + 1)):
+        seen = [one for one in batches if one.ended_s <= now_s]
+        measured_s = now_s - began_s
+        if is_enough(seen, trigger_s=TRIGGER_S, now_s=now_s, measured_s=measured_s, seconds=seconds):
+            assert measured_s >= 3 * seconds or len(seen) >= 6
+            assert len(seen) < 3 or latency_slope(seen, trigger_s=TRIGGER_S, now_s=now_s) <= SLOPE
+            return
+    assert int(6 * seconds) / 2 < 3 * seconds, "in the end it is enough"
 
 
 @given(capacity=st.floats(20, 5_000), load=st.floats(0.1, 0.8), by_s=st.floats(0.05, 3.0))
@@ -98,9 +113,10 @@ def test_a_window_goes_on_while_growth_is_in_doubt_and_ends():
         batches = [one for one in batches_of(load * 1000, 1000, until_s=now_s) if one.ended_s >= 2.0]
         return is_enough(batches, trigger_s=TRIGGER_S, now_s=now_s, measured_s=measured_s, seconds=seconds)
 
-    assert enough(0.8, 2.0) and not enough(0.8, 1.9), "as long as was asked for"
-    assert enough(1.6, 3.5), "it grows for sure"
+    assert enough(0.8, 3.5, 3.5) and not enough(0.8, 3.4, 3.5), "as long as was asked for"
+    assert enough(1.3, 6.0, 4.0) and not enough(1.3, 3.9, 4.0), "it grows for sure"
     assert not enough(1.05, 2.0) and not enough(1.05, 5.9) and enough(1.05, 6.0), "a little: three times as long"
+    assert is_enough([], trigger_s=TRIGGER_S, now_s=9.0, measured_s=6.0, seconds=2.0), "nothing ever ends"
 
 
 def test_a_batch_is_read_from_what_spark_says_of_it():

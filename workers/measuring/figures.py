@@ -18,7 +18,8 @@ CLEAR_GROWTH = 0.2  # s of latency a second: so clear that a trial may end befor
 LITTLE_GROWTH = 0.02  # no more than this is none
 PATIENCE = 3  # times what was asked for is measured where it is in doubt
 LITTLE_WORK = 0.5  # of the trigger interval: a batch that takes no more leaves no doubt
-ENOUGH_BATCHES = 3
+ENOUGH_BATCHES = 4  # of fewer there is no telling batches that grow from batches that are long
+MANY_BATCHES = 6  # of fewer their scatter passes for growth
 QUANTILES = {"p05": 0.05, "p25": 0.25, "p50": 0.5, "p75": 0.75, "p95": 0.95, "p99": 0.99}
 
 
@@ -107,16 +108,13 @@ def batches_per_s(batches: Sequence[Batch], *, measured_s: float) -> float:
 
 def is_clear(batches: Sequence[Batch], *, trigger_s: float, now_s: float, measured_s: float) -> bool:
     """Whether it is beyond doubt already that the rate is held, with much to spare, or that it is not."""
-    if measured_s < ENOUGH_BATCHES * trigger_s:
+    if measured_s < ENOUGH_BATCHES * trigger_s or len(batches) < ENOUGH_BATCHES:
         return False
-    if not batches:
-        return measured_s > 4 * trigger_s
     idle = all(batch.took_s <= LITTLE_WORK * trigger_s for batch in batches)
-    if idle and len(batches) >= ENOUGH_BATCHES and now_s - batches[-1].ended_s < 2 * trigger_s:
+    if idle and now_s - batches[-1].ended_s < 2 * trigger_s:
         return True
-    took_s = batches[-1].took_s
-    enough = (len(batches) >= ENOUGH_BATCHES and took_s > 1.5 * trigger_s) or took_s > 2 * trigger_s
-    return enough and latency_slope(batches, trigger_s=trigger_s, now_s=now_s) > CLEAR_GROWTH
+    grows = latency_slope(batches, trigger_s=trigger_s, now_s=now_s)
+    return batches[-1].took_s > 1.5 * trigger_s and grows > CLEAR_GROWTH
 
 
 def is_enough(
@@ -124,15 +122,16 @@ def is_enough(
 ) -> bool:
     """Whether the window may end: it is clear, or the time is over that was asked for.
 
-    Where latency grew in that time, but so little that late batches may be all there is to it, it goes on for up to
-    three times as long: what grows for good is then told from what does not.
+    Where latency grew in that time, but so little that late batches may be all there is to it, or where batches are so
+    long that there are few, it goes on for up to three times as long: what grows for good is then told from what does
+    not.
     """
-    if is_clear(batches, trigger_s=trigger_s, now_s=now_s, measured_s=measured_s):
+    if measured_s >= PATIENCE * seconds or is_clear(
+        batches, trigger_s=trigger_s, now_s=now_s, measured_s=measured_s):
         return True
-    if measured_s < seconds:
+    if measured_s < seconds or len(batches) < MANY_BATCHES:
         return False
-    return measured_s >= PATIENCE * seconds or not (
-        LITTLE_GROWTH < latency_slope(batches, trigger_s=trigger_s, now_s=now_s) <= CLEAR_GROWTH)
+    return not LITTLE_GROWTH < latency_slope(batches, trigger_s=trigger_s, now_s=now_s) <= CLEAR_GROWTH
 
 
 def quantiles_s(before: Mapping[int, int], after: Mapping[int, int], percentile_ms: Any) -> dict[str, float]:
