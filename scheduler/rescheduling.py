@@ -12,7 +12,7 @@ from .enactment import bundle_ids, notes_of, parts_of, parts_of_slots, promise_o
 from .model.dataflow import Dataflow
 from .model.encoding import freeze_plan
 from .model.errors import NotEnactable, NothingToChange
-from .model.estate import Fragment, Submitted
+from .model.estate import Fragment, Submitted, node_of
 from .model.plan import Plan, Price
 from .model.ports import EstateView
 from .model.prices import Prices
@@ -20,7 +20,7 @@ from .model.task_types import TaskTypes
 from .performance.pricing import in_slots, price_of
 from .planning import submitted_in, touched_by
 from .reuse.cutting import Wanted, scheduled_anew, why_fused
-from .reuse.division import divided_back, live, node_of
+from .reuse.division import divided_back, live
 from .reuse.order import order_note, stateful_downstream
 from .reuse.standing import FragmentChange, is_working
 from .scheduling import Job, Schedule

@@ -10,10 +10,9 @@ import numpy as np
 
 from .mapping.traffic import Streams, on_other_slots
 from .model.errors import NotEnactable
-from .model.estate import RunningBundle, Slot
+from .model.estate import RunningBundle, Slot, node_of
 from .model.placement import Placement
 from .model.resources import Supply
-from .reuse.division import node_of
 
 SAME, OTHER_THREADS, SAME_NODE = 1000, 600, 10  # what a bundle that stays counts, or one that is near
 AS_IT_WAS = 1  # what a place that keeps the mapping's own choice counts: only where nothing else does

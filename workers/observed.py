@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import redis
 
-from scheduler.model.estate import Fragment, RunningBundle
+from scheduler.model.estate import Fragment, RunningBundle, node_of
 from scheduler.model.plan import Plan, Step
 from workers.channels import keys
 
@@ -159,12 +159,13 @@ def selectivities(meters: Meters, fragments: Iterable[Fragment], *, least: int) 
     return found
 
 
-def steps_done(plan: Plan, reports: Mapping[str, Report]) -> set[str]:
+def steps_done(plan: Plan, reports: Mapping[str, Report], *, gone: Collection[str] = ()) -> set[str]:
     """Keys of the plan's steps that the reports show to be in force.
 
-    Something that a node does not mention is gone only if the node's slot reports at all.
+    Something that a node does not mention is gone only if the node's slot reports at all, or the node itself is
+    ``gone``: it is taken out of the estate only when nothing is to run on it.
     """
-    return {step.key for step in plan.steps if _step_done(step, plan, reports)}
+    return {step.key for step in plan.steps if _step_done(step, plan, reports, gone)}
 
 
 def percentile_ms(histogram: Mapping[int, int], share: float) -> float | None:
@@ -191,7 +192,7 @@ def left(reports: Iterable[Report]) -> frozenset[str]:
     )
 
 
-def _step_done(step: Step, plan: Plan, reports: Mapping[str, Report]) -> bool:
+def _step_done(step: Step, plan: Plan, reports: Mapping[str, Report], gone: Collection[str]) -> bool:
     fragment = plan.fragments_after.get(step.fragment) or plan.fragments_before.get(step.fragment)
     if fragment is None:
         return False
@@ -200,7 +201,8 @@ def _step_done(step: Step, plan: Plan, reports: Mapping[str, Report]) -> bool:
     parts = [part for part in fragment.parts if step.bundle in (None, part.id)]
     if step.kind != "stop_fragment" and step.bundle is None:
         parts = [part for part in parts if not part.leaving]
-    return bool(parts) and all(_part_done(step, fragment, part, reports) for part in parts)
+    return bool(parts) and all(
+        node_of(part.slot) in gone or _part_done(step, fragment, part, reports) for part in parts)
 
 
 def _part_done(step: Step, fragment: Fragment, part: RunningBundle, reports: Mapping[str, Report]) -> bool:

@@ -147,6 +147,7 @@ def proposal_row(record: Proposal) -> dict[str, Any]:
     return {
         "id": str(record.pk), "kind": record.plan.kind, "status": record.status, "dataflow": str(record.dataflow_id),
         "name": record.dataflow.name, "team": record.dataflow.team.slug, "author": record.author_name,
+        "chosen_by": record.chosen_by.username if record.chosen_by else None,
         "digest": record.plan.digest, "generation": record.plan.generation, "error": record.plan.error,
         "options": record.plan.options,
         "created": record.created.isoformat(), "progress": record.progress}

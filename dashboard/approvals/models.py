@@ -35,6 +35,8 @@ class Proposal(models.Model):
     dataflow = models.ForeignKey("catalog.DataflowRecord", on_delete=models.CASCADE, related_name="proposals")
     author = models.ForeignKey(  # none: proposed by Weir itself
         settings.AUTH_USER_MODEL, null=True, on_delete=models.PROTECT, related_name="proposals")
+    chosen_by = models.ForeignKey(  # who last chose how it is to run, where that is not the author
+        settings.AUTH_USER_MODEL, null=True, on_delete=models.PROTECT, related_name="+")
     status = models.CharField(max_length=14, choices=[(s, s) for s in LIFECYCLE.states], default=COMPUTING)
     teams = models.ManyToManyField("teams.Team", related_name="+")  # each must approve
     rollback_plan = models.OneToOneField("plans.PlanRecord", null=True, on_delete=models.PROTECT, related_name="+")
@@ -66,6 +68,10 @@ class Proposal(models.Model):
     def author_name(self) -> str:
         """Who proposed it."""
         return self.author.username if self.author else "Weir"
+
+    def is_of(self, user_id: int | None) -> bool:
+        """Whether somebody wrote it, or chose how it is to run: others approve it."""
+        return user_id is not None and user_id in (self.author_id, self.chosen_by_id)
 
 
 class Review(models.Model):

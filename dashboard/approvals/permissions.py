@@ -17,7 +17,7 @@ def proposal_for(viewer: Viewer, proposal_id: UUID | str, *, for_update: bool = 
     """The proposal, or ``NotFound`` where it is absent or its dataflow is hidden from the viewer."""
     found = None
     if is_uuid(proposal_id):
-        proposals = Proposal.objects.select_related("plan", "rollback_plan", "dataflow__team", "author")
+        proposals = Proposal.objects.select_related("plan", "rollback_plan", "dataflow__team", "author", "chosen_by")
         if for_update:
             proposals = proposals.select_for_update(of=("self",))
         found = proposals.filter(visible_to(viewer, through="dataflow__"), pk=proposal_id).first()
@@ -29,17 +29,22 @@ def proposal_for(viewer: Viewer, proposal_id: UUID | str, *, for_update: bool = 
 def may_approve_for(viewer: Viewer, proposal: Proposal, team: Team) -> bool:
     """Whether the viewer's approval counts for this team.
 
-    An approver of the team, never the author. Where the installation allows self-approval, the author too, and an
-    administrator of the installation for any team.
+    An approver of the team, never the author, nor who chose the schedule that it has. Where the installation allows
+    self-approval, they too, and an administrator of the installation for any team.
     """
     if settings.SELF_APPROVAL:
         return viewer.has_role(team.pk, Role.APPROVER)
-    return viewer.user_id != proposal.author_id and viewer.roles.get(team.pk, 0) >= Role.APPROVER
+    return not proposal.is_of(viewer.user_id) and viewer.roles.get(team.pk, 0) >= Role.APPROVER
+
+
+def may_cancel(viewer: Viewer, proposal: Proposal) -> bool:
+    """Whether the viewer may take a proposal back: its author, who chose its schedule, or an admin of its team."""
+    return proposal.is_of(viewer.user_id) or viewer.has_role(proposal.dataflow.team_id, Role.ADMIN)
 
 
 def require_author_or_admin(viewer: Viewer, proposal: Proposal) -> None:
-    """For taking a proposal back: its author, or an admin of its team."""
-    if viewer.user_id != proposal.author_id and not viewer.has_role(proposal.dataflow.team_id, Role.ADMIN):
+    """Raise unless the viewer may take a proposal back (`may_cancel`)."""
+    if not may_cancel(viewer, proposal):
         raise PermissionDenied(
             "Only its author or an admin of its team may cancel a proposal.", remedy="Ask the author, or reject it.")
 

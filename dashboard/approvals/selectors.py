@@ -24,11 +24,12 @@ from dashboard.approvals.lifecycle import COMPUTING, DONE, EXECUTING, FAILED, OP
 from dashboard.approvals.models import Proposal, Review
 from dashboard.catalog.permissions import visible_to
 from dashboard.operations.models import EstateState
+from dashboard.plans.scheduling import profiles_since
 from dashboard.plans.selectors import plan_of
 from dashboard.teams.models import Role, Team
 from dashboard.teams.permissions import Viewer
 
-_FETCHED = ("plan", "rollback_plan", "dataflow__team", "author")
+_FETCHED = ("plan", "rollback_plan", "dataflow__team", "author", "chosen_by")
 
 
 def proposals(
@@ -57,7 +58,8 @@ def awaiting(viewer: Viewer) -> QuerySet[Proposal]:
         proposal_id=OuterRef("proposal_id"), plan_id=OuterRef("proposal__plan_id"), team_id=OuterRef("team_id"),
         verdict="approve")
     found = proposals(viewer, status=PENDING).filter(Exists(asked.filter(~Exists(approved))))
-    return found if settings.SELF_APPROVAL else found.exclude(author_id=viewer.user_id)
+    own = Q(author_id=viewer.user_id) | Q(chosen_by_id=viewer.user_id)
+    return found if settings.SELF_APPROVAL else found.exclude(own)
 
 
 def proposal(viewer: Viewer, proposal_id: UUID | str) -> Proposal:
@@ -71,6 +73,7 @@ def review_of(viewer: Viewer, proposal: Proposal) -> dict[str, Any]:
     - ``teams``: for each asked team ``slug``, ``name``, ``verdict`` (``approve``, ``reject`` or null), ``reviewer``,
       ``comment``, ``at``
     - ``may_approve``, ``may_reject``, ``may_cancel``, ``may_recompute``, ``may_roll_back``: what the viewer may do now
+    - ``outdated``: tasks whose profiles are others by now than those that the plan was made from
     - ``why_not``: why the viewer may not approve a pending proposal, in a sentence; empty where there is nothing to say
     """
     asked = list(proposal.teams.all())
@@ -81,13 +84,14 @@ def review_of(viewer: Viewer, proposal: Proposal) -> dict[str, Any]:
     speaks_for = [team for team in asked if permissions.may_approve_for(viewer, proposal, team)]
     unreviewed = [team for team in speaks_for if team.pk not in reviews]
     team_id, status = proposal.dataflow.team_id, proposal.status
+    outdated = profiles_since(proposal.plan) if status in {PENDING, STALE} else ()
     return {
-        "teams": [_team_row(team, reviews.get(team.pk)) for team in asked],
+        "teams": [_team_row(team, reviews.get(team.pk)) for team in asked], "outdated": outdated,
         "may_approve": status == PENDING and bool(unreviewed),
         "may_reject": status in {PENDING, STALE} and bool(speaks_for),
-        "may_cancel": status in OPEN and (
-            viewer.user_id == proposal.author_id or viewer.has_role(team_id, Role.ADMIN)),
-        "may_recompute": status in {STALE, UNPLANNABLE} and viewer.has_role(team_id, Role.ENGINEER),
+        "may_cancel": status in OPEN and permissions.may_cancel(viewer, proposal),
+        "may_recompute": viewer.has_role(team_id, Role.ENGINEER) and (
+            status in {STALE, UNPLANNABLE} or (status == PENDING and bool(outdated))),
         "may_roll_back": _is_reversible(proposal) and viewer.has_role(team_id, Role.APPROVER),
         "why_not": _why_not(viewer, proposal, asked, speaks_for, unreviewed) if status == PENDING else "",
     }
@@ -156,6 +160,7 @@ def _why_not(
     if speaks_for:
         return "Your teams have approved; other teams are still to."
     names = ", ".join(team.name for team in asked)
-    if viewer.user_id == proposal.author_id and not settings.SELF_APPROVAL:
-        return f"You are its author: it needs another approver of {names}."
+    if proposal.is_of(viewer.user_id) and not settings.SELF_APPROVAL:
+        yours = "are its author" if viewer.user_id == proposal.author_id else "chose how it is to run"
+        return f"You {yours}: it needs another approver of {names}."
     return f"It needs an approver of {names}."

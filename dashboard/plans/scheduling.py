@@ -26,7 +26,10 @@ from dashboard.operations.estate import stored_estate
 from dashboard.operations.slots import supply
 from dashboard.plans.evidence import measured_selectivities
 from dashboard.plans.joining import last_options
-from dashboard.profiles.selectors import profiles_for
+from dashboard.plans.models import PlanRecord
+from dashboard.plans.selectors import plan_of
+from dashboard.profiles.selectors import profiles_for, records_for
+from dashboard.profiles.stored import profile_of
 from dashboard.teams.models import Team
 from scheduler.enactment import require_room, require_slots
 from scheduler.model.dataflow import Dataflow
@@ -216,14 +219,39 @@ def question_of_new(
         measured=measured_selectivities(estate, merged.joined, dataflow))
 
 
+def profiles_since(record: PlanRecord) -> tuple[str, ...]:
+    """The tasks of a schedule's plan that would be planned from other profiles now than when it was asked for.
+
+    What it promises of their rate, slots and price may be another by now.
+    """
+    if "schedule" not in record.options:
+        return ()
+    stored = DataflowVersion.objects.get(dataflow=record.dataflow_id, number=record.version)
+    dataflow = stored_dataflow(stored.document)
+    owner = _owner(dataflow, record.dataflow.team)
+    newer = {
+        profile_of(one) for one in records_for({task.type for task in dataflow.tasks}, team=owner)
+        if one.created > record.created}
+    plan = plan_of(record) if newer else None
+    if plan is None or plan.promise is None:
+        return ()
+    promised, known = {bundle.task for bundle in plan.promise.bundles}, profiles_for(dataflow.tasks, team=owner)
+    return tuple(task.id for task in dataflow.tasks if task.id in promised and known.find(task) in newer)
+
+
 def _known(dataflow: Dataflow, team: Team, routing: Routing) -> dict[str, Any]:
     """What any question of a dataflow has: its profiles and settings."""
-    # What was measured of a private dataflow is not to be told from a shared one's schedule.
-    owner = team.slug if dataflow.visibility == "private" else ""
+    owner = _owner(dataflow, team)
     return {
         "dataflow": dataflow, "team": owner, "profiles": profiles_for(dataflow.tasks, team=owner),
         "settings": Settings(routing=routing, trigger_s=site.TRIGGER_MS / 1000, most_threads=MOST_THREADS),
     }
+
+
+def _owner(dataflow: Dataflow, team: Team) -> str:
+    """The team whose own profiles count: what was measured of a private dataflow is not to be told from a shared one's
+    schedule."""
+    return team.slug if dataflow.visibility == "private" else ""
 
 
 def _own_loads(

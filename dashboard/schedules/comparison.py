@@ -8,10 +8,9 @@ from dataclasses import dataclass
 
 from scheduler.enactment import weights_of
 from scheduler.model.errors import MissingProfile, WeirError
-from scheduler.model.estate import RunningBundle
+from scheduler.model.estate import RunningBundle, node_of
 from scheduler.model.placement import Bound
 from scheduler.model.resources import HOURS_PER_MONTH
-from scheduler.reuse.division import node_of
 from scheduler.scheduling import PAIRS, Comparison, Pair, Schedule
 
 Today = Mapping[str, Sequence[RunningBundle]]  # bundles by the submitted task that they execute

@@ -40,6 +40,11 @@ class Slot:
         return f"{self.node}/{self.index}"
 
 
+def node_of(slot: str) -> str:
+    """The node of a slot, by its name."""
+    return slot.rpartition("/")[0]
+
+
 @dataclass(frozen=True, slots=True)
 class RunningBundle:
     """The threads of a fragment on one slot: what one Spark query executes there.

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from scheduler.model.estate import Fragment, RunningBundle
+from scheduler.model.estate import Fragment, RunningBundle, node_of
 from scheduler.model.plan import Step
 from scheduler.model.ports import EstateView
 from scheduler.model.task_types import TaskTypes
 
-from .division import Part, cannot_leave, divided_anew, node_of, together
+from .division import Part, cannot_leave, divided_anew, together
 from .standing import FragmentChange
 
 

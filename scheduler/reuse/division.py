@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 
 from scheduler.model.errors import NotEnactable
-from scheduler.model.estate import Fragment, RunningBundle
+from scheduler.model.estate import Fragment, RunningBundle, node_of
 from scheduler.model.plan import Step, StepKind
 from scheduler.model.ports import EstateView
 
@@ -167,8 +167,3 @@ def live(fragment: Fragment) -> list[RunningBundle]:
 
 def _place(bundle: RunningBundle | Part) -> tuple[str, int]:
     return bundle.slot, bundle.threads
-
-
-def node_of(slot: str) -> str:
-    """The node of a slot, by its name."""
-    return slot.rpartition("/")[0]

@@ -184,6 +184,16 @@ def test_a_step_of_a_divided_fragment_is_done_when_all_its_bundles_say_so(step, 
     assert steps_done(of_divided(step), {}) == set()
 
 
+def test_what_was_to_stop_on_a_node_that_was_taken_out_has_stopped():
+    step = Step("leave_bundle", "f1-0", bundle="f1-5")
+    assert steps_done(of_divided(step), {}, gone={"n1"}) == set()
+    assert steps_done(of_divided(step), {}, gone={"n2"}) == {step.key}
+    whole, (first, _) = Step("stop_fragment", "f1-0"), ({}, {"f1-5": TWO})
+    reports = {"n1": nodes(first, {})["n1"]}
+    assert steps_done(of_divided(whole), reports) == set()
+    assert steps_done(of_divided(whole), reports, gone={"n2"}) == {whole.key}
+
+
 def test_who_has_left_is_told_by_the_reports():
     reports = nodes({"f1-0": ONE}, {"f1-5": {**TWO, "state": "left"}})
     assert observed.left(reports.values()) == {"f1-5"}

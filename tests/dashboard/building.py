@@ -99,9 +99,9 @@ def approved(proposal: Proposal, *reviewers: User) -> Proposal:
 
 def enacted(proposal: Proposal) -> Proposal:
     """Every step of its plan reported to be in force."""
-    plan = plan_of(proposal.rollback_plan or proposal.plan)
-    return record_progress(
-        proposal_id=proposal.pk, observed=Observed(done={step.key for step in plan.steps}), at=timezone.now())
+    record = proposal.rollback_plan or proposal.plan
+    done = {step.key for step in plan_of(record).steps}
+    return record_progress(proposal_id=proposal.pk, observed=Observed(record.pk, done), at=timezone.now())
 
 
 def running(author: User, team: Team, text: str, *reviewers: User) -> DataflowRecord:

@@ -21,6 +21,7 @@ from dashboard.config.environment import ROOT
 from dashboard.operations.estate import load_estate
 from dashboard.operations.live import live_dataflow, live_estate
 from dashboard.operations.models import HistoryPoint, NodeRow
+from dashboard.operations.nodes import take_out_node
 from dashboard.operations.selectors import dataflow_history, notable_events, output_tail
 from dashboard.plans.models import PlanRecord
 from dashboard.teams.permissions import viewer_of
@@ -75,6 +76,30 @@ def test_enacting_publishes_what_the_estate_wants_and_reports_finish_it(world: W
     proposal.refresh_from_db()
     assert proposal.status == "done"
     assert execution.advance_proposals() == 0
+
+
+def test_a_plan_that_waits_for_a_silent_node_says_so_and_is_done_where_that_is_taken_out(
+    world: World, broker: redis.Redis
+):
+    record = running(world.carla, world.city, document("traffic"), world.ana)
+    removal = approved(removal_planned(world.carla, record), world.ana)
+    execution.advance_proposals()
+    removal.refresh_from_db()
+    (found,) = removal.progress["failing"].values()
+    assert removal.status == "executing" and "Nothing is heard of node n1" in found["cause"]
+    report(broker)
+    execution.advance_proposals()
+    removal.refresh_from_db()
+    assert (removal.status, removal.progress["failing"]) == ("done", {})
+
+
+def test_what_was_to_stop_on_a_machine_that_is_lost_for_good_has_stopped(world: World, broker: redis.Redis):
+    record = running(world.carla, world.city, document("traffic"), world.ana)
+    removal = approved(removal_planned(world.carla, record), world.ana)
+    take_out_node(name="n1")
+    execution.advance_proposals()
+    removal.refresh_from_db()
+    assert removal.status == "done"
 
 
 def test_a_removal_is_done_when_the_reports_no_longer_have_it(world: World, broker: redis.Redis):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 import redis
 import structlog
@@ -52,11 +52,14 @@ def advance_proposals() -> int:
         return 0
     with _broker() as broker:
         reports = observed.read_reports(broker)
+    nodes = {node.name for node in all_nodes() if node.slots}
     for proposal in proposals:
-        plan = plan_of(proposal.rollback_plan or proposal.plan)
+        record = proposal.rollback_plan or proposal.plan
+        plan = plan_of(record)
+        done = observed.steps_done(plan, reports, gone=touched_nodes(plan) - nodes)
         services.record_progress(
             proposal_id=proposal.pk, at=timezone.now(),
-            observed=Observed(done=observed.steps_done(plan, reports), failing=failing(plan, reports)))
+            observed=Observed(record.pk, done, silent(plan, reports, done=done) | failing(plan, reports)))
     services.drop_left_bundles(left=observed.left(reports.values()))
     return len(proposals)
 
@@ -93,6 +96,18 @@ def failing(plan: Plan, reports: Mapping[str, observed.Report]) -> dict[str, str
             report = reports.get(node, {}).get("slots", {}).get(index, {}).get("fragments", {}).get(part.id)
             if report is not None and report["state"] == FAILING:
                 found[fragment.id] = str(report.get("error") or "The query fails.")[:2000]
+    return found
+
+
+def silent(plan: Plan, reports: Mapping[str, observed.Report], *, done: Collection[str]) -> dict[str, str]:
+    """The plan's fragments with steps that are not in force, on nodes of which nothing is heard, with that as cause."""
+    waiting = {step.fragment for step in plan.steps if step.key not in done}
+    found = {}
+    for one in sorted(waiting):
+        fragment = plan.fragments_after.get(one) or plan.fragments_before.get(one)
+        away = sorted({part.slot.rpartition("/")[0] for part in fragment.parts} - set(reports)) if fragment else []
+        if away:
+            found[one] = f"Nothing is heard of node {', '.join(away)}: it goes on when that is back."
     return found
 
 

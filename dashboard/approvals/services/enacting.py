@@ -18,6 +18,7 @@ from dashboard.approvals.models import Proposal
 from dashboard.approvals.moves import move_proposal
 from dashboard.audit.trail import Audit, audited
 from dashboard.catalog import lifecycle as dataflows
+from dashboard.catalog.permissions import visible_to
 from dashboard.operations.generation import lock_generation
 from dashboard.operations.models import EstateState
 from dashboard.operations.stored import StoredEstate
@@ -26,7 +27,7 @@ from dashboard.plans import services as plans
 from dashboard.plans.computing import compute
 from dashboard.plans.joining import by_schedule, last_options
 from dashboard.plans.models import PlanRecord
-from dashboard.plans.scheduling import question_of
+from dashboard.plans.scheduling import profiles_since, question_of
 from dashboard.plans.selectors import plan_of
 from dashboard.teams.models import User
 from dashboard.teams.permissions import viewer_of
@@ -49,23 +50,27 @@ UNDONE_BY: Mapping[PlanKind, PlanKind] = {
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """What the nodes report of one plan: keys of the steps in force, and failing fragments with their cause."""
+    """What the nodes report of one plan: keys of the steps in force, and failing fragments with their cause.
 
+    Fragments on a node of which nothing is heard fail as well, as long as a step of theirs is not in force.
+    """
+
+    plan_id: UUID
     done: Collection[str]
     failing: Mapping[str, str] = field(default_factory=dict)
 
 
 def execute(audit: Audit, proposal: Proposal, *, generation: int) -> None:
-    """Take the approved plan into the estate; where the estate has moved on, the proposal becomes stale instead.
+    """Take the approved plan into the estate; where that has moved on, or a profile has, it becomes stale instead.
 
     The caller holds the estate's lock, at ``generation``, inside its own audited command.
     """
     plan = plan_of(proposal.plan)
     if plan.kind in {"defragment", "schedule"}:
-        require_calm()
+        require_calm(audit.actor)
     if plan.kind in {"pause", "resume"}:
         _require_no_handover()
-    if plan.generation != generation:
+    if plan.generation != generation or profiles_since(proposal.plan):
         overtake(proposal)
         return
     proposal.approved_at = timezone.now()
@@ -78,11 +83,26 @@ def execute(audit: Audit, proposal: Proposal, *, generation: int) -> None:
     jobs.enact(str(proposal.pk))
 
 
-def require_calm() -> None:
-    """Raise unless every plan in the estate is enacted: queries that have just changed are not handed over."""
-    if Proposal.objects.under_way().exists():
+def require_calm(actor: User | None) -> None:
+    """Raise unless every plan in the estate is enacted: queries that have just changed are not handed over.
+
+    The error names one that the actor may know of.
+    """
+    under_way = Proposal.objects.under_way().select_related("plan", "dataflow").order_by("approved_at", "pk")
+    if not under_way.exists():
+        return
+    seen = under_way.filter(visible_to(viewer_of(actor), through="dataflow__")).first() if actor else None
+    if seen is None:
         raise InvalidTransition(
-            "Another plan is being enacted.", remedy="Wait until it is done, then try again.")
+            "Another plan is being enacted, of a dataflow that you may not see.",
+            remedy="Wait until it is done, then try again.")
+    if seen.status == FAILED:
+        raise InvalidTransition(
+            f"Another plan does not come to its end: the one to {seen.plan.kind} {seen.dataflow.name}.",
+            remedy="Read its cause, and roll it back or wait for it, then try again.", proposal=str(seen.pk))
+    raise InvalidTransition(
+        f"Another plan is being enacted: the one to {seen.plan.kind} {seen.dataflow.name}.",
+        remedy="Wait until it is done, then try again.", proposal=str(seen.pk))
 
 
 def _require_no_handover() -> None:
@@ -109,7 +129,7 @@ def roll_back_proposal(*, actor: User, proposal_id: UUID | str) -> Proposal:
         proposal = permissions.proposal_for(viewer, proposal_id, for_update=True)
         permissions.require_operator(viewer, proposal)
         if proposal.status == DONE:
-            require_undoable(proposal)
+            require_undoable(proposal, actor=actor)
         kind = UNDONE_BY[proposal.plan.kind]
         options = _options_as_it_was(proposal) if kind == "submit" else None
         record = plans.request_plan(actor=actor, dataflow=proposal.dataflow, kind=kind, options=options)
@@ -127,12 +147,12 @@ def roll_back_proposal(*, actor: User, proposal_id: UUID | str) -> Proposal:
         return proposal
 
 
-def require_undoable(proposal: Proposal) -> None:
+def require_undoable(proposal: Proposal, *, actor: User) -> None:
     """Raise unless a plan that is done can be taken back as it is; others are undone by asking for the opposite."""
     if proposal.plan.kind != "defragment":
         raise InvalidTransition(
             "This plan is done.", remedy="Remove, submit, pause, resume or schedule the dataflow instead.")
-    require_calm()
+    require_calm(actor)
 
 
 def _options_as_it_was(removal: Proposal) -> dict[str, Any]:
@@ -168,7 +188,11 @@ def record_progress(*, proposal_id: UUID | str, observed: Observed, at: datetime
         if before not in UNDER_WAY:
             audit.nothing_changed()
             return proposal
-        plan = plan_of(proposal.rollback_plan or proposal.plan)
+        record = proposal.rollback_plan or proposal.plan
+        if observed.plan_id != record.pk:  # it was rolled back since: some steps of both have the same keys
+            audit.nothing_changed()
+            return proposal
+        plan = plan_of(record)
         progress = _progress(plan, observed, since=proposal.progress, at=at)
         if progress != proposal.progress:
             proposal.progress = progress
@@ -213,7 +237,7 @@ def _progress(plan: Plan, observed: Observed, *, since: Mapping, at: datetime) -
     known = {fragment: found for fragment, found in before.items() if fragment in to_start}
     new = {
         fragment: {"cause": cause, "since": before.get(fragment, {}).get("since", at.isoformat())}
-        for fragment, cause in observed.failing.items() if fragment in plan.fragments_after
+        for fragment, cause in observed.failing.items() if fragment in plan.fragments_after | plan.fragments_before
     }
     return {"done": done, "failing": dict(sorted((known | new).items()))}
 

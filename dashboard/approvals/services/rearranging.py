@@ -82,7 +82,7 @@ def _propose(actor: User, dataflow_id: UUID | str, *, kind: PlanKind, states: se
             return asked_again(audit, already, actor=actor)
         require_at_rest(record, states, kind)
         if kind == "defragment":
-            require_calm()
+            require_calm(actor)
         proposal = open_proposal(audit, record, kind)
         audit.subject, audit.team, audit.details = record, record.team, {"proposal": str(proposal.pk)}
         return proposal

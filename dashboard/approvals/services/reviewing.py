@@ -37,15 +37,16 @@ def approve_proposal(*, actor: User, proposal_id: UUID | str, digest: str, comme
     Parameters
     ----------
     actor : User
-        An approver of at least one asked team that has not approved yet, and not the author (see
-        ``permissions.may_approve_for``).
+        An approver of at least one asked team that has not approved yet, and neither the author nor who chose its
+        schedule (see ``permissions.may_approve_for``).
     digest : str
         Digest of the plan that the actor looked at.
 
     Returns
     -------
     Proposal
-        Pending where other teams are still to approve; executing; or stale where the estate has moved on.
+        Pending where other teams are still to approve; executing; or stale where the estate has moved on, or a profile
+        that the plan was made from is another by now.
 
     Raises
     ------
@@ -96,7 +97,7 @@ def reject_proposal(*, actor: User, proposal_id: UUID | str, comment: str) -> Pr
 
 
 def cancel_proposal(*, actor: User, proposal_id: UUID | str) -> Proposal:
-    """Take a proposal back before it is executed: its author, or an admin of its team."""
+    """Take a proposal back before it is executed: its author, who chose its schedule, or an admin of its team."""
     viewer = viewer_of(actor)
     with audited(actor=actor, verb="proposal.cancel") as audit:
         lock_generation()
@@ -117,7 +118,9 @@ def missing_teams(proposal: Proposal) -> list[Team]:
 
 def _require_reviewable(proposal: Proposal, digest: str) -> None:
     if proposal.status == STALE:
-        raise StalePlan("The estate moved on since this plan was computed.", remedy="Recompute it, then review anew.")
+        raise StalePlan(
+            "The estate or a profile has changed since this plan was computed.",
+            remedy="Recompute it, then review anew.")
     if proposal.status != PENDING:
         raise InvalidTransition(
             f"A proposal that is {proposal.status} cannot be approved.", remedy="Reload the page.",
@@ -141,7 +144,7 @@ def _teams_to_approve_for(viewer: Viewer, proposal: Proposal) -> list[Team]:
 
 def _not_a_reviewer(viewer: Viewer, proposal: Proposal) -> PermissionDenied:
     names = ", ".join(team.name for team in proposal.teams.all())
-    own = " other than its author" if viewer.user_id == proposal.author_id else ""
+    own = " other than you, whose choice it is," if proposal.is_of(viewer.user_id) else ""
     return PermissionDenied(
         "You cannot review this proposal.", remedy=f"It needs an approver{own} of: {names}.",
         teams=[team.slug for team in proposal.teams.all()])

@@ -8,15 +8,15 @@ from uuid import UUID
 
 from dashboard.approvals.lifecycle import COMPUTING, PENDING, STALE, UNPLANNABLE
 from dashboard.approvals.models import Proposal
-from dashboard.approvals.services.enacting import overtake, require_calm
-from dashboard.approvals.services.submission import open_proposal, plan_anew, require_at_rest
+from dashboard.approvals.services.enacting import require_calm
+from dashboard.approvals.services.submission import choose, open_proposal, require_at_rest
 from dashboard.audit.trail import Audit, audited
 from dashboard.catalog import lifecycle as dataflows
 from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.permissions import dataflow_for
 from dashboard.operations.generation import lock_generation
 from dashboard.plans.joining import begin_in_words, options_of
-from dashboard.plans.scheduling import Choice, question_of
+from dashboard.plans.scheduling import Choice, profiles_since, question_of
 from dashboard.teams.models import Role, User
 from dashboard.teams.permissions import require_role, viewer_of
 from scheduler.model.errors import InvalidTransition
@@ -86,19 +86,16 @@ def _of_running(audit: Audit, record: DataflowRecord, choice: Choice | None) -> 
         _replan(audit, proposal, options)
         return proposal
     require_at_rest(record, {dataflows.RUNNING}, "schedule")
-    require_calm()
+    require_calm(audit.actor)
     return open_proposal(audit, record, "schedule", options=options)
 
 
 def _replan(audit: Audit, proposal: Proposal, options: Mapping[str, Any]) -> None:
-    if dict(options) == dict(proposal.plan.options) and proposal.status in {PENDING, COMPUTING}:
+    same = dict(options) == dict(proposal.plan.options)
+    if same and (proposal.status == COMPUTING or (proposal.status == PENDING and not profiles_since(proposal.plan))):
         audit.nothing_changed()
         return
     if proposal.status not in {PENDING, STALE, UNPLANNABLE}:
         raise InvalidTransition(
             "Its plan is being computed.", remedy="Wait a moment, then choose again.", status=proposal.status)
-    if proposal.status == PENDING:
-        overtake(proposal)
-    if proposal.plan.kind == "submit":
-        dataflows.move(proposal.dataflow, dataflows.SUBMITTED)
-    plan_anew(actor=audit.actor, proposal=proposal, options=options)
+    choose(actor=audit.actor, proposal=proposal, options=options)

@@ -23,7 +23,7 @@ from dashboard.operations.generation import lock_generation
 from dashboard.plans import services as plans
 from dashboard.plans.computing import compute
 from dashboard.plans.joining import options_of
-from dashboard.plans.scheduling import Choice, question_of_new
+from dashboard.plans.scheduling import Choice, profiles_since, question_of_new
 from dashboard.teams.models import Role, Team, User
 from dashboard.teams.permissions import require_role, viewer_of
 from dashboard.teams.secrets import require_secrets
@@ -108,16 +108,20 @@ def remove_dataflow(*, actor: User, dataflow_id: UUID | str) -> Proposal:
 
 
 def recompute_proposal(*, actor: User, proposal_id: UUID | str) -> Proposal:
-    """Ask for a new plan of a stale proposal, or of one for which none could be made; reviews start anew."""
+    """Ask for a new plan of a proposal that is stale, or for which none could be made; reviews start anew.
+
+    Also of one whose plan was made from a profile that is another by now.
+    """
     viewer = viewer_of(actor)
     with audited(actor=actor, verb="proposal.recompute") as audit:
         lock_generation()
         proposal = proposal_for(viewer, proposal_id, for_update=True)
         record = proposal.dataflow
         require_role(viewer, record.team, Role.ENGINEER)
-        if proposal.plan.kind == "submit":
-            dataflows.move(record, dataflows.SUBMITTED)
-        plan_anew(actor=actor, proposal=proposal, options=proposal.plan.options)
+        if proposal.status == PENDING and not profiles_since(proposal.plan):
+            raise InvalidTransition(
+                "This plan is as it would be computed now.", remedy="Reload the page.", status=proposal.status)
+        replan(actor=actor, proposal=proposal, options=proposal.plan.options)
         audit.subject, audit.team, audit.details = proposal, record.team, {"plan": str(proposal.plan_id)}
         return proposal
 
@@ -145,10 +149,7 @@ def choose_joining(*, actor: User, proposal_id: UUID | str, fresh: bool, begin: 
         if options == proposal.plan.options and proposal.status == PENDING:
             audit.nothing_changed()
             return proposal
-        if proposal.status == PENDING:
-            overtake(proposal)
-        dataflows.move(proposal.dataflow, dataflows.SUBMITTED)
-        plan_anew(actor=actor, proposal=proposal, options=options)
+        choose(actor=actor, proposal=proposal, options=options)
         audit.subject, audit.team, audit.details = proposal, proposal.dataflow.team, dict(options)
         return proposal
 
@@ -162,6 +163,21 @@ def asked_again(audit: Audit, proposal: Proposal, *, actor: User) -> Proposal:
     audit.subject, audit.team = proposal, proposal.dataflow.team
     audit.details = {"plan": str(proposal.plan_id)}
     return proposal
+
+
+def choose(*, actor: User, proposal: Proposal, options: Mapping[str, Any]) -> None:
+    """Let a proposal run in another way, by the choice of somebody who then does not approve it."""
+    proposal.chosen_by = None if actor.pk == proposal.author_id else actor
+    replan(actor=actor, proposal=proposal, options=options)
+
+
+def replan(*, actor: User, proposal: Proposal, options: Mapping[str, Any]) -> None:
+    """Ask for another plan in place of the one that is reviewed, is stale, or could not be made."""
+    if proposal.status == PENDING:
+        overtake(proposal)
+    if proposal.plan.kind == "submit":
+        dataflows.move(proposal.dataflow, dataflows.SUBMITTED)
+    plan_anew(actor=actor, proposal=proposal, options=options)
 
 
 def plan_anew(*, actor: User, proposal: Proposal, options: Mapping[str, Any]) -> None:

@@ -159,7 +159,8 @@ def _may_choose(request: HttpRequest, record: Proposal) -> bool:
 def _said(way: str, record: Proposal) -> str:
     if way == "approve":
         return {
-            "executing": "Approved. It is being enacted.", "stale": "The estate moved on: recompute the plan.",
+            "executing": "Approved. It is being enacted.",
+            "stale": "The estate or a profile has changed meanwhile: recompute the plan.",
         }.get(record.status, "Approved. Other teams are still to.")
     return {
         "reject": "Rejected.", "cancel": "Cancelled. Nothing was changed.",

@@ -1,0 +1,83 @@
+"""Approving a schedule: by somebody else than who chose it, and by the profiles that it was made from."""
+
+from __future__ import annotations
+
+import pytest
+
+from dashboard.approvals.selectors import awaiting, review_of
+from dashboard.approvals.services import choose_joining, prepare_proposal, propose_schedule, recompute_proposal
+from dashboard.operations.estate import load_estate
+from dashboard.plans.selectors import plan_of
+from dashboard.profiles.services.importing import import_profiles
+from dashboard.teams.permissions import viewer_of
+from scheduler.model.errors import InvalidTransition, PermissionDenied
+from tests.dashboard.building import World, approved, planned
+from tests.dashboard.test_scheduling import at, proposed, rescheduled, scheduled
+from tests.pages.scheduling import linear, measured
+
+PI_AT_HALF = """task,threads,peak_rate_tuples_s,cpu_pct,mem_pct,origin
+pi_viete,1,50,92,2,measured later
+"""
+
+
+@pytest.fixture
+def here(world: World) -> World:
+    measured(world)
+    return world
+
+
+def test_who_chose_the_schedule_does_not_approve_it(here: World):
+    record = scheduled(here, at(18))
+    proposal = rescheduled(here, record, at(50))
+    changed = prepare_proposal(
+        proposal_id=propose_schedule(actor=here.ana, dataflow_id=record.pk, choice=at(40, ("LSA", "DSM"))).pk)
+    assert changed.pk == proposal.pk and (changed.author, changed.chosen_by) == (here.carla, here.ana)
+    review = review_of(viewer_of(here.ana), changed)
+    assert not review["may_approve"] and "You chose how it is to run" in review["why_not"] and review["may_cancel"]
+    with pytest.raises(PermissionDenied):
+        approved(changed, here.ana)
+    assert changed not in awaiting(viewer_of(here.ana)) and changed in awaiting(viewer_of(here.abe))
+    back = prepare_proposal(
+        proposal_id=propose_schedule(actor=here.carla, dataflow_id=record.pk, choice=at(50)).pk)
+    assert back.chosen_by is None
+    assert approved(back, here.ana).status == "executing"
+
+
+def test_who_chose_how_a_submission_joins_does_not_approve_it(here: World):
+    proposal = planned(here.carla, here.city, linear())
+    chosen = prepare_proposal(proposal_id=choose_joining(actor=here.ana, proposal_id=proposal.pk, fresh=True).pk)
+    with pytest.raises(PermissionDenied):
+        approved(chosen, here.ana)
+    assert approved(chosen, here.abe).status == "executing"
+
+
+def test_a_plan_made_from_a_profile_that_has_changed_since_is_not_approved(here: World):
+    proposal = proposed(here, at(50))
+    assert review_of(viewer_of(here.carla), proposal)["outdated"] == ()
+    with pytest.raises(InvalidTransition, match="as it would be computed now"):
+        recompute_proposal(actor=here.carla, proposal_id=proposal.pk)
+    slots = len(plan_of(proposal.plan).promise.slots)
+    import_profiles(actor=here.carla, text=PI_AT_HALF)
+    review = review_of(viewer_of(here.carla), proposal)
+    assert review["outdated"] == ("pi",) and review["may_recompute"]
+    before = load_estate()
+    assert approved(proposal, here.ana).status == "stale" and load_estate() == before
+    recompute_proposal(actor=here.carla, proposal_id=proposal.pk)
+    anew = prepare_proposal(proposal_id=proposal.pk)
+    assert len(plan_of(anew.plan).promise.slots) > slots
+    assert approved(anew, here.ana).status == "executing"
+
+
+def test_the_same_choice_again_is_planned_from_the_profiles_of_now(here: World):
+    proposal = proposed(here, at(50))
+    same = propose_schedule(actor=here.carla, dataflow_id=proposal.dataflow_id, choice=at(50))
+    assert same.plan_id == proposal.plan_id, "nothing has changed"
+    import_profiles(actor=here.carla, text=PI_AT_HALF)
+    anew = propose_schedule(actor=here.carla, dataflow_id=proposal.dataflow_id, choice=at(50))
+    assert anew.pk == proposal.pk and anew.plan_id != proposal.plan_id and anew.status == "computing"
+
+
+def test_a_profile_that_no_task_of_a_plan_has_changes_nothing(here: World):
+    proposal = proposed(here, at(50))
+    import_profiles(actor=here.carla, text=PI_AT_HALF.replace("pi_viete", "http_get"))
+    assert approved(proposal, here.ana).status == "executing"
