@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import lru_cache
 
 from .wanted import Desired, WantedFragment
 
@@ -164,6 +165,7 @@ def batch_of(entry: str) -> int:
     return int(entry.partition("-")[0])
 
 
+@lru_cache(maxsize=4096)  # the same few places are compared again and again
 def order_of(entry: str) -> tuple[int, ...]:
     """Entry ids in their order."""
     return tuple(int(part) for part in entry.split("-"))
