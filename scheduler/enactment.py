@@ -91,12 +91,11 @@ def lay_out(schedule: Schedule, running: Mapping[str, str], started: Collection[
 
 
 def parts_of_slots(schedule: Schedule) -> dict[str, float]:
-    """The slots that a schedule uses, and the part of each that it counts on: what others leave of it."""
+    """The slots that a schedule takes, and the part of each that it counts on: what others leave of it."""
     placement = schedule.placement
-    used = sorted({position for counts in placement.counts.values() for position in counts})
     return {
-        placement.slots[position].name: placement.taken[position].rest if position in placement.taken else 1.0
-        for position in used}
+        slot.name: placement.taken[position].rest if position in placement.taken else 1.0
+        for position, slot in enumerate(placement.slots)}
 
 
 def bundle_ids(fragments: Iterable[Fragment], running: Mapping[str, str]) -> Callable[[str, str], str]:
@@ -171,18 +170,20 @@ def require_slots(schedule: Schedule) -> None:
     Raises
     ------
     InsufficientSlots
-        With what it takes, what is free, and the machines that are missing.
+        With what its mapping asks for, what is free of it, and the machines that are missing.
     """
-    missing = [node for node in schedule.acquisition.nodes if node.new]
+    missing, placement = schedule.acquisition.bought, schedule.placement
     if not missing:
         return
-    more = sum(len(node.slots) for node in missing)
+    names = {node.name for node in missing}
+    more = sum(slot.node in names for slot in (*placement.slots, *placement.empty))
+    there = placement.needed - more
     sizes = Counter(node.size.name for node in missing if node.size)
     bought = ", ".join(f"{count} × {name}" for name, count in sorted(sizes.items()))
     raise InsufficientSlots(
-        f"The schedule takes {schedule.slots} slots, and {schedule.slots - more} are free here: {more} would be on "
-        f"machines to buy ({bought})",
-        remedy=FEWER, needed=schedule.slots, available=schedule.slots - more, machines=dict(sizes),
+        f"The schedule asks for {placement.needed} slots, and {there} are free here: {more} would be on machines to "
+        f"buy ({bought})",
+        remedy=FEWER, needed=placement.needed, available=there, machines=dict(sizes),
     )
 
 

@@ -13,6 +13,8 @@ MOST_PER_S = 1e9  # what nothing limits up to here, nothing limits
 def highest_rate(scheduled: Callable[[float], Schedule], *, slots: int, step_per_s: float) -> Schedule | None:
     """The schedule for the highest rate, in whole steps, for which a number of slots is enough (paper [2], 8.5).
 
+    Enough is what its mapping asks for, though some of it may hold nothing in the end: with fewer there is no schedule.
+
     The paper goes up step by step until it does not fit; here the steps double, and then the range is halved.
 
     Parameters
@@ -45,7 +47,7 @@ def highest_rate(scheduled: Callable[[float], Schedule], *, slots: int, step_per
             found = scheduled(steps * step_per_s)
         except (InsufficientSlots, RateNotHeld):
             return None
-        return found if found.slots <= slots else None
+        return found if found.placement.needed <= slots else None
 
     best, held, high = None, 0, 1
     while (found := at(high)) is not None:

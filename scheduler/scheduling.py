@@ -89,7 +89,7 @@ class Schedule:
 
     @property
     def slots(self) -> int:
-        """All slots that it takes."""
+        """All slots that it takes: those that hold something."""
         return len(self.placement.slots)
 
     @property
@@ -291,13 +291,15 @@ def _complete(
 def predicted(
     job: Job, pair: Pair, allocation: Allocation, placement: Placement, *, supply: Supply, settings: Settings
 ) -> Schedule:
-    """What a placement will do, and what its slots, all of the supply, cost."""
+    """What a placement will do, and what those of its slots cost that hold something; all are of the supply."""
+    placement = placement.in_use()
     prediction = predict(
         placement, job.profiles, rates_per_s=job.rates_per_s, routing=settings.routing, allocation=allocation,
         threads=supply.threads)
     crossing_per_s = between_nodes_per_s(placement, job.streams, prediction.routed.shares)
     return Schedule(
-        pair, job.rate_per_s, allocation, placement, acquisition_of(placement.slots, supply=supply), prediction,
+        pair, job.rate_per_s, allocation, placement,
+        acquisition_of(placement.slots, supply=supply, empty=placement.empty), prediction,
         crossing_per_s * min(1.0, prediction.factor),
         latency_s(job.dataflow, prediction, trigger_s=settings.trigger_s, hop_s=settings.hop_s), job, settings,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -27,16 +28,17 @@ class Acquisition:
         return tuple(node for node in self.nodes if node.new)
 
 
-def acquisition_of(slots: Sequence[Slot], *, supply: Supply) -> Acquisition:
+def acquisition_of(slots: Sequence[Slot], *, supply: Supply, empty: Sequence[Slot] = ()) -> Acquisition:
     """The machines of these slots of a supply; of a slot that others have part of, what is left of it costs.
 
     Of the first n slots of `Supply.slots` these are the free ones, the largest size while it fills up, and the smallest
-    that holds the rest.
+    that holds the rest. A machine to buy has what was asked for of it, with slots that are left ``empty``.
 
     References
     ----------
     .. [1] Shukla and Simmhan, "Model-driven Scheduling for Distributed Stream Processing Systems", 2017, 7.1.
     """
+    unused = Counter(slot.node for slot in empty)
     taken: dict[str, list] = {}
     for slot in slots:
         taken.setdefault(slot.node, []).append(slot)
@@ -50,7 +52,7 @@ def acquisition_of(slots: Sequence[Slot], *, supply: Supply) -> Acquisition:
             per_hour += slot_hour * sum(supply.taken_of(slot).rest for slot in its)
         else:
             assert catalogue is not None  # or there were not enough slots
-            size = catalogue.smallest_with(len(its))
+            size = catalogue.smallest_with(len(its) + unused[name])
             node = Node(name, tuple(its), size=size, new=True)
             per_hour += size.hour
         nodes.append(node)

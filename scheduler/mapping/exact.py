@@ -18,7 +18,7 @@ from scheduler.model.estate import Slot
 from scheduler.model.placement import Bound, Placement
 from scheduler.model.resources import TOLERANCE, Supply
 
-from .packing import UNIT, Bins, Effort, fewest_slots, units_of
+from .packing import UNIT, Bins, Effort, fewest_slots, fit, units_of
 from .rooms import Rooms, gathered, rooms_of, worth_a_look
 from .sam import map_sam
 from .traffic import Streams, between_nodes_per_s
@@ -78,7 +78,8 @@ def map_exact(allocation: Allocation, *, supply: Supply, streams: Streams, effor
     starts = _starts(allocation, supply, units, packed, dict.fromkeys((first, gathered(rooms, count))))
     starts.sort(key=lambda one: between_nodes_per_s(one, streams))  # of equals the one on the first slots stays first
     found = _nearest(starts, units, rooms, streams, Effort(effort - packing.spent))
-    return replace(found, slots_bound=Bound(count, full + least, proved=len(packed) == least))
+    used = len(found.held)  # nearer to each other they may take fewer
+    return replace(found, slots_bound=Bound(used, full + least, proved=used == full + least))
 
 
 def _nearest(
@@ -216,6 +217,11 @@ def _least_traffic(
                 places[u] = empty.pop(0) if unit.full else next(
                     slot for slot in its if solver.value(on_slot[u, slot]))
     bound = max(0.0, total * (1 - solver.best_objective_bound / SCALE))
+    beside: dict[Slot, list[Bundle]] = {}
+    for u in partial:
+        beside.setdefault(places[u], []).append(units[u])
+    if not all(map(fit, beside.values())):  # only by shares rounded down
+        return list(start), bound, False
     return places, bound, status == cp_model.OPTIMAL
 
 

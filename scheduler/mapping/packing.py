@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from math import ceil
+from math import ceil, floor
 
 from ortools.sat.python import cp_model
 
@@ -14,8 +14,9 @@ from scheduler.model.resources import TOLERANCE
 from .shelves import Shelves
 
 Bins = list[list[Bundle]]  # bundles of count 1 that share a slot
-UNIT = 1_000_000  # of a slot: CP-SAT counts in whole numbers
+UNIT = 1_000_000_000  # of a slot: CP-SAT counts in whole numbers, and what they leave out is within the tolerance
 LARGEST = 20_000  # variables (kinds of bundle times slots); beyond it best fit alone packs
+HALF = 0.5 + TOLERANCE  # of a slot: no two that are larger share one
 
 
 def fewest_slots(kinds: Sequence[Bundle], *, effort: Effort) -> tuple[Bins, int]:
@@ -30,7 +31,7 @@ def fewest_slots(kinds: Sequence[Bundle], *, effort: Effort) -> tuple[Bins, int]
     least = max(
         ceil(sum(one.cpu * one.count for one in kinds) - TOLERANCE),
         ceil(sum(one.memory * one.count for one in kinds) - TOLERANCE),
-        sum(one.count for one in kinds if one.cpu > 0.5), sum(one.count for one in kinds if one.memory > 0.5),
+        sum(one.count for one in kinds if one.cpu > HALF), sum(one.count for one in kinds if one.memory > HALF),
         1 if kinds else 0,
     )
     while len(packed) > least and len(kinds) * len(packed) <= LARGEST and effort.left > 0:
@@ -80,12 +81,21 @@ class Effort:
 
 
 def units_of(share: float) -> int:
-    """A share of a slot, rounded up, but for what is rounding itself."""
-    return ceil(share * UNIT - TOLERANCE * UNIT)
+    """A share of a slot, rounded down: what does not fit then does not fit at all."""
+    return floor(share * UNIT)
+
+
+def fit(bundles: Sequence[Bundle]) -> bool:
+    """Whether bundles of count 1 fit a slot together, by the shares as they are."""
+    return max(sum(one.cpu for one in bundles), sum(one.memory for one in bundles)) <= 1.0 + TOLERANCE
 
 
 def _pack(kinds: Sequence[Bundle], slots: int, effort: Effort) -> tuple[Bins | None, int]:
-    """A packing into so many slots, or None; and, where it is proved that there is none, one more than that."""
+    """A packing into so many slots, or None; and, where it is proved that there is none, one more than that.
+
+    With shares rounded down all that fits still does: where there is no packing then, there is none. Where one is found
+    that does not fit by the shares as they are, nothing is known.
+    """
     model = cp_model.CpModel()
     within = [
         [model.new_int_var(0, kind.count, f"kind{k} on {slot}") for slot in range(slots)]
@@ -102,12 +112,13 @@ def _pack(kinds: Sequence[Bundle], slots: int, effort: Effort) -> tuple[Bins | N
     for first, second in pairwise(loads):
         model.add(first >= second)  # slots are alike: one order of them is enough
     solver, status = effort.solve(model)
-    if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-        return [
-            [kind for kind, its in zip(kinds, within, strict=True) for _ in range(solver.value(its[slot]))]
-            for slot in range(slots)
-        ], 0
-    return None, slots + 1 if status == cp_model.INFEASIBLE else 0
+    if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+        return None, slots + 1 if status == cp_model.INFEASIBLE else 0
+    bins = [
+        [kind for kind, its in zip(kinds, within, strict=True) for _ in range(solver.value(its[slot]))]
+        for slot in range(slots)
+    ]
+    return [its for its in bins if its] if all(map(fit, bins)) else None, 0
 
 
 def _falling(bundle: Bundle) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
 
@@ -45,7 +45,8 @@ class Placement:
 
     ``slots`` are all that the mapping asked for, ``extra`` of them one by one beyond the ``asked`` ones of the
     allocation, because the packing did not fit. ``threads`` has for each task a position in ``slots`` for each of its
-    threads, which are its input's partitions in order. ``taken`` is what others take of some slots, by position.
+    threads, which are its input's partitions in order. ``taken`` is what others take of some slots, by position. A
+    schedule takes those that hold something; the others are ``empty`` then.
     """
 
     algorithm: str
@@ -55,19 +56,41 @@ class Placement:
     taken: Mapping[int, Taken] = field(default_factory=dict)
     slots_bound: Bound | None = None
     traffic_bound: Bound | None = None  # events/s between nodes, every thread having its even part of a stream
+    empty: tuple[Slot, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "threads", MappingProxyType(dict(self.threads)))
 
     @property
+    def needed(self) -> int:
+        """All slots that the mapping asked for, with those that hold nothing."""
+        return len(self.slots) + len(self.empty)
+
+    @property
     def extra(self) -> int:
         """Slots beyond what the allocation asked for."""
-        return max(0, len(self.slots) - self.asked)
+        return max(0, self.needed - self.asked)
+
+    @cached_property
+    def held(self) -> tuple[int, ...]:
+        """The positions of the slots that hold something, in order."""
+        return tuple(sorted({position for its in self.counts.values() for position in its}))
 
     @cached_property
     def counts(self) -> Mapping[str, Mapping[int, int]]:
         """How many threads of a task are on each slot, by task and the slot's position."""
         return {task: dict(Counter(positions)) for task, positions in self.threads.items()}
+
+    def in_use(self) -> Placement:
+        """The same on the slots alone that hold something."""
+        number = {position: place for place, position in enumerate(self.held)}
+        if len(number) == len(self.slots):
+            return self
+        return replace(
+            self, slots=tuple(self.slots[position] for position in number),
+            threads={task: tuple(number[position] for position in its) for task, its in self.threads.items()},
+            taken={number[position]: taken for position, taken in self.taken.items() if position in number},
+            empty=tuple(slot for position, slot in enumerate(self.slots) if position not in number))
 
     def slot_of(self, task: str, thread: int) -> Slot:
         """Where a thread runs."""

@@ -261,7 +261,8 @@ class Profile:
 class Profiles:
     """Profiles to look up by task: the one of its very config, else the one of its type for any config.
 
-    Where a type has several, one of ``machine`` comes first, then the later given one.
+    Where a type has several, one of ``machine`` comes first, then the later given one. Whether one is stale is not
+    asked: one of the very config says more than a newer one for any.
     """
 
     def __init__(

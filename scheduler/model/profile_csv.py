@@ -141,14 +141,17 @@ def write_entries(entries: Iterable[Entry]) -> str:
 
 
 def _of_header(header: tuple[str, ...]) -> list[Problem]:
-    missing = [name for name in REQUIRED if name not in header]
-    unknown = [name for name in header if name not in (*REQUIRED, *OPTIONAL)]
-    found = [_problem(1, f"There is no column {name}", f"The columns are {', '.join(REQUIRED)}.") for name in missing]
-    return found + [
-        _problem(1, f"Nobody knows a column {name!r}", f"Leave it out; known are {', '.join((*REQUIRED, *OPTIONAL))}.",
-                 header.index(name) + 1)
-        for name in unknown
-    ]
+    known, seen = (*REQUIRED, *OPTIONAL), set[str]()
+    found = [_problem(1, f"There is no column {name}", f"The columns are {', '.join(REQUIRED)}.")
+             for name in REQUIRED if name not in header]
+    for column, name in enumerate(header, 1):
+        if name not in known:
+            found.append(_problem(
+                1, f"Nobody knows a column {name!r}", f"Leave it out; known are {', '.join(known)}.", column))
+        elif name in seen:
+            found.append(_problem(1, f"There is a second column {name}", "Leave one of them out.", column))
+        seen.add(name)
+    return found
 
 
 def _take(row: Mapping[str | None, str | None], line: int, rows: _Rows, problems: list[Problem]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -135,11 +136,11 @@ class Supply:
 
     def _bought(self) -> Iterator[Slot]:
         assert self.catalogue is not None
-        number = 1
-        while True:
-            for index in range(self.catalogue.largest.slots):
-                yield Slot(f"{self.new_names}-{number}", index)
-            number += 1
+        known = {node.name for node in self.free}.union(self.threads)  # one that is there may be named like a new one
+        for number in itertools.count(1):
+            name = f"{self.new_names}-{number}"
+            if name not in known:
+                yield from (Slot(name, index) for index in range(self.catalogue.largest.slots))
 
 
 def _require_price(price: float, what: str, **facts: object) -> None:

@@ -55,7 +55,8 @@ def next_step(trials: Iterable[Trial], *, sweep: Sweep) -> Try | Done:
     that was busy for a second makes any rate look so. Where less was fed than was asked for, and that got through,
     it is tried again; where that does not pass, the feeder is the bottleneck, and more threads would show no more.
     In the end each thread count that was tried near its peak alone is tried at half of it: what its batches take is
-    told from what events take by trials that are far apart.
+    told from what events take by trials that are far apart. A peak stays the highest rate that was stable: where half
+    of it fails, that is tried again, each time later, and if it never is stable the peak is rough.
 
     Parameters
     ----------
@@ -100,9 +101,8 @@ def next_step(trials: Iterable[Trial], *, sweep: Sweep) -> Try | Done:
     else:
         why = f"{sweep.largest_threads} threads are the most that were to be measured."
     if lower:
-        counts = ", ".join(str(one.threads) for one in reversed(lower))
-        why += (f" The budget of {sweep.budget_s:g} s did not allow for half of the rate with {counts} "
-                f"thread{'s' * (counts != '1')}: what batches take there is less sure.")
+        why += (f" The budget of {sweep.budget_s:g} s did not allow for half of the rate with "
+                f"{_counted([one.threads for one in reversed(lower)])}: what batches take there is less sure.")
     return _done(peaks, by_threads, sweep, why)
 
 
@@ -172,13 +172,11 @@ def _next_rate(tried: Tried, threads: int, guess: float, sweep: Sweep) -> Try | 
     if not tried:
         return Try(threads, guess, "as fewer threads suggest" if threads > 1 else "the smallest rate")
     held = {rate: trial for rate, trials in tried.items() if (trial := _typical(trials, sweep))}
-    unfed = {rate for rate, trials in tried.items() if all(sweep.starved(trial) for trial in trials)}
-    unstable = min((rate for rate in tried if rate not in held and rate not in unfed), default=inf)
-    if unstable < max(held, default=0.0) and len(tried[unstable]) < 2:
-        return Try(threads, unstable, "once more, for a higher rate was stable")
-    stable = max((rate for rate in held if rate < unstable), default=0.0)
-    if (too_much := min((rate for rate in unfed if rate > stable), default=inf)) < unstable:
-        return _unfed(tried[too_much], held.get(stable), sweep)
+    stable = max(held, default=0.0)
+    above = [rate for rate in tried if rate > stable]
+    unstable = min((rate for rate in above if _failed(tried[rate], sweep)), default=inf)
+    if (unfed := min(above, default=inf)) < unstable:
+        return _unfed(tried[unfed], held.get(stable), sweep)
     if unstable == inf:
         if stable >= sweep.largest_rate_per_s:
             return _Peak(held[stable], bounded=True)
@@ -201,13 +199,20 @@ def _next_rate(tried: Tried, threads: int, guess: float, sweep: Sweep) -> Try | 
 
 def _halves(peaks: Mapping[int, _Peak], by_threads: Mapping[int, Tried], sweep: Sweep) -> list[Try]:
     """Trials of the thread counts of which nothing is known but what is near their peak; the most threads first, for
-    which there is most between the two."""
-    far = {threads: FAR_ENOUGH * peak.rate_per_s for threads, peak in peaks.items()}
-    return [
-        Try(threads, max(peaks[threads].rate_per_s / 2, sweep.smallest_rate_per_s),
-            "half of what it sustains, for what its batches take")
-        for threads in sorted(peaks, reverse=True)
-        if far[threads] >= sweep.smallest_rate_per_s and not any(rate <= far[threads] for rate in by_threads[threads])]
+    which there is most between the two. One that failed is tried again, each time later: more than that was stable."""
+    found = []
+    for threads in sorted(peaks, reverse=True):
+        peak, tried = peaks[threads].rate_per_s, by_threads[threads]
+        far = [rate for rate in tried if rate <= FAR_ENOUGH * peak]
+        if FAR_ENOUGH * peak < sweep.smallest_rate_per_s or not all(_failed(tried[rate], sweep) for rate in far):
+            continue
+        if not far:
+            found.append(Try(threads, max(peak / 2, sweep.smallest_rate_per_s),
+                             "half of what it sustains, for what its batches take"))
+        elif (tries := len(tried[max(far)])) <= len(sweep.again_after_s):
+            found.append(Try(threads, max(far), "once more, for a higher rate was stable",
+                             after_s=sweep.again_after_s[tries - 1]))
+    return found
 
 
 def _unfed(trials: Sequence[Trial], held: Trial | None, sweep: Sweep) -> Try | _Peak:
@@ -217,6 +222,15 @@ def _unfed(trials: Sequence[Trial], held: Trial | None, sweep: Sweep) -> Try | _
                    after_s=sweep.again_after_s[len(trials) - 1])
     best = max((replace(trial, rate_per_s=trial.offered_per_s) for trial in trials), key=lambda one: one.rate_per_s)
     return _Peak(held if held is not None and held.rate_per_s > best.rate_per_s else best, at_least=True)
+
+
+def _failed(trials: Sequence[Trial], sweep: Sweep) -> bool:
+    """Whether a rate was fed and none of its trials is stable."""
+    return not any(map(sweep.stable, trials)) and not all(map(sweep.starved, trials))
+
+
+def _counted(threads: Sequence[int]) -> str:
+    return f"{', '.join(map(str, threads))} thread{'s' * (list(threads) != [1])}"
 
 
 def _typical(trials: Sequence[Trial], sweep: Sweep) -> Trial | None:
@@ -279,7 +293,11 @@ def _done(peaks: Mapping[int, _Peak], by_threads: Mapping[int, Tried], sweep: Sw
     if speed is not None:
         points = tuple(_at_speed(point, peaks[point.threads], speed) for point in points)
         stable = {threads: [at_speed(trial, speed) for trial in trials] for threads, trials in stable.items()}
-    rough = tuple(sorted(threads for threads, peak in peaks.items() if not peak.precise))
+    doubted = [threads for threads, peak in sorted(peaks.items())
+               if any(rate < peak.rate_per_s and _failed(its, sweep) for rate, its in by_threads[threads].items())]
+    if doubted:
+        why += f" Less than the peak of {_counted(doubted)} was tried, too, and never stable: that peak is less sure."
+    rough = tuple(sorted(threads for threads, peak in peaks.items() if not peak.precise or threads in doubted))
     at_least = tuple(sorted(threads for threads, peak in peaks.items() if peak.at_least))
     found = (_at_ease(point) if peaks[point.threads].spare else point for point in with_fixed_load(points, stable))
     return Done(tuple(found), why, rough, at_least, speed)

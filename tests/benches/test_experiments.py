@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.highest_rate import highest_rate
-from scheduler.model.errors import WeirError
+from scheduler.model.errors import MissingProfile, WeirError
 from scheduler.model.estate import Slot
 from scheduler.model.profile import Point, Profile, Profiles
 from scheduler.model.resources import Node, Supply
@@ -126,13 +126,14 @@ def test_the_correlation_is_that_of_numpy_and_no_less_than_equality(pairs):
 
 
 # Of the characters that the tasks have, in figures of our own.
-PROFILES = Profiles([
+KNOWN = (
     Profile("xml_document", (Point(1, 400, 0.9, 0.02),)),
     Profile("pi_viete", (Point(1, 200, 0.9, 0.01), Point(2, 190, 0.95, 0.02))),
     Profile("file_batches", (Point(1, 3000, 0.8, 0.02),)),
     Profile("http_get", (Point(1, 18, 0.1, 0.01, 0.05), Point(4, 70, 0.3, 0.03, 0.05), Point(8, 130, 0.5, 0.05, 0.1))),
     Profile("sql_lookup", (Point(1, 28, 0.1, 0.01, 0.05), Point(4, 110, 0.3, 0.03, 0.05))),
-])
+)
+PROFILES = Profiles(KNOWN)
 TASKS = kinds("http://127.0.0.1:1")
 SLOTS = 2
 SUPPLY = Supply(free=(Node("n1", tuple(Slot("n1", index) for index in range(SLOTS))),))
@@ -165,6 +166,24 @@ def test_the_plan_has_every_pair_at_every_part_of_its_highest_rate():
             assert one.rate_per_s == pytest.approx(0.5 * made[name, pair, 1.0].rate_per_s)
     none = highest_rate(lambda rate: scheduled("linear", ("MBA", "SAM"), 1000 + rate), slots=SLOTS, step_per_s=1)
     assert none is None
+
+
+def test_a_pair_without_a_schedule_comes_with_the_reason_and_the_others_with_theirs():
+    """Nobody has measured the look-up, which "enrich" has: that is told of it, and the other dataflow is planned."""
+    known = Profiles([one for one in KNOWN if one.task_type != "sql_lookup"])
+
+    def of_known(name, pair, rate_per_s):
+        flow = dataflow(name, TASKS, path="events.parquet", run="x")
+        return schedule(prepare(flow, task_types=task_types(), profiles=known, rate_per_s=rate_per_s), pair,
+                        supply=SUPPLY)
+
+    found = list(plan(["enrich", "fetch"], PAPER_PAIRS, (1.0, 0.5), scheduled=of_known, slots=SLOTS))
+    assert len(found) == 2 * 2 * len(PAPER_PAIRS)
+    for name, _, _, one in found:
+        if name == "enrich":
+            assert isinstance(one, MissingProfile) and one.facts["task_types"] == ["sql_lookup"]
+        else:
+            assert not isinstance(one, WeirError)
 
 
 def test_loads_at_a_rate_are_those_of_the_prediction():

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
 
+from scheduler.scheduling import prepare
 from workers.benches import schedules
 from workers.benches.published_dataflows import LABELS
 from workers.benches.schedules import main, over_limits
@@ -54,3 +56,18 @@ def test_the_command_fails_where_a_limit_is_passed(
     assert main(["--published", str(tmp_path), "--sizes", "12", "--repeat", "1", "--out", str(out)]) == 1
     assert "Over the limit: 12 tasks by LSA with DSM" in capsys.readouterr().out
     assert len(json.loads(out.read_text())["over limits"]) == 12
+
+
+def test_what_planning_takes_has_rates_and_profiles_in_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    slow_s = 0.05
+
+    def prepare_slowly(*given, **named):
+        time.sleep(slow_s)
+        return prepare(*given, **named)
+
+    monkeypatch.setattr(schedules, "prepare", prepare_slowly)
+    out = tmp_path / "out.json"
+    main(["--published", str(tmp_path), "--sizes", "12", "--repeat", "1", "--out", str(out)])
+    assert all(one["s"] >= slow_s for one in json.loads(out.read_text())["growth"])

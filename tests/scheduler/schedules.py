@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from itertools import pairwise
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, pairwise
+from operator import itemgetter
 
 from hypothesis import strategies as st
 
@@ -71,9 +73,10 @@ def chain(allocation: Allocation) -> dict[tuple[str, str], float]:
 
 
 def check_placed(placement: Placement, allocation: Allocation, supply: Supply) -> None:
-    """Every thread placed once, on one of the slots asked for; more slots only as reported, in the supply's order.
+    """Every thread placed once, on one of the slots asked for; more only where nothing fits, in the supply's order.
 
-    The exact mapping chooses among the free ones; whatever is bought is the first of it.
+    The exact mapping chooses among the free ones; whatever is bought is the first of it. That it asks for no more than
+    SAM, and for the fewest, is for tests of its own.
     """
     assert {task: len(its) for task, its in placement.threads.items()} == {
         name: task.threads for name, task in allocation.tasks.items()}
@@ -88,14 +91,70 @@ def check_placed(placement: Placement, allocation: Allocation, supply: Supply) -
         count = len(placement.slots)
         offered = free if count <= len(free) else supply.slots(count)
         assert placement.slots == tuple(slot for slot in offered if slot in placement.slots)
-        assert count == allocation.slots + placement.extra
-    elif supply.taken:  # those of others in which nothing fits are left out
-        first = [slot for slot in supply.slots(len(placement.slots) + len(supply.taken)) if slot in placement.slots]
-        assert tuple(first) == placement.slots
+        assert placement.slots_bound.reached == len(placement.held)
     else:
-        assert placement.slots == supply.slots(len(placement.slots))
-        assert len(placement.slots) == allocation.slots + placement.extra
+        # Those of others in which nothing fits are left out, and of a schedule all that hold nothing.
+        left_out = len(supply.taken) + len(placement.empty)
+        first = [slot for slot in supply.slots(len(placement.slots) + left_out) if slot in placement.slots]
+        assert tuple(first) == placement.slots
+        check_extra(placement, allocation)
     assert placement.asked == allocation.slots
+
+
+def check_extra(placement: Placement, allocation: Allocation) -> None:
+    """Slots beyond those asked for come one by one, each for what no slot before it had room for when it was placed.
+
+    Where others have part of an extra slot it may have been opened in vain; there is nothing to be said of it.
+    """
+    own = [position for position in range(len(placement.slots)) if position not in placement.taken]
+    extra = [position for position in own if position >= placement.asked]
+    free = [[1.0, 1.0] for _ in placement.slots]
+    for position, taken in placement.taken.items():
+        free[position] = [1.0 - taken.cpu, 1.0 - taken.memory]
+    begun: set[int] = set()
+    for position, cpu, memory, full in _in_order(placement, allocation):
+        if extra and position >= extra[0] and position not in begun | placement.taken.keys():
+            assert position == extra.pop(0), "they are opened one by one"
+            if full:
+                assert begun.issuperset(before for before in own if before < position), "a slot is empty"
+            else:
+                assert not _has_room(placement, free[:position], cpu + EPSILON, memory + EPSILON), "there is room"
+        begun.add(position)
+        free[position][0] -= cpu
+        free[position][1] -= memory
+    assert not extra, "each extra slot is for something"
+
+
+def _in_order(placement: Placement, allocation: Allocation) -> Iterator[tuple[int, float, float, bool]]:
+    """What was placed, in turn: its position, CPU and memory, and whether it needs a slot to itself.
+
+    DSM goes task by task. RSM takes a thread of each in turn, and SAM a full bundle, in the end all others of the task.
+    """
+    found: list[tuple[int, tuple[int, float, float, bool]]] = []
+    for name, task in allocation.tasks.items():
+        places = placement.threads[name]
+        if placement.algorithm == "SAM":
+            units = [one for one in task.bundles for _ in range(one.count)]
+            full, ends = sum(one.full for one in units), accumulate(one.threads for one in units)
+            found += [(min(turn, full), (places[end - 1], one.cpu, one.memory, one.full))
+                      for turn, (one, end) in enumerate(zip(units, ends, strict=True))]
+        else:
+            found += [(turn if placement.algorithm == "RSM" else 0,
+                       (position, task.cpu / task.threads, task.memory / task.threads, False))
+                      for turn, position in enumerate(places)]
+    yield from (its for _, its in sorted(found, key=itemgetter(0)))
+
+
+def _has_room(placement: Placement, free: Sequence[Sequence[float]], cpu: float, memory: float) -> bool:
+    """Whether one of these slots takes so much as its algorithm counts: DSM by memory, RSM with all CPU of its node."""
+    if placement.algorithm == "SAM":
+        return any(its[0] >= cpu and its[1] >= memory for its in free)
+    of_node: dict[str, list[Sequence[float]]] = {}
+    for slot, its in zip(placement.slots, free, strict=False):
+        of_node.setdefault(slot.node, []).append(its)
+    return any(
+        max(its[1] for its in slots) >= memory and (placement.algorithm == "DSM" or sum(its[0] for its in slots) >= cpu)
+        for slots in of_node.values())
 
 
 def check_thread_shares(placement: Placement, allocation: Allocation, *, cpu: bool) -> None:

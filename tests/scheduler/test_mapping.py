@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from scheduler.allocation.acquisition import acquisition_of
 from scheduler.allocation.lsa import allocate_lsa
 from scheduler.allocation.mba import allocate_mba
 from scheduler.mapping.best_fit import BestFit
@@ -23,7 +24,7 @@ from scheduler.model.errors import InsufficientSlots, InvalidResources
 from scheduler.model.estate import Slot
 from scheduler.model.placement import Bound, Placement
 from scheduler.model.profile import Point, Profile
-from scheduler.model.resources import Node, Supply
+from scheduler.model.resources import Node, Supply, Taken
 
 from .schedules import BUY, SIZES, allocations, chain, check_bundles, check_placed, check_thread_shares, supplies
 
@@ -271,3 +272,21 @@ def test_what_was_proved_of_traffic_holds_on_other_slots_only_where_they_are_ali
 def test_machines_come_from_what_is_free_first():
     free = (Node("n1", (Slot("n1", 1),)),)
     assert [slot.name for slot in Supply(free, SIZES).slots(4)] == ["n1/1", "new-1/0", "new-1/1", "new-1/2"]
+
+
+def test_a_node_that_is_named_like_a_new_machine_is_not_handed_out_twice():
+    free = (Node("new-1", (Slot("new-1", 0),)),)
+    slots = Supply(free, SIZES, threads={"new-1": 64, "new-3": 64}).slots(6)
+    assert [slot.name for slot in slots] == ["new-1/0", *(f"new-2/{index}" for index in range(4)), "new-4/0"]
+    bought = acquisition_of(slots, supply=Supply(free, SIZES)).bought
+    assert [node.name for node in bought] == ["new-2", "new-4"]
+
+
+def test_of_a_mapping_the_slots_are_in_use_that_hold_something():
+    slots = tuple(Slot("n1", index) for index in range(5))
+    mapped = Placement("RSM", 4, slots, {"a": (0, 0, 3), "b": (4, 3)}, {2: Taken(0.2, 0.1), 4: Taken(0.1, 0.1)})
+    found = mapped.in_use()
+    assert found.slots == (slots[0], *slots[3:]) and found.threads == {"a": (0, 0, 1), "b": (2, 1)}
+    assert found.taken == {2: mapped.taken[4]} and found.empty == slots[1:3]
+    assert (found.asked, found.extra, found.needed) == (mapped.asked, mapped.extra, mapped.needed) == (4, 1, 5)
+    assert found.in_use() is found

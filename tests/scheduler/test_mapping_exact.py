@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scheduler.allocation.lsa import allocate_lsa
 from scheduler.mapping import exact as exact_mapping
 from scheduler.mapping.exact import map_exact
 from scheduler.mapping.packing import Effort
@@ -19,6 +20,7 @@ from scheduler.mapping.traffic import between_nodes_per_s
 from scheduler.model.allocation import Allocation, Bundle, TaskAllocation
 from scheduler.model.estate import Slot
 from scheduler.model.placement import Bound, Placement
+from scheduler.model.profile import Point, Profile
 from scheduler.model.resources import Node, Supply, Taken
 
 from .schedules import BUY, SIZES, allocations, chain, check_bundles
@@ -32,7 +34,7 @@ def test_exact_needs_no_more_slots_than_sam_and_no_more_traffic_with_as_many(all
     by_sam = map_sam(allocation, supply=BUY)
     ours = map_exact(allocation, supply=BUY, streams=chain(allocation), effort=EFFORT)
     assert len(ours.slots) <= len(by_sam.slots)
-    assert ours.slots_bound.least <= len(ours.slots) == ours.slots_bound.reached
+    assert ours.slots_bound.least <= len(ours.held) == ours.slots_bound.reached <= len(ours.slots)
     if len(ours.slots) == len(by_sam.slots):
         streams = chain(allocation)
         assert between_nodes_per_s(ours, streams) <= between_nodes_per_s(by_sam, streams) + 1e-9
@@ -192,3 +194,39 @@ def test_all_calls_of_the_solver_share_one_effort(monkeypatch: pytest.MonkeyPatc
     none = map_exact(allocation, supply=BUY, streams=chain(allocation), effort=0.0)
     check_bundles(none, allocation)
     assert len(none.slots) <= len(map_sam(allocation, supply=BUY).slots)
+
+
+def test_shares_that_fill_slots_to_the_last_digit_are_packed_and_what_is_proved_of_them_is_true():
+    """Four, three and two ninths are a slot, and more than one as soon as they are rounded up."""
+    profile = Profile("t", (Point(1, 90, 1.0, 0.1),))
+    rates = dict(zip("abcdef", (40.0, 40.0, 30.0, 30.0, 20.0, 20.0), strict=True))
+    allocation = allocate_lsa(rates, dict.fromkeys(rates, profile))
+    assert len(map_sam(allocation, supply=BUY).slots) == 3
+    found = map_exact(allocation, supply=BUY, streams=chain(allocation), effort=5.0)
+    check_bundles(found, allocation)
+    assert len(found.slots) == 2 and found.slots_bound == Bound(2, 2, proved=True)
+
+
+def of_shares(*shares: float) -> Allocation:
+    """A bundle of a task of its own for each of these shares of CPU."""
+    return Allocation("any", {
+        f"t{number}": TaskAllocation(f"t{number}", 1.0, (Bundle(f"t{number}", 1, 1.0, share, 0.1),))
+        for number, share in enumerate(shares)})
+
+
+def test_halves_that_only_rounding_makes_larger_share_a_slot():
+    found = map_exact(of_shares(0.5 + 2e-10, 0.5 + 2e-10), supply=BUY, streams={})
+    assert len(found.slots) == 1 and found.slots_bound == Bound(1, 1, proved=True)
+
+
+def test_what_fits_by_rounded_shares_alone_is_no_packing():
+    """Three of a third and a little share no slot, though no whole billionth says so: nothing is proved of it."""
+    third = 1 / 3 + 6e-10
+    allocation = of_shares(third, third, third, 0.9)
+    found = map_exact(allocation, supply=BUY, streams=chain(allocation), effort=5.0)
+    check_bundles(found, allocation)
+    assert len(found.held) == 3 and found.slots_bound == Bound(3, 2, proved=False)
+    apart = Supply(tuple(Node(f"n{number}", (Slot(f"n{number}", 0),)) for number in range(3)))
+    spread = map_exact(allocation, supply=apart, streams=chain(allocation), effort=5.0)
+    check_bundles(spread, allocation)
+    assert len(spread.held) == 3 and not spread.traffic_bound.proved, "nor of traffic"

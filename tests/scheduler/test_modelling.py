@@ -118,6 +118,37 @@ def test_half_of_a_peak_that_fails_once_is_tried_again_at_once_and_costs_no_more
         (one.threads, one.rate_per_s) for one in done.points] and not found.rough
 
 
+def test_half_of_a_peak_that_fails_while_a_neighbour_is_busy_takes_no_peak_back():
+    """For 25 s from the first such trial on nothing is stable: it is tried later and later, and is stable then."""
+    calm, done, _ = measured_waiting()
+    now_s, busy_until_s, trials = 0.0, 0.0, []
+    while isinstance(step := next_step(trials, sweep=SWEEP), Try):
+        now_s += step.after_s + 10.0
+        busy_until_s = busy_until_s or (now_s + 15.0 if step.why.startswith("half") else 0.0)
+        trials.append(replace(waiting(step), latency_slope=0.5) if now_s <= busy_until_s else waiting(step))
+        assert len(trials) < 500
+    assert step == done and len(trials) == len(calm) + 2
+
+
+def test_a_peak_stays_and_is_rough_where_less_than_it_never_is_stable():
+    calm, done, _ = measured_waiting()
+    trials: list[Trial] = []
+    waited: list[float] = []
+    while isinstance(step := next_step(trials, sweep=SWEEP), Try):
+        low = any(point.threads == step.threads == 32 and step.rate_per_s < 0.75 * point.rate_per_s
+                  for point in done.points)
+        waited += [step.after_s] if low else []
+        trials.append(replace(waiting(step), latency_slope=0.5) if low else waiting(step))
+        assert len(trials) < 500
+    assert [(one.threads, one.rate_per_s) for one in step.points] == [
+        (one.threads, one.rate_per_s) for one in done.points]
+    assert step.rough == (32,) and "peak of 32 threads" in step.why and "never stable" in step.why
+    assert waited == [0.0, *SWEEP.again_after_s] and len(trials) == len(calm) + len(SWEEP.again_after_s)
+    short = replace(SWEEP, budget_s=10.0 * (len(calm) - len(done.points) + 2), trial_s=10)
+    cut = next_step(trials[:len(calm) - len(done.points) + 2], sweep=short)
+    assert isinstance(cut, Done) and 32 in cut.rough, "it failed there, and there was no time to try again"
+
+
 def test_what_the_budget_left_out_is_said():
     whole, found, _ = measured_waiting()
     halves = [one for one in whole if one.threads > 1 and one.rate_per_s < 75.0 * one.threads]

@@ -142,6 +142,11 @@ def test_all_mistakes_are_told_and_unknown_columns_are_one():
     assert [problem["line"] for problem in caught.value.facts["problems"]] == [2, 3]
     with pytest.raises(InvalidProfile, match="no column threads"):
         read_profiles("task,peak_rate_tuples_s,cpu_pct,mem_pct\n")
+    with pytest.raises(InvalidProfile) as twice:
+        read_profiles(f"{HEADER}, threads,origin,origin\na,1,1,10,10,4,x,y\n")
+    assert [(one["line"], one["column"], one["message"]) for one in twice.value.facts["problems"]] == [
+        (1, 6, "There is a second column threads"), (1, 8, "There is a second column origin")]
+    assert "Leave one of them out" in twice.value.facts["problems"][0]["remedy"]
     with pytest.raises(InvalidProfile, match="'colour'"):
         read_profiles(f"{HEADER},colour\na,1,1,1,1,red\n")
 
@@ -157,6 +162,8 @@ def test_the_profile_of_the_very_config_comes_first_and_missing_ones_are_all_nam
     general, special = Profile("t", (Point(1, 1, 0, 0),)), Profile("t", (Point(1, 9, 0, 0),), config='{"a":1}')
     known = Profiles([general, special])
     assert known.find(Task("x", "t", {"a": 1})) is special and known.find(Task("x", "t", {"a": 2})) is general
+    newer = Profile("t", (Point(1, 1, 0, 0),), version=2)
+    assert Profiles([special, newer]).find(Task("x", "t", {"a": 1})) is special, "though of an older version"
     with pytest.raises(MissingProfile) as caught:
         known.of([Task("x", "t"), Task("y", "u"), Task("z", "v")])
     assert caught.value.facts == {"tasks": ["y", "z"], "task_types": ["u", "v"]}

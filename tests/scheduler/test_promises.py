@@ -5,11 +5,18 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+import pytest
+
 from scheduler.model.encoding import freeze_plan, plan_from_json, plan_to_json, promise_from_data, to_json
 from scheduler.model.placement import Bound, Crowd
+from scheduler.model.profile import Point, Profile, Profiles
 from scheduler.model.promise import BundlePromise, Load, ProfileUsed, Promise
+from scheduler.model.resources import Catalogue, Node, Supply
+from scheduler.planning import merged_plainly, plan_submission
+from scheduler.scheduling import PAIRS, Pair, prepare, schedule
 
-from .catalogue import flow
+from .catalogue import PRICES, TYPES, flow
+from .schedules import SIZES
 from .test_rescheduling import ESTATE, SAM, submitted
 
 OLD = Promise(
@@ -61,3 +68,27 @@ def test_a_rate_that_is_asked_for_is_of_each_source_and_the_promise_of_all_toget
     assert asked.sustained_per_s >= 40 and asked.kept_per_s == 40
     short = submitted(ESTATE, two, pair=("LSA", "DSM"), rate_per_s=200)
     assert f"sustain {short.promise.sustained_per_s:.4g} of the 400 events/s" in "".join(short.notes)
+
+
+PI = flow("pi", {"in": "sensors", "by": ("scale", {"by": 2}), "out": "archive"}, "in > by > out")
+OF_PI = Profiles([Profile("scale", (Point(1, 1093, 0.97, 0.0014),))])
+
+
+@pytest.mark.parametrize("pair", PAIRS, ids="-".join)
+@pytest.mark.parametrize(("rate_per_s", "free"), [(1500, 3), (3800, 6)])
+def test_what_is_promised_for_an_hour_is_what_the_plan_asks_for_the_slots_that_hold_something(
+    pair: Pair, rate_per_s: float, free: int
+):
+    """RSM puts threads on the first slot of a node that has memory, so that of LSA's others are left empty."""
+    supply = Supply(
+        (Node("n1", tuple(slot for slot in ESTATE.slots if slot.node == "n1")[:free]),),
+        Catalogue(SIZES.sizes, slot_hour=PRICES.core_hour))
+    merged = merged_plainly(ESTATE, PI, dataflow_id="pi", team="water", task_types=TYPES)
+    job = prepare(PI, task_types=TYPES, profiles=OF_PI, rate_per_s=rate_per_s, among=merged.new)
+    found = schedule(job, pair, supply=supply)
+    plan = plan_submission(
+        ESTATE, PI, dataflow_id="pi", team="water", task_types=TYPES, prices=PRICES, schedule=found)
+    assert found.slots == len(plan.promise.slots) == len(found.prediction.slots)
+    assert found.acquisition.per_hour == plan.promise.per_hour == pytest.approx(plan.price.money_per_hour_delta)
+    assert plan.promise.per_hour == pytest.approx(PRICES.core_hour * found.slots)
+    assert (found.slots < found.placement.needed) is (pair == ("LSA", "RSM"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from scheduler.enactment import require_slots
 from scheduler.highest_rate import highest_rate
 from scheduler.model.errors import InsufficientSlots, InvalidResources, MissingProfile, RateNotHeld
 from scheduler.model.estate import Slot
@@ -84,6 +85,45 @@ def test_free_slots_come_first_and_cost_their_share():
     one = schedule(job(), ("MBA", "SAM"), supply=Supply(free, SIZES))
     assert one.placement.slots[:2] == free[0].slots and one.acquisition.nodes[0].name == "n1"
     assert one.acquisition.per_hour == pytest.approx(2 * 0.05 + 0.1 * (one.slots - 2))
+
+
+PI = flow("pi", {"in": "sensors", "by": ("scale", {"by": 2}), "out": "archive"}, "in > by > out")
+OF_PI = Profiles([Profile("scale", (Point(1, 1093, 0.97, 0.0014),))])
+LSA_RSM = ("LSA", "RSM")
+
+
+def test_a_slot_that_holds_nothing_is_neither_taken_nor_paid_for():
+    """RSM asks for two slots of the CPU of two threads, and has all of them on the first, which has the memory."""
+    job_of_pi = prepare(PI, task_types=TYPES, profiles=OF_PI, rate_per_s=1500)
+    free = (Slot("n1", 0), Slot("n1", 1))
+    found = schedule(job_of_pi, LSA_RSM, supply=Supply((Node("n1", free),), SIZES))
+    assert (found.allocation.slots, found.placement.asked, found.placement.extra) == (2, 2, 0)
+    assert found.placement.slots == free[:1] and found.slots == 1 and not found.prediction.keeps
+    assert found.acquisition.per_hour == pytest.approx(SIZES.slot_hour)
+    with pytest.raises(InsufficientSlots):
+        schedule(job_of_pi, LSA_RSM, supply=Supply((Node("n1", free[:1]),)))
+
+
+def test_what_a_mapping_asks_for_has_to_be_there_though_it_leaves_some_of_it_empty():
+    """Of four slots that RSM asks for two hold something, and two are free: as many as the CPU takes there are not."""
+    job_of_pi = prepare(PI, task_types=TYPES, profiles=OF_PI, rate_per_s=3800)
+    found = schedule(job_of_pi, LSA_RSM, supply=Supply((Node("n1", (Slot("n1", 0), Slot("n1", 1))),), SIZES))
+    assert (found.placement.asked, found.placement.needed, found.slots) == (4, 4, 2)
+    assert [slot.name for slot in found.placement.slots] == ["n1/0", "new-1/0"]
+    assert found.acquisition.per_hour == pytest.approx(SIZES.slot_hour + 0.2), "a machine of the two slots asked for"
+    with pytest.raises(InsufficientSlots, match="4 slots, and 2 are free here: 2 would be") as lacking:
+        require_slots(found)
+    assert lacking.value.facts == {"needed": 4, "available": 2, "machines": {"D2": 1}}
+
+
+def test_the_highest_rate_is_that_for_which_as_many_slots_do_as_a_mapping_asks_for():
+    def at(rate_per_s: float):
+        return schedule(
+            prepare(PI, task_types=TYPES, profiles=OF_PI, rate_per_s=rate_per_s), LSA_RSM, supply=BUY)
+
+    found = highest_rate(at, slots=1, step_per_s=10)
+    beyond = at(found.rate_per_s + 10)
+    assert found.placement.needed == 1 and (beyond.placement.needed, beyond.slots) == (2, 1)
 
 
 @pytest.mark.parametrize("routing", ["slot_aware", "shuffle"])

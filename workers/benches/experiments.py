@@ -214,11 +214,10 @@ def plan(
     """
     best: dict[tuple[str, Pair], Schedule | None] = {}
     for fraction, name, pair in product(fractions, names, pairs):
-        if (name, pair) not in best:
-            best[name, pair] = highest_rate(partial(scheduled, name, pair), slots=slots, step_per_s=STEP_PER_S)
-        found = best[name, pair]
         try:
-            if found is None:
+            if (name, pair) not in best:
+                best[name, pair] = highest_rate(partial(scheduled, name, pair), slots=slots, step_per_s=STEP_PER_S)
+            if (found := best[name, pair]) is None:
                 raise InsufficientSlots(
                     f"{name} by {'+'.join(pair)} needs more than {slots} slots at any rate", remedy="Give more slots.",
                     available=slots)

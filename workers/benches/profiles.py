@@ -32,6 +32,7 @@ from workers.settings import from_environment
 from workers.trials import TrialOrder, TrialResult
 
 from . import results
+from .arguments import count, positive
 from .estate import NODE, running
 
 # Short names of what is worth measuring on any machine: work for the CPU alone, and none but waiting.
@@ -164,12 +165,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--config", type=json.loads, default={}, help="JSON, over the type's defaults")
     parser.add_argument("--feed", type=json.loads, default=list(FEED),
                         help='JSON list of the tasks upstream, source first: [{"type": …, "config": …}]')
-    parser.add_argument("--threads", type=int, default=64, help="at most")
-    parser.add_argument("--from-rate", type=float, default=1.0, help="events/s of the first trial")
-    parser.add_argument("--minutes", type=float, default=15.0, help="budget of a sweep")
+    parser.add_argument("--threads", type=count, default=64, help="at most")
+    parser.add_argument("--from-rate", type=positive, default=1.0, help="events/s of the first trial")
+    parser.add_argument("--minutes", type=positive, default=15.0, help="budget of a sweep")
     parser.add_argument("--warm-up", type=float, default=trials.WARM_UP_S, help="s of each trial")
-    parser.add_argument("--seconds", type=float, default=trials.SECONDS, help="measured of each trial")
-    parser.add_argument("--repeat", type=int, default=1)
+    parser.add_argument("--seconds", type=positive, default=trials.SECONDS, help="measured of each trial")
+    parser.add_argument("--repeat", type=count, default=1)
     parser.add_argument("--out", type=Path, default=Path("bench-results/profiles"), help="without .json and .csv")
     return parser
 

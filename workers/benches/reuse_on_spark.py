@@ -22,6 +22,7 @@ from scheduler.model.prices import Prices
 from workers.library.schemas import URBAN
 
 from . import results, sides
+from .arguments import count, positive
 from .estate import RunningEstate, running
 from .recordings import write_recording
 from .trace_replay import all_submitted
@@ -50,13 +51,13 @@ class Sizes:
 def main(argv: Sequence[str] | None = None) -> int:
     """Measure, print a table, write JSON; 1 where outputs differ."""
     parser = argparse.ArgumentParser(prog="weir bench reuse-on-spark", description=__doc__)
-    parser.add_argument("--dataflows", type=int, default=6)
-    parser.add_argument("--rate", type=float, default=100.0, help="events/s at the source")
-    parser.add_argument("--seconds", type=float, default=40.0, help="measured, after warming up")
+    parser.add_argument("--dataflows", type=count, default=6)
+    parser.add_argument("--rate", type=positive, default=100.0, help="events/s at the source")
+    parser.add_argument("--seconds", type=positive, default=40.0, help="measured, after warming up")
     parser.add_argument("--warm-up", type=float, default=30.0, help="seconds")
-    parser.add_argument("--pairs", type=int, default=2)
-    parser.add_argument("--slots", type=int, default=2)
-    parser.add_argument("--trigger-ms", type=int, default=500)
+    parser.add_argument("--pairs", type=count, default=2)
+    parser.add_argument("--slots", type=count, default=2)
+    parser.add_argument("--trigger-ms", type=count, default=500)
     parser.add_argument("--output", type=Path, default=Path("bench-results/reuse-on-spark.json"))
     given = parser.parse_args(argv)
     sizes = Sizes(given.dataflows, given.rate, given.warm_up, given.seconds, given.slots, given.trigger_ms)

@@ -32,6 +32,7 @@ from workers.desired import desired_of
 from workers.library.registry import task_types
 
 from . import results
+from .arguments import count
 from .planning_workload import PRICES, Residents, dataflow_id, temporary_database, write_rows
 
 FIRST_NEWCOMER = 1_000_000  # numbers of newcomers begin here, so that none is a resident's
@@ -70,8 +71,8 @@ class Samples:
 def main(argv: Sequence[str] | None = None) -> int:
     """Measure, print a table, write JSON and a page with the curve; 1 where two ways disagree."""
     parser = argparse.ArgumentParser(prog="weir bench reuse-planning", description=__doc__)
-    parser.add_argument("--sizes", type=int, nargs="+", default=[100, 1_000, 10_000, 100_000], help="running tasks")
-    parser.add_argument("--samples", type=int, default=300, help="plans on the index, at each size")
+    parser.add_argument("--sizes", type=count, nargs="+", default=[100, 1_000, 10_000, 100_000], help="running tasks")
+    parser.add_argument("--samples", type=count, default=300, help="plans on the index, at each size")
     parser.add_argument("--database-samples", type=int, default=100)
     parser.add_argument("--bound", type=float, default=10.0, help="seconds that one matching may take")
     parser.add_argument("--out", type=Path, default=Path("bench-results/reuse-planning.json"))

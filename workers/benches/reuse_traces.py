@@ -22,6 +22,7 @@ from workers.library.registry import task_types
 from workers.settings import ROOT
 
 from . import results, sides, traces_on_spark
+from .arguments import count, positive
 from .trace_figures import write_spark_page, write_traces_page
 from .trace_replay import STRATEGIES, moments, reuse_histogram, saving
 from .traces import Trace, draw_traces
@@ -60,27 +61,21 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="weir bench reuse-traces", description=__doc__)
     parser.add_argument("--seed", type=int, default=2017, help="draws the workflows and the traces")
     parser.add_argument("--opmw", type=Path, default=OPMW, help="folder of the OPMW templates")
-    parser.add_argument("--walk-steps", type=_count, default=100, help="steps of a random walk")
-    parser.add_argument("--draws", type=_count, default=1, help="repeat with so many seeds: how savings spread")
+    parser.add_argument("--walk-steps", type=count, default=100, help="steps of a random walk")
+    parser.add_argument("--draws", type=count, default=1, help="repeat with so many seeds: how savings spread")
     parser.add_argument(
-        "--pairs", type=_count, help="all IoT dataflows at once on Spark, so many times by Default and with Reuse"
+        "--pairs", type=count, help="all IoT dataflows at once on Spark, so many times by Default and with Reuse"
     )
     parser.add_argument("--walk", action="store_true", help="a trace of IoT dataflows on Spark, step by step")
     parser.add_argument("--trace", choices=("SEQ", "RW1", "RW2"), default="SEQ", help="which one")
-    parser.add_argument("--dataflows", type=_count, help="how many IoT dataflows run on Spark: 21, in a walk 7")
-    parser.add_argument("--rate", type=float, help="events/s at each source on Spark: 40, in a walk 10")
-    parser.add_argument("--trigger-ms", type=_count, help="between batches on Spark: 10000, in a walk 2000")
+    parser.add_argument("--dataflows", type=count, help="how many IoT dataflows run on Spark: 21, in a walk 7")
+    parser.add_argument("--rate", type=positive, help="events/s at each source on Spark: 40, in a walk 10")
+    parser.add_argument("--trigger-ms", type=count, help="between batches on Spark: 10000, in a walk 2000")
     parser.add_argument("--warm-up", type=float, help="seconds: 60, in a walk 20")
-    parser.add_argument("--seconds", type=float, help="measured: 50, in a walk 6 at each step")
-    parser.add_argument("--slots", type=_count, default=2)
+    parser.add_argument("--seconds", type=positive, help="measured: 50, in a walk 6 at each step")
+    parser.add_argument("--slots", type=count, default=2)
     parser.add_argument("--output", type=Path, default=Path("bench-results/reuse-traces"), help="folder")
     return parser.parse_args(argv)
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not a whole number from 1")
-    return int(text)
 
 
 def _workloads(folder: Path, seed: int) -> dict[str, tuple[Dataflow, ...]]:

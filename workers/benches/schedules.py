@@ -31,6 +31,7 @@ from scheduler.performance.prediction import predict
 from scheduler.scheduling import PAIRS, Job, Pair, Schedule, prepare, schedule
 
 from . import results
+from .arguments import count, positive
 from .published_dataflows import MACHINES, STRUCTURES, TYPES, published_dataflows, published_profiles
 
 # Five characters of task, in our own figures: CPU alone, CPU and memory, disk, a slow service, a quick one.
@@ -68,9 +69,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="weir bench schedules", description=__doc__)
     parser.add_argument("--published", type=Path, default=Path("../shared/data/performance_models"),
                         help="folder of the published profiles and dataflows, which are no part of Weir")
-    parser.add_argument("--rates", type=float, nargs="+", default=[50, 100, 200], help="events/s of the source")
-    parser.add_argument("--sizes", type=int, nargs="+", default=[125, 250, 500, 1000, 2000, 4000], help="tasks")
-    parser.add_argument("--repeat", type=int, default=5, help="times that each size is planned")
+    parser.add_argument("--rates", type=positive, nargs="+", default=[50, 100, 200], help="events/s of the source")
+    parser.add_argument("--sizes", type=count, nargs="+", default=[125, 250, 500, 1000, 2000, 4000], help="tasks")
+    parser.add_argument("--repeat", type=count, default=5, help="times that each size is planned")
     parser.add_argument("--seed", type=int, default=2017)
     parser.add_argument("--out", type=Path, default=Path("bench-results/schedules.json"))
     options = parser.parse_args(arguments)
@@ -113,7 +114,7 @@ def _row(job: Job, found: Schedule) -> dict[str, Any]:
     bound = found.placement.slots_bound
     return {
         "allocation": found.pair[0], "mapping": found.pair[1], "threads": found.allocation.threads,
-        "asked": found.placement.asked, "extra": found.placement.extra, "slots": found.slots,
+        "asked": found.placement.asked, "extra": found.placement.extra, "slots": found.placement.needed,
         "bound": None if bound is None else bound.least,
         "machines": len(found.acquisition.nodes), "per hour": round(found.acquisition.per_hour, 3),
         "shuffle": shuffled.factor * found.rate_per_s, "slot-aware": found.sustained_per_s,
@@ -121,35 +122,37 @@ def _row(job: Job, found: Schedule) -> dict[str, Any]:
     }
 
 
-def random_job(tasks: int, *, seed: int) -> Job:
-    """A random dataflow whose tasks read one of the twenty before, at a rate that gives ten threads a task by LSA."""
+def random_question(tasks: int, *, seed: int) -> tuple[Dataflow, float]:
+    """A random dataflow whose tasks read one of the twenty before, and a rate that gives ten threads a task by LSA."""
     rng = random.Random(seed)
     names = [f"t{number}" for number in range(tasks)]
     dataflow = Dataflow(
         "random", (Task("s", "source"), *(Task(name, rng.choice(KINDS).task_type) for name in names)),
         tuple(Stream("s" if at < 10 else names[rng.randrange(max(0, at - 20), at)], name)
               for at, name in enumerate(names)))
-    at_one = prepare(dataflow, task_types=RANDOM_TYPES, profiles=RANDOM_PROFILES, rate_per_s=1.0)
+    at_one = _job(dataflow, 1.0)
     rates = {task: rate for task, rate in at_one.rates_per_s.items() if task != "s"}
     threads = sum(rate / at_one.profiles[task].one.rate_per_s for task, rate in rates.items())
-    return prepare(
-        dataflow, task_types=RANDOM_TYPES, profiles=RANDOM_PROFILES,
-        rate_per_s=max(1.0, THREADS_PER_TASK * tasks / threads))
+    return dataflow, max(1.0, THREADS_PER_TASK * tasks / threads)
+
+
+def _job(dataflow: Dataflow, rate_per_s: float) -> Job:
+    return prepare(dataflow, task_types=RANDOM_TYPES, profiles=RANDOM_PROFILES, rate_per_s=rate_per_s)
 
 
 def _growth(sizes: Sequence[int], *, repeat: int, seed: int) -> list[dict[str, Any]]:
-    """The median of what planning takes, and that by n log n against the smallest size."""
+    """The median of what planning takes, rates included, and that by n log n against the smallest size."""
     rows: list[dict[str, Any]] = []
     first: dict[Pair, float] = {}
-    jobs = {size: random_job(size, seed=seed) for size in sorted(sizes)}
-    large = max((size for size in jobs if size <= LIMIT_TASKS), default=min(jobs))
-    for size, supply in (*((size, SUPPLY) for size in jobs), (large, LARGE)):
+    questions = {size: random_question(size, seed=seed) for size in sorted(sizes)}
+    large = max((size for size in questions if size <= LIMIT_TASKS), default=min(questions))
+    for size, supply in (*((size, SUPPLY) for size in questions), (large, LARGE)):
         for pair in (pair for pair in PAIRS if pair[1] != "exact"):
             passed, spent = [], []
             for _ in range(repeat):
                 gc.collect()
                 began, cpu = time.perf_counter(), time.process_time()
-                found = schedule(jobs[size], pair, supply=supply)
+                found = schedule(_job(*questions[size]), pair, supply=supply)
                 passed.append(time.perf_counter() - began)
                 spent.append(time.process_time() - cpu)
             threads = found.allocation.threads
@@ -157,7 +160,7 @@ def _growth(sizes: Sequence[int], *, repeat: int, seed: int) -> list[dict[str, A
             unit = cpu_s / (threads * log2(threads))
             rows.append({
                 "tasks": size, "largest node": max(len(node.slots) for node in found.acquisition.nodes),
-                "threads": threads, "allocation": pair[0], "mapping": pair[1], "slots": found.slots,
+                "threads": threads, "allocation": pair[0], "mapping": pair[1], "slots": found.placement.needed,
                 "extra": found.placement.extra, "s": results.median(passed), "CPU s": cpu_s,
                 "of n log n": unit / first.setdefault(pair, unit),
             })

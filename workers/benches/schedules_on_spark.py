@@ -29,6 +29,7 @@ from workers.library.registry import task_types
 from workers.measuring.machine import machine_class
 
 from . import ends, profiling, results
+from .arguments import count, file, positive
 from .experiment_dataflows import ENDS, RECORDING, SERVICE_S, SHAPES, dataflow
 from .experiments import Stair, loads_at, plan, stairs
 from .laboratory import Laboratory, laboratory, runs_as, told, with_loads
@@ -80,13 +81,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     kept |= {"bench": "schedules --on-spark", "machine": results.machine(), "sizes": asdict(sizes),
              "definition": DEFINITION}
     began_s = time.monotonic()
+    read = _read(given.profiles) if given.profiles else []
 
     def save() -> None:
         results.write(given.out, kept)
 
     with laboratory(slots=sizes.slots, trigger_ms=sizes.trigger_ms) as lab:
-        measured = _read(given.profiles) if given.profiles else [
-            *_tasks(lab, sizes, kept, save), *_ends(lab, sizes, kept, save)]
+        measured = read or [*_tasks(lab, sizes, kept, save), *_ends(lab, sizes, kept, save)]
         entries = [entry for entry, _ in measured]
         given.out.with_suffix(".csv").write_text(write_entries(entries), encoding="utf-8")
         print(results.table(profiling.rows(entry.profile for entry in entries)), flush=True)
@@ -104,23 +105,23 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="weir bench schedules --on-spark", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="two schedules and rough profiles, in some five minutes")
-    parser.add_argument("--profiles", type=Path, help="CSV of profiles that were measured before")
+    parser.add_argument("--profiles", type=file, help="CSV of profiles that were measured before")
     parser.add_argument("--dataflows", nargs="+", default=["linear", "diamond", "fetch", "enrich"],
                         choices=sorted(set(SHAPES) - {ENDS}))
-    parser.add_argument("--fractions", type=float, nargs="+", default=[1.0, 0.6],
+    parser.add_argument("--fractions", type=positive, nargs="+", default=[1.0, 0.6],
                         help="of the highest rate that a pair plans for the slots")
-    parser.add_argument("--slots", type=int, default=2, help="of this machine, each held to a core of its own")
-    parser.add_argument("--budget", type=float, default=180.0, help="seconds for a profile")
-    parser.add_argument("--stair", type=float, default=20.0, help="seconds at a rate")
+    parser.add_argument("--slots", type=count, default=2, help="of this machine, each held to a core of its own")
+    parser.add_argument("--budget", type=positive, default=180.0, help="seconds for a profile")
+    parser.add_argument("--stair", type=positive, default=20.0, help="seconds at a rate")
     parser.add_argument("--minutes", type=float, default=20.0, help="after which no further schedule is run")
-    parser.add_argument("--trigger-ms", type=int, default=500)
+    parser.add_argument("--trigger-ms", type=count, default=500)
     parser.add_argument("--anew", action="store_true", help="measure again what is in the JSON already")
     parser.add_argument("--out", type=Path, default=Path("bench-results/schedules-on-spark.json"))
     return parser.parse_args(argv)
 
 
-def _read(file: Path) -> Measured:
-    return [(entry, None) for entry in read_entries(file.read_text(encoding="utf-8"))]
+def _read(path: Path) -> Measured:
+    return [(entry, None) for entry in read_entries(path.read_text(encoding="utf-8"))]
 
 
 def _tasks(lab: Laboratory, sizes: Sizes, kept: dict[str, Any], save: Callable[[], None]) -> Measured:

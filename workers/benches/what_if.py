@@ -25,6 +25,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from . import results
+from .arguments import count, positive
 from .planning_workload import temporary_database
 from .what_if_workload import let_run, own_broker, random_dataflow, stored
 
@@ -38,10 +39,10 @@ SILENT_S = 3600  # the one connection stays open while questions are timed that 
 def main(argv: Sequence[str] | None = None) -> int:
     """Ask, print the table, write JSON; fails where the median of a row over HTTP is above 100 ms at up to 50 tasks."""
     parser = argparse.ArgumentParser(prog="weir bench what-if", description=__doc__)
-    parser.add_argument("--tasks", type=int, nargs="+", default=[10, 50, 100])
-    parser.add_argument("--threads-per-task", type=float, default=6.0, help="on average, by MBA at the middle rate")
-    parser.add_argument("--questions", type=int, default=40)
-    parser.add_argument("--slots", type=int, default=400, help="free slots of the estate")
+    parser.add_argument("--tasks", type=count, nargs="+", default=[10, 50, 100])
+    parser.add_argument("--threads-per-task", type=positive, default=6.0, help="on average, by MBA at the middle rate")
+    parser.add_argument("--questions", type=count, default=40)
+    parser.add_argument("--slots", type=count, default=400, help="free slots of the estate")
     parser.add_argument("--seed", type=int, default=2017)
     parser.add_argument("--out", type=Path, default=Path("bench-results/what-if.json"))
     options = parser.parse_args(argv)

@@ -8,6 +8,7 @@ from importlib import import_module
 from django.core.management.base import BaseCommand, CommandError
 
 from dashboard.commands.benches import BENCHES
+from scheduler.model.errors import WeirError
 
 
 class Command(BaseCommand):
@@ -25,4 +26,8 @@ class Command(BaseCommand):
         if name not in BENCHES:
             raise CommandError(f"There is no bench {name!r}. Known: {', '.join(BENCHES) or 'none'}.")
         module, _, function = BENCHES[name].run.partition(":")
-        raise SystemExit(getattr(import_module(module), function)(arguments))
+        try:
+            code = getattr(import_module(module), function)(arguments)
+        except WeirError as error:
+            raise CommandError(error.told) from error
+        raise SystemExit(code)
