@@ -12,6 +12,7 @@ from uuid import UUID
 
 from dashboard import jobs
 from dashboard.catalog.permissions import dataflow_for
+from dashboard.operations.reservations import reserved_slots
 from dashboard.operations.view import (
     FAILING,
     SILENT,
@@ -40,8 +41,9 @@ def live_estate(viewer: Viewer) -> dict[str, Any]:
       ``events_in_per_s``, ``events_out_per_s`` (null until measured)
     - ``nodes`` by name: ``reporting``, ``cores``, ``memory_mb``
     - ``slots`` by name: ``state`` (``silent`` where the node does not report), ``cpu`` (cores), ``memory_mb``,
-      ``restarts``; of the bundles that the viewer may see ``fragments``, how many, and ``bundles_cpu`` and
-      ``bundles_memory``, the shares that they take besides the driver (null where none tells)
+      ``restarts``, ``reserved`` (something has it to itself); of the bundles that the viewer may see ``fragments``,
+      how many, and ``bundles_cpu`` and ``bundles_memory``, the shares that they take besides the driver (null where
+      none tells)
     - ``health``: failing queries by id: ``cause``, ``state``, ``slot``, ``retry_at_ms``, ``dataflows`` (id, name,
       team)
     - ``dataflows`` by id: ``name``, ``team``, ``status``, ``state``, ``events_in_per_s``, ``events_out_per_s``,
@@ -116,7 +118,10 @@ def _slots(view: View) -> dict[str, Any]:
     for fragment in view.fragments():
         for part in fragment.parts:
             bundles.setdefault(part.slot, []).append(part)
-    return {slot.name: _slot(view, slot.name, bundles.get(slot.name, [])) for slot in view.estate.slots}
+    reserved = reserved_slots(view.estate)
+    return {
+        slot.name: _slot(view, slot.name, bundles.get(slot.name, [])) | {"reserved": slot.name in reserved}
+        for slot in view.estate.slots}
 
 
 def _slot(view: View, name: str, bundles: Sequence[RunningBundle]) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 What rests there, of paused dataflows, may go on resting; it cannot be resumed meanwhile.
 
 What is on offer for plans changes with a reservation: the estate moves on, so that no plan that was frozen before puts
-something there.
+something there. When the slot is given back no plan is overtaken, and pages are told all the same.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from dashboard.audit.trail import inside_command
 from dashboard.operations.generation import advance, lock_generation, state_for_update
 from dashboard.operations.models import BundleSlot, FragmentRow, SlotRow
 from scheduler.model.errors import NotFound, WeirError
-from scheduler.model.estate import Fragment
+from scheduler.model.estate import Estate, Fragment
+
+_kept: tuple[Estate | None, frozenset[str]] = (None, frozenset())
 
 
 class SlotTaken(WeirError):
@@ -53,7 +55,19 @@ def reserve(slot: str, *, holder: str) -> None:
 def release(slot: str, *, holder: str) -> None:
     """Give a slot back; nothing happens where it is not the holder's. Inside a command."""
     _require_command()
-    SlotRow.objects.filter(name=slot, reserved_for=holder).update(reserved_for="")
+    lock_generation()
+    if SlotRow.objects.filter(name=slot, reserved_for=holder).update(reserved_for=""):
+        state_for_update().save()  # it has changed, at the same generation: whoever keeps it reads it anew
+
+
+def reserved_slots(estate: Estate) -> frozenset[str]:
+    """The slots that something has to itself, kept by this process as long as ``current_estate`` keeps this estate."""
+    global _kept
+    kept_of, found = _kept
+    if kept_of is not estate:
+        found = frozenset(SlotRow.objects.exclude(reserved_for="").values_list("name", flat=True))
+        _kept = (estate, found)
+    return found
 
 
 def require_free(row: SlotRow) -> None:

@@ -21,7 +21,7 @@ if (document.body.dataset.live) {
 const polled = document.querySelector("[data-poll-ms]");
 if (polled) {
   const { startPolling } = await import("./live_page.js");
-  startPolling(Number(polled.dataset.pollMs));
+  startPolling(polled);
 }
 if (document.querySelector("[data-plots]")) {
   const { startPlots } = await import("./plots.js");

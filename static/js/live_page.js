@@ -7,6 +7,9 @@ import { LiveTopic } from "./live.js";
 import { ageTimes } from "./menus.js";
 import { fetchJson } from "./scripts.js";
 
+// What somebody has opened stays open, whatever the site would show of it.
+window.htmx.config.morphIgnore.push("open");
+
 const REVIEWED = new Set(["pending", "stale"]);
 const REFRESH_AFTER_MS = 250;
 const HISTORY_EVERY_MS = 5000;
@@ -111,13 +114,14 @@ async function drawHistory(spark) {
 }
 
 /** For pages whose figures are kept every few seconds and are no live topic's. */
-export function startPolling(everyMs) {
+export function startPolling(polled) {
   document.addEventListener("htmx:after:swap", () => {
     ageTimes();
-    // The last profile is there: schedules take the place of what was waited for.
-    if (document.querySelector("[data-measured]")) location.reload();
+    // Of another schedule, or of schedules where a profile was waited for, the whole page is another; it stays scrolled.
+    const part = document.querySelector("[data-now]");
+    if (part && part.dataset.now !== polled.dataset.of) location.reload();
   });
-  setInterval(() => document.hidden || refreshParts(), everyMs);
+  setInterval(() => document.hidden || refreshParts(), Number(polled.dataset.pollMs));
 }
 
 export function startLivePage() {

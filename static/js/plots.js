@@ -78,22 +78,26 @@ export class Plot {
 
 async function refresh(panel, plots) {
   if (document.hidden || panel.hidden || panel.offsetParent === null) return;
+  // What was measured once does not move.
+  if ("still" in panel.dataset && plots.every((plot) => plot.figure)) return;
   try {
     const figures = await fetchJson(panel.dataset.plots);
     await Promise.all(plots.map((plot) => plot.draw(figures[plot.shell.dataset.figure])));
   } catch (error) {
     console.error(error);
     // What was drawn before stands until the next figure comes.
-    const again = "still" in panel.dataset ? "Reload the page to try again." : "It is asked for again.";
-    for (const plot of plots) if (!plot.figure) plot.fail(`No figure came from the site. ${again}`);
+    const advice = "still" in panel.dataset ? "Reload the page to try again." : "It is asked for again.";
+    for (const plot of plots) if (!plot.figure) plot.fail(`No figure came from the site. ${advice}`);
   }
 }
 
 export function startPlots() {
   for (const panel of document.querySelectorAll("[data-plots]")) {
     const plots = [...panel.querySelectorAll("[data-figure]")].map((shell) => new Plot(shell));
-    refresh(panel, plots);
-    // What was measured once does not move.
-    if (!("still" in panel.dataset)) setInterval(() => refresh(panel, plots), EVERY_MS);
+    const draw = () => refresh(panel, plots);
+    draw();
+    // What is behind another tab, of the browser's or the page's, is drawn when it comes to the front.
+    for (const event of ["visibilitychange", "weir:tab"]) document.addEventListener(event, draw);
+    if (!("still" in panel.dataset)) setInterval(draw, EVERY_MS);
   }
 }

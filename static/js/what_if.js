@@ -1,7 +1,8 @@
 // What if: the slider moves the rate, the site answers with the pairs at that rate, and the last answer stands until the
 // next is there. A rate is asked for at once; those that come while an answer is awaited wait for it, and of them the
-// newest is asked for next. Our own mapping takes seconds, so it is asked for when the slider rests. Only what is shown can
-// be proposed: not while the fields say something else than the answer that stands.
+// newest is asked for next. Our own mapping takes seconds, so it is asked for when the slider rests. An answer is of all
+// pairs: choosing another asks for its curve alone. Only what is shown can be proposed: not while the fields say something
+// else than the answer that stands.
 
 import { Plot } from "./plots.js";
 import { fetchJson } from "./scripts.js";
@@ -9,6 +10,7 @@ import { fetchJson } from "./scripts.js";
 const EXACT_AFTER_MS = 600;
 const PATIENCE_MS = 3000; // an answer that takes longer is given up for a newer question
 const SLOW_MS = 300;
+const CURVE_AFTER_MS = 150; // arrow keys pass over pairs
 const BEYOND = "What is shown is of another rate: compare first.";
 
 class WhatIf {
@@ -30,7 +32,7 @@ class WhatIf {
     this.routing.addEventListener("change", () => this.route());
     this.slider.addEventListener("input", () => this.slide());
     this.number.addEventListener("input", () => this.type());
-    this.pairs.addEventListener("change", (event) => event.target.name === "pair" && this.choose(event.target));
+    this.pairs.addEventListener("change", (event) => event.target.name === "pair" && this.choose(event.target.value));
     this.restSoon();
     this.drawCurve();
   }
@@ -87,26 +89,26 @@ class WhatIf {
     this.agree();
   }
 
-  choose(radio) {
-    this.chosen = radio.value;
-    this.cannot = radio.dataset.cannot;
-    this.card.querySelector("input[name='pair']").value = this.chosen;
-    this.askAnew();
+  choose(pair) {
+    this.chosen = pair;
+    this.card.querySelector("input[name='pair']").value = pair;
+    this.drawCurve();
+    if (this.stands === null) this.askAnew(); // the last question had no answer
+    else this.showChosen();
   }
 
   route() {
     const proposed = document.querySelector("[data-part='propose-routing']");
     if (proposed) proposed.value = this.routing.value;
+    this.agree();
+    this.drawCurve();
     this.askAnew();
   }
 
   askAnew() {
-    this.agree();
-    this.drawCurve();
     if (this.rate === null) return;
-    const exact = this.isShown;
-    this.ask({ exact });
-    if (!exact) this.restSoon();
+    this.ask();
+    this.restSoon();
   }
 
   /** What the fields ask, whichever pair is chosen: an answer is of all of them. */
@@ -162,17 +164,32 @@ class WhatIf {
   show(found, question) {
     const focused = this.pairs.contains(document.activeElement) ? document.activeElement.value : null;
     this.pairs.innerHTML = found.pairs;
-    if (focused) this.pairs.querySelector(`input[value='${CSS.escape(focused)}']`)?.focus();
-    this.headline.innerHTML = found.headline;
+    this.chosen ||= found.chosen;
     this.shown.textContent = found.shown;
     const proposed = document.querySelector("[data-part='propose-rate']");
     if (proposed) proposed.value = found.rate;
-    this.cannot = found.cannot;
     this.stands = question;
-    this.agree();
-    const address = new URLSearchParams({ ...(found.rate !== "" && { rate: found.rate }), pair: found.chosen, routing: this.routing.value });
-    history.replaceState(null, "", `?${address}`);
     this.card.dataset.at = found.rate;
+    this.showChosen();
+    if (focused) this.radio(focused)?.focus();
+  }
+
+  /** The chosen pair, of the answer that stands: its row, its figures, the address, and whether it can be proposed. */
+  showChosen() {
+    for (const row of this.pairs.querySelectorAll("tr[data-pair]")) row.toggleAttribute("data-chosen", row.dataset.pair === this.chosen);
+    const radio = this.radio(this.chosen);
+    radio.checked = true;
+    this.cannot = radio.dataset.cannot;
+    this.headline.innerHTML = this.pairs.querySelector(`template[data-headline='${CSS.escape(this.chosen)}']`).innerHTML;
+    this.agree();
+    if (!this.isShown) return; // the answer that is awaited brings its address
+    const rate = this.card.dataset.at;
+    const address = new URLSearchParams({ ...(rate !== "" && { rate }), pair: this.chosen, routing: this.routing.value });
+    history.replaceState(null, "", `?${address}`);
+  }
+
+  radio(pair) {
+    return this.pairs.querySelector(`input[value='${CSS.escape(pair)}']`);
   }
 
   /** Let what is shown be proposed as far as it is what the fields ask; why it cannot is said, but not of a moment. */
@@ -196,18 +213,25 @@ class WhatIf {
   }
 
   async drawCurve() {
+    this.drawing?.abort(); // an answer that comes late is another pair's
+    const { signal } = (this.drawing = new AbortController());
+    this.plot.shell.toggleAttribute("data-stale", true);
+    if (this.figure) await new Promise((resolve) => setTimeout(resolve, CURVE_AFTER_MS));
+    if (signal.aborted) return;
     const query = new URLSearchParams({ most: this.most, pair: this.chosen, routing: this.routing.value });
     try {
-      this.figure = (await fetchJson(`${this.card.dataset.curve}?${query}`)).curve;
+      this.figure = (await fetchJson(`${this.card.dataset.curve}?${query}`, { signal })).curve;
+      this.plot.shell.toggleAttribute("data-stale", false);
       this.mark();
     } catch (error) {
-      this.noCurve(error);
+      if (!signal.aborted) this.noCurve(error);
     }
   }
 
   noCurve(error) {
     console.error(error);
     this.figure = null;
+    this.plot.shell.toggleAttribute("data-stale", false);
     this.plot.fail("There is no curve: the site did not answer, or it cannot be drawn here. Compare to try again.");
   }
 

@@ -24,10 +24,12 @@ ROOT = Path(__file__).resolve().parents[2]
 PASSWORD = "a quiet weir 1923"
 START_S = 300.0
 
-# Within one Django process: people of two teams who can do everything that the tests need.
+# Within one Django process: tables, and people of two teams who can do everything that the tests need.
 _PEOPLE = """
 import django, sys; django.setup()
 from django.conf import settings
+from django.core.management import call_command
+call_command("migrate", verbosity=0)
 from dashboard.operations.services import register_node
 from dashboard.teams.models import Role
 from dashboard.teams.services import create_team, create_user, set_role
@@ -80,8 +82,6 @@ def start_site(data_dir: Path) -> RunningSite:
     try:
         _start(site, "broker", list(prepared.argv))
         _until(lambda: embedded.answers(prepared.url), site, "broker")
-        site.python("import django; django.setup()\nfrom django.core.management import call_command\n"
-                    "call_command('migrate', verbosity=0)")
         site.python(_PEOPLE, PASSWORD)
         _start(site, "web", [sys.executable, "-m", "uvicorn", "dashboard.config.asgi:application", "--port", str(port),
                              "--log-level", "warning", "--timeout-graceful-shutdown", "1"])

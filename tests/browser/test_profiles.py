@@ -129,5 +129,59 @@ def test_a_type_is_measured_followed_and_read(site: RunningSite, bench: Bench, p
     assert_fits(page)
 
 
+def test_what_is_being_measured_is_listed_as_it_comes_and_goes(
+    site: RunningSite, bench: Bench, page_of: PageOf
+) -> None:
+    bench.allowed = 0
+    listed = page_of("vera")
+    listed.clock.install()
+    listed.goto(f"{site.url}/profiles/")
+    settled(listed)
+    under_way, past = (
+        listed.locator("section", has=listed.get_by_role("heading", name=name))
+        for name in ("Being measured", "Measured last"))
+    sweep = under_way.get_by_role("link")
+    expect(sweep).to_have_count(0)
+    page = page_of()
+    measure(site, page)
+    expect(page.locator("#progress")).to_contain_text("Trial 1:")
+    listed.clock.fast_forward(10_000)
+    expect(sweep).to_have_text("block_average")
+    page.get_by_role("button", name="Cancel", exact=True).click()
+    page.get_by_role("button", name="Cancel it").click()
+    expect(page.locator("#head .chip").first).to_have_text("cancelled")
+    listed.clock.fast_forward(10_000)
+    expect(sweep).to_have_count(0)
+    expect(past).to_contain_text("cancelled")
+
+
+_IMPORTED = """
+import django; django.setup()
+from dashboard.profiles.services.importing import import_profiles
+from dashboard.teams.models import User
+text = "task,threads,peak_rate_tuples_s,cpu_pct,mem_pct\\nbehind,1,10,20,5\\nbehind,2,18,40,6\\n"
+[record] = import_profiles(actor=User.objects.get(username="carla"), text=text)
+print(record.pk)
+"""
+_BEHIND = """(() => {
+    let hidden = true;
+    Object.defineProperty(document, "hidden", { get: () => hidden });
+    window.comeToFront = () => { hidden = false; document.dispatchEvent(new Event("visibilitychange")); };
+})()"""
+
+
+def test_a_profile_that_is_opened_behind_is_drawn_when_it_comes_to_the_front(
+    site: RunningSite, page_of: PageOf
+) -> None:
+    page = page_of()
+    page.add_init_script(_BEHIND)
+    page.goto(f"{site.url}/profiles/{site.python(_IMPORTED).strip()}/")
+    settled(page)
+    expect(page.locator("[data-figure='rate'] .plot-empty")).to_have_text("Drawing…")
+    page.evaluate("window.comeToFront()")
+    for figure in ("rate", "cpu", "memory"):
+        expect(page.locator(f"[data-figure='{figure}'][data-drawn] .plot svg").first).to_be_visible()
+
+
 def assert_fits(page) -> None:
     assert page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") <= 0

@@ -127,6 +127,83 @@ def test_what_is_proposed_is_what_the_field_says(asked: str, page_of: PageOf) ->
     expect(carried).to_have_value("11")
 
 
+_CHOSEN = """() => {
+    const row = document.querySelector("tr[data-chosen]");
+    const part = (name) => document.querySelector(`[data-part='${name}']`);
+    return {
+        rows: document.querySelectorAll("tr[data-chosen]").length, pair: row.dataset.pair,
+        checked: document.querySelector("input[name='pair']:checked").value,
+        slots: row.querySelector(".at-slots strong").textContent,
+        shown: part("headline").querySelector("dd").textContent,
+        cannot: row.querySelector("input").dataset.cannot, told: part("cannot").textContent,
+        enabled: !part("propose").disabled, address: new URLSearchParams(location.search).get("pair"),
+    };
+}"""
+
+
+def assert_shown(page: Page, pair: str) -> None:
+    """All that is shown is of this pair, now and not in a moment."""
+    found = page.evaluate(_CHOSEN)
+    assert (found["rows"], found["pair"], found["checked"], found["address"]) == (1, pair, pair, pair)
+    assert found["shown"] == found["slots"]
+    assert found["told"] == found["cannot"] and found["enabled"] is not bool(found["cannot"])
+
+
+def test_another_pair_is_shown_at_once_and_the_site_is_not_asked_for_it(asked: str, page_of: PageOf) -> None:
+    page = page_of(width=1280)
+    page.goto(f"{asked}?rate=20&pair=LSA-DSM")
+    settled(page)
+    expect(page.locator("tr[data-pair='MBA-exact']")).to_contain_text("proved")
+    questions: list[Route] = []
+    page.route("**/pairs.json*", lambda route: questions.append(route))  # none of them is answered
+    radios = page.locator("[data-part='pairs'] input:enabled")
+    pairs = radios.evaluate_all("radios => radios.map(radio => radio.value)")
+    assert len(pairs) > 4 and pairs[0] == "LSA-DSM"
+    radios.first.focus()
+    for pair in pairs[1:]:
+        page.keyboard.press("ArrowDown")
+        assert_shown(page, pair)
+    page.locator("#pair-LSA-DSM").check()
+    assert_shown(page, "LSA-DSM")
+    expect(page.locator("[data-part='busy']")).to_be_hidden()
+    assert questions == []
+
+
+def test_a_pair_that_is_chosen_while_an_answer_is_awaited_is_shown_of_it(asked: str, page_of: PageOf) -> None:
+    page = page_of(width=1280)
+    page.goto(f"{asked}?rate=20&pair=LSA-DSM")
+    settled(page)
+    expect(page.locator("tr[data-pair='MBA-exact']")).to_contain_text("proved")
+    asked_for: list[Route] = []
+    page.route("**/pairs.json*", lambda route: asked_for.append(route))
+    page.get_by_role("spinbutton").fill("30")
+    until(lambda: page.evaluate("1") and asked_for, "the question")
+    page.locator("#pair-MBA-SAM").check()
+    page.unroute("**/pairs.json*")
+    with suppress(Error):  # given up for a newer one, on a slow machine
+        asked_for[0].continue_()
+    expect(page.locator("[data-what-if]")).to_have_attribute("data-at", "30")
+    assert_shown(page, "MBA-SAM")
+
+
+def test_a_curve_that_comes_late_does_not_take_the_place_of_the_chosen_pairs(asked: str, page_of: PageOf) -> None:
+    page = page_of(width=1280)
+    page.goto(f"{asked}?rate=20&pair=MBA-SAM")
+    settled(page)
+    expect(page.locator("[data-figure='curve'][data-drawn]")).to_be_attached()
+    late: list[Route] = []
+    page.route("**/curve.json*pair=LSA-DSM*", lambda route: late.append(route))
+    page.locator("#pair-LSA-DSM").check()
+    until(lambda: page.evaluate("1") and late, "the curve is asked for")
+    with page.expect_response("**/curve.json*pair=MBA-SAM*"):
+        page.locator("#pair-MBA-SAM").check()
+    with suppress(Error):  # given up
+        late[0].fulfill(json={"curve": {"data": [], "layout": {}, "empty": "late"}})
+    page.wait_for_timeout(500)
+    assert page.evaluate("window.weirWhatIf.figure.data.length") == 2
+    expect(page.locator("[data-figure='curve'] .plot svg").first).to_be_visible()
+
+
 def test_a_curve_that_does_not_come_says_so(asked: str, page_of: PageOf) -> None:
     page = page_of(width=1280, logs="500 for")
     page.route("**/curve.json*", lambda route: route.fulfill(status=500, body="{}"))
@@ -160,6 +237,49 @@ def test_sources_keep_their_own_rates_until_another_is_given(site: RunningSite, 
     field.fill("")
     expect(shown).to_have_text("each source's own rate, 50/s together")
     expect(page.locator("[data-part='propose-rate']")).to_have_value("")
+
+
+def test_an_outcome_goes_over_to_the_schedule_that_comes_in_force(asked: str, page_of: PageOf) -> None:
+    """The site's answer is changed on its way, as if a schedule were in force by now."""
+    page = page_of(width=1280)
+    page.clock.install()
+    page.goto(f"{asked}/outcome")
+    settled(page)
+
+    def by_another(route: Route) -> None:
+        answer = route.fetch()
+        route.fulfill(response=answer, body=answer.text().replace('data-of=""', 'data-of="p"').replace(
+            'data-now=""', 'data-now="p"'))
+
+    page.route("**/schedule/outcome", by_another)
+    page.clock.fast_forward(10_000)
+    expect(page.locator("[data-of='p'] [data-now='p']")).to_be_attached()
+
+
+_MANY = """
+import django, sys; django.setup()
+from dashboard.operations.services import register_node
+register_node(name="many", slots=int(sys.argv[1]))
+"""
+
+
+def test_what_is_opened_of_many_slots_stays_open_while_they_are_followed(site: RunningSite, page_of: PageOf) -> None:
+    site.python(_MANY, "30")
+    try:
+        page = page_of(width=1280)
+        page.goto(f"{site.url}/estate/slots")
+        settled(page)
+        cell, others = page.locator("[data-slot='many/3']"), page.locator("#slot-nodes details[open]")
+        expect(others).to_have_count(0)
+        cell.locator("summary").click()
+        expect(cell.locator(".slot-inside")).to_be_visible()
+        site.python(_MANY, "31")
+        expect(page.locator("[data-slot='many/30']")).to_be_attached()
+        expect(page.locator("#grid-title")).to_contain_text("33 slots")
+        expect(cell.locator(".slot-inside")).to_be_visible()
+        expect(others).to_have_count(1)
+    finally:
+        site.python(_MANY, "0")
 
 
 @pytest.fixture

@@ -8,9 +8,11 @@ from dashboard.approvals.services import resume_dataflow, roll_back_proposal
 from dashboard.audit.trail import audited
 from dashboard.operations import reservations
 from dashboard.operations.estate import load_estate
+from dashboard.operations.live import live_estate
 from dashboard.operations.models import EstateState, SlotRow
 from dashboard.operations.reservations import SlotTaken
 from dashboard.operations.services import register_node
+from dashboard.teams.permissions import viewer_of
 from tests.dashboard.building import World, approved, document, enacted, running
 from tests.dashboard.checks import check_rows
 from tests.dashboard.test_rearranging import paused, prepared, status
@@ -74,6 +76,21 @@ def test_where_every_slot_that_is_left_is_reserved_what_runs_goes_on_all_the_sam
     SlotRow.objects.filter(name="n1/0").update(reserved_for="measuring pi")
     register_node(name="n1", slots=1)
     assert used() == {"n1/0"}
+
+
+def test_a_slot_is_told_to_be_reserved_until_it_is_given_back(world: World):
+    viewer = viewer_of(world.vera)
+
+    def told() -> dict[str, bool]:
+        return {name: slot["reserved"] for name, slot in live_estate(viewer)["slots"].items()}
+
+    assert told() == {"n1/0": False, "n1/1": False}
+    reserve("n1/0")
+    assert told() == {"n1/0": True, "n1/1": False}
+    generation = EstateState.objects.get(pk=1).generation
+    release("n1/0")
+    assert told() == {"n1/0": False, "n1/1": False}
+    assert EstateState.objects.get(pk=1).generation == generation, "no plan is overtaken"
 
 
 def test_a_slot_on_which_something_rests_is_measured_on_and_it_is_resumed_afterwards(world: World):

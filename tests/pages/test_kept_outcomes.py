@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -80,6 +81,24 @@ def test_a_schedule_that_is_replaced_keeps_its_outcome(
     linked = f"{reverse('schedule_outcome', args=[record.pk])}?proposal={first.pk}"
     assert linked in client_of("carla").get(reverse("schedule_outcome", args=[record.pk])).text
     assert linked in client_of("carla").get(reverse("proposal", args=[first.pk])).text
+
+
+def test_a_page_that_follows_tells_of_which_schedule_it_is(
+    world: World, client_of: ClientOf, observed: Observed
+) -> None:
+    """Where what is polled is of another one than the page, the page is made anew."""
+    record, first = observed.record, Proposal.objects.get(dataflow=observed.record)
+
+    def told(dataflow: DataflowRecord, **query: str) -> set[str]:
+        page = client_of("carla").get(reverse("schedule_outcome", args=[dataflow.pk]), query).text
+        found = re.findall(r'data-poll-ms="\d+" data-of="([^"]*)"|data-now="([^"]*)"', page)
+        assert len(found) == 2
+        return {of or now for of, now in found}
+
+    assert told(record) == {str(first.pk)}
+    second = enacted(again(world, client_of, record))
+    assert told(record) == {str(second.pk)} and told(record, proposal=str(first.pk)) == {str(first.pk)}
+    assert told(running(world.carla, world.city, linear("other", rate=30), world.ana)) == {""}
 
 
 def test_a_dataflow_that_is_paused_says_so_and_is_judged_anew_when_it_goes_on(

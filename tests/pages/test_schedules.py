@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from collections import Counter
 
@@ -39,6 +40,16 @@ def rows(page: str) -> dict[str, str]:
     return {name: " ".join(re.sub(r"<[^>]+>", " ", text).split()) for name, text in found}
 
 
+def headlines(page: str) -> dict[str, str]:
+    """The figures of each pair, which stand there for when it is chosen."""
+    return dict(re.findall(r'<template data-headline="([^"]+)">(.*?)</template>', page, re.DOTALL))
+
+
+def cannot(page: str, pair: str) -> str:
+    """Why a pair cannot be proposed; empty where it can."""
+    return re.search(rf'value="{pair}" form="propose" data-cannot="([^"]*)"', page)[1]
+
+
 def test_all_pairs_stand_side_by_side(client_of: ClientOf, asked: DataflowRecord) -> None:
     address = f"/dataflows/{asked.pk}/schedule?rate=100"
     response = client_of("carla").get(address)
@@ -64,10 +75,36 @@ def test_what_if_answers_with_the_table_at_that_rate(client_of: ClientOf, asked:
         found = client.get(f"{address}?rate={rate}&pair=MBA-SAM", headers=JSON).json()
         assert (found["rate"], found["chosen"]) == (rate, "MBA-SAM")
         assert re.search(r"<tr data-pair=\"MBA-SAM\" data-chosen>", found["pairs"])
-        slots.append(int(re.search(r"</dt><dd>(\d+)</dd>", found["headline"])[1]))
+        slots.append(int(re.search(r"</dt><dd>(\d+)</dd>", headlines(found["pairs"])["MBA-SAM"])[1]))
     assert slots == sorted(slots) and slots[0] < slots[-1]
     whole = client.get(f"/dataflows/{asked.pk}/schedule?rate=220&pair=MBA-SAM").text
     assert rows(whole) == rows(found["pairs"])
+
+
+def test_one_answer_has_what_is_shown_of_whichever_pair_is_chosen(client_of: ClientOf, asked: DataflowRecord) -> None:
+    address, client = f"/dataflows/{asked.pk}/schedule", client_of("carla")
+    page = client.get(f"{address}?rate=100&pair=LSA-DSM&exact=1").text
+    answer = client.get(f"{address}/pairs.json?rate=100&pair=MBA-SAM&exact=1", headers=JSON).json()["pairs"]
+    for text in (page, answer):
+        assert list(headlines(text)) == PAIRS
+        for pair, figures in headlines(text).items():
+            slots, _, predicted, _ = re.findall(r"<dd[^>]*>([^<]+)</dd>", figures)
+            assert re.search(rf" {slots} .*n1 .* {re.escape(predicted)}", rows(text)[pair]), pair
+            assert cannot(text, pair) == ""
+    shown = re.search(r'data-part="headline"[^>]*>(.*?)</div>\s*<div class="plot-shell"', page, re.DOTALL)[1]
+    assert shown.strip() == headlines(page)["LSA-DSM"].strip()
+
+
+def test_without_scripts_our_own_mapping_is_worked_out_beside_what_was_chosen(
+    client_of: ClientOf, asked: DataflowRecord
+) -> None:
+    chosen = "rate=100&pair=LSA-RSM&routing=shuffle"
+    page = client_of("carla").get(f"/dataflows/{asked.pk}/schedule?{chosen}").text
+    [link] = set(re.findall(r'<noscript> <a href="([^"]+)">Work it out', page))
+    again = client_of("carla").get(f"/dataflows/{asked.pk}/schedule{html.unescape(link)}").text
+    assert "least slots, proved" in rows(again)["MBA-exact"]
+    assert '<tr data-pair="LSA-RSM" data-chosen>' in again and '<option value="shuffle" selected>' in again
+    assert ">100/s</output>" in again
 
 
 def test_only_what_keeps_the_rate_is_said_to_keep_it(
@@ -193,6 +230,50 @@ def test_what_is_chosen_becomes_a_proposal_that_shows_its_bundles(
     assert re.search(r"<dt>Slots</dt><dd>\d+<span class=\"sub\">least slots, proved</span>", page.text)
 
 
+def test_what_is_proposed_already_is_said_to_be(client_of: ClientOf, asked: DataflowRecord) -> None:
+    client, address = client_of("carla"), reverse("schedule_propose", args=[asked.pk])
+    proposal = Proposal.objects.get(dataflow=asked)
+    for given, already in (
+        ({"pair": "MBA-SAM", "rate": "150"}, "This schedule is proposed already; here is its plan."),
+        ({"without": "1"}, "It is submitted without a schedule already; here is its plan."),
+    ):
+        for _ in range(2):  # while its plan is computed, too
+            assert "Its plan is being computed. Nothing" in client.post(address, given, follow=True).text
+        prepare_proposal(proposal_id=proposal.pk)
+        page = client.post(address, given, follow=True).text
+        assert already in page and "Its plan is being computed" not in page
+    assert Proposal.objects.get(dataflow=asked) == proposal
+
+
+def test_a_schedule_that_another_choice_would_replace_is_named(
+    world: World, client_of: ClientOf, asked: DataflowRecord
+) -> None:
+    def said(name: str = "carla") -> str:
+        response = client_of(name).get(f"/dataflows/{asked.pk}/schedule?rate=50")
+        assert_sound(response, name)
+        told = re.search(r'<a href="([^"]+)">(The schedule that \w+ proposed)</a>( [^<]*)<', response.text)
+        if told is None:
+            return ""
+        assert told[1] == reverse("proposal", args=[Proposal.objects.open().get(dataflow=asked).pk])
+        return told[2] + told[3]
+
+    def propose(name: str, rate: str) -> None:
+        client_of(name).post(reverse("schedule_propose", args=[asked.pk]), {"pair": "MBA-SAM", "rate": rate})
+
+    assert said() == "", "it is submitted without one"
+    propose("carla", "90")
+    assert said() == "The schedule that carla proposed (planning) is replaced by another choice."
+    proposal = prepare_proposal(proposal_id=Proposal.objects.get(dataflow=asked).pk)
+    assert said("dev") == "The schedule that carla proposed (in review) is replaced by another choice."
+    assert said("mo") == "", "whoever may not propose replaces nothing"
+    propose("dev", "100")
+    assert said().startswith("The schedule that dev proposed")
+    enacted(approved(prepare_proposal(proposal_id=proposal.pk), world.ana))
+    assert said() == ""
+    propose("dev", "190")
+    assert said().startswith("The schedule that dev proposed")
+
+
 def test_another_schedule_of_what_runs_says_what_it_changes(
     world: World, client_of: ClientOf, asked: DataflowRecord
 ) -> None:
@@ -203,9 +284,10 @@ def test_another_schedule_of_what_runs_says_what_it_changes(
     found = rows(client.get(f"/dataflows/{asked.pk}/schedule?rate=90").text)
     assert found["MBA-SAM"].endswith("nothing"), found["MBA-SAM"]
     address = f"/dataflows/{asked.pk}/schedule/pairs.json?rate=90&pair="
-    assert client.get(f"{address}MBA-SAM", headers=JSON).json()["cannot"].startswith("It runs so already")
-    assert client.get(f"{address}MBA-exact", headers=JSON).json()["cannot"] == "It is being worked out."
-    assert client.get(f"{address}LSA-DSM", headers=JSON).json()["cannot"] == ""
+    answer = client.get(f"{address}MBA-SAM", headers=JSON).json()["pairs"]
+    assert cannot(answer, "MBA-SAM").startswith("It runs so already")
+    assert cannot(answer, "MBA-exact") == "It is being worked out."
+    assert cannot(answer, "LSA-DSM") == ""
     more = rows(client.get(f"/dataflows/{asked.pk}/schedule?rate=190").text)["MBA-SAM"]
     assert re.search(r"\d starts?", more) and re.search(r"\d stays?", more), more
     client.post(reverse("schedule_propose", args=[asked.pk]), {"pair": "MBA-SAM", "rate": "190"})

@@ -22,6 +22,7 @@ from dashboard.teams.permissions import viewer_of
 from scheduler.model.estate import RunningBundle
 from tests.dashboard.building import World, approved, document, enacted, planned, running
 from tests.pages.conftest import ClientOf
+from tests.pages.markup import Markup
 from tests.pages.scheduling import linear, measured
 from tests.pages.test_every_page import assert_sound
 
@@ -84,6 +85,20 @@ def test_what_is_measured_of_a_slot_is_of_its_bundles_as_what_is_planned(
     row = next(one for one in client_of("carla").get("/api/slots").json() if one["name"] == fragment.slot)
     assert row["measured"] == {"cpu": 0.31, "memory": 0.0042}
     assert row["whole"] == {"cpu": 0.41, "memory": 0.25}  # 1024 MB of the half of 8 GiB
+
+
+def test_a_slot_says_what_it_holds_to_who_hears_it(world: World, client_of: ClientOf, live: Any) -> None:
+    running(world.carla, world.city, document("traffic"), world.ana)
+    fragment = FragmentRow.objects.get()
+    index = fragment.slot.rpartition("/")[2]
+    told = {"state": "running", "cpu": 0.31, "memory": 0.0042}
+    live(reports(**{f"s{index}": {"fragments": {fragment.pk: told}}, f"s{1 - int(index)}": {"state": "starting"}}))
+    page = Markup(client_of("carla").get("/estate/slots").text)
+    summaries = [one for one in page.every("summary") if "section" in one.ancestors]
+    assert not any("aria-label" in one.attributes for one in summaries), "it would be said in place of what is there"
+    said = {" ".join("".join(one.text).split()) for one in summaries}
+    assert said == {
+        f"Slot {index} of n1 1 bundle CPU 31% Memory 0.42%", f"Slot {1 - int(index)} of n1 starting CPU – Memory –"}
 
 
 def test_what_is_planned_adds_up_by_slot(world: World, live: Any) -> None:

@@ -94,6 +94,7 @@ def test_what_cannot_be_stored_is_refused(world: World, rows):
     ("a,1,1,1,1,,1\na,1,2,1,1,,2", [(3, 7)], "differ in their version"),
     ('a,1,1,1,1,"{""b"":1}",1\na,1,1,1,1,"{ ""b"": 1 }",1', [(3, 6)], "spelled in two ways"),
     ('a,1,1,1,1,"{""b"":NaN}",1', [(2, 6)], "number that JSON does not have"),
+    ('"a\nb",1,1,1,1,,1', [(3, 1)], "line break"), ("a\tb,1,1,1,1,,1", [(2, 1)], "control character"),
 ])
 def test_what_cannot_be_stored_has_its_place_too(world: World, rows, places, says):
     with pytest.raises(InvalidProfile) as caught:

@@ -103,6 +103,17 @@ def test_the_published_profiles_import_by_upload(world: World, client_of: Client
     assert (said[20], said[25], said[55]) == ("measured", "between measured points", "beyond what was measured")
 
 
+@pytest.mark.parametrize(("name", "file"), [
+    ('a\r\nb "c"', 'filename="profile-ab_c.csv"'), ("größe", "filename*=utf-8''profile-gr%C3%B6%C3%9Fe.csv"),
+])
+def test_a_profile_whatever_it_is_called_is_exported(world: World, client_of: ClientOf, name: str, file: str) -> None:
+    [record] = import_profiles(actor=world.carla, text=f"{HEADER}\na,1,5,10,10\n")
+    ProfileRecord.objects.filter(pk=record.pk).update(task_type=name)  # as it was imported by an earlier version
+    response = client_of("carla").get(reverse("profile_export", args=[record.pk]))
+    assert response.headers["Content-Disposition"] == f"attachment; {file}"
+    assert [profile.task_type for profile in read_profiles(response.text)] == [name]
+
+
 def test_a_bad_file_shows_every_place_and_keeps_the_text(world: World, client_of: ClientOf) -> None:
     text = f"{HEADER}\na,1,5,10,10\nb,x,5,10,10\nc,1,5,10,<b>\n"
     response = client_of("carla").post(reverse("profiles_import"), {"text": text})

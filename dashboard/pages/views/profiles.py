@@ -12,6 +12,8 @@ from django.core.paginator import Paginator
 from django.db.models import Count, Q
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
+from django.utils.http import content_disposition_header
+from django.utils.text import get_valid_filename
 from django.views.decorators.http import require_http_methods, require_safe
 
 from dashboard import jobs
@@ -168,5 +170,6 @@ def _decoded(data: bytes) -> str:
 
 def _file(records: Any, name: str) -> HttpResponse:
     response = HttpResponse(write_entries(map(entry_of, records)), content_type="text/csv; charset=utf-8")
-    response["Content-Disposition"] = f'attachment; filename="{name}.csv"'
+    # A type may be called anything: what no header or file holds is left out of the file's name.
+    response["Content-Disposition"] = content_disposition_header(True, get_valid_filename(f"{name}.csv"))
     return response

@@ -17,6 +17,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from dashboard.approvals import selectors as approvals
 from dashboard.approvals import services
+from dashboard.approvals.lifecycle import PENDING
 from dashboard.catalog import selectors as catalog
 from dashboard.catalog.lifecycle import RUNNING
 from dashboard.pages.figures import curve_figure
@@ -34,6 +35,7 @@ from scheduler.performance.routing import Routing
 from scheduler.scheduling import PAIRS
 
 if TYPE_CHECKING:
+    from dashboard.approvals.models import Proposal
     from dashboard.catalog.models import DataflowRecord
 
 OPEN_UP_TO = 24  # slots whose bundles are listed at once; with more, each is opened by itself
@@ -86,9 +88,7 @@ def schedule_pairs(request: HttpRequest, dataflow_id: UUID) -> JsonResponse:
     context = _answer(request, asked)
     return JsonResponse({
         "rate": context["rate_asked"], "shown": context["at"], "chosen": context["chosen"],
-        "cannot": context["cannot"],
         "pairs": render_to_string("schedules/pairs.html", context, request=request),
-        "headline": render_to_string("schedules/headline.html", {**context, "row": context["chosen_row"]}),
     })
 
 
@@ -122,7 +122,11 @@ def schedule_propose(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
     except WeirError as error:
         messages.error(request, error.told)
         return redirect(address)
-    messages.success(request, "Its plan is being computed. Nothing changes until it is approved.")
+    said = "Its plan is being computed. Nothing changes until it is approved."
+    if proposal.status == PENDING:  # the very same was asked for before
+        what = "This schedule is proposed" if choice else "It is submitted without a schedule"
+        said = f"{what} already; here is its plan."
+    messages.success(request, said)
     return redirect("proposal", proposal.pk)
 
 
@@ -168,7 +172,10 @@ def _frame(request: HttpRequest, record: DataflowRecord, asked: asking.Asked) ->
     basis = asking.basis_of(asked.question, job) if job else []
     may = request.viewer.has_role(record.team_id, Role.ENGINEER)
     may_measure = may_measure_for(request, record)
-    why_not = asked.question.blocked or _not_open(record) or (
+    proposal = _replaced(record)
+    submitted = proposal is not None and proposal.plan.kind == "submit"
+    scheduled = proposal is not None and "schedule" in proposal.plan.options
+    why_not = asked.question.blocked or ("" if submitted else _not_running(record)) or (
         "" if may else f"Engineers of {record.team} may propose a schedule.")
     return {
         "sources": len(own), "own_rate": own[0], "is_own": asked.rate_per_s is None, "most": most, "steps": STEPS,
@@ -178,7 +185,8 @@ def _frame(request: HttpRequest, record: DataflowRecord, asked: asking.Asked) ->
             for one in asking.remarks_of(basis)],
         "free": sum(len(node.slots) for node in supply.free) - len(supply.taken), "shared": len(supply.taken),
         "buys": supply.catalogue is not None, "may_propose": not why_not, "why_not": why_not,
-        "may_drop": may and _has_schedule(record), "cut": asked.question.cut,
+        "may_drop": may and submitted and scheduled, "cut": asked.question.cut,
+        "proposed": proposal if scheduled else None,
     }
 
 
@@ -188,16 +196,17 @@ def _plain(rate_per_s: float) -> float | int:
     return int(shown) if shown.is_integer() else shown
 
 
-def _not_open(record: DataflowRecord) -> str:
-    """Why no schedule of this dataflow can be proposed, whoever asks; empty where one can."""
-    if record.status == RUNNING or record.proposals.open().filter(plan__kind="submit").exists():
+def _replaced(record: DataflowRecord) -> Proposal | None:
+    """The proposal that is planned anew by a choice: a submission in review, or a schedule of what runs."""
+    found = record.proposals.open().filter(plan__kind__in=("submit", "schedule"))
+    return found.select_related("plan", "author", "chosen_by").first()
+
+
+def _not_running(record: DataflowRecord) -> str:
+    """Why no schedule can be proposed of a dataflow that is not in review, whoever asks; empty where one can."""
+    if record.status == RUNNING:
         return ""
     return f"It is {words(record.status)}: a schedule is chosen for a submission in review, or for what runs."
-
-
-def _has_schedule(record: DataflowRecord) -> bool:
-    """Whether its submission waits for a decision with a schedule, which it could do without."""
-    return record.proposals.open().filter(plan__kind="submit", plan__options__has_key="schedule").exists()
 
 
 def _looked_at(request: HttpRequest) -> tuple[Any, Any]:

@@ -20,6 +20,7 @@ from scheduler.model.profile import Profile
 from scheduler.model.profile_csv import Entry, column_of, read_entries, require_none
 
 UNSTORABLE = re.compile(r"[\0\ud800-\udfff]")
+CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 LONGEST = {  # by field: its column and the most characters
     "task_type": ("task", 100), "machine": ("machine", 120), "origin": ("origin", 200), "code": ("code", 64)}
 MOST_PROFILES = 1_000  # of a file: a few statements each, in one transaction that others wait for
@@ -27,7 +28,7 @@ MOST_POINTS = 10_000
 MOST_THREADS = 100_000
 LATEST_VERSION = 1_000_000
 Found = tuple[int | None, str, str, str]  # a mistake: line, column's name, message and remedy
-FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet takes for one, where an export is opened
+FORMULA = ("=", "+", "-", "@")  # what a spreadsheet takes for one, where an export is opened
 
 
 def import_profiles(*, actor: User, text: str) -> list[ProfileRecord]:
@@ -107,7 +108,9 @@ def _unstorable(entries: Iterable[Entry]) -> Iterator[Found]:
             text = getattr(profile, name)
             if len(text) > longest:
                 yield line, column, f"{column} {text[:40]}… is longer than {longest} characters", "Shorten it."
-            if text.startswith(FORMULA):
+            if CONTROL.search(text):
+                yield line, column, f"{column} {text[:40]!r} holds a line break or control character", "Remove it."
+            elif text.startswith(FORMULA):
                 yield line, column, f"{column} {text[:40]!r} looks like a formula", "Begin it with a letter."
         if (threads := profile.points[-1].threads) > MOST_THREADS:
             yield line, "threads", f"{profile.task_type} has {threads} threads", f"{MOST_THREADS} are the most."
