@@ -142,11 +142,14 @@ def notes_of(schedule: Schedule, *, task_types: TaskTypes) -> list[str]:
     """What reviewers should know of a schedule: that it is for less than comes, or does not keep its own rate."""
     job, notes = schedule.job, []
     coming = input_rates_per_s(job.dataflow, task_types=task_types)
-    for task in job.dataflow.tasks:
-        planned = job.rates_per_s.get(task.id, coming[task.id])
-        if task_types[task.type].kind == "source" and coming[task.id] > planned * (1 + TOLERANCE):
+    sources = [task.id for task in job.dataflow.tasks if task_types[task.type].kind == "source"]
+    # A rate that was given is of each source, also of one that runs already and is not scheduled.
+    given = job.rate_per_s if job.sources == len(sources) else None
+    for source in sources:
+        planned = coming[source] if given is None else given
+        if coming[source] > planned * (1 + TOLERANCE):
             notes.append(
-                f"{task.id} makes {coming[task.id]:g} events/s, and the schedule is for {planned:g}: what is more than "
+                f"{source} makes {coming[source]:g} events/s, and the schedule is for {planned:g}: what is more than "
                 "it sustains is late.")
     if not schedule.prediction.keeps:
         limit = schedule.prediction.routed.limit

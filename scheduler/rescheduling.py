@@ -226,7 +226,7 @@ def _cut_notes(change: FragmentChange) -> list[str]:
 def _order_notes(running: Mapping[str, Fragment], now: Mapping[str, Fragment]) -> list[str]:
     """What reviewers should know of tasks that are divided over several slots for the first time."""
     several = [
-        task for task, fragment in now.items() if len(live(fragment)) > 1 and not running[task].divided]
+        task for task, fragment in now.items() if len(live(fragment)) > 1 and len(live(running[task])) == 1]
     if not several:
         return []
     return [

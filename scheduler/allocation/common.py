@@ -60,7 +60,7 @@ def undivided(
     one = profile.one
     if rate_per_s > one.rate_per_s * (1 + TOLERANCE):
         raise RateNotHeld(
-            f"No slot holds the {rate_per_s:g} events/s of task {task}: it cannot be divided, and one thread sustains "
+            f"{rate_per_s:g} events/s are too many for task {task}: it cannot be divided, and one thread sustains "
             f"{one.rate_per_s:g}",
             remedy="Lower the rate, or thin the stream before this task.",
             task=task, rate_per_s=rate_per_s, peak_per_s=one.rate_per_s, threads=1,

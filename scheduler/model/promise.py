@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from .dataflow import _frozen
 from .placement import Bound, Crowd
@@ -92,7 +93,15 @@ class Promise:
     @property
     def slots(self) -> tuple[str, ...]:
         """The slots that it takes, in order of their names."""
-        return tuple(sorted({bundle.slot for bundle in self.bundles}))
+        return tuple(sorted(self.on_slots))
+
+    @cached_property
+    def on_slots(self) -> Mapping[str, tuple[BundlePromise, ...]]:
+        """Its bundles by slot, in their order."""
+        found: dict[str, list[BundlePromise]] = {}
+        for bundle in self.bundles:
+            found.setdefault(bundle.slot, []).append(bundle)
+        return {slot: tuple(its) for slot, its in found.items()}
 
     def load_of(self, slot: str) -> Load:
         """What is expected to be taken of a slot: by its bundles, and by others where they have part of it."""
@@ -101,5 +110,5 @@ class Promise:
 
     def own_load_of(self, slot: str) -> Load:
         """What its bundles are expected to take of a slot."""
-        own = [bundle for bundle in self.bundles if bundle.slot == slot]
+        own = self.on_slots.get(slot, ())
         return Load(sum(bundle.cpu for bundle in own), sum(bundle.memory for bundle in own))

@@ -27,7 +27,8 @@ def declared_profile(task_type: TaskType, *, rate_per_s: float, trigger_s: float
     batch_s = QUERY_BATCH_S + TASK_BATCH_S + (STATE_BATCH_S if task_type.stateful else 0.0)
     cpu = rate_per_s * task_type.cost_us / MICROSECONDS_PER_S + batch_s / trigger_s
     if cpu > 1 + TOLERANCE:
-        most_per_s = max(0.0, 1 - batch_s / trigger_s) / task_type.cost_us * MICROSECONDS_PER_S
+        left = max(0.0, 1 - batch_s / trigger_s)  # nothing where batches alone take more: events may cost nothing
+        most_per_s = left / task_type.cost_us * MICROSECONDS_PER_S if left else 0.0
         raise RateNotHeld(
             f"No slot holds {rate_per_s:g} events/s of {task_type.name}: at the {task_type.cost_us:g} µs for an event "
             f"that it declares, and a batch every {trigger_s:g} s, one sustains {most_per_s:.0f}",

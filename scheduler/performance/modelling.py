@@ -290,6 +290,9 @@ def _done(peaks: Mapping[int, _Peak], by_threads: Mapping[int, Tried], sweep: Sw
         threads: [trial for trials in tried.values() for trial in trials if sweep.stable(trial)]
         for threads, tried in by_threads.items()}
     speed = mean_speed(chain.from_iterable(stable.values()))
+    # A peak may rest on a trial that is not among those: one that was not fed enough.
+    if speed is not None and not all(peak.trial.speed for peak in peaks.values() if peak.trial):
+        speed = None
     if speed is not None:
         points = tuple(_at_speed(point, peaks[point.threads], speed) for point in points)
         stable = {threads: [at_speed(trial, speed) for trial in trials] for threads, trials in stable.items()}
@@ -297,6 +300,9 @@ def _done(peaks: Mapping[int, _Peak], by_threads: Mapping[int, Tried], sweep: Sw
                if any(rate < peak.rate_per_s and _failed(its, sweep) for rate, its in by_threads[threads].items())]
     if doubted:
         why += f" Less than the peak of {_counted(doubted)} was tried, too, and never stable: that peak is less sure."
+    if lost := [threads for threads, peak in sorted(peaks.items()) if peak.trial is None]:
+        why += (f" Nothing was stable with {_counted(lost)}, not even {sweep.smallest_rate_per_s:g} events/s: there is "
+                "no point for that.")
     rough = tuple(sorted(threads for threads, peak in peaks.items() if not peak.precise or threads in doubted))
     at_least = tuple(sorted(threads for threads, peak in peaks.items() if peak.at_least))
     found = (_at_ease(point) if peaks[point.threads].spare else point for point in with_fixed_load(points, stable))

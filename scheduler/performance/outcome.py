@@ -94,7 +94,7 @@ def blur_of(promise: Promise, seen: Seen) -> float:
 
 def taken_of(promise: Promise, seen: Seen, slot: str) -> Load:
     """What a schedule's own bundles take of a slot; the whole slot's load where not each of them was measured."""
-    loads = [_seen(bundle, seen).load for bundle in promise.bundles if bundle.slot == slot]
+    loads = [_seen(bundle, seen).load for bundle in promise.on_slots.get(slot, ())]
     whole = seen.slots.get(slot, Load())
     cpu, memory = [load.cpu for load in loads], [load.memory for load in loads]
     return Load(
@@ -104,7 +104,7 @@ def taken_of(promise: Promise, seen: Seen, slot: str) -> Load:
 
 def promised_of(promise: Promise, seen: Seen, slot: str) -> Load:
     """What was promised of what `taken_of` tells: of its own bundles, or of the whole slot with what others take."""
-    loads = [_seen(bundle, seen).load for bundle in promise.bundles if bundle.slot == slot]
+    loads = [_seen(bundle, seen).load for bundle in promise.on_slots.get(slot, ())]
     own, whole = promise.own_load_of(slot), promise.load_of(slot)
     return Load(
         whole.cpu if None in [load.cpu for load in loads] else own.cpu,
@@ -146,7 +146,7 @@ def _of_latency(promise: Promise, seen: Seen) -> Iterator[Miss]:
 
 
 def _of_slots(promise: Promise, seen: Seen) -> Iterator[Miss]:
-    for slot in dict.fromkeys(bundle.slot for bundle in promise.bundles):
+    for slot in promise.on_slots:
         expected, found = promised_of(promise, seen, slot), taken_of(promise, seen, slot)
         for what, promised, measured in (
             ("CPU", expected.cpu, found.cpu), ("memory", expected.memory, found.memory),
@@ -201,14 +201,15 @@ def _of_bundle(promise: Promise, seen: Seen, bundle: BundlePromise) -> Reason:
 
 def _beyond(promise: Promise, seen: Seen, slot: str, what: What) -> Reason:
     """Why a slot takes more CPU or memory than was predicted, or all that there is."""
-    own = [bundle for bundle in promise.bundles if bundle.slot == slot]
+    own = promise.on_slots.get(slot, ())
     loads = [_of(_seen(bundle, seen).load, what) for bundle in own]
     if None in loads:
         return Reason("others", "what its queries take one by one was not measured", "slots")
     measured = sum(load or 0.0 for load in loads)
     promised = [bundle.cpu if what == "CPU" else bundle.memory for bundle in own]
     # By the profiles, at the rates that came.
-    expected = [load * _more(bundle, seen) for load, bundle in zip(promised, own, strict=True)]
+    expected = [
+        _expected(bundle, seen, load, taken or 0.0) for bundle, load, taken in zip(own, promised, loads, strict=True)]
     if over(measured, sum(expected)):
         return _of_mixed(promise, seen, slot, what) if slot in seen.mixed else _of_own(own, seen, measured, expected)
     if over(measured, sum(promised)):
@@ -251,10 +252,12 @@ def _of(load: Load, what: What) -> float | None:
     return load.cpu if what == "CPU" else load.memory
 
 
-def _more(bundle: BundlePromise, seen: Seen) -> float:
-    """How many times the rate that was planned for it a bundle gets; 1 where it is no more."""
+def _expected(bundle: BundlePromise, seen: Seen, promised: float, taken: float) -> float:
+    """What a bundle should take at the rate that came: what it does, where it was to get none and nobody knows more."""
     rate = _seen(bundle, seen).rate_per_s
-    return 1.0 if rate is None or not bundle.rate_per_s else max(1.0, rate / bundle.rate_per_s)
+    if not rate:
+        return promised
+    return promised * max(1.0, rate / bundle.rate_per_s) if bundle.rate_per_s else taken
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -130,13 +130,15 @@ def predict(
             estimate, share = routed.estimates[task][position], routed.shares[task][position]
             rate_per_s = rates_per_s[task] * share * at
             static = profiles[task].static
+            if static:
+                takes = estimate.point.cpu, estimate.point.memory
+            elif rates_per_s[task]:
+                takes = estimate.cpu_at(rate_per_s), estimate.memory_at(rate_per_s)
+            else:  # without events it runs no batch and keeps no Python worker
+                takes = 0.0, 0.0
             load = BundleLoad(
                 task, placement.slots[position], threads, share, rate_per_s,
-                sustains_per_s=inf if static else estimate.point.rate_per_s,
-                cpu=estimate.point.cpu if static else estimate.cpu_at(rate_per_s),
-                memory=estimate.point.memory if static else estimate.memory_at(rate_per_s),
-                basis=estimate.basis,
-            )
+                inf if static else estimate.point.rate_per_s, *takes, estimate.basis)
             cpu[position] += load.cpu
             memory[position] += load.memory
             bundles.append(load)

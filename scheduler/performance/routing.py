@@ -186,11 +186,10 @@ def _sustained(
             if demand.static:  # what does at any rate takes less CPU at a lower one, too: no reason for a rate of 0
                 cpu[position].add(0.0, demand.events)
                 memory[position].add(demand.idle_memory, 0.0)
-            else:
-                if load:
-                    query = _Query(task, demand, demand.events * load, demand.waits * load)
-                    queries.setdefault(position, []).append(query)
-                    cpu[position].add(demand.batches, query.events)
+            elif load:  # without events a query runs no batch and keeps no Python worker
+                query = _Query(task, demand, demand.events * load, demand.waits * load)
+                queries.setdefault(position, []).append(query)
+                cpu[position].add(demand.batches, query.events)
                 memory[position].add(demand.idle_memory, demand.memory * load)
             if position in crowded:
                 working[position] += counts[position] * (1.0 if demand.static else load)

@@ -85,8 +85,7 @@ class World:
         around = Surroundings(
             spark=(self, store), channels=self.broker, broker=self.broker, channel_config=None, store=store,
             task_types=TYPES, desired=lambda: self.desired(slot))
-        return Hands(
-            around, clock_ms=lambda: self.now_ms, on_event=lambda *_, **__: None, is_wanted_task=lambda _: True)
+        return Hands(around, clock_ms=lambda: self.now_ms, on_event=lambda *_, **__: None)
 
     @staticmethod
     def _warned(what: str, **facts: object) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.supervisor.waiting import wait_until
-from workers.agents.supervision import MOST_PATIENT, SILENT_MS, STARTING_MS, SlotProcess
+from workers.agents.supervision import MOST_PATIENT, SILENT_MS, STARTING_MS, SlotGone, SlotProcess
 
 # Says what state it is in, where it is told to, and then nothing.
 SLOT = (
@@ -52,6 +52,19 @@ def test_a_slot_that_is_buried_while_it_is_told_something_does_not_hear_it(tmp_p
 
     Buried("0", [], env={}, on_news=lambda: None, on_event=lambda **_: None).poke()
     assert (tmp_path / "said").read_bytes() == b"poke\n"
+
+
+def test_what_one_process_is_asked_another_that_took_its_place_does_not_hear(tmp_path):
+    """Else a trial of a slot that has died would begin in the next one, where nobody knows of it."""
+    with (tmp_path / "said").open("wb") as said:
+        slot = SlotProcess("0", [], env={}, on_news=lambda: None, on_event=lambda **_: None)
+        slot._process = SimpleNamespace(pid=8, stdin=said)
+        with pytest.raises(SlotGone, match="died"):
+            slot.ask("begin", pid=7, within_s=0.2)
+        with pytest.raises(SlotGone, match="did not answer"):
+            slot.ask("weigh", pid=8, within_s=0.2)
+    [heard] = (tmp_path / "said").read_text().splitlines()
+    assert '"weigh"' in heard
 
 
 def test_a_driver_that_falls_silent_is_ended_soon(slot_of):

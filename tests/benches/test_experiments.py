@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from math import isnan, nan
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from scheduler.model.estate import Slot
 from scheduler.model.profile import Point, Profile, Profiles
 from scheduler.model.resources import Node, Supply
 from scheduler.scheduling import PAPER_PAIRS, Settings, prepare, schedule
-from workers.benches import ends
+from workers.benches import ends, schedules_on_spark
 from workers.benches.experiment_dataflows import ENDS, SHAPES, dataflow, kinds, parts
 from workers.benches.experiments import (
     GROWS,
@@ -168,6 +169,28 @@ def test_the_plan_has_every_pair_at_every_part_of_its_highest_rate():
     assert none is None
 
 
+def test_source_and_sink_end_no_plan():
+    """They are tried up to rates that no dataflow reaches by its other tasks, with the profiles measured on two cores:
+    else a plan and its prediction would end where measuring did."""
+    measured = (
+        Profile("xml_document", (Point(1, 1300, 0.97, 0.003),)), *KNOWN[1:3],
+        Profile("http_get", (Point(1, 17, 0.09, 0.002), Point(4, 67, 0.15, 0.008), Point(16, 224, 0.41, 0.03))),
+        Profile("sql_lookup", (Point(1, 27, 0.12, 0.003), Point(4, 112, 0.17, 0.013), Point(16, 416, 0.43, 0.055))))
+    tried = (Profile(task_type, (Point(1, max(ends.RATES_PER_S), 0.08, 0.01),)) for task_type in ends.TYPES.values())
+    known = Profiles([*measured, *tried])
+
+    def of_measured(name, pair, rate_per_s):
+        flow = dataflow(name, TASKS, path="events.parquet", run="x")
+        return schedule(prepare(flow, task_types=task_types(), profiles=known, rate_per_s=rate_per_s), pair,
+                        supply=SUPPLY)
+
+    names = sorted(set(SHAPES) - {ENDS})
+    for name, pair, _, one in plan(names, PAPER_PAIRS, (1.0,), scheduled=of_measured, slots=SLOTS):
+        limit = one.prediction.routed.limit
+        assert max(one.rate_per_s, one.sustained_per_s) < 0.9 * max(ends.RATES_PER_S), (name, pair)
+        assert limit is None or not {"source", "sink"}.intersection(limit.reason.split()), (name, pair, limit.reason)
+
+
 def test_a_pair_without_a_schedule_comes_with_the_reason_and_the_others_with_theirs():
     """Nobody has measured the look-up, which "enrich" has: that is told of it, and the other dataflow is planned."""
     known = Profiles([one for one in KNOWN if one.task_type != "sql_lookup"])
@@ -254,6 +277,25 @@ def test_parts_count_the_ways_from_the_source(name):
         return 1 if task == "source" else sum(ways(parent) for parent, target in streams if target == task)
 
     assert parts(name) == {task: ways(task) for task in dict.fromkeys(end for ends in streams for end in ends)}
+
+
+def test_drivers_have_run_source_and_sink_before_these_are_measured():
+    """What a driver's first run leaves in its memory for good would count as the source's, in every schedule."""
+    ran = []
+
+    def run(planned, name, climb):
+        ran.append((name, [stair.rate_per_s for stair in climb if stair.counts]))
+        loads = {"n1/0": {"cpu": 0.06, "memory": 0.002}, "n1/1": {"cpu": 0.06, "memory": 0.001}}
+        return {"placement": {"source": {"n1/0": 1}, "sink": {"n1/1": 1}}, "stairs": [
+            {"rate_per_s": rate, "carried_per_s": rate, "stable": True, "loads": loads} for rate in ran[-1][1]]}
+
+    lab, kept = SimpleNamespace(tasks=TASKS, supply=SUPPLY, run=run), {}
+    sizes = schedules_on_spark.sizes_of(schedules_on_spark._options([]))
+    for _ in range(2):  # the second time they are known
+        found = schedules_on_spark._ends(lab, sizes, kept, lambda: None)
+        assert {entry.profile.task_type: entry.profile.one.rate_per_s for entry, _ in found} == {
+            "replay": max(ends.RATES_PER_S), "output": max(ends.RATES_PER_S)}
+        assert ran == [(ENDS, [max(ends.RATES_PER_S)]), (ENDS, list(ends.RATES_PER_S))]
 
 
 def test_source_and_sink_are_measured_apart():

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import random
+from dataclasses import asdict
 from xml.etree import ElementTree
 
 import pyarrow.parquet as pq
 import pytest
 
-from workers.benches import climbing
+from workers.benches import climbing, results, schedules_on_spark
 from workers.benches.experiment_dataflows import document, kinds, write_recording
 from workers.benches.schedules_page import page, violins
 from workers.benches.schedules_summary import (
@@ -123,3 +125,32 @@ def test_a_run_whose_cpu_went_elsewhere_is_made_again_and_the_better_one_counts(
     for _ in range(MOST_RUNS):
         failed = better(failed, {"error": "no"})
     assert not is_to_repeat(failed), "not for ever"
+
+
+@pytest.mark.parametrize("options,named", [
+    (["--trigger-ms", "200"], "trigger_ms 500, not 200"), (["--slots", "3"], "slots 2, not 3"),
+    (["--stair", "10"], "stair_s 20.0, not 10.0"), (["--quick"], "trial_s 4.0, not 2.5")])
+def test_what_was_measured_otherwise_is_not_gone_on_with(tmp_path, options: list[str], named: str):
+    """Else trials and runs of one interval would be told as those of another."""
+    sizes = schedules_on_spark.sizes_of(schedules_on_spark._options([]))
+    kept = json.loads(json.dumps({"sizes": asdict(sizes), "machine": results.machine(), "trials": {"pi": [1]}}))
+    assert schedules_on_spark.unlike(kept, sizes) == schedules_on_spark.unlike({}, sizes) == ""
+    assert "cores" in schedules_on_spark.unlike(kept | {"machine": {"cores": 96}}, sizes)
+    out = tmp_path / "kept.json"
+    out.write_text(json.dumps(kept))
+    with pytest.raises(SystemExit) as refused:
+        schedules_on_spark.main(["--out", str(out), *options])
+    assert named in str(refused.value) and "--anew" in str(refused.value)
+    assert json.loads(out.read_text()) == kept
+
+
+def test_a_measurement_that_is_ended_while_it_is_written_is_there_as_it_was(tmp_path, monkeypatch: pytest.MonkeyPatch):
+    results.write(tmp_path / "kept.json", {"trials": [1, 2]})
+
+    def ended(_file: int) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "fsync", ended)
+    with pytest.raises(KeyboardInterrupt):
+        results.write(tmp_path / "kept.json", {"trials": [1, 2, 3]})
+    assert json.loads((tmp_path / "kept.json").read_text()) == {"trials": [1, 2]}

@@ -88,6 +88,21 @@ def test_a_feed_is_known_by_what_its_tasks_mean(monkeypatch: pytest.MonkeyPatch)
     assert name({}) != before
 
 
+def test_another_recording_under_the_same_name_is_another_feed(tmp_path, monkeypatch: pytest.MonkeyPatch):
+    """Else a task would be measured with events of a file that is no longer there."""
+    monkeypatch.setenv("WEIR_REPLAY_DIRS", str(tmp_path))
+
+    def name() -> str:
+        return feed.digest([{"type": "replay", "config": {"path": "day.csv"}}], task_types())
+
+    names = [name()]
+    for content in ("1,a\n", "1,a\n2,b\n"):
+        (tmp_path / "day.csv").write_text(content)
+        names.append(name())
+        assert name() == names[-1]
+    assert len(set(names)) == 3
+
+
 @given(rate=st.floats(0.5, 5_000), threads=st.integers(1, 64), gently_s=st.floats(0, 30), at_s=st.floats(0, 60))
 def test_what_is_due_begins_gently_and_then_keeps_to_the_rate(
     rate: float, threads: int, gently_s: float, at_s: float

@@ -274,6 +274,9 @@ def test_a_peak_that_could_not_be_fed_higher_is_promised_at_no_higher_rate_on_a_
     assert step.at_least == (1,)
     [point] = step.points
     assert point.rate_per_s <= 500.0 and step.speed > 10.0, "its core was slower than the mean"
+    untold = [replace(trial, speed=None) if SWEEP.starved(trial) else trial for trial in trials]
+    plain = next_step(untold, sweep=SWEEP)
+    assert plain.speed is None and [point.rate_per_s for point in plain.points] == [500.0], "nor is it told of all"
 
 
 def test_trials_of_before_batches_were_counted_still_count():
@@ -318,6 +321,12 @@ def test_nothing_stable_is_an_error_and_not_a_profile():
     assert "try again" in caught.value.remedy and "lower rate" in caught.value.remedy
     _, done = measure(lambda threads: 20.0)
     assert measured_profile(done, task_type="t", version=3, machine="m").stale(version=3, machine="m") == ""
+
+
+def test_threads_with_which_nothing_is_stable_have_no_point_and_are_named():
+    _, done = measure(lambda threads: 0.5 if threads == 4 else 100.0 * threads)
+    assert [point.threads for point in done.points] == [1, 2, 3] and not done.rough
+    assert "Nothing was stable with 4 threads, not even 1 events/s" in done.why
 
 
 def test_a_sweep_over_nothing_is_refused():

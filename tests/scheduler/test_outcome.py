@@ -231,6 +231,19 @@ def test_more_events_than_planned_are_told_from_drift(what: str) -> None:
     assert (miss.reason.cause, miss.reason.task, miss.reason.remedy) == ("together", "parse", "measure")
 
 
+def test_events_for_a_task_that_was_to_get_none_are_told_from_drift() -> None:
+    """Nothing was planned of it, so its profile is not asked what it should take: that it gets events is the reason."""
+    none = replace(
+        PROMISE, rates_per_s=dict(PROMISE.rates_per_s) | {"fetch": 0.0},
+        bundles=tuple(replace(one, rate_per_s=0.0, cpu=0.0, memory=0.0) if one.task == "fetch" else one
+                      for one in PROMISE.bundles))
+    found = misses(none, kept())
+    assert [(miss.what, miss.where, miss.reason.cause, miss.reason.task) for miss in found] == [
+        ("CPU", "n1/0", "more", "fetch"), ("memory", "n1/0", "more", "fetch"),
+        ("CPU", "n1/1", "more", "fetch"), ("memory", "n1/1", "more", "fetch")]
+    assert "fetch gets 150 events/s instead of 0" in found[-1].reason.why
+
+
 @pytest.mark.parametrize("seeming", ["make", "parse", "fetch"])
 def test_of_queries_that_share_a_slot_none_is_blamed_for_what_time_says_that_it_takes(seeming: str) -> None:
     """Whichever of them the others' time is counted for, the reason is of all, and the heaviest is measured first."""

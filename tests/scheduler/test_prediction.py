@@ -170,6 +170,20 @@ def test_without_events_nothing_limits():
     assert (found.factor, found.routed.limit) == (1.0, None)
 
 
+def test_what_gets_no_events_takes_nothing_from_what_does():
+    """Behind a stream that nothing passes ten queries run no batch, where with any events each would take 10%."""
+    quiet = Profile("quiet", (Point(1, 20, 0.3, 0.2, idle_cpu=0.1, idle_memory=0.15),))
+    idle = [f"q{number}" for number in range(10)]
+    of = {"busy": Profile("busy", (Point(1, 100, 0.5, 0.9),))} | dict.fromkeys(idle, quiet)
+    rates = {"busy": 100.0} | dict.fromkeys(idle, 0.0)
+    allocation = allocate_mba(rates, of)
+    assert allocation.tasks["q0"].cpu == allocation.tasks["q0"].memory == 0.0
+    found = predict(placed(busy=(0,), **dict.fromkeys(idle, (0,))), of, rates_per_s=rates)
+    assert found.keeps and found.routed.limit.what == "bundle"
+    assert (found.slots[0].cpu, found.slots[0].memory) == pytest.approx((0.5, 0.9))
+    assert {(one.cpu, one.memory) for one in found.bundles if one.task != "busy"} == {(0.0, 0.0)}
+
+
 @settings(max_examples=80, deadline=None)
 @given(data=st.data(), routing=st.sampled_from(["shuffle", "slot_aware"]))
 def test_the_factor_is_where_the_first_bundle_or_slot_is_full(data: st.DataObject, routing: str):
@@ -235,7 +249,7 @@ def test_the_factor_is_where_the_first_bundle_or_slot_is_full(data: st.DataObjec
 @given(data=st.data())
 def test_slot_aware_routing_is_never_worse_and_keeps_what_mba_and_sam_promise(data: st.DataObject):
     of = {f"t{number}": data.draw(profiles(idle=True)) for number in range(data.draw(st.integers(1, 5)))}
-    rates = {name: profile.one.rate_per_s * data.draw(st.integers(1, 24)) / 4 for name, profile in of.items()}
+    rates = {name: profile.one.rate_per_s * data.draw(st.integers(0, 24)) / 4 for name, profile in of.items()}
     allocation = allocate_mba(rates, of)
     placement = map_sam(allocation, supply=BUY)
     even = predict(placement, of, rates_per_s=rates)

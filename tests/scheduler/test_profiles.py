@@ -56,6 +56,14 @@ def test_near_its_peak_a_query_runs_fewer_batches_and_its_load_may_fall():
     assert loads == pytest.approx([0.1, 0.115, 0.0225 + 0.06, 0.05])
 
 
+def test_what_only_rounding_leaves_of_a_batch_at_every_trigger_is_no_waiting():
+    """Batches of 10% and events of 20% are 30%, of which 20% leave a little less than 10%."""
+    point = Point(1, 100, 0.3, 0.1, idle_cpu=0.1, event_cpu=0.2)
+    assert (point.cpu - point.event_cpu) / point.idle_cpu < 1
+    assert (point.often, point.waits) == (1.0, 0.0)
+    assert Profile("t", (point,)).estimate(1).reserve_at(100) == pytest.approx(0.3), "and no 83%"
+
+
 @given(profile=profiles(idle=True), threads=st.integers(1, 80), part=st.floats(0, 1))
 def test_load_at_the_peak_is_what_was_measured_there_and_below_it_within_bounds(
     profile: Profile, threads: int, part: float

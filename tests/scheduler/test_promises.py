@@ -12,7 +12,7 @@ from scheduler.model.placement import Bound, Crowd
 from scheduler.model.profile import Point, Profile, Profiles
 from scheduler.model.promise import BundlePromise, Load, ProfileUsed, Promise
 from scheduler.model.resources import Catalogue, Node, Supply
-from scheduler.planning import merged_plainly, plan_submission
+from scheduler.planning import apply_plan, merged_plainly, plan_submission
 from scheduler.scheduling import PAIRS, Pair, prepare, schedule
 
 from .catalogue import PRICES, TYPES, flow
@@ -68,6 +68,21 @@ def test_a_rate_that_is_asked_for_is_of_each_source_and_the_promise_of_all_toget
     assert asked.sustained_per_s >= 40 and asked.kept_per_s == 40
     short = submitted(ESTATE, two, pair=("LSA", "DSM"), rate_per_s=200)
     assert f"sustain {short.promise.sustained_per_s:.4g} of the 400 events/s" in "".join(short.notes)
+
+
+def test_a_source_that_runs_already_and_makes_more_is_told_of_too():
+    """It is not scheduled again; a rate that is asked for is of it all the same, and without one it has its own."""
+    sources, rates = {"one": "sensors", "other": ("sensors", {"city": "turin"})}, {"one": 10, "other": 30}
+    first = flow("first", sources | {"off": "alarm"}, "one > off", "other > off", rates=rates)
+    estate = apply_plan(ESTATE, plan_submission(
+        ESTATE, first, dataflow_id="first", team="water", task_types=TYPES, prices=PRICES))
+    two = flow("two", sources | {"by": ("scale", {"by": 2}), "out": "archive"}, "one > by > out", "other > by",
+               rates=rates)
+    plan = submitted(estate, two, rate_per_s=20)
+    assert {one.task for one in plan.promise.bundles} == {"by", "out"}
+    assert plan.notes == (
+        "other makes 30 events/s, and the schedule is for 20: what is more than it sustains is late.",)
+    assert submitted(estate, two).notes == submitted(estate, two, rate_per_s=30).notes == ()
 
 
 PI = flow("pi", {"in": "sensors", "by": ("scale", {"by": 2}), "out": "archive"}, "in > by > out")

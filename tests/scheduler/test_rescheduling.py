@@ -268,6 +268,16 @@ def test_a_schedule_for_less_than_comes_is_told_of():
         "in makes 100 events/s, and the schedule is for 20: what is more than it sustains is late.",)
 
 
+def test_tasks_that_work_on_several_slots_for_the_first_time_are_told_of_once():
+    """Whatever a schedule may divide has a bundle from the first; it is with the second that order is lost."""
+    estate = apply_plan(ESTATE, submitted(ESTATE, rate_per_s=100))
+    assert by_task(estate, "by").divided
+    plan, _ = rescheduled(estate, rate_per_s=300)
+    assert plan.notes[0].startswith("by, again work on several slots from now on")
+    further, _ = rescheduled(apply_plan(estate, plan), rate_per_s=480)
+    assert not any("several slots" in note for note in further.notes)
+
+
 def test_a_divided_dataflow_pauses_goes_on_and_leaves_as_a_whole():
     estate = apply_plan(ESTATE, submitted(ESTATE, rate_per_s=300))
     pause = plan_pause(estate, "air", task_types=TYPES, prices=PRICES)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from scheduler.enactment import require_slots
@@ -10,6 +12,7 @@ from scheduler.model.errors import InsufficientSlots, InvalidResources, MissingP
 from scheduler.model.estate import Slot
 from scheduler.model.profile import Point, Profile, Profiles
 from scheduler.model.resources import Node, Supply
+from scheduler.performance.declared import declared_profile
 from scheduler.performance.rates import input_rates_per_s
 from scheduler.scheduling import PAIRS, PAPER_PAIRS, Job, Settings, compare, prepare, schedule
 
@@ -190,6 +193,14 @@ def test_a_source_nobody_measured_has_what_its_type_declares():
     assert caught.value.facts["peak_per_s"] == pytest.approx((1 - 0.062) / 8e-6)
 
 
+def test_a_source_whose_batches_alone_take_more_than_a_slot_is_told_though_its_events_cost_nothing():
+    free = replace(TYPES["sensors"], cost_us=0.0)
+    assert declared_profile(free, rate_per_s=1e9, trigger_s=0.5).one.cpu == pytest.approx(0.062)
+    with pytest.raises(RateNotHeld, match=r"a batch every 0.02 s, one sustains 0") as caught:
+        declared_profile(free, rate_per_s=10.0, trigger_s=0.02)
+    assert caught.value.facts["peak_per_s"] == 0.0
+
+
 def test_only_some_tasks_are_scheduled_where_the_others_run_already():
     found = prepare(FLOW, task_types=TYPES, profiles=PROFILES, among={"some", "out"})
     assert found.rates_per_s == {"some": 200, "out": pytest.approx(20)} and set(found.profiles) == {"some", "out"}
@@ -215,11 +226,12 @@ def test_what_a_stateful_task_reads_keeps_its_order():
         assert len(placed.threads["by"]) == 4 and len(set(placed.threads["by"])) == 1
         assert len(set(placed.threads["off"])) == 3, "behind the state it is divided"
     for pair in (*(pair for pair in PAIRS if pair[0] == "LSA"), ("MBA", "DSM"), ("MBA", "RSM")):
-        with pytest.raises(RateNotHeld, match="task by: it cannot be divided, and one thread sustains 50"):
+        with pytest.raises(RateNotHeld, match=r"^120 events/s are too many for task by: it cannot be .* sustains 50"):
             schedule(found, pair, supply=BUY)
     more = prepare(COUNTED, task_types=TYPES, profiles=Profiles(OF_COUNTED), rate_per_s=130)
-    with pytest.raises(RateNotHeld, match="No slot holds 130 events/s of scale: the peak measured is 120"):
+    with pytest.raises(RateNotHeld, match="No slot holds 130 events/s of scale: the peak measured is 120") as caught:
         schedule(more, ("MBA", "SAM"), supply=BUY)
+    assert "Lower the rate" in caught.value.remedy and "ivide" not in caught.value.remedy, "which it may not be"
 
 
 def test_state_is_not_divided():

@@ -2,11 +2,13 @@
 
 Whatever ends a trial, nothing of it stays: what it may leave is known by its name, which is on disk before it begins.
 
-    <data-dir>/nodes/<node>/trials/<fragment>      a trial that has not been cleared away yet
+    <data-dir>/nodes/<node>/trials/<fragment>      a trial that has not been cleared away yet: the folders below
+                                                   <data-dir>/outputs that its tasks may write
 """
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import threading
@@ -21,6 +23,7 @@ from workers import trials
 from workers.channels import keys
 from workers.channels.registry import Channels
 from workers.measuring.machine import machine_class, memory_mb, processor
+from workers.measuring.tasks import folders
 from workers.measuring.version import weir_version
 from workers.settings import Settings
 from workers.trials import Progress, TrialFailed, TrialOrder, TrialResult
@@ -115,7 +118,7 @@ class Conductor(threading.Thread):
         try:
             slot, pid = self._ready_slot(order)
             self._left.mkdir(parents=True, exist_ok=True)
-            (self._left / fragment).touch()
+            (self._left / fragment).write_text(json.dumps(folders(order, self._task_types)))
             living = {other.pid for other in self._slots()}
             self._known = {pid: known for pid, known in self._known.items() if pid in living}
             self._measurement = Measurement(
@@ -172,7 +175,7 @@ class Conductor(threading.Thread):
 
     def _clear(self, fragment: str) -> None:
         """Remove all that a trial may have left in the broker and on disk; what it never had is fine."""
-        channels = Channels(self._broker)
+        channels, outputs = Channels(self._broker), self._settings.data_dir / "outputs"
         written = self._broker.scan_iter(f"{keys.channel(fragment)}[-.]*:meta", count=1_000)  # as the names below begin
         for key in list(written):
             channels.delete_channel(key.decode().removeprefix(keys.channel("")).removesuffix(":meta"))
@@ -181,10 +184,19 @@ class Conductor(threading.Thread):
             # What the JVM counted last arrives within the second: it must find meters that will expire.
             self._broker.hset(keys.meter(one), "in:n", 0)
             self._broker.expire(keys.meter(one), METERS_KEPT_S)
-            data_dir = self._settings.data_dir
-            for path in (data_dir / "checkpoints" / one, *(data_dir / "outputs").glob(f"*/{one}")):
+            for path in (self._settings.data_dir / "checkpoints" / one, *outputs.glob(f"*/{one}")):
                 shutil.rmtree(path, ignore_errors=True)
+        for folder in _kept(self._left / fragment):
+            shutil.rmtree(outputs / folder, ignore_errors=True)
         (self._left / fragment).unlink(missing_ok=True)
+
+
+def _kept(path: Path) -> list[str]:
+    """The folders that a trial may have written; none where that was cut short, for then it never began."""
+    try:
+        return json.loads(path.read_text())
+    except (OSError, ValueError):
+        return []
 
 
 def _not_ready(slot: SlotProcess, order: TrialOrder) -> TrialFailed:

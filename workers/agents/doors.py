@@ -69,8 +69,6 @@ class Doors:
         outlets = {
             position: readers for position in range(len(whole.tasks))
             if (readers := whole.outlets.get(position, frozenset()).union(*undivided.get(position, {}).values()))}
-        for task, schema in zip(whole.tasks, schemas, strict=True):
-            self._around.broker.set(keys.schema(task.id), schema)
         for position in range(len(whole.tasks)):
             readers, routed = whole.outlets.get(position, frozenset()), whole.routes.get(position, {}).keys()
             # Those that go on with parts may still have to read what there was before these.

@@ -78,12 +78,10 @@ class Hands:
         *,
         clock_ms: Callable[[], int],
         on_event: Callable[..., None],
-        is_wanted_task: Callable[[str], bool],
     ) -> None:
         self._around = around
         self._clock_ms = clock_ms
         self._on_event = on_event
-        self._is_wanted_task = is_wanted_task
         self._locks: dict[str, FileLock] = {}
         self._doors = Doors(around, clock_ms=clock_ms, on_event=on_event)
         self._routing = Routing(around, self._doors, clock_ms=clock_ms)
@@ -326,7 +324,7 @@ class Hands:
         taken_over = {channel: other for other in others for channel in other.written}
         if live.id in desired.ceding:
             self._succession.leave_channels(fragment, for_good=True)
-        for position, task in enumerate(fragment.tasks if fragment else ()):
+        for position in range(len(fragment.tasks) if fragment else 0):
             channel = fragment.channel(position)
             if channel in taken_over:
                 continue
@@ -336,8 +334,6 @@ class Hands:
                 self._leave_behind(channel, PARTS_KEPT_S)
             else:
                 around.channels.delete_channel(channel)
-            if not self._is_wanted_task(task.id):
-                around.broker.delete(keys.schema(task.id))
         for part in self._doors.parts_of(fragment).values() if fragment else ():
             heir = taken_over.get(keys.whole_of(part))
             if heir is None:

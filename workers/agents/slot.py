@@ -122,7 +122,7 @@ class Slot:
                 spark=self._spark, channels=Channels(self._broker), broker=self._broker, channel_config=config,
                 store=self._store, task_types=task_types(), desired=self._newest,
             ),
-            clock_ms=_now_ms, on_event=self._on_event, is_wanted_task=self._is_wanted_task,
+            clock_ms=_now_ms, on_event=self._on_event,
         )
         self._host = Host(TrialSurroundings(
             spark=self._spark, channels=Channels(self._broker), broker=self._broker, config=config,
@@ -275,19 +275,17 @@ class Slot:
     def _look_at_meters(self, lives: list[Live], now_ms: int) -> None:
         """What fragments take in (a source: what it makes), and which wait for room in a channel; unknown while the
         broker is away."""
-        running = [live.id for live in lives if live.state is State.RUNNING]
+        running = [live for live in lives if live.state is State.RUNNING]
         pipeline = self._broker.pipeline(transaction=False)
-        for fragment_id in running:
-            pipeline.hmget(keys.meter(fragment_id), "throttled_by", "in:n", "0:n")
+        for live in running:
+            pipeline.hmget(keys.meter(live.id), "throttled_by", "in:n" if live.fragment.inputs else "0:n")
         try:
             found = pipeline.execute() if running else []
         except redis.RedisError:
             found = []
-        seen = dict(zip(running, found, strict=False))
-        self._throttled = {fragment_id: channel.decode() for fragment_id, (channel, *_) in seen.items() if channel}
-        self._rates.take(
-            {fragment_id: int(read or made or 0) for fragment_id, (_, read, made) in seen.items()}, at_ms=now_ms
-        )
+        seen = {live.id: told for live, told in zip(running, found, strict=False)}
+        self._throttled = {fragment_id: channel.decode() for fragment_id, (channel, _) in seen.items() if channel}
+        self._rates.take({fragment_id: int(count or 0) for fragment_id, (_, count) in seen.items()}, at_ms=now_ms)
 
     def _is_told(self, live: Live) -> bool:
         """A fragment that is stopped for good is gone, though some of what it left may still be cleared away."""
@@ -301,14 +299,6 @@ class Slot:
 
     def _on_event(self, kind: str, **facts: Any) -> None:
         self._events.append({"kind": kind, "slot": self._name, **facts})
-
-    def _is_wanted_task(self, task_id: str) -> bool:
-        return any(
-            task.id == task_id
-            for fragments in self._desired.slots.values()
-            for fragment in fragments
-            for task in fragment.tasks
-        )
 
     def _is_due(self, what: str, every_ms: int, now_ms: int) -> bool:
         if now_ms < self._due_ms.get(what, 0):

@@ -113,7 +113,7 @@ class SlotProcess:
             The process ``pid`` is not this slot's any more, or does not answer.
         """
         number = time.monotonic_ns()
-        self._say(b"trial " + json.dumps({"do": do, "ask": number, **what}).encode() + b"\n")
+        self._say(b"trial " + json.dumps({"do": do, "ask": number, **what}).encode() + b"\n", pid=pid)
         deadline = time.monotonic() + within_s
         while self.pid == pid and time.monotonic() < deadline:
             with suppress(queue.Empty):
@@ -175,9 +175,10 @@ class SlotProcess:
             if is_news:
                 self._on_news()
 
-    def _say(self, line: bytes) -> None:
+    def _say(self, line: bytes, *, pid: int | None = None) -> None:
+        """Write to the slot; with ``pid`` only to that process, and not to one that has taken its place."""
         process = self._process  # another thread may bury it meanwhile
-        if process is not None:
+        if process is not None and (pid is None or process.pid == pid):
             with suppress(OSError, ValueError):  # it is ending, or has been ended just now
                 process.stdin.write(line)
                 process.stdin.flush()

@@ -21,7 +21,7 @@ from workers.library.registry import task_types
 
 from .experiments import Stair
 
-RATES_PER_S = (40.0, 120.0, 360.0)
+RATES_PER_S = (40.0, 120.0, 360.0, 1080.0)  # the last beyond what plans reach: a plan would end at it
 TYPES = {"source": "replay", "sink": "output"}
 
 
@@ -55,7 +55,7 @@ def profiles(
 ) -> list[Profile]:
     """What was measured on the stairs (as JSON), as profiles of one thread: loads grow with the rate from a fixed part.
 
-    The peak is the highest rate that was kept up with: more than is tried is not needed.
+    The peak is the highest rate that was kept up with: plans and predictions end there, so it has to be beyond theirs.
     """
     found = []
     for end, task_type in TYPES.items():

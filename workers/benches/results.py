@@ -12,6 +12,8 @@ from typing import Any
 
 import psutil
 
+from workers.agents.store import write_atomically
+
 
 def machine() -> dict[str, Any]:
     """What a figure was measured on."""
@@ -47,9 +49,8 @@ def mean(values: Iterable[float]) -> float:
 
 
 def write(path: Path, content: Mapping[str, Any]) -> None:
-    """Write a result beside the others."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    """Write a result in place of an earlier one; who is ended meanwhile leaves that, for hours may be in it."""
+    write_atomically(path, json.dumps(content, indent=2) + "\n")
 
 
 def _shown(value: Any) -> str:

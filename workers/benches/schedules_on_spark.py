@@ -43,6 +43,7 @@ WARM_PART = 0.4  # of its predicted rate
 COLD_S = 60.0  # of the run of source and sink, the first of all
 LARGEST_PER_S = 4_000.0
 WAITING = 3  # times the budget, for a task that asks a service
+ALIKE = ("slots", "trigger_ms", "trial_s", "stair_s", "cores", "memory_gib")  # in all that one file holds
 Measured = list[tuple[Entry, float | None]]  # with the speed of the core that each is of, where that is known
 
 
@@ -70,11 +71,23 @@ def sizes_of(given: argparse.Namespace) -> Sizes:
                  tuple(given.fractions), PAPER_PAIRS)
 
 
+def unlike(kept: Mapping[str, Any], sizes: Sizes) -> str:
+    """In what the measurement of a file differs from this one so that they do not go together; empty where they do."""
+    then = {**kept.get("sizes", {}), **kept.get("machine", {})}
+    now = {name: value for name, value in {**asdict(sizes), **results.machine()}.items() if name in ALIKE}
+    return ", ".join(
+        f"{name} {then[name]}, not {value}" for name, value in now.items() if name in then and then[name] != value)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Measure what is missing, print the tables, write JSON, CSV and the page."""
     given = _options(argv)
     sizes = sizes_of(given)
     kept = json.loads(given.out.read_text()) if given.out.exists() and not given.anew else {}
+    if differs := unlike(kept, sizes):
+        raise SystemExit(
+            f"What is in {given.out} was measured otherwise ({differs}), and makes no experiment with what is to be "
+            "measured now. Give the options of then, --anew to measure all again, or another file with --out.")
     kept.setdefault("trials", {})
     kept.setdefault("set_aside", {})
     kept.setdefault("runs", [])
@@ -146,12 +159,16 @@ def _tasks(lab: Laboratory, sizes: Sizes, kept: dict[str, Any], save: Callable[[
 
 def _ends(lab: Laboratory, sizes: Sizes, kept: dict[str, Any], save: Callable[[], None]) -> Measured:
     """Profiles of the source and the sink."""
-    for _ in range(MOST_RUNS):  # one bad moment at the source would limit every schedule
+    job = _job(lab, sizes, ENDS, Profiles([]), max(ends.RATES_PER_S))
+    apart = ends.apart(job, supply=lab.supply, settings=_settings(sizes))
+    climb = ends.climb(first_s=COLD_S, stair_s=2 * sizes.stair_s)
+    for attempt in range(MOST_RUNS):  # one bad moment at the source would limit every schedule
         if ENDS in kept and ends.reached(kept[ENDS]["stairs"]):
             break
-        job = _job(lab, sizes, ENDS, Profiles([]), max(ends.RATES_PER_S))
-        apart = ends.apart(job, supply=lab.supply, settings=_settings(sizes))
-        kept[ENDS] = lab.run(apart, ENDS, ends.climb(first_s=COLD_S, stair_s=2 * sizes.stair_s))
+        if attempt == 0:  # what a driver's first run leaves in its memory for good is none of the source's
+            print("The drivers warm up; this run does not count.")
+            lab.run(apart, ENDS, (climb[0], climb[-1]))
+        kept[ENDS] = lab.run(apart, ENDS, climb)
         save()
     slot_of = {end: next(iter(kept[ENDS]["placement"][end])) for end in ends.TYPES}
     speeds = ends.speeds(kept[ENDS]["stairs"], slot_of=slot_of)

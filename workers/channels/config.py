@@ -23,6 +23,8 @@ class ChannelConfig:
     ``wait_ms`` is how long a query without new data waits for some inside one trigger: it makes a low latency
     cost no idle CPU, because the query wakes when a block arrives instead of asking again and again.
     ``block_rows`` must not change while a query may still repeat its last batch, or the blocks would differ.
+    ``blocks_each`` lets a batch take more than ``max_blocks`` where a query reads many channels: a writer makes one for
+    each reader a batch, however few its events, and who takes fewer than come falls behind.
     """
 
     redis_url: str
@@ -30,6 +32,7 @@ class ChannelConfig:
     data_dir: Path = field(default_factory=lambda: Path(os.environ.get("WEIR_DATA_DIR", "data")))
     wait_ms: int = 190
     max_blocks: int = 64
+    blocks_each: int = 4
     max_rows: int = 100_000
     block_rows: int = BLOCK_ROWS
     catch_up_ms: int = 300_000

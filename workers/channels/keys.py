@@ -63,11 +63,6 @@ def meter(fragment_id: str) -> str:
     return f"{PREFIX}meter:{fragment_id}"
 
 
-def schema(running_task_id: str) -> str:
-    """The Spark JSON schema of a running task's stream."""
-    return f"{PREFIX}schema:{running_task_id}"
-
-
 def desired(node: str) -> str:
     """A node's desired state."""
     return f"{PREFIX}desired:{node}"

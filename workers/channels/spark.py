@@ -87,7 +87,8 @@ def read_channels(
             "channels": ",".join(group), "reader": reader, "gates": ",".join(gates), "siblings": siblings,
             # One input waits for all; the others would only add their waiting to its.
             "wait_ms": config.wait_ms if index == 0 else 0,
-            "max_blocks": config.max_blocks, "max_rows": config.max_rows, "threads": threads,
+            "max_blocks": max(config.max_blocks, config.blocks_each * len(group)), "max_rows": config.max_rows,
+            "threads": threads,
             "begin": json.dumps({channel: begin[channel] for channel in group if channel in begin}),
         }
         streams.append(_read(spark, config, "channel", options, schema))

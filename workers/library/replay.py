@@ -98,6 +98,11 @@ def replay_check(config: Mapping[str, Any]) -> None:
             format_of(file)
 
 
+def replay_stamp(config: Mapping[str, Any]) -> list[list[Any]]:
+    """What tells a recording from another one under the same name."""
+    return _stamp(replay_files(replay_path(settings(REPLAY, config)["path"])))
+
+
 def replay_schedule(config: Mapping[str, Any], folder: Path) -> ReplaySchedule:
     """When the recording's events are due, at the source's rate or at a multiple of their own speed."""
     from workers.channels.schedule import write_schedule
@@ -186,13 +191,16 @@ def _kept(values: Mapping[str, Any]) -> Path:
     """
     path = replay_path(values["path"])
     files = replay_files(path)
-    stamp = [[str(file), file.stat().st_size, file.stat().st_mtime_ns] for file in files]
-    identity = json.dumps([stamp, values["format"], values["time_column"]])
+    identity = json.dumps([_stamp(files), values["format"], values["time_column"]])
     kept = data_folder() / "recordings" / f"{hashlib.sha256(identity.encode()).hexdigest()[:24]}.arrow"
     if not kept.is_file():
         kept.parent.mkdir(parents=True, exist_ok=True)
         _keep(kept, files, values)
     return kept
+
+
+def _stamp(files: Iterable[Path]) -> list[list[Any]]:
+    return [[str(file), file.stat().st_size, file.stat().st_mtime_ns] for file in files]
 
 
 def _keep(kept: Path, files: Sequence[Path], values: Mapping[str, Any]) -> None:

@@ -15,8 +15,10 @@ from typing import Any
 import pyarrow as pa
 
 from scheduler.model.canonical import canonical_config, canonical_json
+from scheduler.model.errors import WeirError
 from scheduler.model.task_types import TaskType
 from workers.library.code import code_digest
+from workers.library.registry import companion
 
 EVENTS = 2_000  # distinct ones; then they come again
 _SCHEMA = b"spark_schema"
@@ -58,13 +60,24 @@ class Feed:
 
 
 def digest(feed: Sequence[Mapping[str, Any]], task_types: Mapping[str, TaskType]) -> str:
-    """A name for what a chain of tasks makes: the same as long as configs mean the same and code is the same."""
+    """A name for what a chain of tasks makes: the same as long as configs mean the same, code is the same, and what a
+    source reads."""
     chain = [
         [task["type"], task_types[task["type"]].version, code_digest(task_types[task["type"]]),
-         canonical_config(task_types[task["type"]], task.get("config", {}))]
+         canonical_config(task_types[task["type"]], task.get("config", {})),
+         _stamp(task_types[task["type"]], task.get("config", {}))]
         for task in feed
     ]
     return hashlib.sha256(canonical_json(chain).encode()).hexdigest()[:24]
+
+
+def _stamp(task_type: TaskType, config: Mapping[str, Any]) -> Any:
+    """What tells apart what a source reads from one time to the next; None of one that reads nothing, or cannot now."""
+    try:
+        stamp = companion(task_type, "_stamp") if task_type.kind == "source" else None
+        return None if stamp is None else stamp(config)
+    except (WeirError, OSError):  # the slot says what is wrong
+        return None
 
 
 def path_of(data_dir: Path, name: str) -> Path:

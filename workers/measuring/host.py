@@ -9,7 +9,7 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import datetime
@@ -34,6 +34,7 @@ from workers.spark.listener import QueryListener
 from workers.trials import TrialFailed
 
 from . import feed, figures, load
+from .tasks import MEASURED, feeding, warming
 
 LOG_LEVEL = "ERROR"  # of Spark, as a slot's session has it
 FEED_S = 60.0  # for making the events
@@ -91,7 +92,7 @@ class Host:
     def feed(self, *, fragment: str, chain: list[Mapping[str, Any]], path: str) -> dict[str, Any]:
         """Make the events that a chain of tasks gives, all that are due at once, and keep them in a file."""
         around = self._around
-        tasks = [Task(f"feed-{number}", task["type"], task["config"]) for number, task in enumerate(chain)]
+        tasks = [Task(feeding(number), task["type"], task["config"]) for number, task in enumerate(chain)]
         source_type = around.task_types[tasks[0].type]
         back_ms = due_ms(tasks[0], source_type, feed.EVENTS, folder=around.data_dir)
         ticks = {"t0": time.time_ns() // 1_000_000 - back_ms, "next": 0}
@@ -119,7 +120,7 @@ class Host:
     def hurry(self, *, fragments: list[str], chain: list[Mapping[str, Any]]) -> dict[str, Any]:
         """Let queries of a chain run one batch behind the other, for nobody, until `rest`: a driver becomes warm."""
         around = self._around
-        tasks = [Task(f"warm-{number}", task["type"], task["config"]) for number, task in enumerate(chain)]
+        tasks = [Task(warming(number), task["type"], task["config"]) for number, task in enumerate(chain)]
         around.spark.sparkContext.setLogLevel("OFF")  # whatever is wrong with them, the feed has told
         for fragment in fragments:
             written = [f"{fragment}.{position}" for position in range(len(tasks))]
@@ -136,8 +137,8 @@ class Host:
             with suppress(Exception):
                 queries.stop(query, pause=partial(around.channels.pause, fragment), drain_s=DRAIN_S)
             shutil.rmtree(around.data_dir / "checkpoints" / fragment, ignore_errors=True)
+        self._end_workers(self._hurried)
         self._hurried = {}
-        end_python_workers()
         around.spark.sparkContext.setLogLevel(LOG_LEVEL)
         return {}
 
@@ -146,7 +147,7 @@ class Host:
     ) -> dict[str, Any]:
         """Start the task's query; with ``schema_json`` it reads the trial's channel, without it is a source."""
         around = self._around
-        task = Task("measured", task_type, config)
+        task = Task(MEASURED, task_type, config)
         inputs: list[str] = []
         if schema_json is not None:
             inputs = [f"{fragment}.in"]
@@ -181,10 +182,15 @@ class Host:
             around.spark.sparkContext.setLogLevel("OFF")  # a batch that takes longer fails, as it is meant to
             with suppress(Exception):
                 queries.stop(query, pause=lambda: around.channels.pause(self._fragment), drain_s=DRAIN_S)
-            end_python_workers()
+            self._end_workers((self._fragment,))
             shutil.rmtree(around.data_dir / "checkpoints" / self._fragment, ignore_errors=True)
             around.spark.sparkContext.setLogLevel(LOG_LEVEL)
         return {}
+
+    def _end_workers(self, own: Collection[str]) -> None:
+        """End the Python workers; not where others' queries have come here meanwhile, which would fail without them."""
+        if all(query.name in own for query in self._around.spark.streams.active):
+            end_python_workers()
 
     def _compile(self, chain: Chain, config: ChannelConfig) -> Compiled:
         return compile_chain(

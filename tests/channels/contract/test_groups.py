@@ -118,6 +118,16 @@ def test_a_batch_takes_no_more_of_all_channels_than_of_one(rig: Rig) -> None:
 
 
 @pytest.mark.long
+def test_a_batch_takes_some_blocks_of_each_channel_however_many_there_are(rig: Rig) -> None:
+    """A writer makes one in each of its batches: who takes fewer than come falls behind for good."""
+    writers = [write(rig, name, first=0, limit=300) for name in "abc"]
+    wait_until(lambda: all(len(rig.events(f"{name}.0")) == 300 for name in "abc"), what="a backlog", alive=writers)
+    reader = read(rig.with_config(max_blocks=2), "a.0", "b.0", "c.0")
+    wait_until(lambda: len(rig.events("g.0")) == 900, what="all events", alive=(reader,))
+    assert [len(numbers) for numbers in rig.batches("g.0").values()] == [900]
+
+
+@pytest.mark.long
 def test_a_paused_reader_leaves_out_what_came_meanwhile_in_each_channel(rig: Rig) -> None:
     writers = [write(rig, name, first=0, limit=200) for name in "ab"]
     reader = read(rig, "a.0", "b.0")
