@@ -41,10 +41,10 @@ def schedules(
     asked = asking.answer(question, choice.rate_per_s)
     if asked.failure is not None:
         raise asked.failure
+    room = asking.room_of(question)
     return {
         "currency": settings.CURRENCY, "routing": choice.routing, "blocked": question.blocked,
-        "free_slots": sum(len(node.slots) for node in question.supply.free) - len(question.supply.taken),
-        "shared_slots": len(question.supply.taken),
+        "free_slots": room.free, "own_slots": room.own, "shared_slots": room.shared,
         "tasks": [task_row(one) for one in asking.basis_of(question, asked.job)] if asked.job else [],
         "schedules": [pair_row(row) for row in asked.rows]}
 

@@ -12,10 +12,11 @@ SILENT_AFTER = timedelta(seconds=45)  # a report lives for 15 s, and is looked f
 
 
 def offered_slots() -> QuerySet[SlotRow]:
-    """Slots that nothing has reserved, of nodes that are heard of: what is placed on a silent one would not begin.
+    """Slots that nothing has reserved, of nodes that are heard of: what is placed on a silent one would not begin."""
+    return SlotRow.objects.filter(reserved_for="").exclude(node__in=silent_nodes())
 
-    Silent is who was last heard of long before the others: while the site was away, nobody was.
-    """
-    rows = SlotRow.objects.filter(reserved_for="")
+
+def silent_nodes() -> QuerySet[NodeRow]:
+    """The nodes that were last heard of long before the others: while the site was away, nobody was."""
     newest = NodeRow.objects.aggregate(newest=Max("seen"))["newest"]
-    return rows if newest is None else rows.exclude(node__seen__lt=newest - SILENT_AFTER)
+    return NodeRow.objects.none() if newest is None else NodeRow.objects.filter(seen__lt=newest - SILENT_AFTER)

@@ -77,13 +77,13 @@ def _over_threads(
     data = [{
         "type": "scatter", "mode": "lines", "name": "in between", "series": 0, "line": {"dash": "dot"},
         "x": [one.point.threads for one in estimates], "y": between, "text": [WORDS[one.basis] for one in estimates],
-        "hovertemplate": "%{x} threads: %{y:.3~g}" + unit + "<br>%{text}<extra></extra>",
+        "hovertemplate": "%{x} threads: %{y:.4~g}" + unit + "<br>%{text}<extra></extra>",
     }]
-    if idle:
+    if any(getattr(point, idle) for point in profile.points if idle):  # nobody has noted it of a published one
         data.append({
             "type": "scatter", "mode": "lines", "name": "without events", "series": 2, "line": {"dash": "dash"},
             "x": [one.point.threads for one in estimates], "y": [scale * getattr(one.point, idle) for one in estimates],
-            "hovertemplate": "without events %{y:.3~g}" + unit + "<extra></extra>"})
+            "hovertemplate": "without events %{y:.4~g}" + unit + "<extra></extra>"})
     data.append(_points(
         [point.threads for point in profile.points], [scale * getattr(point, field) for point in profile.points],
         name="measured", symbol="circle", series=0, unit=unit,
@@ -131,7 +131,7 @@ def _points(
     return {
         "type": "scatter", "mode": "markers", "name": name, "series": series, "marker": {"symbol": symbol, "size": 9},
         "x": list(x), "y": list(y), "text": list(texts),
-        "hovertemplate": "%{x} threads: %{y:.3~g}" + unit + "<br>%{text}<extra></extra>"}
+        "hovertemplate": "%{x} threads: %{y:.4~g}" + unit + "<br>%{text}<extra></extra>"}
 
 
 def _over_time(at: Sequence[float], series: dict[str, Sequence[float | None]], *, unit: str) -> dict[str, Any]:

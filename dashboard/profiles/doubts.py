@@ -129,7 +129,9 @@ def _of_record(record: ProfileRecord, disturbed: Mapping[str, float] | None) -> 
         yield Doubt("drifted", f"running bundles {'; they '.join(told)}")
     if record.rough:
         counts = f"{', '.join(map(str, record.rough))} thread{'' if record.rough == [1] else 's'}"
-        yield Doubt("rough", f"time ended before the peak of {counts} was found to the precision that was asked for")
+        yield Doubt("rough", (
+            f"the peak of {counts} is less sure than was asked for, because time ended first or a lower rate was never "
+            "stable"))
     if disturbed is not None:
         yield Doubt("busy", (
             f"a load of {disturbed['load']:.1f} on {disturbed['cores']} cores meanwhile"

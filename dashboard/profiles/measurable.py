@@ -11,6 +11,7 @@ from django.db.models import Max, Q
 
 from dashboard import jobs
 from dashboard.operations.models import NodeRow, RunningTaskRow, SlotRow
+from dashboard.operations.offered import silent_nodes
 from dashboard.operations.reservations import fragments_by_slot
 from dashboard.profiles.lifecycle import CANCELLED, DONE, FAILED, OPEN
 from dashboard.profiles.models import ProfileRecord, SweepRecord
@@ -29,11 +30,12 @@ class Place:
     name: str
     queries: int
     reserved_for: str
+    silent: bool
 
     @property
     def free(self) -> bool:
-        """Whether nothing runs on it and nobody has it."""
-        return not self.queries and not self.reserved_for
+        """Whether nothing runs on it, nobody has it, and its node is heard of."""
+        return not (self.queries or self.reserved_for or self.silent)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +80,12 @@ def _brings(sweep: SweepRecord, subject: Subject) -> bool:
 
 
 def places() -> list[Place]:
-    """All slots, those first on which nothing runs."""
-    there = fragments_by_slot()
-    found = [Place(row.name, there.get(row.name, 0), row.reserved_for) for row in SlotRow.objects.all()]
-    return sorted(found, key=lambda place: (not place.free, place.queries))
+    """All slots, those first that could be measured on."""
+    there, silent = fragments_by_slot(), set(silent_nodes().values_list("name", flat=True))
+    found = [
+        Place(row.name, there.get(row.name, 0), row.reserved_for, row.node_id in silent)
+        for row in SlotRow.objects.all()]
+    return sorted(found, key=lambda place: (not place.free, place.silent, place.queries))
 
 
 def most_threads() -> int:

@@ -107,10 +107,13 @@ def _task(task: str, promise: Promise, seen: Seen, bundles: Sequence[BundleOutco
 def _slot(slot: str, promise: Promise, seen: Seen, bundles: Sequence[BundleOutcome], missed: Missed) -> Part:
     own = tuple(bundle for bundle in bundles if bundle.promise.slot == slot)
     expected, found = promised_of(promise, seen, slot), taken_of(promise, seen, slot)
+    alone = promise.own_load_of(slot)  # what is expected with others' is for what is measured with them
     return Part(
-        slot, None, Figure(None, expected.cpu, found.cpu, ("CPU", slot) in missed),
-        Figure(None, expected.memory, found.memory, ("memory", slot) in missed), own,
-        whole=seen.slots.get(slot, Load()))
+        slot, None,
+        Figure(None, alone.cpu if found.cpu is None else expected.cpu, found.cpu, ("CPU", slot) in missed),
+        Figure(
+            None, alone.memory if found.memory is None else expected.memory, found.memory, ("memory", slot) in missed),
+        own, whole=seen.slots.get(slot, Load()))
 
 
 def _latency(predicted_s: float | None, measured_s: float | None, missed: Missed) -> Figure:

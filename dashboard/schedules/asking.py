@@ -51,6 +51,15 @@ class Asked:
     failure: WeirError | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Room:
+    """How many slots a schedule may take: free ones, those that only its own dataflow runs on, and parts of others'."""
+
+    free: int
+    own: int
+    shared: int
+
+
 def rate_of(text: str) -> float | None:
     """The rate that a form or an address gives; None where it gives none.
 
@@ -113,6 +122,15 @@ def curve(
         pair = (pair[0], "SAM")  # never fewer slots than our own, and found at once
     rates = [most_per_s * number / points for number in range(1, points + 1)]
     return _question(record, routing).what_if(rates, pairs=[pair])
+
+
+def room_of(question: Question) -> Room:
+    """The slots that are there for it, counted apart: its own run something already."""
+    supply = question.supply
+    offered = {slot.name for node in supply.free for slot in node.slots}
+    whole = offered - {slot.name for slot in supply.taken}
+    own = {part.slot for fragment in question.running.values() if not fragment.paused for part in fragment.parts}
+    return Room(len(whole - own), len(whole & own), len(supply.taken))
 
 
 def scale_of(rate_per_s: float) -> float:

@@ -2,7 +2,7 @@
 
 - ``outcome_of(viewer, dataflow_id, proposal_id=…)``: planned, predicted and measured, which promise was missed and
   why; of the schedule in force, or of an earlier one
-- ``schedules_of(viewer, dataflow_id)``: those that it has run by
+- ``schedules_of(viewer, dataflow_id)``: those that it has run by; ``runs_by(record)``: the one that it runs by
 - slots with their bundles: ``slots.slots_grid``
 - pairs side by side: ``asking.ask``, with ``comparison.rows_of``
 - loads that schedules promised: ``promises.promised_loads``
@@ -31,7 +31,7 @@ from scheduler.model.errors import NotFound
 from scheduler.performance.outcome import Miss, Told, blur_of, misses, told
 from scheduler.performance.seen import Seen
 
-__all__ = ["ENOUGH", "Outcome", "Run", "outcome_of", "schedules_of"]
+__all__ = ["ENOUGH", "Outcome", "Run", "outcome_of", "runs_by", "schedules_of"]
 
 MOST_LISTED = 20  # of the schedules that a dataflow has run by, the newest
 
@@ -113,11 +113,17 @@ def schedules_of(viewer: Viewer, dataflow_id: UUID | str) -> list[Run]:
     """The schedules that a dataflow has run by, newest first, with what is kept of them."""
     record = dataflow_for(viewer, dataflow_id)
     found = ran_by(record.pk, most=MOST_LISTED)
-    newest = in_force([record.pk]).get(str(record.pk)) if record.status == RUNNING else None
-    if newest is not None and not stands(current_estate(), str(record.pk), newest.promise):
-        newest = None
+    newest = runs_by(record)
     rows = KeptOutcome.objects.in_bulk([one.proposal_id for one in found], field_name="proposal_id")
     return [_run(one, rows.get(one.proposal_id), newest) for one in found]
+
+
+def runs_by(record: DataflowRecord) -> InForce | None:
+    """The schedule that a dataflow runs by as it was promised; None where it has none, or runs otherwise."""
+    if record.status != RUNNING:
+        return None
+    found = in_force([record.pk]).get(str(record.pk))
+    return found if found and stands(current_estate(), str(record.pk), found.promise) else None
 
 
 def _run(kept: InForce, row: KeptOutcome | None, newest: InForce | None) -> Run:

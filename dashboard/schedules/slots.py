@@ -11,6 +11,7 @@ from django.conf import settings
 
 from dashboard.operations.models import NodeRow, SlotRow
 from dashboard.operations.nodes import unpinned
+from dashboard.operations.offered import silent_nodes
 from dashboard.operations.view import SILENT, View, share_of_memory, taken_by, view_for
 from dashboard.schedules.promises import loads_before, loads_in, promised_loads
 from dashboard.teams.permissions import Viewer
@@ -70,7 +71,7 @@ class SlotCell:
 
     ``taken`` is of the bundles that are shown, besides the driver, as what is planned; ``whole`` and ``memory_mb`` are
     of all processes of the slot. ``core`` is the one that it is held to, None where it is held to none; ``hides`` is
-    whether something runs there that the viewer may not see.
+    whether something runs there that the viewer may not see, ``silent`` whether nothing is heard of its node.
     """
 
     name: str
@@ -86,11 +87,12 @@ class SlotCell:
     bundles: tuple[BundleCell, ...]
     core: int | None = None
     hides: bool = False
+    silent: bool = False
 
     @property
     def free(self) -> bool:
-        """Whether nothing runs on it, nothing of the plan is to, and nobody has reserved it."""
-        return not (self.bundles or self.hides or self.reserved_for)
+        """Whether something may be placed there: nothing runs or is to, nobody has it, and its node is heard of."""
+        return not (self.bundles or self.hides or self.reserved_for or self.silent)
 
     @property
     def changes(self) -> bool:
@@ -107,6 +109,11 @@ class NodeCells:
     memory_mb: float | None
     slots: tuple[SlotCell, ...]
     unpinned: str = ""
+
+    @property
+    def changes(self) -> bool:
+        """Whether the plan touches any of its slots."""
+        return any(slot.changes for slot in self.slots)
 
 
 @dataclass(frozen=True)
@@ -179,10 +186,11 @@ def slots_grid(viewer: Viewer, *, plan: Plan | None = None) -> Grid:
     reserved = dict(SlotRow.objects.exclude(reserved_for="").values_list("name", "reserved_for"))
     counts = dict(NodeRow.objects.values_list("name", "slots"))
     nodes: dict[str, list[SlotCell]] = {name: [] for name in counts}
-    hiding = _hiding(view)
+    hiding, silent = _hiding(view), set(silent_nodes().values_list("name", flat=True))
     for slot in view.estate.slots:
         nodes.setdefault(slot.node, []).append(_slot(
-            maker, slot.name, by_slot.get(slot.name, ()), reserved.get(slot.name, ""), hides=slot.name in hiding))
+            maker, slot.name, by_slot.get(slot.name, ()), reserved.get(slot.name, ""),
+            hides=slot.name in hiding, silent=slot.node in silent))
     reports = view.reading.reports
     return Grid(tuple(
         NodeCells(name, name in reports, reports.get(name, {}).get("memory_mb"), tuple(cells),
@@ -271,7 +279,7 @@ def _planned(
 
 
 def _slot(
-    maker: _Maker, name: str, bundles: Iterable[BundleCell], reserved_for: str, *, hides: bool
+    maker: _Maker, name: str, bundles: Iterable[BundleCell], reserved_for: str, *, hides: bool, silent: bool
 ) -> SlotCell:
     node, _, index = name.rpartition("/")
     found = maker.view.reading.reports.get(node, {}).get("slots", {}).get(index, {})
@@ -285,7 +293,7 @@ def _slot(
         taken=Load(taken_by(maker.view, running, "cpu"), taken_by(maker.view, running, "memory")),
         whole=Load(found.get("cpu"), share_of_memory(maker.view, node, found.get("memory_mb"))),
         memory_mb=found.get("memory_mb"), bundles=bundles, core=found.get("core"),
-        hides=hides)
+        hides=hides, silent=silent)
 
 
 def _sum(loads: Sequence[Load]) -> Load:

@@ -121,6 +121,8 @@ export function startPolling(polled) {
     const part = document.querySelector("[data-now]");
     if (part && part.dataset.now !== polled.dataset.of) location.reload();
   });
+  // Logged out: what stands here would go on looking as of now. Whoever logs in again comes back.
+  document.addEventListener("htmx:after:request", ({ detail }) => detail.ctx.response.raw.redirected && location.reload());
   setInterval(() => document.hidden || refreshParts(), Number(polled.dataset.pollMs));
 }
 

@@ -26,9 +26,11 @@ class WhatIf {
     this.rate = this.given();
     this.chosen = this.pairs.querySelector("tr[data-chosen]")?.dataset.pair ?? "";
     this.routing = card.querySelector("select[name='routing']");
+    this.own = card.querySelector("[data-part='own']");
     this.button = document.querySelector("[data-part='propose']");
     this.cannot = document.querySelector("[data-part='cannot']")?.textContent ?? "";
-    this.stands = this.question(); // that of the answer that is shown; null where there is none
+    // That of the answer that is shown; null where there is none.
+    this.stands = this.pairs.querySelector("tr[data-pair]") ? this.question() : null;
     this.routing.addEventListener("change", () => this.route());
     this.slider.addEventListener("input", () => this.slide());
     this.number.addEventListener("input", () => this.type());
@@ -71,6 +73,7 @@ class WhatIf {
   at(rate) {
     if (rate === this.rate) return;
     this.rate = rate;
+    this.own.hidden = false;
     this.slider.setAttribute("aria-valuetext", rate === "" ? "each source's own rate" : `${rate}/s`);
     this.mark();
     this.agree();
@@ -144,11 +147,12 @@ class WhatIf {
       const answer = await fetch(`${this.card.dataset.whatIf}?${query}`, {
         credentials: "same-origin", headers: { Accept: "application/json" }, signal: pending.controller.signal,
       });
+      if (answer.redirected) location.reload(); // logged out: whoever logs in again comes back to this address
       const found = await answer.json();
       if (answer.ok) this.show(found, question);
-      else this.fail(`${found.message.replace(/\.$/, "")}. ${found.remedy ?? ""}`);
+      else this.fail(`${found.message.replace(/\.$/, "")}. ${found.remedy ?? ""}`, exact);
     } catch (error) {
-      if (error.name !== "AbortError") this.fail("The site did not answer. Move the slider to ask again.");
+      if (error.name !== "AbortError") this.fail("The site did not answer. Move the slider to ask again.", exact);
     } finally {
       clearTimeout(slow);
       if (this.pending === pending) this.answered();
@@ -182,9 +186,11 @@ class WhatIf {
     this.cannot = radio.dataset.cannot;
     this.headline.innerHTML = this.pairs.querySelector(`template[data-headline='${CSS.escape(this.chosen)}']`).innerHTML;
     this.agree();
+    const chosen = { pair: this.chosen, routing: this.routing.value };
+    this.own.search = new URLSearchParams(chosen);
     if (!this.isShown) return; // the answer that is awaited brings its address
     const rate = this.card.dataset.at;
-    const address = new URLSearchParams({ ...(rate !== "" && { rate }), pair: this.chosen, routing: this.routing.value });
+    const address = new URLSearchParams({ ...(rate !== "" && { rate }), ...chosen });
     history.replaceState(null, "", `?${address}`);
   }
 
@@ -202,14 +208,26 @@ class WhatIf {
     document.querySelector("[data-part='can']").hidden = Boolean(cannot);
   }
 
-  fail(message) {
+  fail(message, exact) {
+    if (exact && this.isShown) {
+      this.withoutExact(message);
+      return;
+    }
     this.stands = null;
-    this.cannot = "There is no schedule at this rate.";
+    this.cannot = "Nothing is shown that could be proposed.";
     this.agree();
-    const note = document.createElement("p");
-    note.className = "what-if-none text-bad";
-    note.textContent = message;
-    this.headline.replaceChildren(note);
+    this.headline.replaceChildren(noteOf(message));
+  }
+
+  /** Our own mapping has no answer: those that were found at once stand. */
+  withoutExact(message) {
+    for (const cell of this.pairs.querySelectorAll("[data-part='exact']")) {
+      const { pair } = cell.closest("tr").dataset;
+      cell.textContent = `Not worked out. ${message}`;
+      this.radio(pair).dataset.cannot = "It was not worked out: choose another pair, or ask again.";
+      this.pairs.querySelector(`template[data-headline='${pair}']`).content.replaceChildren(noteOf(message));
+    }
+    this.showChosen();
   }
 
   async drawCurve() {
@@ -247,6 +265,13 @@ class WhatIf {
       this.plot.draw({ ...this.figure, layout: { ...this.figure.layout, shapes } }).catch((error) => this.noCurve(error));
     });
   }
+}
+
+function noteOf(message) {
+  const note = document.createElement("p");
+  note.className = "what-if-none text-bad";
+  note.textContent = message;
+  return note;
 }
 
 export function startWhatIf() {

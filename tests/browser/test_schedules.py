@@ -216,6 +216,65 @@ def test_a_curve_that_does_not_come_says_so(asked: str, page_of: PageOf) -> None
     expect(page.locator("[data-figure='curve'] .plot-empty")).to_be_hidden()
 
 
+def test_where_our_own_mapping_has_no_answer_the_others_stand(asked: str, page_of: PageOf) -> None:
+    page = page_of(width=1280)
+    page.route("**/pairs.json*exact=1*", lambda route: route.abort())
+    page.goto(f"{asked}?rate=10")
+    settled(page)
+    exact, propose = page.locator("tr[data-pair='MBA-exact']"), page.locator("[data-part='propose']")
+    expect(exact).to_contain_text("Not worked out. The site did not answer.")
+    expect(propose).to_be_enabled()
+    page.locator("#pair-LSA-DSM").check()
+    assert_shown(page, "LSA-DSM")
+    page.unroute("**/pairs.json*exact=1*")
+    page.locator("input[type='range']").press("ArrowRight")
+    expect(exact).to_contain_text("proved")
+
+
+def test_from_any_rate_one_step_leads_back_to_the_submitted_one(asked: str, page_of: PageOf) -> None:
+    page = page_of(width=1280)
+    page.goto(asked)
+    settled(page)
+    own, field = page.get_by_role("link", name="As submitted: 50/s"), page.get_by_role("spinbutton")
+    expect(own).to_have_count(0)
+    field.fill("0.01")  # below the slider's first step
+    expect(page.locator("[data-what-if]")).to_have_attribute("data-at", "0.01")
+    assert field.evaluate("field => field.validity.valid"), "it can be sent, too"
+    page.locator("#pair-LSA-DSM").check()
+    own.click()
+    expect(page.locator("[data-part='rate']")).to_have_text("50/s")
+    expect(page.locator("tr[data-pair='LSA-DSM']")).to_have_attribute("data-chosen", "")
+
+
+@pytest.mark.parametrize("part", ["", "/outcome"])
+def test_who_is_logged_out_meanwhile_is_asked_to_log_in(asked: str, page_of: PageOf, part: str) -> None:
+    page = page_of(width=1280)
+    if part:
+        page.clock.install()
+    page.goto(f"{asked}{part}")
+    settled(page)
+    page.context.clear_cookies()
+    if part:
+        page.clock.fast_forward(10_000)
+    else:
+        page.get_by_role("spinbutton").fill("30")
+    page.wait_for_url(re.compile(r"/login/\?next=/dataflows/"))
+
+
+_MUCH = _ASKED.replace('linear("scheduled")', 'linear("much", rate=1_000_000)')
+
+
+def test_where_no_slot_holds_the_submitted_rate_a_lower_one_is_shown(site: RunningSite, page_of: PageOf) -> None:
+    page = page_of(width=1280)
+    with page.expect_response("**/pairs.json*exact=1*"):
+        page.goto(f"{site.url}/dataflows/{site.python(_MUCH).strip()}/schedule")
+    expect(page.locator("[data-part='headline']")).to_contain_text("events/s")
+    expect(page.locator("[data-part='propose']")).to_be_disabled()
+    page.get_by_role("spinbutton").fill("10")
+    expect(page.locator("[data-what-if]")).to_have_attribute("data-at", "10")
+    expect(page.locator("[data-part='propose']")).to_be_enabled()
+
+
 _TWO = _ASKED.replace("linear", "two_sources").replace("scheduled", "two")
 
 

@@ -53,8 +53,8 @@ def doubted(world: World) -> None:
 SAID_OF_PI = (
     "The profile of pi_viete has drifted: running bundles take 61% of a slot's CPU with 2 threads, where it says 40%.")
 SAID_OF_PARSE = [
-    "The profile of senml_parse is rough: time ended before the peak of 4, 8 threads was found to the precision that "
-    "was asked for.",
+    "The profile of senml_parse is rough: the peak of 4, 8 threads is less sure than was asked for, because time ended "
+    "first or a lower rate was never stable.",
     "The profile of senml_parse was measured on a busy machine: a load of 8.0 on 2 cores meanwhile, so that a slot may "
     "well sustain more."]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from django.urls import reverse
 
+from dashboard.operations.models import SlotRow
 from dashboard.operations.services import register_node
 from dashboard.profiles.models import SweepRecord
 from tests.dashboard.building import World, planned
@@ -112,3 +113,13 @@ def test_where_nothing_is_left_to_ask_for_it_is_said(world: World, client_of: Cl
         answer = client.post(ask, {"slot": "n1/0", "rate": rate}, follow=True)
         assert told in answer.text and "one after the other" not in answer.text, rate
     assert not SweepRecord.objects.exists()
+
+
+def test_what_was_filled_in_stays_where_measuring_is_refused(world: World, client_of: ClientOf) -> None:
+    register_node(name="n1", slots=8)
+    SlotRow.objects.filter(name="n1/3").update(reserved_for="something else")
+    record = planned(world.carla, world.city, linear()).dataflow
+    ask = reverse("schedule_measure", args=[record.pk])
+    page = client_of("carla").post(ask, {"slot": "n1/3", "budget_minutes": "2.5", "rate": "40"}, follow=True).text
+    assert "Slot n1/3 is reserved for something else" in page and not SweepRecord.objects.exists()
+    assert '<option value="n1/3" selected>' in page and 'step="any" value="2.50"' in page and 'value="40"' in page

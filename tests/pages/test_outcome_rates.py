@@ -69,6 +69,15 @@ def test_sources_that_give_less_are_compared_for_what_each_of_them_gives(client_
     assert links(client_of, observed) == {"?rate=20"}
 
 
+def test_a_rate_of_several_sources_is_said_to_be_of_all_of_them(client_of: ClientOf, runs: Running) -> None:
+    """It was asked for of each."""
+    observed = runs(two_sources(), "40")
+    assert "for 80/s of all sources together" in page_of(client_of, observed.record)
+    proposal = Proposal.objects.get(dataflow=observed.record)
+    page = client_of("carla").get(reverse("proposal", args=[proposal.pk])).text
+    assert re.search(r"80/s planned, [\d.]+/s predicted, of all sources together<", page)
+
+
 def test_sources_of_different_rates_are_compared_for_their_own(client_of: ClientOf, runs: Running) -> None:
     observed = runs(two_sources(rates=(10, 40)))
     observed.keep(factor=0.5)

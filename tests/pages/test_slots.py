@@ -9,11 +9,13 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
+from django.utils import timezone
 
 from dashboard import jobs
 from dashboard.approvals.models import Proposal
 from dashboard.approvals.services import prepare_proposal, propose_schedule
-from dashboard.operations.models import FragmentRow, SlotRow
+from dashboard.operations.models import FragmentRow, NodeRow, SlotRow
+from dashboard.operations.offered import SILENT_AFTER
 from dashboard.operations.services import register_node
 from dashboard.plans.scheduling import Choice
 from dashboard.plans.selectors import plan_of
@@ -266,3 +268,32 @@ def test_a_plan_says_where_its_slots_have_no_cores_of_their_own(
     client_of("carla").post(reverse("schedule_propose", args=[first.dataflow_id]), {"pair": "MBA-SAM", "rate": "90"})
     [note] = [note for note in plan_of(prepare_proposal(proposal_id=first.pk).plan).notes if "held to cores" in note]
     assert note.startswith("The slots of n1 are not held to cores of their own (it has no more cores than slots")
+
+
+def test_slots_of_a_node_that_nothing_is_heard_of_are_free_nowhere(
+    world: World, client_of: ClientOf, live: Any
+) -> None:
+    measured(world, slots=2)
+    register_node(name="n0", slots=1)
+    record = planned(world.carla, world.city, linear()).dataflow
+    NodeRow.objects.filter(name="n1").update(seen=timezone.now())
+    NodeRow.objects.filter(name="n0").update(seen=timezone.now() - 2 * SILENT_AFTER)
+    client = client_of("carla")
+    page = client.get("/estate/slots").text
+    assert "2 slots free" in page and "nothing is placed here while its node is silent" in cells(page)["n0/0"]
+    assert {one["name"]: one["free"] for one in client.get("/api/slots").json()} == {
+        "n0/0": False, "n1/0": True, "n1/1": True}
+    assert "on 2 free slots" in client.get(reverse("schedule", args=[record.pk])).text
+    form = client.get(f"{reverse('measure')}?type=block_average").text
+    assert re.findall(r'<option value="n\d/\d" *(?:selected)?>([^<]+)<', form) == [
+        "n1/0: free", "n1/1: free", "n0/0: its node is silent"]
+
+
+def test_of_many_nodes_those_that_change_are_shown_alone(world: World, client_of: ClientOf, live: Any) -> None:
+    register_node(name="n2", slots=2)
+    proposal = planned(world.carla, world.city, document("traffic"))
+    address = f"/estate/slots?proposal={proposal.pk}"
+    pages = [client_of("carla").get(one).text for one in (address, f"{address}&only=changed")]
+    shown = [re.findall(r'id="node-(\w+)"', page) for page in pages]
+    [changed] = {slot.rpartition("/")[0] for slot in cells(pages[1])}
+    assert shown == [["n1", "n2"], [changed]]

@@ -14,12 +14,14 @@ from django.urls import reverse
 from dashboard.operations.models import SlotRow
 from dashboard.profiles.models import ProfileRecord, SweepRecord
 from dashboard.profiles.services.importing import import_profiles
+from dashboard.profiles.services.sweeps import cancel_sweep
+from dashboard.teams.models import Membership, Role
 from scheduler.model.profile_csv import read_entries, read_profiles
 from scheduler.performance.modelling import Sweep
 from tests.dashboard.building import World, document, planned, running
 from tests.pages.conftest import ClientOf
 from tests.pages.test_every_page import assert_sound
-from tests.profiles.nodes import Node
+from tests.profiles.nodes import Node, saturating
 from tests.profiles.test_sweeps import started
 from tests.scheduler.shared_data import shared_data
 
@@ -98,6 +100,7 @@ def test_the_published_profiles_import_by_upload(world: World, client_of: Client
     assert (entry.rough, entry.at_least) == ((20,), (50,))
     figures = client.get(reverse("profile_plots", args=[blob.pk])).json()
     curve, dots = figures["rate"]["data"]
+    assert [trace["name"] for trace in figures["cpu"]["data"]] == ["in between", "measured"], "nobody noted it without"
     assert dots["x"] == [1, 2, 20, 30, 50] and set(dots["text"]) == {"measured"}
     said = dict(zip(curve["x"], curve["text"], strict=True))
     assert (said[20], said[25], said[55]) == ("measured", "between measured points", "beyond what was measured")
@@ -280,3 +283,76 @@ def test_a_longer_list_asks_the_database_no_more_often(world: World, node: Node,
             assert client.get("/profiles/").status_code == 200
         counts.append(len(queries))
     assert counts[0] == counts[1]
+
+
+def test_a_profile_has_the_same_figures_on_each_page(world: World, client_of: ClientOf) -> None:
+    [record] = import_profiles(actor=world.carla, text=f"{HEADER}\nslow,1,9.5,5,5\nslow,16,17.6,12,10\n")
+    ProfileRecord.objects.filter(pk=record.pk).update(at_least=[16], rough=[16])
+    listed, own = (client_of("vera").get(address).text for address in ("/profiles/", f"/profiles/{record.pk}/"))
+    assert ">17.6/s<" in listed and "17.6/s with 16 threads" in own and own.count(">17.6/s<") == 1
+    assert "with 16 threads it sustains all that could be fed" in own
+    assert "the peak of 16 threads is less sure than was asked for" in own
+
+
+def test_what_was_left_unchecked_stays_so_where_the_form_is_refused(
+    world: World, node: Node, client_of: ClientOf
+) -> None:
+    """The profile stood for every config; it is measured again for its own."""
+    sweep = node.finish(started(world, any_config=True))
+    client, checked = client_of("carla"), 'name="any_config" value="1" checked'
+    assert checked in client.get(f"{reverse('measure')}?again={sweep.profile_id}").text
+    again = {"again": str(sweep.profile_id), "slot": "n1/0", "budget_minutes": "many"}
+    for given, is_checked in ((again, False), (again | {"any_config": "1"}, True)):
+        assert (checked in client.post(reverse("measure"), given).text) is is_checked
+
+
+def test_what_is_another_teams_alone_is_offered_to_its_engineers(
+    world: World, node: Node, client_of: ClientOf
+) -> None:
+    """Whoever may only look there is an engineer elsewhere, and would be refused."""
+    Membership.objects.create(user=world.mo, team=world.city, role=Role.VIEWER)
+    record = planned(world.carla, world.city, document("own", visibility="private")).dataflow
+    client_of("carla").post(reverse("measure"), {"dataflow": str(record.pk), "task": "average", "slot": "n1/1"})
+    sweep = node.finish(SweepRecord.objects.get())
+    for asked in (f"dataflow={record.pk}", f"again={sweep.profile_id}"):
+        address = f"{reverse('measure')}?{asked}"
+        page = client_of("mo").get(address)
+        assert_sound(page, address)
+        assert "measured by engineers of City" in page.text and 'id="budget_minutes"' not in page.text
+        assert 'id="budget_minutes"' in client_of("carla").get(address).text
+
+
+def test_what_was_measured_last_is_told_whenever_it_was_asked_for(
+    world: World, node: Node, client_of: ClientOf
+) -> None:
+    first = started(world)
+    SweepRecord.objects.filter(pk=first.pk).update(status="paused")
+    others = [started(world, slot="n1/0", bounds=Sweep(largest_threads=threads)) for threads in range(1, 7)]
+    for sweep in others:
+        cancel_sweep(actor=world.carla, sweep_id=sweep.pk)
+    cancel_sweep(actor=world.carla, sweep_id=first.pk)
+    page = client_of("vera").get("/profiles/").text
+    past = page[page.index("Measured last"):]
+    assert [reverse("sweep", args=[one.pk]) in past for one in (first, *others)] == [True, False, False, *[True] * 4]
+
+
+def test_a_sweep_that_a_schedule_waits_for_leads_back_to_it(world: World, node: Node, client_of: ClientOf) -> None:
+    record = planned(world.carla, world.city, document("traffic")).dataflow
+    client = client_of("carla")
+    asked = client.post(
+        reverse("measure"), {"dataflow": str(record.pk), "task": "average", "slot": "n1/1"}, follow=True)
+    act = reverse("sweep_act", args=[SweepRecord.objects.get().pk, "pause"]) + f"?for={record.pk}"
+    assert f'action="{act}"' in asked.text
+    assert reverse("schedule", args=[record.pk]) in client.post(act, follow=True).text
+
+
+def test_what_comes_of_trying_again_is_said(world: World, node: Node, client_of: ClientOf) -> None:
+    node.peak = lambda threads: 0.1
+    failed = node.finish(started(world))
+    resume = reverse("sweep_act", args=[failed.pk, "resume"])
+    assert "It begins anew as soon as its slot is free." in client_of("carla").post(resume, follow=True).text
+    node.peak = saturating
+    node.run(steps=4)
+    for way in ("pause", "resume"):
+        page = client_of("carla").post(reverse("sweep_act", args=[failed.pk, way]), follow=True).text
+    assert "It goes on from its trials as soon as its slot is free." in page

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -70,6 +71,12 @@ def _short(value: float) -> str:
 def count(value: float | None) -> str:
     """``12 345``: thousands apart by a narrow space."""
     return NONE if value in (None, "") else f"{round(value):,}".replace(",", "\u202f")
+
+
+@register.filter
+def threads(counts: Sequence[int]) -> str:
+    """Numbers of threads in words: ``1 thread``, ``16 threads``, ``1, 2 threads``."""
+    return f"{', '.join(map(str, counts))} thread{'' if list(counts) == [1] else 's'}"
 
 
 @register.filter

@@ -34,11 +34,13 @@ def schedule_measure(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
     """Measure all that is missing for a schedule at the rate of the page, one after the other on one slot."""
     record = catalog.dataflow(request.viewer, dataflow_id)
     rate, address = request.POST.get("rate", ""), reverse("schedule", args=[record.pk])
-    told(request, lambda: start_sweeps(
+    done = told(request, lambda: start_sweeps(
         actor=request.user, subjects=_unasked(request, record, rate), slot=request.POST.get("slot", ""),
         bounds=bounds_given(request.POST)),
         said="They are measured one after the other. This page follows.")
-    return redirect(f"{address}?{urlencode({'rate': rate})}" if rate else address)
+    again = ("rate",) if done else ("rate", "slot", "budget_minutes")  # what was refused is not typed again
+    asked = urlencode({name: request.POST[name] for name in again if request.POST.get(name)})
+    return redirect(f"{address}?{asked}" if asked else address)
 
 
 def _unasked(request: HttpRequest, record: DataflowRecord, rate: str) -> list[Subject]:
@@ -65,7 +67,8 @@ def missing_part(request: HttpRequest, record: DataflowRecord, failure: WeirErro
             for one in missing],
         "unasked": sum(one.unasked for one in missing),
         "may_measure": may_measure_for(request, record),
-        "places": found, "any_free": any(place.free for place in found), "budget_minutes": USUAL.budget_s / 60,
+        "places": found, "any_free": any(place.free for place in found), "slot": request.GET.get("slot", ""),
+        "budget_minutes": request.GET.get("budget_minutes") or USUAL.budget_s / 60,
     }
 
 

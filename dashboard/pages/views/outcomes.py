@@ -39,7 +39,7 @@ def outcome(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
         "record": found.record, "outcome": found, "promise": found.kept.promise if found.kept else None,
         "missed": [{"miss": miss, "help": _help(miss.reason, found, graph)} for miss in found.missed],
         "told": [{"told": one, "help": _help(one.reason, found, graph)} for one in found.told],
-        "blur": found.blur if found.blur > BLURRED else None,
+        "blur": found.blur if found.blur > BLURRED else None, "together": len(_sources(graph)) > 1,
         "enough": selectors.ENOUGH, "runs": selectors.schedules_of(request.viewer, dataflow_id),
         "still": found.standing.what == "running" and ends is not None and timezone.now() - ends > STILL,
     })

@@ -45,7 +45,8 @@ def profiles(request: HttpRequest) -> HttpResponse:
     sweeps, machine = selectors.sweeps(request.viewer), selectors.current_machine()
     return render(request, "profiles/profiles.html", {
         "page": page, "rows": [row_of(record, machine) for record in page.object_list], "search": search,
-        "sweeps": sweeps.filter(status__in=[*OPEN, PAUSED]), "past": sweeps.exclude(status__in=[*OPEN, PAUSED])[:5],
+        "sweeps": sweeps.filter(status__in=[*OPEN, PAUSED]),
+        "past": sweeps.exclude(status__in=[*OPEN, PAUSED]).order_by("-ended")[:5],
         "unmeasured": unmeasured(request.viewer), "may_measure": may_measure(request.viewer),
         "machine": machine,
     })

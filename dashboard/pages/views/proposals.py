@@ -66,7 +66,7 @@ def proposal(request: HttpRequest, proposal_id: UUID) -> HttpResponse:
         **_near_misses(request, record),
         "may_choose": _may_choose(request, record),
         "currency": settings.CURRENCY, "entries": trail.entries_of(record, record.plan)[:20],
-        "live_topic": f"proposal:{record.pk}",
+        "together": sum(task["kind"] == "source" for task in tasks) > 1, "live_topic": f"proposal:{record.pk}",
     })
 
 

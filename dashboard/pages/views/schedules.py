@@ -24,9 +24,9 @@ from dashboard.pages.figures import curve_figure
 from dashboard.pages.templatetags.schedules import exact_rate
 from dashboard.pages.templatetags.weir import words
 from dashboard.pages.views.missing import may_measure_for, measure_address, missing_part
-from dashboard.plans.scheduling import QUICK, Choice
+from dashboard.plans.scheduling import LEAST_RATE_PER_S, QUICK, Choice
 from dashboard.plans.selectors import plan_of
-from dashboard.schedules import asking
+from dashboard.schedules import asking, selectors
 from dashboard.schedules.comparison import Row, best_of, pair_of
 from dashboard.schedules.slots import slots_grid
 from dashboard.teams.models import Role
@@ -164,12 +164,11 @@ def _answer(request: HttpRequest, asked: asking.Asked) -> dict[str, Any]:
 
 def _frame(request: HttpRequest, record: DataflowRecord, asked: asking.Asked) -> dict[str, Any]:
     """What stands around the table: the slider's scale, free slots, profiles, and whether one may propose."""
-    job, supply = asked.job, asked.question.supply
     own = asking.own_rates(asked.question)
     mean = sum(own) / len(own)
     rate_per_s = asked.rate_per_s or mean
     most = asking.scale_of(max(rate_per_s, mean))
-    basis = asking.basis_of(asked.question, job) if job else []
+    basis = asking.basis_of(asked.question, asked.job) if asked.job else []
     may = request.viewer.has_role(record.team_id, Role.ENGINEER)
     may_measure = may_measure_for(request, record)
     proposal = _replaced(record)
@@ -179,14 +178,14 @@ def _frame(request: HttpRequest, record: DataflowRecord, asked: asking.Asked) ->
         "" if may else f"Engineers of {record.team} may propose a schedule.")
     return {
         "sources": len(own), "own_rate": own[0], "is_own": asked.rate_per_s is None, "most": most, "steps": STEPS,
-        "least": float(f"{most / STEPS:.6g}"), "step": max(1, round(rate_per_s / most * STEPS)), "tasks": basis,
+        "least": f"{LEAST_RATE_PER_S:f}", "step": max(1, round(rate_per_s / most * STEPS)), "tasks": basis,
         "remarks": [
             {"remark": one, "url": measure_address(record, one.tasks[0]) if may_measure else ""}
             for one in asking.remarks_of(basis)],
-        "free": sum(len(node.slots) for node in supply.free) - len(supply.taken), "shared": len(supply.taken),
-        "buys": supply.catalogue is not None, "may_propose": not why_not, "why_not": why_not,
+        "room": asking.room_of(asked.question), "buys": asked.question.supply.catalogue is not None,
+        "may_propose": not why_not, "why_not": why_not,
         "may_drop": may and submitted and scheduled, "cut": asked.question.cut,
-        "proposed": proposal if scheduled else None,
+        "proposed": proposal if scheduled else None, "runs_by": selectors.runs_by(record),
     }
 
 

@@ -22,9 +22,11 @@ from dashboard.pages.telling import told
 from dashboard.profiles import selectors, subjects
 from dashboard.profiles.lifecycle import CANCELLED, LIFECYCLE, PAUSED, QUEUED
 from dashboard.profiles.measurable import most_threads, places
+from dashboard.profiles.models import SweepRecord
 from dashboard.profiles.permissions import may_measure
 from dashboard.profiles.progress import disturbed_by, progress_of, speeds_of
 from dashboard.profiles.services import sweeps as services
+from dashboard.profiles.trials import counting
 from scheduler.model.canonical import canonical_config
 from scheduler.model.errors import InvalidDataflow, NotFound, WeirError
 from scheduler.performance.modelling import Sweep
@@ -35,7 +37,7 @@ AMOUNTS = {  # of the form: which of the bounds each is, and in what it counts
 }
 STEERING = {
     "pause": (services.pause_sweep, "It rests. Its trials are kept and its slot is free."),
-    "resume": (services.resume_sweep, "It goes on from its trials as soon as its slot is free."),
+    "resume": (services.resume_sweep, lambda sweep: f"{_goes_on(sweep)} as soon as its slot is free."),
     "cancel": (services.cancel_sweep, "It is cancelled. Its trials are kept for reading."),
 }
 
@@ -59,9 +61,7 @@ def measure(request: HttpRequest) -> HttpResponse:
     except WeirError as error:
         return _form(request, request.POST, failure=error)
     messages.success(request, f"{sweep.task_type} will be measured on {sweep.slot}.")
-    address = reverse("sweep", args=[sweep.pk])
-    wanted_for = request.POST.get("dataflow")
-    return redirect(f"{address}?{urlencode({'for': wanted_for})}" if wanted_for else address)
+    return _to_sweep(sweep.pk, wanted_for=request.POST.get("dataflow", ""))
 
 
 @require_safe
@@ -98,7 +98,18 @@ def sweep_act(request: HttpRequest, sweep_id: UUID, way: str) -> HttpResponse:
         raise NotFound("There is no such action.", remedy="Use the buttons of the sweep's page.")
     steer, said = STEERING[way]
     told(request, lambda: steer(actor=request.user, sweep_id=sweep_id), said=said)
-    return redirect("sweep", sweep_id)
+    return _to_sweep(sweep_id, wanted_for=request.GET.get("for", ""))
+
+
+def _goes_on(sweep: SweepRecord) -> str:
+    """What resuming comes to: where nothing was stable, its trials are set aside."""
+    return "It goes on from its trials" if counting(sweep.trials).exists() else "It begins anew"
+
+
+def _to_sweep(sweep_id: UUID, *, wanted_for: str) -> HttpResponse:
+    """The sweep's page; it leads back to the dataflow whose schedule waits for it, where there is one."""
+    address = reverse("sweep", args=[sweep_id])
+    return redirect(f"{address}?{urlencode({'for': wanted_for})}" if wanted_for else address)
 
 
 def _form(request: HttpRequest, given: Any, *, failure: WeirError | None = None, problems: Any = ()) -> HttpResponse:
@@ -109,9 +120,11 @@ def _form(request: HttpRequest, given: Any, *, failure: WeirError | None = None,
     slot = given.get("slot") or (found[0].name if found else "")
     manner = services.manner_of(again)
     bounds = services.bounds_for(slot, manner.bounds)
+    owner = again.team if again else dataflow.team if dataflow and dataflow.private else None
     return render(request, "profiles/measure.html", {
         "may_measure": may_measure(request.viewer), "failure": failure, "problems": problems, "given": given,
-        "again": again, "any_config": given.get("any_config") == "1" or manner.any_config,
+        "owner": owner, "may_measure_it": may_measure(request.viewer, team_id=owner.pk if owner else None),
+        "again": again, "any_config": given.get("any_config") == "1" or (failure is None and manner.any_config),
         "declared": declared, "feeds": subjects.feeds_for(declared) if declared else (),
         "config": given.get("config") or (_defaults(declared) if declared else ""),
         "dataflow": dataflow, "tasks": catalog.graph_of(dataflow)["tasks"] if dataflow else (),
