@@ -8,12 +8,11 @@ from pyspark.sql import functions as F
 
 from workers.channels import keys
 
-from .rig import PYTHON_TOO, Rig, wait_until
+from .rig import Rig, wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker]
 
 
-@PYTHON_TOO
 def test_a_full_channel_stops_its_writer_until_it_has_room(rig: Rig) -> None:
     small_batches = rig.with_config(max_rows=200)
     ticks = small_batches.ticks("a", rate_per_s=1_000, limit=1_000, gates=("a.0",))
@@ -87,7 +86,6 @@ def test_a_reader_must_be_registered(rig: Rig) -> None:
     assert "'b' is not a reader of channel a.0" in str(query.exception())
 
 
-@PYTHON_TOO
 def test_lost_entries_are_an_error_and_not_skipped(rig: Rig, broker: redis.Redis) -> None:
     writer = rig.start(rig.publish(rig.ticks("a", rate_per_s=500, limit=500), "a", readers=("b",)), "a")
     reader = rig.start(rig.publish(rig.read("b", "a.0"), "b"), "b")
