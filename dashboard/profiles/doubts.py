@@ -16,7 +16,7 @@ from dashboard.profiles.models import ProfileRecord, TrialRecord
 from dashboard.profiles.progress import disturbance
 from dashboard.profiles.selectors import current_machine, records_for, staleness
 from dashboard.profiles.stored import profile_of
-from scheduler.model.profile import Profile
+from scheduler.model.profile import Profile, counted_threads
 from scheduler.performance.declared import DECLARED
 from scheduler.scheduling import Schedule
 
@@ -128,10 +128,9 @@ def _of_record(record: ProfileRecord, disturbed: Mapping[str, float] | None) -> 
     if told := [_drift(drift) for drift in record.drifts if drift["beyond"]]:
         yield Doubt("drifted", f"running bundles {'; they '.join(told)}")
     if record.rough:
-        counts = f"{', '.join(map(str, record.rough))} thread{'' if record.rough == [1] else 's'}"
         yield Doubt("rough", (
-            f"the peak of {counts} is less sure than was asked for, because time ended first or a lower rate was never "
-            "stable"))
+            f"the peak of {counted_threads(record.rough)} is less sure than was asked for, because time ended first or "
+            "a lower rate was never stable"))
     if disturbed is not None:
         yield Doubt("busy", (
             f"a load of {disturbed['load']:.1f} on {disturbed['cores']} cores meanwhile"

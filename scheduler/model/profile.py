@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Literal
@@ -300,6 +300,11 @@ class Profiles:
                 remedy="Measure these task types, or import their profiles.", tasks=sorted(missing), task_types=types,
             )
         return {task_id: profile for task_id, (_, profile) in found.items() if profile is not None}
+
+
+def counted_threads(counts: Sequence[int]) -> str:
+    """Numbers of threads in words: ``1 thread``, ``16 threads``, ``1, 2 threads``."""
+    return f"{', '.join(map(str, counts))} thread{'s' * (list(counts) != [1])}"
 
 
 def _between(low: Point, high: Point, threads: int) -> Point:

@@ -13,7 +13,7 @@ from math import inf, log2, sqrt
 import numpy as np
 
 from scheduler.model.errors import RateNotHeld
-from scheduler.model.profile import Point, Profile
+from scheduler.model.profile import Point, Profile, counted_threads
 
 from .core_speed import at_speed, mean_speed
 from .fixed_load import FAR_ENOUGH, with_fixed_load
@@ -102,7 +102,7 @@ def next_step(trials: Iterable[Trial], *, sweep: Sweep) -> Try | Done:
         why = f"{sweep.largest_threads} threads are the most that were to be measured."
     if lower:
         why += (f" The budget of {sweep.budget_s:g} s did not allow for half of the rate with "
-                f"{_counted([one.threads for one in reversed(lower)])}: what batches take there is less sure.")
+                f"{counted_threads([one.threads for one in reversed(lower)])}: what batches take there is less sure.")
     return _done(peaks, by_threads, sweep, why)
 
 
@@ -229,10 +229,6 @@ def _failed(trials: Sequence[Trial], sweep: Sweep) -> bool:
     return not any(map(sweep.stable, trials)) and not all(map(sweep.starved, trials))
 
 
-def _counted(threads: Sequence[int]) -> str:
-    return f"{', '.join(map(str, threads))} thread{'s' * (list(threads) != [1])}"
-
-
 def _typical(trials: Sequence[Trial], sweep: Sweep) -> Trial | None:
     """The trial that stands for its repetitions: the calmest stable one; None where none was stable."""
     stable = [trial for trial in trials if sweep.stable(trial)]
@@ -299,10 +295,11 @@ def _done(peaks: Mapping[int, _Peak], by_threads: Mapping[int, Tried], sweep: Sw
     doubted = [threads for threads, peak in sorted(peaks.items())
                if any(rate < peak.rate_per_s and _failed(its, sweep) for rate, its in by_threads[threads].items())]
     if doubted:
-        why += f" Less than the peak of {_counted(doubted)} was tried, too, and never stable: that peak is less sure."
+        why += (f" Less than the peak of {counted_threads(doubted)} was tried, too, and never stable: that peak is "
+                "less sure.")
     if lost := [threads for threads, peak in sorted(peaks.items()) if peak.trial is None]:
-        why += (f" Nothing was stable with {_counted(lost)}, not even {sweep.smallest_rate_per_s:g} events/s: there is "
-                "no point for that.")
+        why += (f" Nothing was stable with {counted_threads(lost)}, not even {sweep.smallest_rate_per_s:g} events/s: "
+                "there is no point for that.")
     rough = tuple(sorted(threads for threads, peak in peaks.items() if not peak.precise or threads in doubted))
     at_least = tuple(sorted(threads for threads, peak in peaks.items() if peak.at_least))
     found = (_at_ease(point) if peaks[point.threads].spare else point for point in with_fixed_load(points, stable))

@@ -201,16 +201,20 @@ def test_nothing_stays_of_a_trial_whose_slot_dies(broker, conductor, slot, tmp_p
 
 @pytest.mark.parametrize("dies_at", ["", "begin", "look"])
 def test_files_that_tasks_archive_do_not_outlast_a_trial(broker, conductor, slot, tmp_path, dies_at: str):
-    """Those of the task and of what is upstream of it; a dataflow's in the same folder do."""
+    """Those of the task and of what is upstream of it; a dataflow's in the same folder do, and below one of its."""
     slot._dies_at, archive = dies_at, {"folder": "logs/daily"}
     kept = ["daily-0123456789ab", "daily-feed-0"]  # a running task has the one; feed-0 writes nothing
     for name in (*kept, "daily-measured", "daily-feed-1", "daily-warm-1"):
         (tmp_path / "outputs" / "logs" / name).mkdir(parents=True)
         (tmp_path / "outputs" / "logs" / name / "000-ab.jsonl").touch()
+    below = tmp_path / "outputs" / "logs" / "daily-warm-1" / "hourly-0123456789ab" / "000-ab.jsonl"
+    below.parent.mkdir()
+    below.touch()
     upstream = (*ORDER.feed, {"type": "file_batches", "config": archive})
     found = come_of(broker, conductor, replace(ORDER, task_type="file_batches", config=archive, feed=upstream))
     assert found.code == ("slot_died" if dies_at else "")
-    assert sorted(path.name for path in (tmp_path / "outputs" / "logs").iterdir()) == kept
+    assert sorted(path.name for path in (tmp_path / "outputs" / "logs").iterdir()) == [*kept, "daily-warm-1"]
+    assert [path.name for path in below.parent.parent.iterdir()] == ["hourly-0123456789ab"] and below.exists()
 
 
 def test_what_an_agent_left_that_died_is_cleared_away_by_the_next(broker, conductor, tmp_path):

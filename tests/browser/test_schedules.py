@@ -141,6 +141,14 @@ _CHOSEN = """() => {
 }"""
 
 
+def shown(page_of: PageOf, asked: str, pair: str) -> Page:
+    """The page of a pair at 20 events/s."""
+    page = page_of(width=1280)
+    page.goto(f"{asked}?rate=20&pair={pair}")
+    settled(page)
+    return page
+
+
 def assert_shown(page: Page, pair: str) -> None:
     """All that is shown is of this pair, now and not in a moment."""
     found = page.evaluate(_CHOSEN)
@@ -150,9 +158,7 @@ def assert_shown(page: Page, pair: str) -> None:
 
 
 def test_another_pair_is_shown_at_once_and_the_site_is_not_asked_for_it(asked: str, page_of: PageOf) -> None:
-    page = page_of(width=1280)
-    page.goto(f"{asked}?rate=20&pair=LSA-DSM")
-    settled(page)
+    page = shown(page_of, asked, "LSA-DSM")
     expect(page.locator("tr[data-pair='MBA-exact']")).to_contain_text("proved")
     questions: list[Route] = []
     page.route("**/pairs.json*", lambda route: questions.append(route))  # none of them is answered
@@ -170,9 +176,7 @@ def test_another_pair_is_shown_at_once_and_the_site_is_not_asked_for_it(asked: s
 
 
 def test_a_pair_that_is_chosen_while_an_answer_is_awaited_is_shown_of_it(asked: str, page_of: PageOf) -> None:
-    page = page_of(width=1280)
-    page.goto(f"{asked}?rate=20&pair=LSA-DSM")
-    settled(page)
+    page = shown(page_of, asked, "LSA-DSM")
     expect(page.locator("tr[data-pair='MBA-exact']")).to_contain_text("proved")
     asked_for: list[Route] = []
     page.route("**/pairs.json*", lambda route: asked_for.append(route))
@@ -187,9 +191,7 @@ def test_a_pair_that_is_chosen_while_an_answer_is_awaited_is_shown_of_it(asked: 
 
 
 def test_a_curve_that_comes_late_does_not_take_the_place_of_the_chosen_pairs(asked: str, page_of: PageOf) -> None:
-    page = page_of(width=1280)
-    page.goto(f"{asked}?rate=20&pair=MBA-SAM")
-    settled(page)
+    page = shown(page_of, asked, "MBA-SAM")
     expect(page.locator("[data-figure='curve'][data-drawn]")).to_be_attached()
     late: list[Route] = []
     page.route("**/curve.json*pair=LSA-DSM*", lambda route: late.append(route))

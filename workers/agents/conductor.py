@@ -13,7 +13,8 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import redis
@@ -179,7 +180,8 @@ class Conductor(threading.Thread):
         written = self._broker.scan_iter(f"{keys.channel(fragment)}[-.]*:meta", count=1_000)  # as the names below begin
         for key in list(written):
             channels.delete_channel(key.decode().removeprefix(keys.channel("")).removesuffix(":meta"))
-        for one in (fragment, f"{fragment}-feed", *(f"{fragment}-warm{number}" for number in range(WARM_QUERIES))):
+        own = (fragment, f"{fragment}-feed", *(f"{fragment}-warm{number}" for number in range(WARM_QUERIES)))
+        for one in own:
             channels.forget_fragment(one)
             # What the JVM counted last arrives within the second: it must find meters that will expire.
             self._broker.hset(keys.meter(one), "in:n", 0)
@@ -187,7 +189,7 @@ class Conductor(threading.Thread):
             for path in (self._settings.data_dir / "checkpoints" / one, *outputs.glob(f"*/{one}")):
                 shutil.rmtree(path, ignore_errors=True)
         for folder in _kept(self._left / fragment):
-            shutil.rmtree(outputs / folder, ignore_errors=True)
+            _remove_files(outputs / folder, own)
         (self._left / fragment).unlink(missing_ok=True)
 
 
@@ -197,6 +199,17 @@ def _kept(path: Path) -> list[str]:
         return json.loads(path.read_text())
     except (OSError, ValueError):
         return []
+
+
+def _remove_files(folder: Path, own: Collection[str]) -> None:
+    """What a trial has written there: files, and folders by the names of its queries. Below it may be a dataflow's."""
+    for path in folder.iterdir() if folder.is_dir() else ():
+        if path.name in own:
+            shutil.rmtree(path, ignore_errors=True)
+        elif not path.is_dir():
+            path.unlink(missing_ok=True)
+    with suppress(OSError):  # it is not empty, or not there
+        folder.rmdir()
 
 
 def _not_ready(slot: SlotProcess, order: TrialOrder) -> TrialFailed:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from django import template
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
+
+from scheduler.model.profile import counted_threads
 
 register = template.Library()
 NONE = "–"  # also for what a template does not find, which reaches a filter as ""
@@ -73,10 +74,7 @@ def count(value: float | None) -> str:
     return NONE if value in (None, "") else f"{round(value):,}".replace(",", "\u202f")
 
 
-@register.filter
-def threads(counts: Sequence[int]) -> str:
-    """Numbers of threads in words: ``1 thread``, ``16 threads``, ``1, 2 threads``."""
-    return f"{', '.join(map(str, counts))} thread{'' if list(counts) == [1] else 's'}"
+register.filter("threads", counted_threads)
 
 
 @register.filter

@@ -9,7 +9,6 @@ from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse
-from django.utils.http import urlencode
 from django.views.decorators.http import require_POST
 
 from dashboard.catalog import selectors as catalog
@@ -33,14 +32,14 @@ if TYPE_CHECKING:
 def schedule_measure(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
     """Measure all that is missing for a schedule at the rate of the page, one after the other on one slot."""
     record = catalog.dataflow(request.viewer, dataflow_id)
-    rate, address = request.POST.get("rate", ""), reverse("schedule", args=[record.pk])
+    rate = request.POST.get("rate", "")
     done = told(request, lambda: start_sweeps(
         actor=request.user, subjects=_unasked(request, record, rate), slot=request.POST.get("slot", ""),
         bounds=bounds_given(request.POST)),
         said="They are measured one after the other. This page follows.")
     again = ("rate",) if done else ("rate", "slot", "budget_minutes")  # what was refused is not typed again
-    asked = urlencode({name: request.POST[name] for name in again if request.POST.get(name)})
-    return redirect(f"{address}?{asked}" if asked else address)
+    asked = {name: request.POST[name] for name in again if request.POST.get(name)}
+    return redirect(reverse("schedule", args=[record.pk], query=asked))
 
 
 def _unasked(request: HttpRequest, record: DataflowRecord, rate: str) -> list[Subject]:
@@ -74,7 +73,7 @@ def missing_part(request: HttpRequest, record: DataflowRecord, failure: WeirErro
 
 def measure_address(record: DataflowRecord, task: str) -> str:
     """Where the type of a task is measured with this dataflow's events."""
-    return f"{reverse('measure')}?{urlencode({'dataflow': record.pk, 'task': task})}"
+    return reverse("measure", query={"dataflow": record.pk, "task": task})
 
 
 def may_measure_for(request: HttpRequest, record: DataflowRecord) -> bool:

@@ -18,6 +18,7 @@ from django.views.decorators.http import require_safe
 
 from dashboard.catalog import selectors as catalog
 from dashboard.pages.figures import outcome_rate_figure
+from dashboard.pages.views.missing import measure_address
 from dashboard.schedules import selectors
 from scheduler.performance.outcome import Reason
 from scheduler.performance.rates import KEEPS_UP
@@ -65,8 +66,8 @@ def _help(reason: Reason, found: selectors.Outcome, graph: Mapping[str, list[dic
     compare = reverse("schedule", args=[found.record.pk])
     types = {task["id"]: task["type"] for task in graph["tasks"]}
     if reason.remedy == "measure":
-        asked = urlencode({"dataflow": found.record.pk, "task": reason.task})
-        return {"text": f"Measure {types.get(reason.task, reason.task)} again", "url": f"{reverse('measure')}?{asked}"}
+        return {"text": f"Measure {types.get(reason.task, reason.task)} again",
+                "url": measure_address(found.record, reason.task)}
     if reason.cause == "selectivity":
         planned = _of_each(_sources(graph), found.kept.promise.rates_per_s if found.kept else {}, whole_per_s=None)
         return {"text": "Compare schedules by what was measured", "url": compare + _at(planned)}

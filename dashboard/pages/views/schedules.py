@@ -12,7 +12,6 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
 from django.template.loader import render_to_string
 from django.urls import reverse
-from django.utils.http import urlencode
 from django.views.decorators.http import require_POST, require_safe
 
 from dashboard.approvals import selectors as approvals
@@ -117,7 +116,7 @@ def schedule_propose(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
             routing=given.get("routing", ROUTINGS[0]))
         if choice is not None:  # what is refused is seen where it was chosen
             asked = {name: given[name] for name in ("rate", "pair", "routing") if given.get(name)}
-            address = f"{address}?{urlencode(asked)}"
+            address = reverse("schedule", args=[dataflow_id], query=asked)
         proposal = services.propose_schedule(actor=request.user, dataflow_id=dataflow_id, choice=choice)
     except WeirError as error:
         messages.error(request, error.told)

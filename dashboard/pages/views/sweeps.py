@@ -11,7 +11,6 @@ from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
-from django.utils.http import urlencode
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from dashboard import jobs
@@ -108,8 +107,7 @@ def _goes_on(sweep: SweepRecord) -> str:
 
 def _to_sweep(sweep_id: UUID, *, wanted_for: str) -> HttpResponse:
     """The sweep's page; it leads back to the dataflow whose schedule waits for it, where there is one."""
-    address = reverse("sweep", args=[sweep_id])
-    return redirect(f"{address}?{urlencode({'for': wanted_for})}" if wanted_for else address)
+    return redirect(reverse("sweep", args=[sweep_id], query={"for": wanted_for} if wanted_for else None))
 
 
 def _form(request: HttpRequest, given: Any, *, failure: WeirError | None = None, problems: Any = ()) -> HttpResponse:
