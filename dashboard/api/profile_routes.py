@@ -16,6 +16,7 @@ from dashboard.api.schemas import page_of
 from dashboard.profiles import selectors
 from dashboard.profiles.models import ProfileRecord, SweepRecord, TrialRecord
 from dashboard.profiles.progress import disturbed_by, progress_of
+from dashboard.profiles.services.choosing import set_aside_profile, use_profile
 from dashboard.profiles.services.importing import import_profiles
 from dashboard.profiles.services.sweeps import (
     bounds_for,
@@ -65,10 +66,13 @@ class SweepIn(Schema):
 
 
 @router.get("/profiles")
-def profiles(request: HttpRequest, search: str = "", page: int = Query(1, ge=1, le=10**6)) -> dict[str, Any]:
-    """Active profiles that the caller may know of, by type."""
+def profiles(
+    request: HttpRequest, search: str = "", set_aside: bool = False, page: int = Query(1, ge=1, le=10**6)
+) -> dict[str, Any]:
+    """Active profiles that the caller may know of, by type; or those that were set aside."""
     row = partial(profile_row, machine=selectors.current_machine())
-    return page_of(selectors.profiles(request.viewer, search=search), page, row)
+    found = selectors.set_aside(request.viewer) if set_aside else selectors.profiles(request.viewer)
+    return page_of(selectors.matching(found, search), page, row)
 
 
 @router.get("/profiles.csv")
@@ -93,6 +97,18 @@ def profile(request: HttpRequest, profile_id: UUID) -> dict[str, Any]:
     record = selectors.profile(request.viewer, profile_id)
     sweep = getattr(record, "sweep", None)
     return profile_row(record) | {"busy": disturbed_by(sweep) if sweep else None}
+
+
+@router.post("/profiles/{uuid:profile_id}/use")
+def use(request: HttpRequest, profile_id: UUID) -> dict[str, Any]:
+    """Put a profile in the place of the one of its kind that is in use."""
+    return profile_row(use_profile(actor=request.user, profile_id=profile_id))
+
+
+@router.post("/profiles/{uuid:profile_id}/set_aside")
+def leave(request: HttpRequest, profile_id: UUID) -> dict[str, Any]:
+    """Take a profile out of use; it is kept."""
+    return profile_row(set_aside_profile(actor=request.user, profile_id=profile_id))
 
 
 @router.get("/sweeps")

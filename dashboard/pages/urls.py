@@ -80,6 +80,7 @@ urlpatterns = [
     path("profiles/<uuid:profile_id>/", profiles.profile, name="profile"),
     path("profiles/<uuid:profile_id>/plots.json", profiles.profile_plots, name="profile_plots"),
     path("profiles/<uuid:profile_id>/export.csv", profiles.profile_export, name="profile_export"),
+    path("profiles/<uuid:profile_id>/<slug:way>", profiles.profile_act, name="profile_act"),
     path("task-types/", task_types.task_types, name="task_types"),
     path("audit/", audit.audit, name="audit"),
     path("help/", guides.help_index, name="help"),

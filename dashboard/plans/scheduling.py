@@ -229,14 +229,16 @@ def profiles_since(record: PlanRecord) -> tuple[str, ...]:
     stored = DataflowVersion.objects.get(dataflow=record.dataflow_id, number=record.version)
     dataflow = stored_dataflow(stored.document)
     owner = _owner(dataflow, record.dataflow.team)
-    newer = {
-        profile_of(one) for one in records_for({task.type for task in dataflow.tasks}, team=owner)
-        if one.created > record.created}
-    plan = plan_of(record) if newer else None
+    there = records_for({task.type for task in dataflow.tasks}, team=owner, or_since=record.created)
+    changed = {profile_of(one) for one in there if one.changed > record.created}
+    plan = plan_of(record) if changed else None
     if plan is None or plan.promise is None:
         return ()
-    promised, known = {bundle.task for bundle in plan.promise.bundles}, profiles_for(dataflow.tasks, team=owner)
-    return tuple(task.id for task in dataflow.tasks if task.id in promised and known.find(task) in newer)
+    promised = {bundle.task for bundle in plan.promise.bundles}
+    now, with_gone = (profiles_for(dataflow.tasks, team=owner, or_since=since) for since in (None, record.created))
+    return tuple(
+        task.id for task in dataflow.tasks
+        if task.id in promised and not changed.isdisjoint((now.find(task), with_gone.find(task))))
 
 
 def _known(dataflow: Dataflow, team: Team, routing: Routing) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from dashboard.operations.reservations import fragments_by_slot
 from dashboard.profiles.lifecycle import CANCELLED, DONE, FAILED, OPEN
 from dashboard.profiles.models import ProfileRecord, SweepRecord
 from dashboard.profiles.permissions import known_to
+from dashboard.profiles.selectors import set_aside
 from dashboard.profiles.services.sweeps import MOST_THREADS
 from dashboard.profiles.subjects import Subject, subjects_of_tasks
 from dashboard.teams.models import Team
@@ -40,11 +41,13 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Tasks of a dataflow that one profile is missing for, and the newest sweep that may still bring it."""
+    """Tasks of a dataflow that one profile is missing for, the newest sweep that may still bring it, and a profile that
+    was set aside."""
 
     tasks: tuple[str, ...]
     subject: Subject
     sweep: SweepRecord | None
+    aside: ProfileRecord | None
 
     @property
     def under_way(self) -> bool:
@@ -68,7 +71,8 @@ def wanted(viewer: Viewer, dataflow_id: UUID | str, tasks: Iterable[str]) -> lis
         status__in=[DONE, CANCELLED]).order_by("-created"))
     sweeps.sort(key=lambda sweep: (sweep.status not in OPEN, sweep.status == FAILED))  # a failed one last, if newer
     return [
-        Wanted(tuple(its), subject, next((sweep for sweep in sweeps if _brings(sweep, subject)), None))
+        Wanted(tuple(its), subject, next((sweep for sweep in sweeps if _brings(sweep, subject)), None),
+               _aside(viewer, subject))
         for subject, its in found.values()]
 
 
@@ -77,6 +81,14 @@ def _brings(sweep: SweepRecord, subject: Subject) -> bool:
     return (
         sweep.task_type == subject.task_type and sweep.team_id in (None, subject.team_id)
         and (sweep.any_config or sweep.config == canonical_json(subject.config)))
+
+
+def _aside(viewer: Viewer, subject: Subject) -> ProfileRecord | None:
+    """What could be used again for it: of its very config, else for any."""
+    found = set_aside(viewer).filter(
+        Q(team=None) | Q(team=subject.team_id), task_type=subject.task_type,
+        config__in=["", canonical_json(subject.config)])
+    return found.order_by("-config", "-changed").first()
 
 
 def places() -> list[Place]:

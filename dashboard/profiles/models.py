@@ -14,10 +14,11 @@ from dashboard.profiles import lifecycle
 
 
 class ProfileRecord(models.Model):
-    """A profile as it was measured or imported; it never changes, but another may supersede it.
+    """A profile as it was measured or imported; it never changes, but another supersedes it, or somebody sets it aside.
 
     ``config`` is canonical JSON, empty where the profile stands for any. ``key`` is a digest of what it is of: type,
-    config, machine and team; one profile of a key is active.
+    config, machine and team; one profile of a key is active, or none. ``changed`` is when it came into use or was set
+    aside.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -33,12 +34,14 @@ class ProfileRecord(models.Model):
     active = models.BooleanField(default=True)
     author = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.PROTECT, related_name="+")
     created = models.DateTimeField(auto_now_add=True)
+    changed = models.DateTimeField(auto_now=True)
     rough = models.JSONField(default=list)  # thread counts whose peak is less precise than was asked for
     at_least = models.JSONField(default=list)  # thread counts that sustain all that could be fed, and may sustain more
     drifts = models.JSONField(default=list)  # how far running bundles are from it, as far as that is known
 
     class Meta:
         ordering = ["task_type", "-created"]
+        indexes = [models.Index(fields=["key", "-changed"], name="profiles_of_a_kind")]
         constraints = [models.UniqueConstraint(
             fields=["key"], condition=models.Q(active=True), name="one_active_profile_of_a_kind")]
 

@@ -8,16 +8,18 @@ For planning:
 
 For pages, API and live connections:
 
-- ``profiles(viewer, …)``: active profiles by type, points fetched; ``profile``, ``history_of(record)``
+- ``profiles(viewer, …)``: active profiles by type, points fetched; ``profile``, ``history_of(record)``,
+  ``set_aside(viewer)``: what was in use last of each kind of which nothing is
 - ``sweeps(viewer)``, ``sweep``, ``trial``; how far a sweep is: ``progress.live_sweep``
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from datetime import datetime
 from uuid import UUID
 
-from django.db.models import Q, QuerySet, Sum
+from django.db.models import Exists, OuterRef, Q, QuerySet, Sum
 
 from dashboard import jobs
 from dashboard.operations.models import NodeRow
@@ -29,7 +31,10 @@ from scheduler.model.dataflow import Task
 from scheduler.model.profile import Profile, Profiles
 
 
-def profiles_for(tasks: Iterable[Task] | None = None, *, team: str = "", machine: str | None = None) -> Profiles:
+def profiles_for(
+    tasks: Iterable[Task] | None = None, *, team: str = "", machine: str | None = None,
+    or_since: datetime | None = None,
+) -> Profiles:
     """The profiles in which a dataflow's tasks are looked up, by their very config first, then by their type.
 
     Parameters
@@ -41,28 +46,34 @@ def profiles_for(tasks: Iterable[Task] | None = None, *, team: str = "", machine
         A shared dataflow's plan is read by others, so it is made without.
     machine : str, optional
         Class of machine whose profiles come first; otherwise the one that measures and runs now.
+    or_since : datetime, optional
+        Those as well that were set aside later than that.
 
     Returns
     -------
     Profiles
         Stale ones are among them, where there is no other: `staleness` says of each whether it is.
     """
-    records = records_for(None if tasks is None else {task.type for task in tasks}, team=team)
+    records = records_for(None if tasks is None else {task.type for task in tasks}, team=team, or_since=or_since)
     return Profiles(
         [profile_of(record) for record in records], task_types=jobs.task_types(),
         machine=current_machine() if machine is None else machine)
 
 
-def records_for(types: Collection[str] | None = None, *, team: str = "") -> list[ProfileRecord]:
+def records_for(
+    types: Collection[str] | None = None, *, team: str = "", or_since: datetime | None = None
+) -> list[ProfileRecord]:
     """The active profiles of these types that count for everybody or, with its short name, for one team, too.
 
-    Of two for one config a later one counts: a team's own after what is shared, the newest last.
+    Of two for one config a later one counts: a team's own after what is shared, what came into use last as the last.
+    With ``or_since`` those that were set aside later than that are among them.
     """
     whose = Q(team=None) | Q(team__slug=team) if team else Q(team=None)
-    found = ProfileRecord.objects.filter(whose, active=True)
+    counts = Q(active=True) | Q(changed__gt=or_since) if or_since else Q(active=True)
+    found = ProfileRecord.objects.filter(whose, counts)
     if types is not None:
         found = found.filter(task_type__in=types)
-    return sorted(found.prefetch_related("points"), key=lambda record: (record.team_id is not None, record.created))
+    return sorted(found.prefetch_related("points"), key=lambda record: (record.team_id is not None, record.changed))
 
 
 def staleness(profile: Profile, *, machine: str | None = None) -> str:
@@ -85,11 +96,16 @@ def current_machine() -> str:
 
 
 def profiles(viewer: Viewer, *, search: str = "") -> QuerySet[ProfileRecord]:
-    """Active profiles that the viewer may know of, by type; ``search`` looks in type, config and origin."""
+    """Active profiles that the viewer may know of, by type; see `matching` for ``search``."""
     found = ProfileRecord.objects.filter(permissions.known_to(viewer), active=True)
+    return matching(found, search).select_related("team", "author", "sweep").prefetch_related("points")
+
+
+def matching(found: QuerySet[ProfileRecord], search: str) -> QuerySet[ProfileRecord]:
+    """Those that have all words, in type, config or origin."""
     for word in search.replace("\0", "").split()[:8]:
         found = found.filter(Q(task_type__icontains=word) | Q(config__icontains=word) | Q(origin__icontains=word))
-    return found.select_related("team", "author", "sweep").prefetch_related("points")
+    return found
 
 
 def profile(viewer: Viewer, profile_id: UUID | str) -> ProfileRecord:
@@ -100,6 +116,14 @@ def profile(viewer: Viewer, profile_id: UUID | str) -> ProfileRecord:
 def history_of(record: ProfileRecord) -> QuerySet[ProfileRecord]:
     """All profiles of the same type, config, machine and team, the newest first."""
     return ProfileRecord.objects.filter(key=record.key).order_by("-created").select_related("author")
+
+
+def set_aside(viewer: Viewer) -> QuerySet[ProfileRecord]:
+    """Of each kind that the viewer may know of and of which none is in use, the one that was so last; by type."""
+    instead = Q(active=True) | Q(changed__gt=OuterRef("changed"))
+    found = ProfileRecord.objects.filter(permissions.known_to(viewer), active=False)
+    found = found.exclude(Exists(ProfileRecord.objects.filter(instead, key=OuterRef("key"))))
+    return found.select_related("team").prefetch_related("points")
 
 
 def sweeps(viewer: Viewer) -> QuerySet[SweepRecord]:

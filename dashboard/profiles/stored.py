@@ -39,6 +39,20 @@ def key_of(profile: Profile, team_id: int | None) -> str:
     return hashlib.sha256(canonical_json(parts).encode()).hexdigest()
 
 
+def locked(record: ProfileRecord) -> ProfileRecord:
+    """The row as it is now, and as it stays until the command ends."""
+    lock_generation()
+    return ProfileRecord.objects.select_for_update(of=("self",)).select_related("team", "author").get(pk=record.pk)
+
+
+def supersede(key: str, *, audit: Audit) -> None:
+    """Take what is in use of a key out of use, for another that comes; under the lock of the generation."""
+    superseded = ProfileRecord.objects.select_for_update().filter(key=key, active=True)
+    for before in superseded:
+        audit.also(verb="profile.supersede", subject=before, team=before.team)
+    superseded.update(active=False)
+
+
 def store_profile(
     profile: Profile, *, audit: Audit, author: User | None = None, team_id: int | None = None,
     rough: Iterable[int] = (), at_least: Iterable[int] = (),
@@ -48,10 +62,7 @@ def store_profile(
         raise RuntimeError("a profile is stored inside an audited command only")
     lock_generation()  # of two that come at once for one key, the later one supersedes the earlier
     key = key_of(profile, team_id)
-    superseded = ProfileRecord.objects.select_for_update().filter(key=key, active=True)
-    for before in superseded:
-        audit.also(verb="profile.supersede", subject=before, team=before.team)
-    superseded.update(active=False)
+    supersede(key, audit=audit)
     record = ProfileRecord.objects.create(
         key=key, task_type=profile.task_type, config=profile.config, version=profile.version, machine=profile.machine,
         code=profile.code, static=profile.static, origin=profile.origin, team_id=team_id, author=author,

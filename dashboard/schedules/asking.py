@@ -8,6 +8,8 @@ from math import log10
 from time import monotonic
 from typing import Any
 
+from django.db.models import Max
+
 from dashboard import jobs
 from dashboard.catalog.models import DataflowRecord
 from dashboard.explorer.kept import kept
@@ -102,7 +104,7 @@ def answer(question: Question, rate_per_s: float | None, *, pairs: Iterable[Pair
 
 def _question(record: DataflowRecord, routing: Routing) -> Question:
     """What the dataflow asks of this estate with these profiles, kept for seconds: a slider asks many times."""
-    profile = ProfileRecord.objects.order_by("-created").values_list("pk", flat=True).first()
+    profile = ProfileRecord.objects.aggregate(changed=Max("changed"))["changed"]
     plan = PlanRecord.objects.filter(dataflow=record).order_by("-created").values_list("pk", flat=True).first()
     key = ("question", record.pk, record.version, routing, profile, plan, int(monotonic() / KEPT_S))
     return kept(key, lambda: question_of(record, routing=routing))

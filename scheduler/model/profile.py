@@ -297,7 +297,8 @@ class Profiles:
             types = sorted(set(missing.values()))
             raise MissingProfile(
                 f"{len(missing)} of {len(found)} tasks have no profile; nobody has measured {', '.join(types)}",
-                remedy="Measure these task types, or import their profiles.", tasks=sorted(missing), task_types=types,
+                remedy="Measure these task types, import their profiles, or use one again that was set aside.",
+                tasks=sorted(missing), task_types=types,
             )
         return {task_id: profile for task_id, (_, profile) in found.items() if profile is not None}
 

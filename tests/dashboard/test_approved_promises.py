@@ -8,6 +8,8 @@ from dashboard.approvals.selectors import awaiting, review_of
 from dashboard.approvals.services import choose_joining, prepare_proposal, propose_schedule, recompute_proposal
 from dashboard.operations.estate import load_estate
 from dashboard.plans.selectors import plan_of
+from dashboard.profiles.models import ProfileRecord
+from dashboard.profiles.services.choosing import set_aside_profile, use_profile
 from dashboard.profiles.services.importing import import_profiles
 from dashboard.teams.permissions import viewer_of
 from scheduler.model.errors import InvalidTransition, PermissionDenied
@@ -66,6 +68,27 @@ def test_a_plan_made_from_a_profile_that_has_changed_since_is_not_approved(here:
     anew = prepare_proposal(proposal_id=proposal.pk)
     assert len(plan_of(anew.plan).promise.slots) > slots
     assert approved(anew, here.ana).status == "executing"
+
+
+@pytest.mark.parametrize("undone", ["the earlier one is used", "it is set aside"])
+def test_a_plan_made_from_a_profile_that_is_no_longer_in_use_is_not_approved(here: World, undone: str):
+    earlier = ProfileRecord.objects.get(task_type="pi_viete")
+    [mistake] = import_profiles(actor=here.carla, text=PI_AT_HALF)
+    proposal = proposed(here, at(50))
+    slots = len(plan_of(proposal.plan).promise.slots)
+    if undone == "it is set aside":
+        set_aside_profile(actor=here.carla, profile_id=mistake.pk)
+    else:
+        use_profile(actor=here.carla, profile_id=earlier.pk)
+    review = review_of(viewer_of(here.carla), proposal)
+    assert review["outdated"] == ("pi",) and review["may_recompute"]
+    assert approved(proposal, here.ana).status == "stale"
+    recompute_proposal(actor=here.carla, proposal_id=proposal.pk)
+    anew = prepare_proposal(proposal_id=proposal.pk)
+    if undone == "it is set aside":
+        assert anew.status == "unplannable" and anew.plan.error["code"] == "missing_profile"
+    else:
+        assert len(plan_of(anew.plan).promise.slots) < slots and approved(anew, here.ana).status == "executing"
 
 
 def test_the_same_choice_again_is_planned_from_the_profiles_of_now(here: World):

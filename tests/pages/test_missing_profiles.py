@@ -6,7 +6,8 @@ from django.urls import reverse
 
 from dashboard.operations.models import SlotRow
 from dashboard.operations.services import register_node
-from dashboard.profiles.models import SweepRecord
+from dashboard.profiles.models import ProfileRecord, SweepRecord
+from dashboard.profiles.services.choosing import set_aside_profile
 from tests.dashboard.building import World, planned
 from tests.pages.conftest import ClientOf
 from tests.pages.scheduling import linear, measured
@@ -26,6 +27,15 @@ def test_tasks_that_nobody_has_measured_are_named(world: World, client_of: Clien
     assert rows(page.text) == {}
     found = client_of("carla").get(f"{address}/pairs.json?rate=5", headers=JSON)
     assert (found.status_code, found.json()["code"]) == (409, "missing_profile")
+
+
+def test_a_profile_that_was_set_aside_is_named_where_it_is_missing(world: World, client_of: ClientOf) -> None:
+    measured(world)
+    record, client = planned(world.carla, world.city, linear()).dataflow, client_of("carla")
+    aside = ProfileRecord.objects.get(task_type="pi_viete")
+    set_aside_profile(actor=world.carla, profile_id=aside.pk)
+    page = client.get(reverse("schedule", args=[record.pk])).text
+    assert "1 of" in page and "set aside" in page and reverse("profile", args=[aside.pk]) in page
 
 
 def test_all_that_is_missing_is_measured_at_once(world: World, client_of: ClientOf) -> None:

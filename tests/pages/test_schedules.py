@@ -81,6 +81,19 @@ def test_what_if_answers_with_the_table_at_that_rate(client_of: ClientOf, asked:
     assert rows(whole) == rows(found["pairs"])
 
 
+def test_a_profile_that_is_set_aside_or_used_again_counts_at_once(
+    client_of: ClientOf, asked: DataflowRecord
+) -> None:
+    """Though what a question rests on is kept for seconds."""
+    client, address = client_of("carla"), f"/dataflows/{asked.pk}/schedule/pairs.json?rate=100"
+    record = ProfileRecord.objects.get(task_type="pi_viete")
+    before = client.get(address, headers=JSON).json()["pairs"]
+    client.post(reverse("profile_act", args=[record.pk, "set_aside"]))
+    assert client.get(address, headers=JSON).json().get("pairs") != before
+    client.post(reverse("profile_act", args=[record.pk, "use"]))
+    assert rows(client.get(address, headers=JSON).json()["pairs"]) == rows(before)
+
+
 def test_one_answer_has_what_is_shown_of_whichever_pair_is_chosen(client_of: ClientOf, asked: DataflowRecord) -> None:
     address, client = f"/dataflows/{asked.pk}/schedule", client_of("carla")
     page = client.get(f"{address}?rate=100&pair=LSA-DSM&exact=1").text

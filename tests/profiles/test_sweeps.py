@@ -333,10 +333,18 @@ def test_a_profile_for_any_config_is_found_for_every_one(world: World, node: Nod
     assert ProfileRecord.objects.get().config == ""
 
 
+def test_what_takes_long_for_an_event_is_measured_by_the_usual_bounds(world: World, node: Node):
+    """A service that answers within a third of a second holds 3 events/s with one thread, and 48 with sixteen."""
+    node.peak = lambda threads: 3.0 * threads
+    found = profile_of(node.finish(started(world, bounds=None)).profile)
+    assert found.peak.threads == 16 and 45 <= found.peak.rate_per_s <= 48
+
+
 @pytest.mark.parametrize("given", [
     {"seconds": 0.0}, {"warm_up_s": -1.0}, {"seconds": 500.0}, {"bounds": Sweep(budget_s=0.0)},
     {"bounds": Sweep(budget_s=float("inf"))}, {"bounds": Sweep(largest_threads=10_000)}, {"seconds": float("nan")},
     {"bounds": Sweep(smallest_rate_per_s=1e100, largest_rate_per_s=1e100)},
+    {"bounds": Sweep(smallest_rate_per_s=0.2)}, {"seconds": 0.5},
 ])
 def test_bounds_that_measure_nothing_are_refused(world: World, given):
     with pytest.raises(InvalidResources):

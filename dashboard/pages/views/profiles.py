@@ -14,26 +14,32 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
 from django.utils.http import content_disposition_header
 from django.utils.text import get_valid_filename
-from django.views.decorators.http import require_http_methods, require_safe
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from dashboard import jobs
 from dashboard.core.errors import BadInput
 from dashboard.pages.profile_figures import profile_figures, trial_figures
+from dashboard.pages.telling import told
 from dashboard.profiles import selectors
 from dashboard.profiles.lifecycle import OPEN, PAUSED
 from dashboard.profiles.measurable import unmeasured
 from dashboard.profiles.models import ProfileRecord
 from dashboard.profiles.permissions import may_measure
 from dashboard.profiles.progress import disturbed_by
+from dashboard.profiles.services.choosing import set_aside_profile, use_profile
 from dashboard.profiles.services.importing import import_profiles
 from dashboard.profiles.stored import entry_of, profile_of
 from dashboard.profiles.trials import bounds_of
-from scheduler.model.errors import InvalidProfile, WeirError
+from scheduler.model.errors import InvalidProfile, NotFound, WeirError
 from scheduler.model.profile_csv import OPTIONAL, REQUIRED, write_entries
 from scheduler.performance.drift import BOUND
 
 PER_PAGE = 50
 MOST_OBSERVATIONS = 300
+CHOOSING = {
+    "use": (use_profile, "It is in use for its config, class of machine and team."),
+    "set_aside": (set_aside_profile, "It is set aside: nothing is planned with it. It is kept, and can be used again."),
+}
 
 
 @require_safe
@@ -47,6 +53,7 @@ def profiles(request: HttpRequest) -> HttpResponse:
         "page": page, "rows": [row_of(record, machine) for record in page.object_list], "search": search,
         "sweeps": sweeps.filter(status__in=[*OPEN, PAUSED]),
         "past": sweeps.exclude(status__in=[*OPEN, PAUSED]).order_by("-ended")[:5],
+        "set_aside": selectors.set_aside(request.viewer)[:PER_PAGE],
         "unmeasured": unmeasured(request.viewer), "may_measure": may_measure(request.viewer),
         "machine": machine,
     })
@@ -64,9 +71,22 @@ def profile(request: HttpRequest, profile_id: UUID) -> HttpResponse:
         "bounded": _bounded(record),
         "trials": sweep.trials.without_raw() if sweep else [],
         "history": selectors.history_of(record)[:10],
+        "used": selectors.history_of(record).filter(active=True).first(),
         "observed": record.observations.aggregate(times=Count("pk"), shared=Count("pk", filter=Q(shared=True))),
         "may_measure": may_measure(request.viewer, team_id=record.team_id),
     })
+
+
+@require_POST
+@login_required
+def profile_act(request: HttpRequest, profile_id: UUID, way: str) -> HttpResponse:
+    """Use it, or set it aside."""
+    selectors.profile(request.viewer, profile_id)  # whoever may not know of it gets a 404, not a message
+    if way not in CHOOSING:
+        raise NotFound("There is no such action.", remedy="Use the buttons of the profile's page.")
+    choose, said = CHOOSING[way]
+    told(request, lambda: choose(actor=request.user, profile_id=profile_id), said=said)
+    return redirect("profile", profile_id)
 
 
 @require_safe

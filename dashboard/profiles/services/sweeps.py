@@ -29,7 +29,7 @@ from scheduler.model.errors import InvalidResources, NotFound, WeirError
 from scheduler.performance.modelling import Sweep
 
 WARM_UP_S, SECONDS = jobs.TRIAL_WARM_UP_S, jobs.TRIAL_SECONDS
-USUAL = Sweep(smallest_rate_per_s=10.0, largest_threads=16)  # what is measured with where nobody says otherwise
+USUAL = Sweep(largest_threads=16)  # what is measured with where nobody says otherwise
 LONGEST_TRIAL_S = 120.0
 LONGEST_BUDGET_S = 4 * 3600.0
 MOST_THREADS = 256
@@ -239,3 +239,9 @@ def _require_bounds(bounds: Sweep, warm_up_s: float, seconds: float) -> None:
             f"{wrong} cannot be measured with.",
             remedy=f"A trial takes more than 0 and at most {LONGEST_TRIAL_S:g} s, a sweep at most "
                    f"{LONGEST_BUDGET_S / 60:g} minutes, {MOST_THREADS} threads and {MOST_RATE_PER_S:,.0f} events/s.")
+    rate_per_s = bounds.smallest_rate_per_s
+    if rate_per_s * seconds < 1:  # a trial goes on for up to three times as long, and tells nothing by two events
+        raise InvalidResources(
+            f"A trial of {seconds:g} s has hardly an event at {rate_per_s:g} events/s.",
+            remedy=f"Begin with {1 / seconds:.3g} events/s or more"
+                   + (f", or measure for {1 / rate_per_s:.3g} s." if 1 / rate_per_s <= LONGEST_TRIAL_S / 2 else "."))

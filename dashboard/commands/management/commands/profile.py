@@ -1,4 +1,4 @@
-"""`./weir profile list|export|import|measure`: profiles from the command line."""
+"""`./weir profile list|export|import|measure|use|set-aside`: profiles from the command line."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from dashboard.profiles import selectors
 from dashboard.profiles.lifecycle import DONE, OPEN
 from dashboard.profiles.measurable import places
 from dashboard.profiles.models import SweepRecord, TrialRecord
+from dashboard.profiles.services.choosing import set_aside_profile, use_profile
 from dashboard.profiles.services.driving import advance_sweep
 from dashboard.profiles.services.importing import import_profiles
 from dashboard.profiles.services.sweeps import SECONDS, USUAL, WARM_UP_S, bounds_for, manner_of, start_sweep
@@ -36,11 +37,12 @@ LOOKS_EVERY_S = 1.0
 
 
 class Command(BaseCommand):
-    help = "List profiles, export or import them as CSV, or measure a task type on a slot."
+    help = "List profiles, export or import them as CSV, choose which is in use, or measure a task type on a slot."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         ways = parser.add_subparsers(dest="way", required=True)
         listing = ways.add_parser("list", help="active profiles, with what no longer holds")
+        listing.add_argument("--set-aside", action="store_true", help="those of kinds of which none is in use instead")
         exporting = ways.add_parser("export", help="active profiles as CSV")
         exporting.add_argument("file", nargs="?", default="-", help="where to; - is standard output")
         for one in (listing, exporting):
@@ -67,12 +69,17 @@ class Command(BaseCommand):
         measuring.add_argument("--seconds", type=float, help=f"measured seconds of a trial; {SECONDS:g}")
         measuring.add_argument("--any-config", action="store_true", help="the profile stands for every config")
         measuring.add_argument("--wait", action="store_true", help="follow it to its end, and move it on")
-        for one in (listing, exporting, importing, measuring):
+        using = ways.add_parser("use", help="put a profile in the place of the one of its kind that is in use")
+        leaving = ways.add_parser("set-aside", help="take a profile out of use; it is kept")
+        for one in (using, leaving):
+            one.add_argument("profile", help="its id: the end of a line of `profile list`, or of its page's address")
+        for one in (listing, exporting, importing, measuring, using, leaving):
             one.add_argument("--as", dest="username", help="who does this; otherwise the first administrator")
 
     def handle(self, *, way: str, username: str | None, **options: Any) -> None:
         do: dict[str, Callable[..., None]] = {
-            "list": self._list, "export": self._export, "import": self._import, "measure": self._measure}
+            "list": self._list, "export": self._export, "import": self._import, "measure": self._measure,
+            "use": self._use, "set-aside": self._set_aside}
         try:
             do[way](actor_of(username), options)
         except InvalidDataflow as invalid:
@@ -84,7 +91,9 @@ class Command(BaseCommand):
 
     def _list(self, actor: User, options: dict[str, Any]) -> None:
         machine = selectors.current_machine()
-        for record in selectors.profiles(viewer_of(actor), search=options["search"]):
+        viewer = viewer_of(actor)
+        found = selectors.set_aside(viewer) if options["set_aside"] else selectors.profiles(viewer)
+        for record in selectors.matching(found, options["search"]):
             profile = profile_of(record)
             marks = [f"stale: {stale}"] if (stale := selectors.staleness(profile, machine=machine)) else []
             marks += ["drifted"] if record.drifted else []
@@ -116,6 +125,14 @@ class Command(BaseCommand):
             raise
         for record in records:
             self.stdout.write(f"{record.task_type}: {record.points.count()} points")
+
+    def _use(self, actor: User, options: dict[str, Any]) -> None:
+        record = use_profile(actor=actor, profile_id=options["profile"])
+        self.stdout.write(f"{record.task_type}: this profile is in use.")
+
+    def _set_aside(self, actor: User, options: dict[str, Any]) -> None:
+        record = set_aside_profile(actor=actor, profile_id=options["profile"])
+        self.stdout.write(f"{record.task_type}: this profile is set aside.")
 
     def _measure(self, actor: User, options: dict[str, Any]) -> None:
         slot = options["slot"] or next((place.name for place in places() if place.free), "")

@@ -1,0 +1,46 @@
+"""Which profile of a kind is in use: another of those that are kept, or none. It undoes an import or a measurement."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from dashboard.audit.trail import audited
+from dashboard.profiles.models import ProfileRecord
+from dashboard.profiles.permissions import profile_for, require_measuring
+from dashboard.profiles.stored import locked, supersede
+from dashboard.teams.models import User
+from dashboard.teams.permissions import viewer_of
+
+
+def use_profile(*, actor: User, profile_id: UUID | str) -> ProfileRecord:
+    """Put a kept profile in the place of the one of its kind that is in use. Nothing changes where it is that one.
+
+    Raises
+    ------
+    NotFound
+        There is no such profile, or it is another team's.
+    PermissionDenied
+        The actor is no engineer of its team or, where it is everybody's, of any.
+    """
+    return _changed(actor, profile_id, "profile.use", active=True)
+
+
+def set_aside_profile(*, actor: User, profile_id: UUID | str) -> ProfileRecord:
+    """Take a profile out of use; what it superseded stays so, until somebody uses it. Errors as of `use_profile`."""
+    return _changed(actor, profile_id, "profile.set_aside", active=False)
+
+
+def _changed(actor: User, profile_id: UUID | str, verb: str, *, active: bool) -> ProfileRecord:
+    viewer = viewer_of(actor)
+    known = profile_for(viewer, profile_id)
+    require_measuring(viewer, team_id=known.team_id)
+    with audited(actor=actor, verb=verb, team=known.team) as audit:
+        audit.subject = record = locked(known)
+        if record.active == active:
+            audit.nothing_changed()
+            return record
+        if active:
+            supersede(record.key, audit=audit)
+        record.active = active
+        record.save(update_fields=["active", "changed"])
+        return record
