@@ -21,7 +21,8 @@ class WhatIf {
     this.headline = card.querySelector("[data-part='headline']");
     this.plot = new Plot(card.querySelector("[data-figure='curve']"));
     this.pairs = document.querySelector("[data-part='pairs']");
-    this.shown = document.querySelector("[data-part='rate']");
+    this.shown = document.querySelectorAll("[data-part='rate']");
+    this.rates = document.querySelectorAll("[data-rate-of]"); // what each task gets
     this.busy = document.querySelector("[data-part='busy']");
     this.rate = this.given();
     this.chosen = this.pairs.querySelector("tr[data-chosen]")?.dataset.pair ?? "";
@@ -169,7 +170,8 @@ class WhatIf {
     const focused = this.pairs.contains(document.activeElement) ? document.activeElement.value : null;
     this.pairs.innerHTML = found.pairs;
     this.chosen ||= found.chosen;
-    this.shown.textContent = found.shown;
+    for (const place of this.shown) place.textContent = found.shown;
+    for (const place of this.rates) place.textContent = found.rates[place.dataset.rateOf] ?? place.textContent;
     const proposed = document.querySelector("[data-part='propose-rate']");
     if (proposed) proposed.value = found.rate;
     this.stands = question;

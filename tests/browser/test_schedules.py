@@ -61,7 +61,9 @@ def test_the_slider_moves_slots_and_price(asked: str, page_of: PageOf, width: in
     most = slider.get_attribute("data-most")
     expect(card).to_have_attribute("data-at", re.compile(rf"^{float(most):g}$"))
     assert slots_of(page) > before
-    expect(page.locator("[data-part='rate']")).to_have_text(f"{float(most):g}/s")
+    expect(page.locator("output[data-part='rate']")).to_have_text(f"{float(most):g}/s")
+    assert page.locator("#used-title + .muted").text_content() == f"each task at {float(most):g}/s"
+    assert page.locator(".used-table [data-rate-of]").first.text_content() == f"{float(most):g}/s"
     assert f"rate={float(most):g}" in page.url
     expect(slider).to_be_focused()
     page.keyboard.press("ArrowLeft")
@@ -244,7 +246,7 @@ def test_from_any_rate_one_step_leads_back_to_the_submitted_one(asked: str, page
     assert field.evaluate("field => field.validity.valid"), "it can be sent, too"
     page.locator("#pair-LSA-DSM").check()
     own.click()
-    expect(page.locator("[data-part='rate']")).to_have_text("50/s")
+    expect(page.locator("output[data-part='rate']")).to_have_text("50/s")
     expect(page.locator("tr[data-pair='LSA-DSM']")).to_have_attribute("data-chosen", "")
 
 
@@ -284,7 +286,7 @@ def test_sources_keep_their_own_rates_until_another_is_given(site: RunningSite, 
     page = page_of(width=1280)
     page.goto(f"{site.url}/dataflows/{site.python(_TWO).strip()}/schedule")
     settled(page)
-    shown = page.locator("[data-part='rate']")
+    shown = page.locator("output[data-part='rate']")
     expect(shown).to_have_text("each source's own rate, 50/s together")
     # Our own is asked for a moment later: at the same rates.
     expect(page.locator("tr[data-pair='MBA-exact']")).to_contain_text("proved")

@@ -87,6 +87,7 @@ def schedule_pairs(request: HttpRequest, dataflow_id: UUID) -> JsonResponse:
     context = _answer(request, asked)
     return JsonResponse({
         "rate": context["rate_asked"], "shown": context["at"], "chosen": context["chosen"],
+        "rates": {task: exact_rate(rate_per_s) for task, rate_per_s in asked.job.rates_per_s.items()},
         "pairs": render_to_string("schedules/pairs.html", context, request=request),
     })
 
