@@ -93,6 +93,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     kept.setdefault("runs", [])
     kept |= {"bench": "schedules --on-spark", "machine": results.machine(), "sizes": asdict(sizes),
              "definition": DEFINITION}
+    given.out.parent.mkdir(parents=True, exist_ok=True)
     began_s = time.monotonic()
     read = _read(given.profiles) if given.profiles else []
 
