@@ -26,14 +26,21 @@ from .model.ports import EstateView
 from .model.prices import Prices
 from .model.secrets import with_scoped_secrets
 from .model.task_types import TaskTypes
-from .model.usage import NAMED
+from .model.usage import NAMED, SlotLoad, growth_of
 from .performance.pricing import in_slots, price_of, query_cores
 from .performance.rates import task_cores
 from .reuse.containment import Containment, contain
 from .reuse.fragments import NOW, attach, cut_into_chains
 from .reuse.merge import Merge, merge
 from .reuse.order import order_note, reads_divided
-from .reuse.standing import FragmentChange, adjust, is_working, queries_begun, queries_ceased
+from .reuse.standing import (
+    FragmentChange,
+    adjust,
+    crowding_note,
+    is_working,
+    queries_begun,
+    queries_ceased,
+)
 from .reuse.unmerge import unmerge
 from .scheduling import Schedule
 
@@ -177,7 +184,8 @@ def plan_submission(
             promise=schedule and promise_of(
                 schedule, currency=prices.currency, id_of=bundle_ids(change.after.values(), merged.running)),
             notes=(
-                *filter(None, [order_note(disordered, started)]),
+                *filter(None, [
+                    order_note(disordered, started), crowding_note(estate, resumed, own=merged.reused)]),
                 *(notes_of(schedule, task_types=task_types) if schedule else ()), *remarks),
         )
     )
@@ -191,6 +199,12 @@ def merged_plainly(
     return merge(
         estate.tasks, with_scoped_secrets(dataflow, team=team, task_types=task_types), task_types=task_types,
         scope=scope, fresh_for=dataflow_id if fresh else "")
+
+
+def woken(estate: EstateView, merged: Merge) -> dict[str, SlotLoad]:
+    """What the paused tasks that a merge joins will take of their slots, by slot name: they work again with it."""
+    change = adjust(estate, dict.fromkeys(_resumed(estate, merged.reused), "works"))
+    return growth_of(change.before.values(), change.after.values(), estate.tasks)
 
 
 def plan_removal(estate: EstateView, dataflow_id: str, *, task_types: TaskTypes, prices: Prices) -> Plan:

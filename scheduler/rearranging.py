@@ -18,7 +18,7 @@ from .reuse.defragment import Evidence, Fusion, Rule, Worth, fusions, in_words, 
 from .reuse.division import is_scheduled
 from .reuse.fragments import cut_into_chains
 from .reuse.handover import Piece, recut
-from .reuse.standing import adjust, is_working, queries_begun, queries_ceased
+from .reuse.standing import adjust, crowding_note, is_working, queries_begun, queries_ceased
 from .reuse.unmerge import unmerge
 
 __all__ = ["Evidence", "Rule", "plan_cutting_back", "plan_defragmentation", "plan_pause", "plan_resumption"]
@@ -96,6 +96,7 @@ def plan_resumption(estate: EstateView, dataflow_id: str, *, task_types: TaskTyp
                 estate, submitted, task_types=task_types, prices=prices, queries_started=queries_begun(change),
                 task_cores_delta=sum(estate.tasks[task_id].cores for task_id in resumed),
             ),
+            notes=tuple(filter(None, [crowding_note(estate, change, own=own)])),
         )
     )
 

@@ -159,13 +159,19 @@ def selectivities(meters: Meters, fragments: Iterable[Fragment], *, least: int) 
     return found
 
 
-def steps_done(plan: Plan, reports: Mapping[str, Report], *, gone: Collection[str] = ()) -> set[str]:
+def steps_done(
+    plan: Plan, reports: Mapping[str, Report], *, gone: Collection[str] = (), awaited: Collection[str] = ()
+) -> set[str]:
     """Keys of the plan's steps that the reports show to be in force.
 
-    Something that a node does not mention is gone only if the node's slot reports at all, or the node itself is
-    ``gone``: it is taken out of the estate only when nothing is to run on it.
+    Something that a node does not mention is gone only if the node's slot reports at all, or the node or slot itself is
+    ``gone``: it is taken out of the estate only when nothing is to run on it. As long as nothing is heard of a node
+    that is ``awaited``, nobody knows by which weights is written there.
     """
-    return {step.key for step in plan.steps if _step_done(step, plan, reports, gone)}
+    heard = reports.keys() >= set(awaited)
+    return {
+        step.key for step in plan.steps
+        if (step.kind != "route" or heard) and _step_done(step, plan, reports, gone)}
 
 
 def percentile_ms(histogram: Mapping[int, int], share: float) -> float | None:
@@ -202,7 +208,7 @@ def _step_done(step: Step, plan: Plan, reports: Mapping[str, Report], gone: Coll
     if step.kind != "stop_fragment" and step.bundle is None:
         parts = [part for part in parts if not part.leaving]
     return bool(parts) and all(
-        node_of(part.slot) in gone or _part_done(step, fragment, part, reports) for part in parts)
+        part.slot in gone or node_of(part.slot) in gone or _part_done(step, fragment, part, reports) for part in parts)
 
 
 def _part_done(step: Step, fragment: Fragment, part: RunningBundle, reports: Mapping[str, Report]) -> bool:

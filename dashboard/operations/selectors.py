@@ -9,6 +9,7 @@ For pages, API and live connections:
 - ``estate_history(viewer, minutes)``, ``dataflow_history(viewer, dataflow_id, minutes)``: columns for plots
 - ``nodes()``: nodes with their slots and when they were last seen
 - ``slots_around(fragments)``: the slots of all that write for some fragments, and of all that read them
+- ``slots_gone(slots)``: those that no node offers; ``fragments_where(…)``: fragments by what their rows say
 """
 
 from __future__ import annotations
@@ -24,19 +25,19 @@ from dashboard import jobs
 from dashboard.catalog.lifecycle import PAUSED, PAUSING, REMOVING, RUNNING
 from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.permissions import dataflow_for
-from dashboard.operations.estate import current_estate, load_estate, load_part_of
+from dashboard.operations.estate import current_estate, fragments_where, load_estate, load_part_of
 from dashboard.operations.live import live_dataflow, live_estate
 from dashboard.operations.models import HistoryPoint, NodeRow
 from dashboard.operations.notable import notable_events
-from dashboard.operations.stored import slots_around
+from dashboard.operations.stored import slots_around, slots_gone
 from dashboard.teams.models import Team
 from dashboard.teams.permissions import Viewer
 from scheduler.model.errors import NotFound
 
 __all__ = [
-    "current_estate", "dataflow_history", "estate_history", "live_dataflow", "live_estate", "load_estate",
-    "load_part_of", "nodes",
-    "notable_events", "output_tail", "outputs", "slots_around",
+    "current_estate", "dataflow_history", "estate_history", "fragments_where", "live_dataflow", "live_estate",
+    "load_estate", "load_part_of", "nodes",
+    "notable_events", "output_tail", "outputs", "slots_around", "slots_gone",
 ]
 
 MOST_EVENTS = 200

@@ -25,15 +25,19 @@ def catalogue() -> Catalogue:
         tuple(settings.VM_SIZES.values()), currency=settings.CURRENCY, slot_hour=settings.CORE_HOUR_PRICE)
 
 
-def supply(*, own: Mapping[str, SlotLoad] | None = None) -> Supply:
+def supply(
+    *, own: Mapping[str, SlotLoad] | None = None, besides: Mapping[str, SlotLoad] | None = None
+) -> Supply:
     """The slots that nothing else runs on, then what is left of others that no schedule counts on; then what to buy.
 
     Parameters
     ----------
     own : mapping of str to SlotLoad, optional
         What is to be scheduled anew, by slot name: this room counts as free, and comes first.
+    besides : mapping of str to SlotLoad, optional
+        What will work there besides, by slot name, and rests now.
     """
-    ours = own or {}
+    ours, more = own or {}, besides or {}
     offered: dict[Slot, Taken] = {}
     threads: dict[str, int] = {}
     query = query_cores(Prices(trigger_ms=settings.TRIGGER_MS))
@@ -42,7 +46,7 @@ def supply(*, own: Mapping[str, SlotLoad] | None = None) -> Supply:
         "node_id", "index", "queries", "task_nanocores", "bundles", "node__threads")
     for node, index, queries, nanocores, bundles, threads_there in rows:
         slot = Slot(node, index)
-        others = SlotLoad(queries, nanocores, bundles) - ours.get(slot.name, NO_LOAD)
+        others = SlotLoad(queries, nanocores, bundles) - ours.get(slot.name, NO_LOAD) + more.get(slot.name, NO_LOAD)
         taken = NOTHING_TAKEN if others == NO_LOAD else _taken(others, query_cores=query)
         if not others.bundles and taken.rest >= LEAST_REST:
             offered[slot] = taken

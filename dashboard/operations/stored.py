@@ -11,10 +11,10 @@ from django.db import connection
 from django.db.models import F, Q
 
 from dashboard.catalog.models import DataflowRecord
-from dashboard.operations.models import BundleSlot, EstateState, FragmentRow, RunningTaskRow, TeamUse, Use
+from dashboard.operations.models import BundleSlot, EstateState, FragmentRow, RunningTaskRow, SlotRow, TeamUse, Use
 from dashboard.operations.offered import offered_slots
 from scheduler.model.encoding import bundles_from_data
-from scheduler.model.estate import Fragment, RunningTask, Slot, Submitted
+from scheduler.model.estate import Fragment, RunningTask, Slot, Submitted, divided_among
 from scheduler.model.usage import NAMED, NANO, Users, nanocores
 
 T = TypeVar("T")
@@ -94,6 +94,11 @@ class StoredEstate:
         rows = slots.filter(pk__in=least).order_by("node_id", "index")
         return tuple((Slot(node=row.node_id, index=row.index), row.spent / NANO) for row in rows)
 
+    def divided_on(self, slots: Collection[str]) -> tuple[Fragment, ...]:
+        """The fragments that work and that a schedule has put on any of these slots."""
+        ids = set(BundleSlot.objects.filter(slot__in=slots).values_list("fragment", flat=True))
+        return divided_among(self._fetch_fragments(ids).values(), slots)
+
     def _fetch_submitted(self, dataflow_ids: Collection[str]) -> dict[str, Submitted]:
         found = submitted_of(dataflow_ids)
         for submitted in found.values():
@@ -128,6 +133,11 @@ def task_of(row: RunningTaskRow) -> RunningTask:
     return RunningTask(
         id=row.fingerprint, type=row.type, config=row.config, parents=tuple(row.parents), scope=row.scope,
         cores=row.cores)
+
+
+def slots_gone(slots: Collection[str]) -> set[str]:
+    """Those of the slots, by name, that no node offers."""
+    return set(slots).difference(SlotRow.objects.filter(name__in=slots).values_list("name", flat=True))
 
 
 def slots_around(fragments: Collection[Fragment]) -> set[str]:

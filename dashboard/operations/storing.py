@@ -14,12 +14,12 @@ from dashboard.operations.estate import fragments_on, fragments_where
 from dashboard.operations.generation import advance, state_for_update
 from dashboard.operations.models import BundleSlot, FragmentRow, NodeRow, RunningTaskRow, SlotRow, TeamUse, Use
 from dashboard.operations.reservations import require_unreserved
-from dashboard.operations.stored import task_of
+from dashboard.operations.stored import slots_gone, task_of
 from dashboard.teams.models import Team
 from scheduler.model.errors import StalePlan, WeirError
-from scheduler.model.estate import Fragment, RunningTask, Slot, Submitted
+from scheduler.model.estate import Fragment, RunningBundle, RunningTask, Slot, Submitted
 from scheduler.model.plan import Plan
-from scheduler.model.usage import SlotLoad, loads_of
+from scheduler.model.usage import SlotLoad, growth_of
 from scheduler.reuse.siblings import kin_of
 
 
@@ -84,6 +84,25 @@ def store_slots(node: NodeRow, *, generation: int) -> int:
     lost.delete()
     advance(state)
     return len(after)
+
+
+def on_slots_there(fragments: Mapping[str, Fragment]) -> dict[str, Fragment]:
+    """Fragments as they were once, for a plan that brings them back.
+
+    What they had on slots that are gone since is on others of the node, as `store_slots` moves what runs; else on any.
+    """
+    gone = slots_gone({part.slot for fragment in fragments.values() for part in fragment.parts})
+    rows = list(SlotRow.objects.order_by("node_id", "index")) if gone else []
+    if not rows:
+        return dict(fragments)
+
+    def slot_of(part: RunningBundle) -> str:
+        node, _, index = part.slot.rpartition("/")
+        its = [row for row in rows if row.node_id == node] or rows
+        free = [row for row in its if not row.reserved_for] or its
+        return free[int(index) % len(free)].name if part.slot in gone else part.slot
+
+    return {one: fragment.placed(slot_of) for one, fragment in fragments.items()}
 
 
 def drop_bundles(bundle_ids: Collection[str]) -> list[str]:
@@ -216,14 +235,7 @@ def _loads(
     there = {task_id for fragment in before.values() for task_id in fragment.active_tasks}
     there |= {task_id for fragment in after.values() for task_id in fragment.active_tasks if task_id not in tasks}
     tasks |= {row.pk: task_of(row) for row in RunningTaskRow.objects.filter(pk__in=there)}
-    loads: dict[str, SlotLoad] = {}
-    for fragment in after.values():
-        for slot, load in loads_of(fragment, tasks).items():
-            loads[slot] = loads.get(slot, SlotLoad()) + load
-    for fragment in before.values():
-        for slot, load in loads_of(fragment, tasks).items():
-            loads[slot] = loads.get(slot, SlotLoad()) - load
-    return {slot: load for slot, load in loads.items() if load != SlotLoad()}
+    return growth_of(before.values(), after.values(), tasks)
 
 
 def _store_loads(loads: Mapping[str, SlotLoad]) -> None:
@@ -240,10 +252,9 @@ def _moved(fragment: Fragment, node: NodeRow, there: Sequence[int]) -> Fragment:
     if not there:
         raise NodeInUse(f"{node.name} still runs {fragment.id}.", remedy="Remove its dataflows first.", node=node.name)
 
-    def kept(slot: str) -> str:
-        of, _, index = slot.rpartition("/")
+    def slot_of(part: RunningBundle) -> str:
+        of, _, index = part.slot.rpartition("/")
         lost = of == node.name and int(index) >= node.slots
-        return Slot(node=of, index=there[int(index) % len(there)]).name if lost else slot
+        return Slot(node=of, index=there[int(index) % len(there)]).name if lost else part.slot
 
-    bundles = tuple(replace(bundle, slot=kept(bundle.slot)) for bundle in fragment.bundles)
-    return replace(fragment, slot=kept(fragment.slot), bundles=bundles)
+    return fragment.placed(slot_of)

@@ -40,7 +40,7 @@ from scheduler.model.profile import Profiles
 from scheduler.model.resources import Supply
 from scheduler.model.usage import SlotLoad, loads_of
 from scheduler.performance.routing import Routing
-from scheduler.planning import merged_plainly
+from scheduler.planning import merged_plainly, woken
 from scheduler.rescheduling import bound, schedulable
 from scheduler.scheduling import PAIRS, Comparison, Job, Pair, Schedule, Settings, compare, prepare, schedule
 from scheduler.settling import Settler
@@ -215,12 +215,13 @@ def question_of_new(
     new = frozenset(merged.new)
     blocked = "" if new else f"All tasks of {dataflow.name} run already, for others: there is nothing to schedule."
     return Question(
-        **_known(dataflow, team, routing), supply=supply(), among=new or None, blocked=blocked,
+        **_known(dataflow, team, routing), supply=supply(besides=woken(estate, merged)), among=new or None,
+        blocked=blocked,
         measured=measured_selectivities(estate, merged.joined, dataflow))
 
 
 def profiles_since(record: PlanRecord) -> tuple[str, ...]:
-    """The tasks of a schedule's plan that would be planned from other profiles now than when it was asked for.
+    """The tasks of a schedule's plan whose profiles came into use, or went out of it, since it was asked for.
 
     What it promises of their rate, slots and price may be another by now.
     """

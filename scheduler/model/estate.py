@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -116,6 +116,11 @@ class Fragment:
         """Whether a schedule says how many threads it has where: it reads its part of a stream, not the whole."""
         return bool(self.bundles)
 
+    def placed(self, slot_of: Callable[[RunningBundle], str]) -> Fragment:
+        """The same with its queries on other slots."""
+        parts = tuple(replace(part, slot=slot_of(part)) for part in self.parts)
+        return replace(self, slot=parts[0].slot, bundles=parts if self.divided else ())
+
     @property
     def parts(self) -> tuple[RunningBundle, ...]:
         """Its bundles; one that is not divided is one itself."""
@@ -134,6 +139,13 @@ class Fragment:
         Of a divided one its first bundle's: `channels_of` has them all.
         """
         return self.channels_of(task_id)[0]
+
+
+def divided_among(fragments: Iterable[Fragment], slots: Collection[str]) -> tuple[Fragment, ...]:
+    """Those of the fragments that work and that a schedule has put on any of these slots."""
+    return tuple(
+        fragment for fragment in fragments
+        if not fragment.paused and any(bundle.slot in slots for bundle in fragment.bundles))
 
 
 def channel_id(fragment_id: str, position: int) -> str:
@@ -219,6 +231,10 @@ class Estate:
         chosen = unscheduled if apart and unscheduled else range(len(spent))
         least = heapq.nsmallest(count, chosen, key=lambda order: (spent[order], order))
         return tuple((self.slots[order], spent[order] / NANO) for order in sorted(least))
+
+    def divided_on(self, slots: Collection[str]) -> tuple[Fragment, ...]:
+        """The fragments that work and that a schedule has put on any of these slots."""
+        return divided_among(self.fragments.values(), slots)
 
     def channel_of(self, task_id: str) -> str:
         """The channel that carries a running task's stream, wherever the task runs."""

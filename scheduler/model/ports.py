@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
 from .estate import Fragment, RunningTask, Slot, Submitted
@@ -50,6 +50,9 @@ class EstateView(Protocol):
 
         With ``apart`` those that a schedule has bundles on are left out, as long as there are others.
         """
+
+    def divided_on(self, slots: Collection[str]) -> Sequence[Fragment]:
+        """The fragments that work and that a schedule has put on any of these slots."""
 
 
 def expect(rows: Mapping[str, object], keys: Iterable[str]) -> None:

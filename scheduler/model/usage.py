@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -54,6 +54,20 @@ class SlotLoad:
 def nanocores(cores: float) -> int:
     """CPU cores in whole billionths."""
     return round(cores * NANO)
+
+
+def growth_of(
+    before: Iterable[Fragment], after: Iterable[Fragment], tasks: Mapping[str, RunningTask]
+) -> dict[str, SlotLoad]:
+    """What slots have to do more with some fragments instead of others, by slot name, where that is not nothing."""
+    loads: dict[str, SlotLoad] = {}
+    for fragment in after:
+        for slot, load in loads_of(fragment, tasks).items():
+            loads[slot] = loads.get(slot, SlotLoad()) + load
+    for fragment in before:
+        for slot, load in loads_of(fragment, tasks).items():
+            loads[slot] = loads.get(slot, SlotLoad()) - load
+    return {slot: load for slot, load in loads.items() if load != SlotLoad()}
 
 
 def loads_of(fragment: Fragment, tasks: Mapping[str, RunningTask]) -> dict[str, SlotLoad]:

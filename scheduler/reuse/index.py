@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
-from scheduler.model.estate import Estate, Fragment, RunningTask, Slot, Submitted
+from scheduler.model.estate import Estate, Fragment, RunningTask, Slot, Submitted, divided_among
 from scheduler.model.plan import Plan
 from scheduler.model.usage import NAMED, NANO, SlotLoad, Users, loads_of, nanocores
 
@@ -54,6 +54,10 @@ class EstateIndex:
         With ``apart`` those that a schedule has bundles on are left out, as long as there are others.
         """
         return self._slots.least_loaded(count, query_nanocores=nanocores(query_cores), apart=apart)
+
+    def divided_on(self, slots: Collection[str]) -> tuple[Fragment, ...]:
+        """The fragments that work and that a schedule has put on any of these slots."""
+        return divided_among(self.fragments.values(), slots)
 
     def apply(self, plan: Plan) -> None:
         """Take a plan in, in time of the plan.

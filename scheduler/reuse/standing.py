@@ -48,6 +48,24 @@ def queries_ceased(change: FragmentChange) -> int:
         if not old.paused and (one not in change.after or change.after[one].paused))
 
 
+def crowding_note(estate: EstateView, change: FragmentChange, *, own: Iterable[str]) -> str:
+    """What a reviewer should know of slots on which something goes on, where another's schedule has put bundles
+    meanwhile; empty where there are none. ``own`` are the running tasks of the dataflow that is planned for."""
+    slots = {
+        part.slot for one, fragment in change.after.items() for part in fragment.parts
+        if not fragment.paused and one in change.before and change.before[one].paused}
+    if not slots:
+        return ""
+    ours = {estate.places[task_id][0] for task_id in own}
+    others = [fragment for fragment in estate.divided_on(slots) if fragment.id not in ours]
+    taken = sorted({bundle.slot for fragment in others for bundle in fragment.bundles} & slots)
+    if not taken:
+        return ""
+    return (
+        f"{', '.join(taken)} {'have' if len(taken) > 1 else 'has'} bundles of another schedule by now, which counts on "
+        "what was free there: with what goes on beside them, neither may keep what it promised.")
+
+
 def adjust(estate: EstateView, standing: Mapping[str, Standing]) -> FragmentChange:
     """Let tasks work, rest or leave; their fragments' tails, and the outlets between fragments, follow.
 

@@ -194,6 +194,20 @@ def test_what_was_to_stop_on_a_node_that_was_taken_out_has_stopped():
     assert steps_done(of_divided(whole), reports, gone={"n2"}) == {whole.key}
 
 
+def test_what_was_to_stop_on_a_slot_that_is_offered_no_more_has_stopped():
+    step = Step("leave_bundle", "f1-0", bundle="f1-5")
+    fewer = {"n2": {"node": "n2", "version": 2, "slots": {}}}
+    assert steps_done(of_divided(step), fewer) == set()
+    [leaving] = [part for part in of_divided(step).fragments_after["f1-0"].parts if part.id == "f1-5"]
+    assert steps_done(of_divided(step), fewer, gone={leaving.slot}) == {step.key}
+
+
+def test_weights_are_in_force_once_every_node_that_is_awaited_says_so():
+    plan = of_divided(Step("route", "f1-0"))
+    assert steps_done(plan, nodes(WRITER, {}), awaited={"n1", "n2"}) == {"route:f1-0"}
+    assert steps_done(plan, nodes(WRITER, {}), awaited={"n1", "n3"}) == set()
+
+
 def test_who_has_left_is_told_by_the_reports():
     reports = nodes({"f1-0": ONE}, {"f1-5": {**TWO, "state": "left"}})
     assert observed.left(reports.values()) == {"f1-5"}

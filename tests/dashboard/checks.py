@@ -34,4 +34,7 @@ def check_kept_figures(estate: Estate) -> None:
         for apart in (False, True):
             expected = estate.least_loaded(count, query_cores=0.1, apart=apart)
             assert part.least_loaded(count, query_cores=0.1, apart=apart) == expected
+    for slot in estate.slots:
+        divided = {fragment.id: fragment for fragment in part.divided_on({slot.name})}
+        assert divided == {fragment.id: fragment for fragment in estate.divided_on({slot.name})}
     assert TeamUse.objects.filter(dataflows=0).count() == 0

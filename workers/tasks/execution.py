@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
 
 import redis
 import structlog
@@ -11,10 +12,11 @@ from django.utils import timezone
 
 from dashboard.approvals import selectors, services
 from dashboard.approvals.services.enacting import Observed
-from dashboard.operations.selectors import load_part_of, slots_around
+from dashboard.operations.selectors import fragments_where, load_part_of, slots_around, slots_gone
 from dashboard.operations.selectors import nodes as all_nodes
 from dashboard.plans.selectors import plan_of
 from dashboard.teams.selectors import sealed_secrets
+from scheduler.model.estate import RunningBundle, node_of
 from scheduler.model.plan import Plan
 from workers import desired, names, observed, secrets
 from workers.app import app
@@ -55,11 +57,14 @@ def advance_proposals() -> int:
     nodes = {node.name for node in all_nodes() if node.slots}
     for proposal in proposals:
         record = proposal.rollback_plan or proposal.plan
-        plan = plan_of(record)
-        done = observed.steps_done(plan, reports, gone=touched_nodes(plan) - nodes)
+        plan = where_it_runs(plan_of(record))
+        touched, slots = touched_nodes(plan), {part.slot for part in _parts(plan)}
+        awaited = touched & nodes
+        done = observed.steps_done(plan, reports, gone=(touched - nodes) | slots_gone(slots), awaited=awaited)
         services.record_progress(
             proposal_id=proposal.pk, at=timezone.now(),
-            observed=Observed(record.pk, done, silent(plan, reports, done=done) | failing(plan, reports)))
+            observed=Observed(
+                record.pk, done, silent(plan, reports, done=done, awaited=awaited) | failing(plan, reports)))
     services.drop_left_bundles(left=observed.left(reports.values()))
     return len(proposals)
 
@@ -83,8 +88,24 @@ def touched_nodes(plan: Plan) -> set[str]:
     divided = [
         fragment for one, fragment in (before | after).items()
         if one in before and one in after and before[one].bundles != after[one].bundles]
-    slots = {part.slot for fragment in (*before.values(), *after.values()) for part in fragment.parts}
-    return {slot.rpartition("/")[0] for slot in slots | slots_around(divided)}
+    slots = {part.slot for part in _parts(plan)}
+    return {node_of(slot) for slot in slots | slots_around(divided)}
+
+
+def where_it_runs(plan: Plan) -> Plan:
+    """The plan with its queries on the slots where the estate has them: some have moved, where a node came back with
+    fewer slots than there were when it was planned."""
+    there = {
+        part.id: part.slot for fragment in fragments_where(pk__in=list(plan.fragments_after)).values()
+        for part in fragment.parts}
+    return replace(plan, fragments_after={
+        one: fragment.placed(lambda part: there.get(part.id, part.slot))
+        for one, fragment in plan.fragments_after.items()})
+
+
+def _parts(plan: Plan) -> Iterator[RunningBundle]:
+    for fragment in (*plan.fragments_before.values(), *plan.fragments_after.values()):
+        yield from fragment.parts
 
 
 def failing(plan: Plan, reports: Mapping[str, observed.Report]) -> dict[str, str]:
@@ -99,14 +120,17 @@ def failing(plan: Plan, reports: Mapping[str, observed.Report]) -> dict[str, str
     return found
 
 
-def silent(plan: Plan, reports: Mapping[str, observed.Report], *, done: Collection[str]) -> dict[str, str]:
+def silent(
+    plan: Plan, reports: Mapping[str, observed.Report], *, done: Collection[str], awaited: Collection[str]
+) -> dict[str, str]:
     """The plan's fragments with steps that are not in force, on nodes of which nothing is heard, with that as cause."""
-    waiting = {step.fragment for step in plan.steps if step.key not in done}
+    waiting = [step for step in plan.steps if step.key not in done]
+    routed = {step.fragment for step in waiting if step.kind == "route"}
     found = {}
-    for one in sorted(waiting):
+    for one in sorted({step.fragment for step in waiting}):
         fragment = plan.fragments_after.get(one) or plan.fragments_before.get(one)
-        away = sorted({part.slot.rpartition("/")[0] for part in fragment.parts} - set(reports)) if fragment else []
-        if away:
+        its = {node_of(part.slot) for part in fragment.parts} if fragment else set()
+        if away := sorted((its | set(awaited) if one in routed else its) - set(reports)):
             found[one] = f"Nothing is heard of node {', '.join(away)}: it goes on when that is back."
     return found
 

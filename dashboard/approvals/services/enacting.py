@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -22,7 +22,7 @@ from dashboard.catalog.permissions import visible_to
 from dashboard.operations.generation import lock_generation
 from dashboard.operations.models import EstateState
 from dashboard.operations.stored import StoredEstate
-from dashboard.operations.storing import drop_bundles, store_plan
+from dashboard.operations.storing import drop_bundles, on_slots_there, store_plan
 from dashboard.plans import services as plans
 from dashboard.plans.computing import compute
 from dashboard.plans.joining import by_schedule, last_options
@@ -172,7 +172,8 @@ def _undoing(proposal: Proposal, record: PlanRecord, *, generation: int) -> Plan
     back = {"defragment": plan_cutting_back, "schedule": plan_schedule_back}.get(record.kind)
     if back is None:
         return compute(record, StoredEstate(generation))
-    return back(StoredEstate(generation), plan_of(proposal.plan))
+    plan = plan_of(proposal.plan)
+    return back(StoredEstate(generation), replace(plan, fragments_before=on_slots_there(plan.fragments_before)))
 
 
 def record_progress(*, proposal_id: UUID | str, observed: Observed, at: datetime) -> Proposal:

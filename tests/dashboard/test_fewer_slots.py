@@ -1,0 +1,91 @@
+"""A node that comes back with fewer slots while a plan is under way, and slots of what rests meanwhile."""
+
+from __future__ import annotations
+
+import pytest
+
+from dashboard.approvals.services import prepare_proposal, resume_dataflow, roll_back_proposal, submit_dataflow
+from dashboard.operations.estate import load_estate, load_part_of
+from dashboard.operations.services import register_node
+from dashboard.plans.scheduling import question_of
+from dashboard.plans.selectors import plan_of
+from tests.dashboard.building import World, approved, enacted, planned
+from tests.dashboard.checks import check_rows
+from tests.dashboard.test_rearranging import paused
+from tests.dashboard.test_reservations import used
+from tests.dashboard.test_scheduling import at, rescheduled, scheduled
+from tests.pages.scheduling import linear, measured
+from workers.tasks import execution
+
+
+@pytest.fixture
+def here(world: World) -> World:
+    measured(world)
+    return world
+
+
+def resting() -> set[str]:
+    """The slots of what rests."""
+    return {part.slot for fragment in load_estate().fragments.values() if fragment.paused for part in fragment.parts}
+
+
+def test_what_is_taken_back_comes_to_slots_that_are_there(here: World):
+    record = scheduled(here, at(50))
+    assert len(used()) > 2
+    proposal = approved(rescheduled(here, record, at(18)), here.ana)
+    register_node(name="n1", slots=2)
+    rolled = roll_back_proposal(actor=here.ana, proposal_id=proposal.pk)
+    assert used() <= {"n1/0", "n1/1"} and load_part_of("n1").fragments == load_estate().fragments
+    check_rows()
+    assert enacted(rolled).status == "rolled_back"
+
+
+def test_a_plan_goes_on_where_the_estate_has_moved_its_bundles(here: World):
+    record = scheduled(here, at(18))
+    plan = plan_of(approved(rescheduled(here, record, at(50)), here.ana).plan)
+    planned_on = {part.slot for fragment in plan.fragments_after.values() for part in fragment.parts}
+    assert execution.where_it_runs(plan) == plan and len(planned_on) > 2
+    register_node(name="n1", slots=2)
+    now = execution.where_it_runs(plan)
+    assert {part.slot for fragment in now.fragments_after.values() for part in fragment.parts} == {"n1/0", "n1/1"}
+    assert [(part.id, part.threads, part.weight) for one in now.fragments_after.values() for part in one.parts] == [
+        (part.id, part.threads, part.weight) for one in plan.fragments_after.values() for part in one.parts]
+
+
+def test_what_routes_by_a_silent_node_waits_for_it_and_says_so(here: World):
+    plan = plan_of(rescheduled(here, scheduled(here, at(18)), at(50)).plan)
+    routed = {step.fragment for step in plan.steps if step.kind == "route"}
+    done = {step.key for step in plan.steps if step.kind != "route"}
+    found = execution.silent(plan, {"n1": {}}, done=done, awaited={"n1", "n2"})
+    assert routed and found.keys() == routed and all("node n2" in cause for cause in found.values())
+    assert execution.silent(plan, {"n1": {}}, done=done, awaited={"n1"}) == {}
+
+
+def test_what_a_submission_wakes_is_not_room_for_its_schedule(here: World):
+    """The same tasks with another output: only that is new, and all of the others work again."""
+    paused(here, scheduled(here, at(50)))
+    estate, question = load_estate(), question_of(planned(here.carla, here.city, linear("other")).dataflow)
+    offered = {slot.name for node in question.supply.free for slot in node.slots}
+    woken = {
+        part.slot for fragment in estate.fragments.values() for part in fragment.parts
+        if estate.tasks[fragment.tasks[0]].type == "pi_viete"}
+    assert woken and woken <= resting() and offered and offered.isdisjoint(woken)
+
+
+def test_what_goes_on_beside_anothers_schedule_says_so(here: World):
+    record = scheduled(here, at(50))
+    paused(here, record)
+    rest, text = resting(), linear("other").replace("900", "901")
+    proposal = submit_dataflow(actor=here.carla, team=here.city, text=text, schedule=at(50, ("LSA", "DSM")))
+    enacted(approved(prepare_proposal(proposal_id=proposal.pk), here.ana))
+    working = {part.slot for one in load_estate().fragments.values() if not one.paused for part in one.parts}
+    resumption = prepare_proposal(proposal_id=resume_dataflow(actor=here.carla, dataflow_id=record.pk).pk)
+    notes = plan_of(resumption.plan).notes
+    assert working & rest and any("bundles of another schedule by now" in note for note in notes)
+
+
+def test_what_goes_on_where_nobody_came_has_no_note(here: World):
+    record = scheduled(here, at(50))
+    paused(here, record)
+    resumption = prepare_proposal(proposal_id=resume_dataflow(actor=here.carla, dataflow_id=record.pk).pk)
+    assert plan_of(resumption.plan).notes == ()
