@@ -52,7 +52,7 @@ def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("WEIR_", "DJANGO_"))}
     for name in ("REDIS_URL", "DATABASE_URL"):
         environment.pop(name, None)
-    argv = [str(ROOT / "weir"), "up", "--port", str(port), "--data-dir", str(data_dir), "--slots", "2"]
+    argv = [str(ROOT / "weir"), "up", "--port", str(port), "--data-dir", str(data_dir), "--slots", "1"]
     with log.open("ab") as output:
         process = spawn(argv, env=environment, cwd=ROOT, stdout=output, stderr=output)
     try:

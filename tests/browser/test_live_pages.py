@@ -107,6 +107,7 @@ def test_plots_are_drawn_under_the_policy(merged: dict[str, str], page_of: PageO
     expect(page.locator("[data-figure='latency'] .js-line").first).to_be_attached()
 
 
+@pytest.mark.long  # the short run takes the main ways of a page
 def test_a_figure_that_does_not_come_says_so_until_it_does(merged: dict[str, str], page_of: PageOf) -> None:
     page = page_of(logs="500 for")
     page.route("**/plots.json", lambda route: route.fulfill(status=500, body="{}"))
@@ -175,6 +176,7 @@ def _labels(page: Page, kind: str) -> list[str]:
     return page.evaluate(f"window.weirGraphs[0].cy.elements('{kind}').map((part) => part.data('text'))")
 
 
+@pytest.mark.long  # the short run takes the main ways of a page
 def test_what_changed_before_the_first_snapshot_is_shown(site: RunningSite, page_of: PageOf) -> None:
     """A plan may be there after the page was made and before its first live state came."""
     page = page_of("carla")

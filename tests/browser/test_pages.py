@@ -178,7 +178,7 @@ def test_focus_can_be_seen(page_of: PageOf) -> None:
         assert width >= 2, page.evaluate("document.activeElement.outerHTML")
 
 
-@pytest.mark.parametrize("width", [1280, 400])
+@pytest.mark.parametrize("width", [pytest.param(1280, marks=pytest.mark.long), 400])
 def test_no_page_is_wider_than_the_screen(
     width: int, merged: dict[str, str], page_of: PageOf, site: RunningSite
 ) -> None:

@@ -170,6 +170,7 @@ _BEHIND = """(() => {
 })()"""
 
 
+@pytest.mark.long  # the short run takes the main ways of a page
 def test_a_profile_that_is_opened_behind_is_drawn_when_it_comes_to_the_front(
     site: RunningSite, page_of: PageOf
 ) -> None:

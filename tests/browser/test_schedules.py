@@ -177,6 +177,7 @@ def test_another_pair_is_shown_at_once_and_the_site_is_not_asked_for_it(asked: s
     assert questions == []
 
 
+@pytest.mark.long  # the short run takes the main ways of a page
 def test_a_pair_that_is_chosen_while_an_answer_is_awaited_is_shown_of_it(asked: str, page_of: PageOf) -> None:
     page = shown(page_of, asked, "LSA-DSM")
     expect(page.locator("tr[data-pair='MBA-exact']")).to_contain_text("proved")
@@ -192,6 +193,7 @@ def test_a_pair_that_is_chosen_while_an_answer_is_awaited_is_shown_of_it(asked: 
     assert_shown(page, "MBA-SAM")
 
 
+@pytest.mark.long  # the short run takes the main ways of a page
 def test_a_curve_that_comes_late_does_not_take_the_place_of_the_chosen_pairs(asked: str, page_of: PageOf) -> None:
     page = shown(page_of, asked, "MBA-SAM")
     expect(page.locator("[data-figure='curve'][data-drawn]")).to_be_attached()
@@ -208,6 +210,7 @@ def test_a_curve_that_comes_late_does_not_take_the_place_of_the_chosen_pairs(ask
     expect(page.locator("[data-figure='curve'] .plot svg").first).to_be_visible()
 
 
+@pytest.mark.long  # the short run takes the main ways of a page
 def test_a_curve_that_does_not_come_says_so(asked: str, page_of: PageOf) -> None:
     page = page_of(width=1280, logs="500 for")
     page.route("**/curve.json*", lambda route: route.fulfill(status=500, body="{}"))
@@ -220,6 +223,7 @@ def test_a_curve_that_does_not_come_says_so(asked: str, page_of: PageOf) -> None
     expect(page.locator("[data-figure='curve'] .plot-empty")).to_be_hidden()
 
 
+@pytest.mark.long  # the short run takes the main ways of a page
 def test_where_our_own_mapping_has_no_answer_the_others_stand(asked: str, page_of: PageOf) -> None:
     page = page_of(width=1280)
     page.route("**/pairs.json*exact=1*", lambda route: route.abort())
@@ -235,6 +239,7 @@ def test_where_our_own_mapping_has_no_answer_the_others_stand(asked: str, page_o
     expect(exact).to_contain_text("proved")
 
 
+@pytest.mark.long  # the short run takes the main ways of a page
 def test_from_any_rate_one_step_leads_back_to_the_submitted_one(asked: str, page_of: PageOf) -> None:
     page = page_of(width=1280)
     page.goto(asked)
@@ -250,6 +255,7 @@ def test_from_any_rate_one_step_leads_back_to_the_submitted_one(asked: str, page
     expect(page.locator("tr[data-pair='LSA-DSM']")).to_have_attribute("data-chosen", "")
 
 
+@pytest.mark.long  # the short run takes the main ways of a page
 @pytest.mark.parametrize("part", ["", "/outcome"])
 def test_who_is_logged_out_meanwhile_is_asked_to_log_in(asked: str, page_of: PageOf, part: str) -> None:
     page = page_of(width=1280)
@@ -326,6 +332,7 @@ register_node(name="many", slots=int(sys.argv[1]))
 """
 
 
+@pytest.mark.long  # the short run takes the main ways of a page
 def test_what_is_opened_of_many_slots_stays_open_while_they_are_followed(site: RunningSite, page_of: PageOf) -> None:
     site.python(_MANY, "30")
     try:

@@ -17,9 +17,7 @@ from dashboard.config.environment import ROOT
 
 WITHOUT_DATABASE = ("test_settings.py", "test_live_protocol.py")
 # What locks rows, races for them and rolls back; the long run takes the whole site.
-TRANSACTIONS = (
-    "charging", "concurrency", "enacting", "reservations", "submission", "transitions",
-)
+TRANSACTIONS = ("concurrency", "enacting", "reservations", "transitions")
 WHOLE_S = 2_400  # within which the whole site's tests end, beside others on slow cores
 
 
@@ -65,7 +63,7 @@ ON_ITS_OWN = pytest.mark.skipif("DATABASE_URL" in os.environ, reason="this run i
 @ON_ITS_OWN
 def test_transactions_hold_on_postgresql(database_url: str):
     files = [HERE / f"test_{name}.py" for name in TRANSACTIONS] + [PROFILES / "test_hindrances.py"]
-    assert passed_on(database_url, *map(str, files)) > 80
+    assert passed_on(database_url, *map(str, files)) > 40
 
 
 @pytest.mark.broker

@@ -213,7 +213,7 @@ def test_what_tasks_used_adds_up_to_what_their_slot_used(rig):
         return read(), cpu_s_of_tree(rig.slot_pid())
 
     before, cpu_s_before = when_told()
-    rig.wait(lambda: events(read()) > events(before) + 1_500)
+    rig.wait(lambda: events(read()) > events(before) + 1_000)
     after, cpu_s_after = when_told()
     growth = grown({"0": before}, {"0": after})["0"]
     # Two measurements of the same processes; each of the report's ends may be a second old.

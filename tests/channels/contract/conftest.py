@@ -38,8 +38,8 @@ def spark(broker_url: str, jar_folder: Path) -> Iterator:
 def implementation(request: pytest.FixtureRequest) -> str:
     """Each implementation in turn: the one on Java always, the one on Python with --long.
 
-    Where ``PYTHON_TOO`` says so, the short run asks it of Python as well: that nothing is lost or repeated over stops,
-    that types survive, how a stream is dealt out, ticks over a restart, and outlets.
+    Where ``PYTHON_TOO`` says so, the short run asks it of Python as well: that types survive, how a stream
+    is dealt out, ticks over a restart, and outlets.
     """
     return request.param
 
