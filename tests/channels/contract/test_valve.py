@@ -32,12 +32,14 @@ def test_an_outlet_opens_at_a_batch_boundary_and_misses_nothing_after_it(rig: Ri
     wait_until(lambda: not query.isActive, what="the stop")
 
     control = rig.channels.control("a")
-    # A task that was stopped may still write: to the first channel before the second, so the second is read first.
-    published = rig.batches("a.1")
-    all_batches = rig.batches("a.0")
+    published, all_batches = rig.batches("a.1"), rig.batches("a.0")
     assert min(published) == int(control["1:from"]) > before
+    # A batch that was stopped in the middle may be in one channel and not yet in the other: it would be repeated.
     last = max(published)
-    assert published == {batch: rows for batch, rows in all_batches.items() if min(published) <= batch <= last}
+    if last not in all_batches:
+        del published[last]
+    whole = range(min(published), max(published) + 1)
+    assert published == {batch: rows for batch, rows in all_batches.items() if batch in whole}
     assert all(row["double"] == 2 * row["_seq"] for row in rig.events("a.1"))
 
 
