@@ -19,7 +19,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from dashboard import jobs
 from dashboard.core.errors import BadInput
 from dashboard.pages.profile_figures import profile_figures, trial_figures
-from dashboard.pages.telling import told
+from dashboard.pages.telling import told_of
 from dashboard.profiles import selectors
 from dashboard.profiles.lifecycle import OPEN, PAUSED
 from dashboard.profiles.measurable import unmeasured
@@ -30,7 +30,7 @@ from dashboard.profiles.services.choosing import set_aside_profile, use_profile
 from dashboard.profiles.services.importing import import_profiles
 from dashboard.profiles.stored import entry_of, profile_of
 from dashboard.profiles.trials import bounds_of
-from scheduler.model.errors import InvalidProfile, NotFound, WeirError
+from scheduler.model.errors import InvalidProfile, WeirError
 from scheduler.model.profile_csv import OPTIONAL, REQUIRED, write_entries
 from scheduler.performance.drift import BOUND
 
@@ -82,10 +82,7 @@ def profile(request: HttpRequest, profile_id: UUID) -> HttpResponse:
 def profile_act(request: HttpRequest, profile_id: UUID, way: str) -> HttpResponse:
     """Use it, or set it aside."""
     selectors.profile(request.viewer, profile_id)  # whoever may not know of it gets a 404, not a message
-    if way not in CHOOSING:
-        raise NotFound("There is no such action.", remedy="Use the buttons of the profile's page.")
-    choose, said = CHOOSING[way]
-    told(request, lambda: choose(actor=request.user, profile_id=profile_id), said=said)
+    told_of(request, CHOOSING, way, profile_id=profile_id)
     return redirect("profile", profile_id)
 
 

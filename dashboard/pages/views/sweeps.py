@@ -17,7 +17,7 @@ from dashboard import jobs
 from dashboard.catalog import selectors as catalog
 from dashboard.core.errors import BadInput
 from dashboard.pages.profile_figures import sweep_figure
-from dashboard.pages.telling import told
+from dashboard.pages.telling import told_of
 from dashboard.profiles import selectors, subjects
 from dashboard.profiles.lifecycle import CANCELLED, LIFECYCLE, PAUSED, QUEUED
 from dashboard.profiles.measurable import most_threads, places
@@ -27,7 +27,7 @@ from dashboard.profiles.progress import disturbed_by, progress_of, speeds_of
 from dashboard.profiles.services import sweeps as services
 from dashboard.profiles.trials import counting
 from scheduler.model.canonical import canonical_config
-from scheduler.model.errors import InvalidDataflow, NotFound, WeirError
+from scheduler.model.errors import InvalidDataflow, WeirError
 from scheduler.performance.modelling import Sweep
 
 AMOUNTS = {  # of the form: which of the bounds each is, and in what it counts
@@ -93,10 +93,7 @@ def sweep_plots(request: HttpRequest, sweep_id: UUID) -> JsonResponse:
 def sweep_act(request: HttpRequest, sweep_id: UUID, way: str) -> HttpResponse:
     """Pause, resume or cancel."""
     selectors.sweep(request.viewer, sweep_id)  # whoever may not know of it gets a 404, not a message
-    if way not in STEERING:
-        raise NotFound("There is no such action.", remedy="Use the buttons of the sweep's page.")
-    steer, said = STEERING[way]
-    told(request, lambda: steer(actor=request.user, sweep_id=sweep_id), said=said)
+    told_of(request, STEERING, way, sweep_id=sweep_id)
     return _to_sweep(sweep_id, wanted_for=request.GET.get("for", ""))
 
 
