@@ -27,7 +27,7 @@ def feeds(request: HttpRequest, type: str) -> list[dict[str, Any]]:
 
 @router.get("/profiles/unmeasured")
 def not_measured(request: HttpRequest) -> list[str]:
-    """Types of running tasks that the caller may know of and that nobody has measured, by name."""
+    """Types of running tasks that the caller may know of and of which no profile is in use, by name."""
     return unmeasured(request.viewer)
 
 

@@ -121,7 +121,7 @@ class AlteredPlan(WeirError):
 
 
 class MissingProfile(WeirError):
-    """A task is to be scheduled and nobody has measured what its type takes."""
+    """A task is to be scheduled and no profile of its type is in use."""
 
     code = "missing_profile"
     http_status = 409

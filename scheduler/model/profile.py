@@ -296,7 +296,7 @@ class Profiles:
         if missing:
             types = sorted(set(missing.values()))
             raise MissingProfile(
-                f"{len(missing)} of {len(found)} tasks have no profile; nobody has measured {', '.join(types)}",
+                f"{len(missing)} of {len(found)} tasks have no profile in use, of types {', '.join(types)}",
                 remedy="Measure these task types, import their profiles, or use one again that was set aside.",
                 tasks=sorted(missing), task_types=types,
             )

@@ -21,7 +21,7 @@ def test_tasks_that_nobody_has_measured_are_named(world: World, client_of: Clien
     address = f"/dataflows/{record.pk}/schedule"
     page = client_of("carla").get(address)
     assert_sound(page, address)
-    assert "nobody has measured pi_viete, senml_parse" in page.text
+    assert "no profile in use, of types pi_viete, senml_parse" in page.text
     for task in ("parse", "pi"):
         assert f"{reverse('measure')}?dataflow={record.pk}&amp;task={task}" in page.text
     assert rows(page.text) == {}

@@ -78,11 +78,11 @@ def test_the_list_tells_what_holds_and_what_does_not(measured: SweepRecord, clie
     assert "cpu-a" in page and "measured with version 99 of senml_parse" in page and "is not installed" in page
 
 
-def test_what_runs_and_nobody_has_measured_is_named(world: World, client_of: ClientOf) -> None:
+def test_what_runs_without_a_profile_in_use_is_named(world: World, client_of: ClientOf) -> None:
     running(world.carla, world.city, document("shown"), world.ana)
     running(world.carla, world.city, document("hidden", visibility="private", window=91), world.ana)
     page = client_of("ben").get("/profiles/").content.decode()
-    assert "Nobody has measured 2 task types that run" in page
+    assert "2 task types that run have no profile in use" in page
 
 
 def test_the_published_profiles_import_by_upload(world: World, client_of: ClientOf) -> None:

@@ -176,7 +176,7 @@ def test_a_rate_that_is_none_is_refused(rate_per_s: float):
 
 
 def test_tasks_without_a_profile_are_named():
-    with pytest.raises(MissingProfile, match="nobody has measured scale, thin") as caught:
+    with pytest.raises(MissingProfile, match="2 of 2 tasks have no profile in use, of types scale, thin") as caught:
         prepare(FLOW, task_types=TYPES, profiles=Profiles([]))
     assert caught.value.facts["tasks"] == ["by", "some"], "sources and sinks have what their types declare"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from .rig import Rig
 from .session import close_jvm, open_session
 
 ROOT = Path(__file__).resolve().parents[3]
+KILLED_S = 0.5  # of which Spark leaves a stopped query's Python worker 0.1
 
 
 @pytest.fixture(scope="session")
@@ -51,4 +53,8 @@ def rig(spark, broker: redis.Redis, broker_url: str, jar_folder: Path, implement
     rig = Rig(spark, ChannelConfig(broker_url, implementation, data_dir=jar_folder), channels, tmp_path)
     yield rig
     rig.stop_all()
+    if implementation == "python":
+        # A worker of a query that was stopped in a batch writes until it is killed. The next test's channels have the
+        # same names and, in a broker that was emptied, the same tokens, so that nothing would refuse what it writes.
+        time.sleep(KILLED_S)
     channels.close()

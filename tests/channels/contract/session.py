@@ -30,6 +30,7 @@ SETTINGS = {
     "spark.python.daemon.module": "workers.spark.daemon",
     "spark.python.authenticate.socketTimeout": "90s",  # to connect within; 15 s are too few where all cores are busy
     "spark.python.unix.domain.socket.enabled": "true",
+    "spark.python.task.killTimeout": "100ms",
 }
 
 
