@@ -115,6 +115,7 @@ def test_a_valve_under_two_branches_publishes_once(rig: Rig) -> None:
     both = published.union(published.where("_seq % 2 = 0"))
     query = rig.start(rig.valve(both, "a", 1), "a")
     wait_until(lambda: rig.channels.meters("a").get("1:n", 0) >= 750, what="both branches", alive=(query,))
+    wait_until(lambda: len(rig.events("a.0")) >= 500, what="the valve before it", alive=(query,))
     query.stop()
     assert rig.numbers("a.0") == list(range(500))
 
