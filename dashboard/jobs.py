@@ -41,7 +41,6 @@ class BrokerAway(WeirError):
     """The broker does not answer: running dataflows go on, but nothing live is known here."""
 
     code = "broker_away"
-    http_status = 503
 
 
 @dataclass(frozen=True, slots=True)

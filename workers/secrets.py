@@ -34,7 +34,6 @@ class SecretAway(WeirError):
     """A secret that a task needs cannot be had here."""
 
     code = "secret_away"
-    http_status = 409
 
 
 class Vault:

@@ -14,7 +14,6 @@ class InvalidRequest(WeirError):
     """Fields of the request are missing or of the wrong type."""
 
     code = "invalid_request"
-    http_status = 422
 
 
 def install(api: NinjaAPI) -> None:

@@ -28,7 +28,6 @@ class DocumentTooLarge(WeirError):
     """The document is over the limit."""
 
     code = "document_too_large"
-    http_status = 413
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,6 @@ class NameTaken(WeirError):
     """The team has a dataflow of that name which is in use."""
 
     code = "name_taken"
-    http_status = 409
 
 
 def store_dataflow(*, actor: User, team: Team, dataflow: Dataflow, text: str, format: str) -> DataflowRecord:

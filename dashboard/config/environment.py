@@ -18,7 +18,6 @@ class InvalidSetting(WeirError):
     """An environment variable holds a value that Weir cannot use."""
 
     code = "invalid_setting"
-    http_status = 500
 
 
 @dataclass(frozen=True, slots=True)

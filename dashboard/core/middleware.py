@@ -8,7 +8,15 @@ from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.utils.cache import patch_vary_headers
 
-from dashboard.core.errors import BadInput, MethodNotAllowed, TooLarge, as_weir_error, response_for, wants_json
+from dashboard.core.errors import (
+    BadInput,
+    MethodNotAllowed,
+    TooLarge,
+    as_weir_error,
+    http_status,
+    response_for,
+    wants_json,
+)
 from scheduler.model.errors import WeirError
 
 GetResponse = Callable[[HttpRequest], HttpResponse]
@@ -82,6 +90,6 @@ class Errors:
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
         """Answer what a user can act on; let Django log and report anything else."""
         error = as_weir_error(exception)
-        if error.http_status >= 500 and not isinstance(exception, WeirError):
+        if http_status(error) >= 500 and not isinstance(exception, WeirError):
             return None
         return response_for(request, error)

@@ -21,7 +21,6 @@ class NodeReports(WeirError):
     """A node is to be taken out of the estate whose agent still reports."""
 
     code = "node_reports"
-    http_status = 409
 
 
 # Why the slots of a node are not held to cores of their own, by how its agent says that they are held. One that says

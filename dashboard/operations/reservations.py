@@ -26,7 +26,6 @@ class SlotTaken(WeirError):
     """The slot runs something, or something else has it."""
 
     code = "slot_taken"
-    http_status = 409
 
 
 def reserve(slot: str, *, holder: str) -> None:

@@ -27,7 +27,6 @@ class NodeInUse(WeirError):
     """A node without slots still has fragments, and no other node could take them."""
 
     code = "node_in_use"
-    http_status = 409
 
 
 def store_plan(plan: Plan) -> None:

@@ -29,7 +29,6 @@ class PlanningFailed(WeirError):
     """The planner met a case that it was not written for."""
 
     code = "planning_failed"
-    http_status = 500
 
 
 def compute(record: PlanRecord, estate: StoredEstate) -> Plan:

@@ -19,7 +19,6 @@ class InvalidBeginning(WeirError):
     """That is no moment from which events can be read."""
 
     code = "invalid_beginning"
-    http_status = 422
 
 
 def options_of(

@@ -56,7 +56,6 @@ class InvalidChoice(WeirError):
     """There is no such pair of allocation and mapping, or no such routing."""
 
     code = "invalid_choice"
-    http_status = 422
 
 
 @dataclass(frozen=True)

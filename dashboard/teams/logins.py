@@ -21,7 +21,6 @@ class TooManyLogins(WeirError):
     """Too many failed log-ins for this user name or from this address."""
 
     code = "too_many_logins"
-    http_status = 429
 
 
 class ThrottledBackend(ModelBackend):

@@ -25,21 +25,18 @@ class InvalidValue(WeirError):
     """A name, password or role that cannot be."""
 
     code = "invalid_value"
-    http_status = 422
 
 
 class LastAdmin(WeirError):
     """The team would be left without an admin."""
 
     code = "last_admin"
-    http_status = 409
 
 
 class SecretInUse(WeirError):
     """Running tasks need the secret."""
 
     code = "secret_in_use"
-    http_status = 409
 
 
 def create_user(*, username: str, password: str, actor: User | None = None, superuser: bool = False) -> User:

@@ -12,7 +12,6 @@ class WeirError(Exception):
     """
 
     code = "error"
-    http_status = 400
 
     def __init__(self, message: str, *, remedy: str = "", **facts: object) -> None:
         super().__init__(message)
@@ -34,35 +33,30 @@ class NotFound(WeirError):
     """Nothing of that name is there, or the reader may not know of it."""
 
     code = "not_found"
-    http_status = 404
 
 
 class PermissionDenied(WeirError):
     """The actor's role does not allow this."""
 
     code = "permission_denied"
-    http_status = 403
 
 
 class InvalidTransition(WeirError):
     """A state machine's table has no such move."""
 
     code = "invalid_transition"
-    http_status = 409
 
 
 class StalePlan(WeirError):
     """The estate moved on since the plan was computed."""
 
     code = "stale_plan"
-    http_status = 409
 
 
 class AlreadySubmitted(WeirError):
     """A dataflow of that id is in the estate."""
 
     code = "already_submitted"
-    http_status = 409
 
 
 class NotSubmitted(NotFound):
@@ -75,84 +69,72 @@ class NotPaused(WeirError):
     """A dataflow is to go on that was not paused, or to be paused that is so already."""
 
     code = "not_paused"
-    http_status = 409
 
 
 class NothingToGain(WeirError):
     """A dataflow's queries are as few as they can be, or fusing them disturbs more than it gains."""
 
     code = "nothing_to_gain"
-    http_status = 409
 
 
 class NothingToChange(WeirError):
     """What is asked for is as it is already."""
 
     code = "nothing_to_change"
-    http_status = 409
 
 
 class NotEnactable(WeirError):
     """A schedule asks of what runs what cannot be done while it runs."""
 
     code = "not_enactable"
-    http_status = 409
 
 
 class NoSlots(WeirError):
     """There are fragments to start and no slot to start them on."""
 
     code = "no_slots"
-    http_status = 409
 
 
 class UnknownTaskType(WeirError):
     """A dataflow names a task type that is no longer installed."""
 
     code = "unknown_task_type"
-    http_status = 409
 
 
 class AlteredPlan(WeirError):
     """A stored plan does not have the digest that it was frozen with."""
 
     code = "altered_plan"
-    http_status = 409
 
 
 class MissingProfile(WeirError):
     """A task is to be scheduled and no profile of its type is in use."""
 
     code = "missing_profile"
-    http_status = 409
 
 
 class InvalidProfile(WeirError):
     """A profile says what cannot be; ``facts["problems"]`` places each in a file, where it came from one."""
 
     code = "invalid_profile"
-    http_status = 422
 
 
 class RateNotHeld(WeirError):
     """A rate is more than a slot can hold, with any number of threads that was measured."""
 
     code = "rate_not_held"
-    http_status = 409
 
 
 class InvalidResources(WeirError):
     """A machine without slots, a price below zero, a rate that is no rate."""
 
     code = "invalid_resources"
-    http_status = 422
 
 
 class InsufficientSlots(WeirError):
     """A mapping needs more slots than there are or may be bought."""
 
     code = "insufficient_slots"
-    http_status = 409
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +163,6 @@ class InvalidDataflow(WeirError):
     facts: dict[str, object] = field(default_factory=dict)
 
     code = "invalid_dataflow"
-    http_status = 422
 
     def __post_init__(self) -> None:
         count = len(self.problems)

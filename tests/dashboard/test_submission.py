@@ -18,6 +18,7 @@ from dashboard.audit.models import AuditEntry
 from dashboard.catalog.documents import DocumentTooLarge, check_document
 from dashboard.catalog.models import DataflowRecord, DataflowVersion
 from dashboard.catalog.services import NameTaken
+from dashboard.core.errors import http_status
 from dashboard.operations.services import register_node
 from dashboard.plans.models import PlanRecord
 from dashboard.plans.selectors import plan_of
@@ -77,7 +78,7 @@ def test_a_document_with_problems_stores_nothing(world: World, text: str):
 def test_a_document_over_one_mebibyte_is_refused_before_it_is_read(world: World):
     with pytest.raises(DocumentTooLarge) as caught:
         submit_dataflow(actor=world.carla, team=world.city, text="é" * (512 * 1024) + "!")
-    assert caught.value.http_status == 413
+    assert http_status(caught.value) == 413
     assert caught.value.facts["size_bytes"] == 1024 * 1024 + 1
 
 

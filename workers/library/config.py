@@ -13,7 +13,6 @@ class InvalidConfig(WeirError):
     """A task's config cannot be built, though each parameter alone is well typed."""
 
     code = "invalid_config"
-    http_status = 422
 
 
 def settings(task_type: TaskType, config: Mapping[str, Any]) -> dict[str, Any]:

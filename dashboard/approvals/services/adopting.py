@@ -23,7 +23,6 @@ class NoSuchNearMiss(WeirError):
     """What was offered is no longer to be had."""
 
     code = "no_such_near_miss"
-    http_status = 409
 
 
 def adopt_near_miss(*, actor: User, proposal_id: UUID | str, key: str) -> Proposal:

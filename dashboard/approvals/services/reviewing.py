@@ -21,14 +21,12 @@ class DigestMismatch(WeirError):
     """The reviewer looked at another plan than the one that stands now."""
 
     code = "digest_mismatch"
-    http_status = 409
 
 
 class AlreadyReviewed(WeirError):
     """Every team that the reviewer speaks for has its approval."""
 
     code = "already_reviewed"
-    http_status = 409
 
 
 def approve_proposal(*, actor: User, proposal_id: UUID | str, digest: str, comment: str = "") -> Proposal:

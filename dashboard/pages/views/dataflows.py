@@ -22,6 +22,7 @@ from dashboard.approvals.near_misses import near_misses_in
 from dashboard.audit import selectors as trail
 from dashboard.catalog import selectors as catalog
 from dashboard.catalog.lifecycle import AT_REST, LIFECYCLE, PAUSED, RUNNING
+from dashboard.core.errors import http_status
 from dashboard.explorer.preview import preview_submission
 from dashboard.operations import selectors as operations
 from dashboard.operations.fragments import fragmentation_of
@@ -74,10 +75,10 @@ def dataflow_new(request: HttpRequest) -> HttpResponse:
             begin=request.POST.get("begin", "now"))
     except InvalidDataflow as error:
         context = _editor(request, may, record, text=text, format=form_format or "yaml", problems=error.problems)
-        return render(request, "dataflow_new.html", context, status=error.http_status)
+        return render(request, "dataflow_new.html", context, status=http_status(error))
     except WeirError as error:
         context = _editor(request, may, record, text=text, format=form_format or "yaml", failure=error)
-        return render(request, "dataflow_new.html", context, status=error.http_status)
+        return render(request, "dataflow_new.html", context, status=http_status(error))
     messages.success(request, "Submitted. Its plan is being computed.")
     return redirect("proposal", proposal.pk)
 

@@ -17,7 +17,7 @@ from django.utils.text import get_valid_filename
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from dashboard import jobs
-from dashboard.core.errors import BadInput
+from dashboard.core.errors import BadInput, http_status
 from dashboard.pages.profile_figures import profile_figures, trial_figures
 from dashboard.pages.telling import told_of
 from dashboard.profiles import selectors
@@ -125,7 +125,7 @@ def profiles_import(request: HttpRequest) -> HttpResponse:
     except InvalidProfile as error:
         return _import_page(request, text=text, failure=error, problems=error.facts.get("problems", []), status=422)
     except WeirError as error:
-        return _import_page(request, text=text, failure=error, status=error.http_status)
+        return _import_page(request, text=text, failure=error, status=http_status(error))
     types = ", ".join(sorted({record.task_type for record in records}))
     messages.success(request, f"Imported {len(records)} profile{'s' if len(records) > 1 else ''}: {types}.")
     return redirect("profiles")

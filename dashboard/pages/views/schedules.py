@@ -19,6 +19,7 @@ from dashboard.approvals import services
 from dashboard.approvals.lifecycle import PENDING
 from dashboard.catalog import selectors as catalog
 from dashboard.catalog.lifecycle import RUNNING
+from dashboard.core.errors import http_status
 from dashboard.pages.figures import curve_figure
 from dashboard.pages.templatetags.schedules import exact_rate
 from dashboard.pages.templatetags.weir import words
@@ -73,7 +74,7 @@ def schedule(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
     return render(request, "schedules/compare.html", {
         "record": record, "failure": failure, **missing_part(request, record, failure),
         **_answer(request, asked), **_frame(request, record, asked),
-    }, status=refused.http_status if refused else 200)
+    }, status=http_status(refused) if refused else 200)
 
 
 @require_safe

@@ -15,7 +15,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from dashboard import jobs
 from dashboard.catalog import selectors as catalog
-from dashboard.core.errors import BadInput
+from dashboard.core.errors import BadInput, http_status
 from dashboard.pages.profile_figures import sweep_figure
 from dashboard.pages.telling import told_of
 from dashboard.profiles import selectors, subjects
@@ -131,7 +131,7 @@ def _form(request: HttpRequest, given: Any, *, failure: WeirError | None = None,
                     for name, (field, factor) in AMOUNTS.items()},
         "most_threads": most_threads(), "warm_up_s": given.get("warm_up_s") or f"{manner.warm_up_s:g}",
         "seconds": given.get("seconds") or f"{manner.seconds:g}",
-    }, status=failure.http_status if failure else 200)
+    }, status=http_status(failure) if failure else 200)
 
 
 def _subject(request: HttpRequest, given: Any) -> subjects.Subject:

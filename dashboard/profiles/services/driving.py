@@ -37,14 +37,12 @@ class TrialFailed(WeirError):
     """A trial has no figures, and trying again does not help."""
 
     code = "trial_failed"
-    http_status = 409
 
 
 class MixedSweep(WeirError):
     """Trials of one sweep that do not make one profile."""
 
     code = "mixed_sweep"
-    http_status = 409
 
 
 @dataclass(frozen=True, slots=True)

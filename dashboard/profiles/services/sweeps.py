@@ -51,7 +51,6 @@ class TooManySweeps(WeirError):
     """More is to be measured than anybody waits for."""
 
     code = "too_many_sweeps"
-    http_status = 409
 
 
 def start_sweep(
