@@ -4,7 +4,7 @@
 import os
 import sys
 
-from workers.supervisor.state import surroundings
+from workers.launcher.state import surroundings
 
 
 def main() -> None:

@@ -1,5 +1,5 @@
 """The face of Weir: the Django site with its database, API, live channel and pages.
 
 Imports ``scheduler`` freely and ``workers`` only through ``jobs.py``; never Spark. Read ``config/settings.py`` first,
-then ``approvals/services.py``, where a dataflow's way from submission to enactment is.
+then ``approvals/services``, where a dataflow's way from submission to enactment is.
 """

@@ -20,19 +20,20 @@ from django.conf import settings
 from django.db import transaction
 from kombu.exceptions import OperationalError
 
+from dashboard import queue
 from scheduler.model.errors import WeirError
 from scheduler.model.estate import Fragment
 from scheduler.model.refinement import Refined
 from scheduler.model.task_types import TaskType, TaskTypes
-from workers import counters, names, observed, secrets, trials
-from workers.channels import keys
-from workers.channels.config import EVENTS_KEPT
-from workers.channels.registry import Channels
+from workers.engine import counters, observed, secrets, trials
+from workers.engine.channels import keys
+from workers.engine.channels.config import EVENTS_KEPT
+from workers.engine.channels.registry import Channels
+from workers.engine.readings import RateWindow
+from workers.engine.trials import Progress as TrialProgress
+from workers.engine.trials import TrialOrder, TrialResult
 from workers.library import registry
 from workers.library.code import code_digest
-from workers.readings import RateWindow
-from workers.trials import Progress as TrialProgress
-from workers.trials import TrialOrder, TrialResult
 
 log = structlog.get_logger(__name__)
 
@@ -60,17 +61,17 @@ class LiveReading:
 
 def prepare_proposal(proposal_id: str) -> None:
     """After commit: compute the proposal's plan."""
-    _send(names.PREPARE_PROPOSAL, proposal_id=proposal_id)
+    _send(queue.PREPARE_PROPOSAL, proposal_id=proposal_id)
 
 
 def enact(proposal_id: str) -> None:
     """After commit: publish the desired state and begin to follow the proposal."""
-    _send(names.ENACT, proposal_id=proposal_id)
+    _send(queue.ENACT, proposal_id=proposal_id)
 
 
 def republish() -> None:
     """After commit: publish the desired state of every node."""
-    _send(names.REPUBLISH_DESIRED)
+    _send(queue.REPUBLISH_DESIRED)
 
 
 def seal(value: str) -> str:
@@ -246,9 +247,7 @@ def _send(name: str, **kwargs: str) -> None:
 
 
 def _send_now(name: str, kwargs: dict[str, str]) -> None:
-    from workers.app import app  # here: the app's module sets Django up, and Django's models import this module
-
     try:
-        app.send_task(name, kwargs=kwargs, retry=False)
+        queue.app.send_task(name, kwargs=kwargs, retry=False)
     except (OperationalError, redis.RedisError, OSError) as error:
         log.warning("job_not_sent", job=name, error=str(error), **kwargs)

@@ -15,9 +15,9 @@ import hypothesis
 import pytest
 import redis
 
-from workers.channels.jvm import build
-from workers.supervisor import broker as embedded
-from workers.supervisor.process import spawn, stop
+from workers.engine.channels.jvm import build
+from workers.launcher import broker as embedded
+from workers.processes import spawn, stop
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -31,7 +31,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 # Where Spark drivers, or a site and a browser, serve a whole folder; what has its own there is a group by itself.
-WHOLE = tuple(ROOT / "tests" / folder for folder in ("browser", "channels/contract", "library", "spark"))
+WHOLE = tuple(ROOT / "tests" / folder for folder in ("browser", "engine/channels/contract", "library", "engine/spark"))
 # What takes longest begins first, so that no worker is left with it while the others have nothing to do.
 LONGEST_FIRST = (
     "contract python", "contract jvm", "spark", "browser", "contract", "test_postgresql.py", "first light", "library",

@@ -1,5 +1,5 @@
-"""The hands of Weir: Celery tasks that run the science, and agents that drive Spark.
+"""What executes dataflows: the engine, the task library, the launcher that starts everything, and the benches.
 
-May import ``scheduler.model`` everywhere; only ``workers.tasks`` may call services of ``dashboard``.
-Read ``channels/__init__.py`` first: everything that moves between two fragments goes through it.
+May import ``scheduler.model`` everywhere, benches all of ``scheduler``; nothing of ``dashboard``. Read
+``engine/channels/__init__.py`` first: everything that moves between two fragments goes through it.
 """

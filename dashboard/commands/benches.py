@@ -25,7 +25,7 @@ _ALL = (
     ),
     Bench(
         "reuse-planning", "Planning 50 tasks into up to 100,000, against matching by ancestors and by isomorphism.",
-        "workers.benches.reuse_planning:main",
+        "dashboard.benches.reuse_planning:main",
     ),
     Bench(
         "schedules", "Slots by each pair of allocation and mapping, planning thousands of tasks; --on-spark: planned, "
@@ -38,10 +38,11 @@ _ALL = (
     ),
     Bench(
         "what-if", "How soon the page of schedules answers while its slider moves: in process and over HTTP.",
-        "workers.benches.what_if:main",
+        "dashboard.benches.what_if:main",
     ),
-    Bench("channels", "A hop's latency, throughput, idle CPU, restart, many queries.", "workers.channels.bench:main"),
+    Bench("channels", "A hop's latency, throughput, idle CPU, restart, many queries.",
+          "workers.benches.channels.run:main"),
     Bench("engine", "An idle estate, a query's restart from its checkpoint, 40 queries in a slot.",
-          "workers.agents.bench:main"),
+          "workers.benches.engine:main"),
 )
 BENCHES: dict[str, Bench] = {bench.name: bench for bench in _ALL}

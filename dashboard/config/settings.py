@@ -15,6 +15,7 @@ ENVIRONMENT = Environment()
 # Weir's own settings -------------------------------------------------------------------------------------------------
 DATA_DIR = ENVIRONMENT.data_dir()
 REDIS_URL = ENVIRONMENT.redis_url()
+CELERY_BROKER_URL = REDIS_URL  # the rest of Celery's configuration is no choice: dashboard/queue.py
 SELF_APPROVAL = ENVIRONMENT.flag("WEIR_SELF_APPROVAL")
 LOCAL_NODE = ENVIRONMENT.text("WEIR_NODE")
 LOCAL_SLOTS = ENVIRONMENT.integer("WEIR_SLOTS", minimum=1)

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import redis
 
-from workers.channels import codec, keys
+from workers.engine.channels import codec, keys
 
 EVERY_S = 0.25
 OUTPUT_TYPES = {"output"}

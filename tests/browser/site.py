@@ -17,8 +17,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tests.browser.node import PlayedNode
-from workers.supervisor import broker as embedded
-from workers.supervisor.process import spawn, stop
+from workers.launcher import broker as embedded
+from workers.processes import spawn, stop
 
 ROOT = Path(__file__).resolve().parents[2]
 PASSWORD = "a quiet weir 1923"
@@ -85,9 +85,9 @@ def start_site(data_dir: Path) -> RunningSite:
         site.python(_PEOPLE, PASSWORD)
         _start(site, "web", [sys.executable, "-m", "uvicorn", "dashboard.config.asgi:application", "--port", str(port),
                              "--log-level", "warning", "--timeout-graceful-shutdown", "1"])
-        _start(site, "celery", [sys.executable, "-m", "celery", "-A", "workers.app", "worker", "--pool", "threads",
-                                "--concurrency", "2", "--without-gossip", "--without-mingle"])
-        _start(site, "beat", [sys.executable, "-m", "celery", "-A", "workers.app", "beat", "--schedule",
+        _start(site, "celery", [sys.executable, "-m", "celery", "-A", "dashboard.tasks.app", "worker", "--pool",
+                                "threads", "--concurrency", "2", "--without-gossip", "--without-mingle"])
+        _start(site, "beat", [sys.executable, "-m", "celery", "-A", "dashboard.tasks.app", "beat", "--schedule",
                               str(data_dir / "schedule"), "--pidfile="])
         site.node.start()
         _until(lambda: _answers(site.url), site, "web")

@@ -22,9 +22,9 @@ from playwright.sync_api import Browser, Page, expect
 from tests.browser import flows
 from tests.browser.documents import ETL, SHARED, STATS
 from tests.browser.drive import context, drawn, expected, log_in, settled, until, watch
-from tests.supervisor.waiting import is_alive
-from workers.supervisor.broker import free_port
-from workers.supervisor.process import descendants, kill_group, spawn
+from tests.launcher.waiting import is_alive
+from workers.launcher.broker import free_port
+from workers.processes import descendants, kill_group, spawn
 
 pytestmark = [
     pytest.mark.browser, pytest.mark.spark, pytest.mark.timeout(900), pytest.mark.xdist_group("first light")]

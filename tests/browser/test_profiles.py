@@ -14,7 +14,7 @@ from playwright.sync_api import Page, expect
 from tests.browser.conftest import PageOf
 from tests.browser.drive import settled
 from tests.browser.site import RunningSite
-from workers import trials
+from workers.engine import trials
 
 pytestmark = pytest.mark.browser
 

@@ -10,9 +10,9 @@ import redis
 from dashboard import jobs
 from dashboard.bills.models import SlotReading, UsageHour
 from dashboard.operations.estate import load_estate
+from dashboard.tasks import telemetry
+from dashboard.tasks.app import app
 from tests.dashboard.building import World, document, running
-from workers.app import app
-from workers.tasks import telemetry
 
 
 def report(broker: redis.Redis, *, cpu_ms: int, busy_ms: int) -> None:

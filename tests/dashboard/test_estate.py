@@ -24,6 +24,7 @@ from dashboard.operations.services import register_node
 from dashboard.operations.storing import NodeInUse, store_plan
 from dashboard.plans.computing import compute
 from dashboard.plans.selectors import plan_of
+from dashboard.tasks.execution import touched_nodes
 from scheduler import planning
 from scheduler.model.errors import StalePlan
 from scheduler.model.estate import Slot
@@ -38,8 +39,7 @@ from tests.dashboard.building import (
     running,
 )
 from tests.dashboard.checks import check_kept_figures, check_rows
-from workers.desired import desired_of
-from workers.tasks.execution import touched_nodes
+from workers.engine.desired import desired_of
 
 
 class RowsAgree(TestCase):

@@ -9,13 +9,13 @@ from dashboard.operations.estate import load_estate, load_part_of
 from dashboard.operations.services import register_node
 from dashboard.plans.scheduling import question_of
 from dashboard.plans.selectors import plan_of
+from dashboard.tasks import execution
 from tests.dashboard.building import World, approved, enacted, planned
 from tests.dashboard.checks import check_rows
 from tests.dashboard.test_rearranging import paused
 from tests.dashboard.test_reservations import used
 from tests.dashboard.test_scheduling import at, rescheduled, scheduled
 from tests.pages.scheduling import linear, measured
-from workers.tasks import execution
 
 
 @pytest.fixture

@@ -8,11 +8,11 @@ import pytest
 import redis
 
 from dashboard.operations.estate import load_estate
+from dashboard.tasks import execution
 from tests.dashboard.building import World, approved, enacted
 from tests.dashboard.checks import check_rows
 from tests.dashboard.test_scheduling import at, rescheduled, scheduled
 from tests.pages.scheduling import measured
-from workers.tasks import execution
 
 pytestmark = pytest.mark.broker
 

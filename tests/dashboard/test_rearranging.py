@@ -43,7 +43,7 @@ from dashboard.plans.selectors import plan_of
 from dashboard.teams.services import set_defragmentation
 from scheduler.model.errors import InvalidTransition, NotFound, PermissionDenied
 from tests.dashboard.building import World, approved, document, enacted, planned, removal_planned, running
-from workers.observed import Flows, StreamFlow, TaskFlow
+from workers.engine.observed import Flows, StreamFlow, TaskFlow
 
 
 def prepared(proposal: Proposal) -> Proposal:

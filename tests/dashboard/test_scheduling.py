@@ -34,7 +34,7 @@ from scheduler.planning import apply_plan
 from tests.dashboard.building import World, approved, document, enacted, planned, removal_planned, running
 from tests.dashboard.checks import check_rows
 from tests.pages.scheduling import linear, measured
-from workers.desired import desired_of
+from workers.engine.desired import desired_of
 from workers.library import registry
 
 SAM = Choice.of(pair=("MBA", "SAM"))

@@ -18,7 +18,7 @@ from dashboard.teams.models import Secret
 from dashboard.teams.selectors import sealed_secrets
 from dashboard.teams.services import InvalidValue, SecretInUse, delete_secret, set_secret
 from scheduler.model.errors import InvalidDataflow, NotFound, PermissionDenied
-from workers.secrets import Vault
+from workers.engine.secrets import Vault
 
 from .building import approved, planned, removal_planned, running
 

@@ -24,10 +24,10 @@ from dashboard.operations.models import HistoryPoint, NodeRow
 from dashboard.operations.nodes import take_out_node
 from dashboard.operations.selectors import dataflow_history, notable_events, output_tail
 from dashboard.plans.models import PlanRecord
+from dashboard.tasks import execution, measuring, planning, telemetry
+from dashboard.tasks.app import LONGEST_TASK_S, VISIBILITY_TIMEOUT_S, app
 from dashboard.teams.permissions import viewer_of
 from tests.dashboard.building import World, approved, document, planned, removal_planned, running
-from workers.app import LONGEST_TASK_S, VISIBILITY_TIMEOUT_S, app
-from workers.tasks import execution, measuring, planning, telemetry
 
 pytestmark = pytest.mark.broker
 
@@ -271,7 +271,8 @@ def test_a_real_worker_plans_what_is_submitted(
         environment["DATABASE_URL"] = f"postgres://{user}@{host}:{database['PORT']}/{database['NAME']}"
     proposal = submit_dataflow(actor=committed_world.carla, team=committed_world.city, text=document("traffic"))
     worker = subprocess.Popen(
-        (sys.executable, "-m", "celery", "-A", "workers.app", "worker", "--concurrency", "1", "--queues", "weir"),
+        (sys.executable, "-m", "celery", "-A", "dashboard.tasks.app", "worker", "--concurrency", "1",
+         "--queues", "weir"),
         cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     try:
         deadline = time.monotonic() + 120

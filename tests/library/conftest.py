@@ -18,9 +18,9 @@ START_MS = 1_700_000_000_000
 @pytest.fixture(scope="package")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A session with a slot's settings."""
-    from tests.channels.contract.session import close_jvm
-    from workers.settings import Settings
-    from workers.spark.session import open_session
+    from tests.engine.channels.contract.session import close_jvm
+    from workers.engine.settings import Settings
+    from workers.engine.spark.session import open_session
 
     folder = tmp_path_factory.mktemp("slot")
     with pytest.MonkeyPatch.context() as patch:

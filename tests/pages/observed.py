@@ -14,7 +14,7 @@ from dashboard.catalog.models import DataflowRecord
 from dashboard.operations.estate import load_estate
 from dashboard.schedules.keeping import record_readings
 from scheduler.model.promise import BundlePromise, Promise
-from workers.observed import Flows, TaskFlow
+from workers.engine.observed import Flows, TaskFlow
 
 RATE = 190
 

@@ -12,7 +12,7 @@ from dashboard.profiles.services.driving import advance_sweep
 from dashboard.profiles.services.sweeps import cancel_sweep
 from tests.dashboard.building import World
 from tests.profiles.test_sweeps import started
-from workers import trials
+from workers.engine import trials
 
 pytestmark = pytest.mark.broker
 

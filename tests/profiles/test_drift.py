@@ -18,7 +18,7 @@ from dashboard.profiles.stored import profile_of
 from scheduler.model.estate import Fragment
 from tests.dashboard.building import World, document, running
 from tests.pages.conftest import ClientOf
-from workers.observed import Flows, TaskFlow
+from workers.engine.observed import Flows, TaskFlow
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 HEADER = "task,threads,peak_rate_tuples_s,cpu_pct,mem_pct,machine,config"

@@ -21,7 +21,7 @@ from dashboard.profiles.subjects import subject_of_type
 from dashboard.profiles.trials import order_id
 from scheduler.performance.modelling import Sweep
 from tests.dashboard.building import World
-from tests.spark.rig import NODE, catalogue, running_agent
+from tests.engine.spark.rig import NODE, catalogue, running_agent
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.long, pytest.mark.timeout(1200)]
 WAIT_MS = 50

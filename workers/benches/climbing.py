@@ -2,7 +2,7 @@
 
 CPU of a slot is that of its driver and Python workers, as a share of a core, above what the slot took without queries.
 Memory is what is live on the driver's heap after a full collection and what its Python workers hold, as a share of the
-slot's part of the machine's memory, likewise above base: as trials define it (`workers.measuring.load`).
+slot's part of the machine's memory, likewise above base: as trials define it (`workers.engine.measuring.load`).
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from scheduler.model.prices import Prices
 from scheduler.model.task_types import TaskTypes
 from scheduler.planning import apply_plan, plan_removal, plan_submission
 from scheduler.scheduling import Schedule
-from workers import observed
-from workers.channels.histogram import histogram_of
-from workers.measuring.load import TreeLoad
-from workers.measuring.machine import Stolen, slot_memory_mb
-from workers.measuring.speed import CoreSpeed
-from workers.spark.pinning import core_for
-from workers.supervisor.process import descendants
+from workers.engine import observed
+from workers.engine.channels.histogram import histogram_of
+from workers.engine.measuring.load import TreeLoad
+from workers.engine.measuring.machine import Stolen, slot_memory_mb
+from workers.engine.measuring.speed import CoreSpeed
+from workers.engine.spark.pinning import core_for
+from workers.processes import descendants
 
 from .estate import NODE, RunningEstate
 from .experiment_dataflows import TEAM
@@ -72,7 +72,7 @@ class StairFound:
     others_cores: float  # what the machine's other processes took, broker and services included
     batches_per_s: dict[str, float]  # with events, by query
     stolen: float  # the part of the CPU asked for that the machine's host gave to others
-    speeds: dict[str, float]  # of each slot's core, as `workers.measuring.speed` tells it
+    speeds: dict[str, float]  # of each slot's core, as `workers.engine.measuring.speed` tells it
 
 
 @dataclass
@@ -112,7 +112,7 @@ class Slots:
         """End the Python workers that the queries before have left, but not those that fork them."""
         for pid in self.pids.values():
             # An argument of its own: the driver's JVM names it, too, within another.
-            forked = {one for one in descendants(pid) if "workers.spark.daemon" in _command(one)}
+            forked = {one for one in descendants(pid) if "workers.engine.spark.daemon" in _command(one)}
             for one in forked:
                 with suppress(psutil.Error):
                     if psutil.Process(one).ppid() in forked:

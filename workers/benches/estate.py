@@ -16,12 +16,12 @@ import psutil
 import redis
 
 from scheduler.model.estate import Estate, Fragment
-from workers import desired, observed
-from workers.channels.registry import Channels
+from workers.engine import desired, observed
+from workers.engine.channels.registry import Channels
+from workers.engine.settings import ROOT
+from workers.launcher import broker as embedded
 from workers.library.registry import task_types
-from workers.settings import ROOT
-from workers.supervisor import broker as embedded
-from workers.supervisor.process import spawn, stop
+from workers.processes import spawn, stop
 
 NODE = "n1"
 
@@ -132,7 +132,7 @@ def running(
         _until(lambda: embedded.answers(prepared.url), what="the broker answers", within_s=20)
         desired.publish(client, NODE, desired.desired_of(estate, NODE, task_types(), trigger_ms))
         argv = [
-            sys.executable, "-m", "workers.agents.node", "--node", NODE,
+            sys.executable, "-m", "workers.engine.agents.node", "--node", NODE,
             "--slots", str(len(estate.slots)), "--data-dir", str(data_dir),
         ]
         env = {**os.environ, "REDIS_URL": prepared.url, "WEIR_DATA_DIR": str(data_dir), "PYTHONPATH": str(ROOT),

@@ -16,7 +16,7 @@ from scheduler.model.estate import Estate, Slot
 from scheduler.model.prices import Prices
 from scheduler.model.resources import Node, Supply
 from scheduler.scheduling import Schedule
-from workers import secrets
+from workers.engine import secrets
 from workers.library.registry import task_types
 
 from . import services

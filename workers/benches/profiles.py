@@ -26,10 +26,10 @@ from scheduler.model.profile import Profile
 from scheduler.model.profile_csv import Entry, write_entries
 from scheduler.performance.modelling import Done, Sweep, Trial, Try, measured_profile, next_step
 from scheduler.performance.sweep import often
-from workers import trials
+from workers.engine import trials
+from workers.engine.settings import from_environment
+from workers.engine.trials import TrialOrder, TrialResult
 from workers.library.registry import task_types
-from workers.settings import from_environment
-from workers.trials import TrialOrder, TrialResult
 
 from . import results
 from .arguments import count, positive

@@ -17,10 +17,10 @@ from scheduler.model.profile import Profile
 from scheduler.model.profile_csv import Entry
 from scheduler.performance.modelling import Done, Sweep, measured_profile, next_step
 from scheduler.performance.sweep import MOST_STOLEN
+from workers.engine.measuring.machine import machine_class
+from workers.engine.trials import TrialOrder, TrialResult, result_of
 from workers.library.code import code_digest
 from workers.library.registry import task_types
-from workers.measuring.machine import machine_class
-from workers.trials import TrialOrder, TrialResult, result_of
 
 from .estate import NODE
 from .experiment_dataflows import Kind, feed

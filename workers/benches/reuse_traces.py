@@ -18,8 +18,8 @@ from typing import Any
 
 from scheduler.model.dataflow import Dataflow
 from scheduler.model.errors import NotFound
+from workers.engine.settings import ROOT
 from workers.library.registry import task_types
-from workers.settings import ROOT
 
 from . import results, sides, traces_on_spark
 from .arguments import count, positive

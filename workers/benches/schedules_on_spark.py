@@ -25,8 +25,8 @@ from scheduler.model.profile_csv import Entry, read_entries, write_entries
 from scheduler.model.resources import Supply
 from scheduler.performance.modelling import Sweep
 from scheduler.scheduling import PAPER_PAIRS, Job, Pair, Schedule, Settings, predicted, prepare, schedule
+from workers.engine.measuring.machine import machine_class
 from workers.library.registry import task_types
-from workers.measuring.machine import machine_class
 
 from . import ends, profiling, results
 from .arguments import count, file, positive

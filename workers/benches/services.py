@@ -18,8 +18,8 @@ from pathlib import Path
 
 import psycopg
 
-from workers.settings import ROOT
-from workers.supervisor.process import spawn, stop
+from workers.engine.settings import ROOT
+from workers.processes import spawn, stop
 
 PATIENCE_S = 60.0
 CONNECTIONS = 300

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from workers import observed
+from workers.engine import observed
 
 from . import results
 from .estate import RunningEstate

@@ -1,0 +1,54 @@
+"""What a Celery worker and its beat start with: Django set up, the tasks, and when each is due.
+
+Everybody else sends tasks through ``dashboard.queue``.
+"""
+
+from __future__ import annotations
+
+import os
+
+import django
+from celery.signals import setup_logging
+from django.apps import apps
+
+from dashboard import queue
+from dashboard.queue import app
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dashboard.config.settings")
+if not apps.ready:
+    django.setup()  # a worker is started by this module; the site has set Django up already
+
+REPUBLISH_EVERY_S = 10.0
+OBSERVE_EVERY_S = 10.0
+CHARGE_EVERY_S = 15.0
+ADVANCE_EVERY_S = 1.0
+MEASURE_EVERY_S = 2.0
+OBSERVE_PROFILES_EVERY_S = 60.0
+SWEEP_EVERY_S = 15.0
+DEFRAGMENT_EVERY_S = 300.0
+
+
+def _every(seconds: float, task: str) -> dict[str, object]:
+    # An overdue beat is worth nothing once the next one is due: without a worker they must not pile up.
+    return {"task": task, "schedule": seconds, "options": {"expires": max(seconds, 2.0)}}
+
+
+app.conf.update(
+    include=["dashboard.tasks.planning", "dashboard.tasks.execution", "dashboard.tasks.telemetry",
+             "dashboard.tasks.measuring"],
+    beat_schedule={
+        "advance_proposals": _every(ADVANCE_EVERY_S, queue.ADVANCE_PROPOSALS),
+        "republish_desired": _every(REPUBLISH_EVERY_S, queue.REPUBLISH_DESIRED),
+        "record_observations": _every(OBSERVE_EVERY_S, queue.RECORD_OBSERVATIONS),
+        "record_usage": _every(CHARGE_EVERY_S, queue.RECORD_USAGE),
+        "advance_sweeps": _every(MEASURE_EVERY_S, queue.ADVANCE_SWEEPS),
+        "observe_profiles": _every(OBSERVE_PROFILES_EVERY_S, queue.OBSERVE_PROFILES),
+        "sweep": _every(SWEEP_EVERY_S, queue.SWEEP),
+        "recommend_defragmentation": _every(DEFRAGMENT_EVERY_S, queue.RECOMMEND_DEFRAGMENTATION),
+    },
+)
+
+
+@setup_logging.connect
+def _keep_the_sites_logging(**_: object) -> None:
+    """Django's settings configure the log; Celery leaves it alone."""

@@ -1,0 +1,140 @@
+"""Enacting approved plans: publish what the estate wants, follow what the nodes report."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
+
+import redis
+import structlog
+from django.conf import settings
+from django.utils import timezone
+
+from dashboard import queue
+from dashboard.approvals import selectors, services
+from dashboard.approvals.services.enacting import Observed
+from dashboard.operations.selectors import fragments_where, load_part_of, slots_around, slots_gone
+from dashboard.operations.selectors import nodes as all_nodes
+from dashboard.plans.selectors import plan_of
+from dashboard.queue import app
+from dashboard.teams.selectors import sealed_secrets
+from scheduler.model.estate import RunningBundle, node_of
+from scheduler.model.plan import Plan
+from workers.engine import desired, observed, secrets
+from workers.library import registry
+
+log = structlog.get_logger(__name__)
+FAILING = "backoff"
+
+
+@app.task(name=queue.ENACT)
+def enact(*, proposal_id: str) -> None:
+    """Publish the desired state that an approved proposal made, and look at once how far it is."""
+    plan = next((plan_of(one.rollback_plan or one.plan) for one in selectors.under_way() if str(one.pk) == proposal_id),
+                None)
+    publish(None if plan is None else touched_nodes(plan))
+    advance_proposals()
+
+
+@app.task(name=queue.REPUBLISH_DESIRED)
+def republish_desired() -> None:
+    """Publish the desired state again, from the database: whatever the broker lost is there again.
+
+    What has left is looked for, too: a worker that was killed when a plan was done may not have come to it.
+    """
+    publish()
+    with _broker() as broker:
+        services.drop_left_bundles(left=observed.left(observed.read_reports(broker).values()))
+
+
+@app.task(name=queue.ADVANCE_PROPOSALS)
+def advance_proposals() -> int:
+    """Compare every proposal under way with the nodes' reports; how many there were."""
+    proposals = selectors.under_way()
+    if not proposals:
+        return 0
+    with _broker() as broker:
+        reports = observed.read_reports(broker)
+    nodes = {node.name for node in all_nodes() if node.slots}
+    for proposal in proposals:
+        record = proposal.rollback_plan or proposal.plan
+        plan = where_it_runs(plan_of(record))
+        touched, slots = touched_nodes(plan), {part.slot for part in _parts(plan)}
+        awaited = touched & nodes
+        done = observed.steps_done(plan, reports, gone=(touched - nodes) | slots_gone(slots), awaited=awaited)
+        services.record_progress(
+            proposal_id=proposal.pk, at=timezone.now(),
+            observed=Observed(
+                record.pk, done, silent(plan, reports, done=done, awaited=awaited) | failing(plan, reports)))
+    services.drop_left_bundles(left=observed.left(reports.values()))
+    return len(proposals)
+
+
+def publish(nodes: Iterable[str] | None = None) -> None:
+    """Write teams' secrets, sealed, and the desired state of these nodes to the broker; without names, of all.
+
+    Each is made from the node's own part of the estate. What stands there already is left alone.
+    """
+    with _broker() as broker:
+        secrets.publish(broker, sealed_secrets())
+        for node in sorted(nodes if nodes is not None else (node.name for node in all_nodes())):
+            wanted = desired.desired_of(load_part_of(node), node, registry.task_types(), settings.TRIGGER_MS)
+            if desired.read(broker, node) != wanted and not desired.publish(broker, node, wanted):
+                log.warning("newer_desired_state_stands", node=node, version=wanted["version"])
+
+
+def touched_nodes(plan: Plan) -> set[str]:
+    """The nodes whose desired state a plan changes: those of what is divided otherwise read and write for others."""
+    before, after = plan.fragments_before, plan.fragments_after
+    divided = [
+        fragment for one, fragment in (before | after).items()
+        if one in before and one in after and before[one].bundles != after[one].bundles]
+    slots = {part.slot for part in _parts(plan)}
+    return {node_of(slot) for slot in slots | slots_around(divided)}
+
+
+def where_it_runs(plan: Plan) -> Plan:
+    """The plan with its queries on the slots where the estate has them: some have moved, where a node came back with
+    fewer slots than there were when it was planned."""
+    there = {
+        part.id: part.slot for fragment in fragments_where(pk__in=list(plan.fragments_after)).values()
+        for part in fragment.parts}
+    return replace(plan, fragments_after={
+        one: fragment.placed(lambda part: there.get(part.id, part.slot))
+        for one, fragment in plan.fragments_after.items()})
+
+
+def _parts(plan: Plan) -> Iterator[RunningBundle]:
+    for fragment in (*plan.fragments_before.values(), *plan.fragments_after.values()):
+        yield from fragment.parts
+
+
+def failing(plan: Plan, reports: Mapping[str, observed.Report]) -> dict[str, str]:
+    """The plan's fragments that fail by the reports, with the cause."""
+    found = {}
+    for fragment in plan.fragments_after.values():
+        for part in fragment.parts:
+            node, _, index = part.slot.rpartition("/")
+            report = reports.get(node, {}).get("slots", {}).get(index, {}).get("fragments", {}).get(part.id)
+            if report is not None and report["state"] == FAILING:
+                found[fragment.id] = str(report.get("error") or "The query fails.")[:2000]
+    return found
+
+
+def silent(
+    plan: Plan, reports: Mapping[str, observed.Report], *, done: Collection[str], awaited: Collection[str]
+) -> dict[str, str]:
+    """The plan's fragments with steps that are not in force, on nodes of which nothing is heard, with that as cause."""
+    waiting = [step for step in plan.steps if step.key not in done]
+    routed = {step.fragment for step in waiting if step.kind == "route"}
+    found = {}
+    for one in sorted({step.fragment for step in waiting}):
+        fragment = plan.fragments_after.get(one) or plan.fragments_before.get(one)
+        its = {node_of(part.slot) for part in fragment.parts} if fragment else set()
+        if away := sorted((its | set(awaited) if one in routed else its) - set(reports)):
+            found[one] = f"Nothing is heard of node {', '.join(away)}: it goes on when that is back."
+    return found
+
+
+def _broker() -> redis.Redis:
+    return redis.Redis.from_url(settings.REDIS_URL, socket_connect_timeout=2.0, socket_timeout=10.0)

@@ -1,0 +1,26 @@
+"""Measuring profiles: sweeps moved on, trial by trial; what runs held to what was measured."""
+
+from __future__ import annotations
+
+from django.utils import timezone
+
+from dashboard import queue
+from dashboard.jobs import BrokerAway
+from dashboard.profiles import observing
+from dashboard.profiles.services import driving
+from dashboard.queue import app
+
+
+@app.task(name=queue.ADVANCE_SWEEPS)
+def advance_sweeps() -> int:
+    """Look what came of the trials that were ordered, and order the next; how many sweeps are open."""
+    try:
+        return driving.advance_sweeps(at=timezone.now())
+    except BrokerAway:
+        return 0
+
+
+@app.task(name=queue.OBSERVE_PROFILES)
+def observe_profiles() -> int:
+    """Note what running bundles do beside their profiles; how many were noted."""
+    return observing.record_observations(at=timezone.now())

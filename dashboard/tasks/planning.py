@@ -1,0 +1,39 @@
+"""Plans: computed when they are asked for, and again where a crash left one waiting."""
+
+from __future__ import annotations
+
+import time
+from datetime import timedelta
+
+from django.utils import timezone
+
+from dashboard import jobs, queue
+from dashboard.approvals import selectors, services
+from dashboard.queue import app
+from dashboard.tasks.app import DEFRAGMENT_EVERY_S
+from dashboard.teams.logins import forget_old_failures
+
+WAITS_TOO_LONG = timedelta(seconds=20)
+
+
+@app.task(name=queue.PREPARE_PROPOSAL)
+def prepare_proposal(*, proposal_id: str) -> None:
+    """Compute a proposal's plan and put it before its reviewers."""
+    services.prepare_proposal(proposal_id=proposal_id)
+
+
+@app.task(name=queue.RECOMMEND_DEFRAGMENTATION)
+def recommend_defragmentation() -> bool:
+    """Propose the next defragmentation that is worth it, where a team wants that; whether there was one."""
+    number = int(time.time() // DEFRAGMENT_EVERY_S)
+    return services.recommend_defragmentation(number=number) is not None
+
+
+@app.task(name=queue.SWEEP)
+def sweep() -> int:
+    """Ask again for plans that were asked for long ago and are not there: a worker died, or the broker was away."""
+    waiting = selectors.waiting_for_a_plan(enqueued_before=timezone.now() - WAITS_TOO_LONG)
+    for proposal_id in waiting:
+        jobs.prepare_proposal(proposal_id)
+    forget_old_failures()
+    return len(waiting)

@@ -1,0 +1,29 @@
+"""Keeping a history of what is observed, and of who used what."""
+
+from __future__ import annotations
+
+from django.utils import timezone
+
+from dashboard import queue
+from dashboard.bills import measuring
+from dashboard.jobs import BrokerAway
+from dashboard.operations import telemetry
+from dashboard.queue import app
+from dashboard.schedules.keeping import record_readings
+
+
+@app.task(name=queue.RECORD_OBSERVATIONS)
+def record_observations() -> int:
+    """Add a point of history for the estate and every dataflow in it, and what is measured of those that run by a
+    schedule; how many were added."""
+    at = timezone.now()
+    return telemetry.record_history(at=at) + record_readings(at=at)
+
+
+@app.task(name=queue.RECORD_USAGE)
+def record_usage() -> int:
+    """Charge what slots used since the last time; how many were charged. What a broker that is away hides, later."""
+    try:
+        return measuring.record_usage(at=timezone.now())
+    except BrokerAway:
+        return 0

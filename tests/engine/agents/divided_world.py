@@ -1,0 +1,300 @@
+"""A world without Spark and Redis in which schedules change, and where a slot may die between any two steps.
+
+A source feeds a divided task, and both feed another one, whose events an output collects; they run on two nodes of two
+slots. The hands of the slots, what they decide and how they follow it are the real ones, and so are the rules by which
+a batch sees routes. Queries, checkpoints and what the broker keeps are played. Nodes hear of plans at different times.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import random
+from collections import Counter
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
+
+import pytest
+
+from scheduler.model.estate import Estate, Fragment, RunningBundle, RunningTask, Slot
+from scheduler.model.task_types import TaskType
+from scheduler.reuse.division import Part, divided_anew
+from workers.engine import desired as wishes
+from workers.engine.agents import hands as hands_module
+from workers.engine.agents import routing, succession
+from workers.engine.agents.handover import Stage, stage_of
+from workers.engine.agents.hands import Hands, Surroundings
+from workers.engine.agents.live import Live
+from workers.engine.agents.reconcile import Start, State, Stop, reconcile
+from workers.engine.agents.wanted import Desired, WantedFragment, parse_desired
+from workers.engine.channels import keys
+
+from .played_broker import Broker, Gap, Stream
+from .played_queries import Failed, Query, Store
+
+TYPES = {
+    "src": TaskType("src", "source", "", "a:b"), "mark": TaskType("mark", "transform", "", "a:b"),
+    "out": TaskType("out", "sink", "", "a:b", terminal="output"),
+    "count": TaskType("count", "transform", "", "a:b", stateful=True, movable_state=True),
+}
+TASKS = {
+    "s": RunningTask("s", "src", {}, ()), "a": RunningTask("a", "mark", {}, ("s",)),
+    "b": RunningTask("b", "mark", {}, ("a", "s")), "o": RunningTask("o", "out", {}, ("b",)),
+}
+OUT = "f1-3.0"
+SLOTS = tuple(Slot(node, index) for node in ("n1", "n2") for index in range(2))
+TICK_MS = 130
+NUMBERS = 120  # that the source gives at first
+
+
+class Died(BaseException):
+    """The slot was killed here: nothing catches it."""
+
+
+class World:
+    """Two nodes with their slots, and the estate that they are to run; some tasks ``may_rest`` meanwhile."""
+
+    may_rest: frozenset[str] = frozenset()
+
+    def __init__(self, chance: random.Random, patch: pytest.MonkeyPatch, *, kept: Collection[str] = (OUT,)) -> None:
+        self.chance, self.deadly, self.now_ms, self.limit, self.gaps = chance, True, 0, NUMBERS, 0
+        patch.setattr(succession, "read_states", self._states)
+        patch.setattr(hands_module, "compile_chain", self._compile)
+        played = SimpleNamespace(start=self._start, stop=self._stop, rest=self._rest)
+        for module in (hands_module, routing):
+            patch.setattr(module, "queries", played)
+        quiet = SimpleNamespace(info=lambda *_, **__: None, warning=self._warned)
+        for module in (hands_module, succession):
+            patch.setattr(module, "logger", lambda: quiet)
+        self.broker = Broker(self.may_die, kept=kept)
+        self.running: dict[str, Query] = {}
+        self.heard: dict[str, tuple[dict, Desired]] = {}
+        self.said: dict[str, dict] = {}
+        stores: dict[str, Store] = {}
+        for slot in SLOTS:
+            first = stores.get(f"{slot.node}/0")
+            stores[slot.name] = first.of_slot(slot.name) if first else Store({}, slot.name)
+        self.stores = stores
+        self.slots = {slot.name: self._hands(slot.name) for slot in SLOTS}
+        self.lives: dict[str, dict[str, Live]] = {slot.name: {} for slot in SLOTS}
+
+    def _hands(self, slot: str) -> Hands:
+        store = self.stores[slot]
+        around = Surroundings(
+            spark=(self, store), channels=self.broker, broker=self.broker, channel_config=None, store=store,
+            task_types=TYPES, desired=lambda: self.desired(slot))
+        return Hands(around, clock_ms=lambda: self.now_ms, on_event=lambda *_, **__: None)
+
+    @staticmethod
+    def _warned(what: str, **facts: object) -> None:
+        if isinstance(facts.get("exc_info"), AssertionError):
+            raise facts["exc_info"]
+        assert "another fragment had this id" not in what
+
+    @staticmethod
+    def _states(spark, name: str, **_) -> list[str | None]:
+        _, store = spark
+        states = store.states.get(name, {})
+        return [str(states[task]) if task in states else None for task, _ in store.folds(name)]
+
+    @staticmethod
+    def _compile(spark, chain, **_) -> SimpleNamespace:
+        return SimpleNamespace(frame=(*spark, chain), schemas=tuple("{}" for _ in chain.tasks), folds=(),
+                               file_sink=None)
+
+    @staticmethod
+    def _start(frame, *, name: str, **_) -> Query:
+        world, store, chain = frame
+        known = store.known(name)
+        assert [item.channel for item in known.inputs] == list(itertools.chain(*chain.inputs))
+        world.may_die()
+        return Query(world, store, known)
+
+    def _stop(self, query: Query, *, pause) -> bool:
+        """Mostly between two batches; now and then a batch is cut short."""
+        pause()
+        if self.deadly and self.chance.random() < 0.1:
+            self.broker.hdel(keys.valve(query.fragment.id), "paused")
+            with contextlib.suppress(Failed, Gap):
+                query.batch()
+        query.stop()
+        return True
+
+    def _rest(self, _query: Query, *, pause) -> bool:
+        pause()
+        self.may_die()
+        return True
+
+    # -- plans ---------------------------------------------------------------------------------------------------
+
+    def want(self, estate: Estate) -> None:
+        """A new desired state of every node, which hears of it some time later."""
+        for node in ("n1", "n2"):
+            self.said[node] = wishes.desired_of(estate, node, TYPES)
+
+    def hear(self, node: str) -> None:
+        document = self.said.pop(node, None)
+        if document is not None:
+            before = self.heard.get(node, (None, None))[0]
+            document = wishes.keep_handing_over(document, before)
+            self.heard[node] = document, parse_desired(json.loads(json.dumps(document)))
+
+    def desired(self, slot: str) -> Desired:
+        return self.heard.get(slot.partition("/")[0], (None, Desired()))[1]
+
+    def left(self) -> frozenset[str]:
+        """The bundles that the nodes report to have left."""
+        return frozenset(
+            fragment.id for slot in SLOTS for fragment in self.desired(slot.name).of_slot(str(slot.index))
+            if fragment.leaving and fragment.id in self.stores[slot.name].having("left"))
+
+    def may_die(self) -> None:
+        if self.deadly and self.chance.random() < 0.004:
+            raise Died
+
+    # -- a slot's turn -------------------------------------------------------------------------------------------
+
+    def turn(self, slot: str) -> None:
+        self.now_ms += TICK_MS
+        try:
+            self._decide(slot)
+            for live in [one for one in self.lives[slot].values() if one.state is State.RUNNING]:
+                self._run(live)
+        except Died:
+            self._bury(slot)
+
+    def _decide(self, slot: str) -> None:
+        index, store = slot.partition("/")[2], self.stores[slot]
+        wanted = self.desired(slot)
+        left = store.having("left") & {one.id for one in wanted.of_slot(index) if one.leaving}
+        lives = self.lives[slot]
+        for name in left - lives.keys():
+            lives[name] = Live(name, now_ms=self.now_ms)
+        actions = reconcile(
+            wanted.of_slot(index), {one.id: one.actual() for one in lives.values()}, self.now_ms,
+            elsewhere=wanted.elsewhere(index), ceding=self._ceding(slot), staying=frozenset(wanted.ceding),
+            resting=store.having("paused"), left=left)
+        for name, its in itertools.groupby(actions, key=lambda action: action.fragment_id):
+            todo = list(its)
+            live = lives.setdefault(name, Live(name, now_ms=self.now_ms))
+            meanwhile = {Start: State.STARTING, Stop: State.DRAINING}.get(type(todo[0]))
+            if isinstance(todo[0], Start) and live.state is State.WAITING:
+                meanwhile = None
+            live.begin(meanwhile, now_ms=self.now_ms)
+            if self.slots[slot].perform(live, todo):
+                lives.pop(name)
+            self.may_die()
+
+    def _ceding(self, slot: str) -> list[tuple[WantedFragment, Stage]]:
+        wanted, store = self.desired(slot), self.stores[slot]
+        begun, ended = store.having("begun"), store.having("ended")
+        staged = [(one, stage_of(wanted, one.id, begun=begun, ended=ended))
+                  for one in wanted.handing_over.get(slot.partition("/")[2], ())]
+        return [(one, stage) for one, stage in staged
+                if stage is not Stage.OVER or one.id in ended or one.id in self.lives[slot]]
+
+    def _run(self, live: Live) -> None:
+        try:
+            live.query.batch()
+        except (Failed, Gap) as error:
+            self.gaps += isinstance(error, Gap)
+            live.query.stop()
+            live.query = None
+            live.failed("it failed", now_ms=self.now_ms)
+
+    def _bury(self, slot: str) -> None:
+        store = self.stores[slot]
+        for live in self.lives[slot].values():
+            if live.query is not None:
+                live.query.stop()
+        for query in list(self.running.values()):
+            if query.store is store:  # started, and died before it was known
+                query.stop()
+        for name in [name for name, holder in store.locks.items() if holder == slot]:
+            del store.locks[name]
+        self.slots[slot] = self._hands(slot)
+        self.lives[slot] = {name: Live(name, now_ms=self.now_ms) for name in store.records()}
+
+
+@dataclass
+class Plans:
+    """The estate from plan to plan."""
+
+    chance: random.Random
+    generation: int = 0
+    fragments: dict[str, Fragment] = field(default_factory=dict)
+
+    def first(self) -> Estate:
+        """All begins, divided in some way."""
+        self.generation = 1
+        self.fragments = {
+            "f1-0": Fragment("f1-0", ("s",), "n1/0", 1, {"s": ("f1-1", "f1-2")}),
+            "f1-1": Fragment("f1-1", ("a",), "", 1, {"a": ("f1-2",)}),
+            "f1-2": Fragment("f1-2", ("b",), "", 1, {"b": ("f1-3",)}),
+            "f1-3": Fragment("f1-3", ("o",), "n2/1", 1),
+        }
+        further = itertools.count(4)
+        for name in ("f1-1", "f1-2"):
+            bundles = tuple(
+                RunningBundle(f"f1-{next(further)}" if number else name, part.slot, part.threads, part.weight)
+                for number, part in enumerate(self.parts()))
+            self.fragments[name] = replace(self.fragments[name], slot=bundles[0].slot, bundles=bundles)
+        if self.chance.random() < 0.5:
+            self.fragments["f1-0"] = replace(self.fragments["f1-0"], bundles=(RunningBundle("f1-0", "n1/0"),))
+        return self.estate()
+
+    def next(self, left: frozenset[str]) -> Estate:
+        """Some of it is divided otherwise, and what has left is dropped where it is."""
+        self.generation += 1
+        ids = (f"f{self.generation}-{number}" for number in itertools.count())
+        works = [name for name in ("f1-1", "f1-2") if not self.fragments[name].paused]
+        for name in self.chance.sample(works, self.chance.randint(1, len(works))):
+            self._divide(name, self.parts(), ids, left)
+        return self.estate()
+
+    def pause(self, *, paused: bool) -> Estate:
+        """The second divided task and the output rest, or go on; the first one works for others, too."""
+        self.generation += 1
+        readers = {"f1-0": {"s": ("f1-1",) if paused else ("f1-1", "f1-2")}, "f1-1": {} if paused else {"a": ("f1-2",)}}
+        for name, fragment in self.fragments.items():
+            active = 0 if paused and name in ("f1-2", "f1-3") else 1
+            outlets = readers.get(name, dict(fragment.outlets))
+            self.fragments[name] = replace(fragment, active=active, resting=1 - active, outlets=outlets)
+        return self.estate()
+
+    def last(self, left: frozenset[str]) -> Estate:
+        """Only those remain that do something."""
+        self.generation += 1
+        for name in ("f1-1", "f1-2"):
+            kept = tuple(one for one in self.fragments[name].bundles if one.id not in left)
+            self.fragments[name] = replace(self.fragments[name], bundles=kept)
+        return self.estate()
+
+    def parts(self) -> list[Part]:
+        """Bundles on some slots, more than one on a slot perhaps."""
+        slots = self.chance.choices([slot.name for slot in SLOTS], k=self.chance.randint(1, 3))
+        weights = [self.chance.randint(1, 3) for _ in slots]
+        return [
+            Part(slot, self.chance.randint(1, 2), weight / sum(weights))
+            for slot, weight in zip(slots, weights, strict=True)]
+
+    def _divide(self, name: str, parts: list[Part], ids: Iterator[str], left: frozenset[str]) -> None:
+        before = self.fragments[name]
+        change = divided_anew(before.tasks[0], before, parts, ids=ids, left=left)
+        self.fragments[name] = change.after[name]
+
+    def estate(self) -> Estate:
+        return Estate(generation=self.generation, tasks=TASKS, fragments=dict(self.fragments), slots=SLOTS)
+
+
+def delivered(world: World, out: str = OUT) -> Counter:
+    """What an output holds, each event with how often it came."""
+    stream = world.broker.streams.get(keys.channel(out), Stream())
+    return Counter(event for _, block in stream.entries for event in block)
+
+
+def alone(first: int = 0, until: int = NUMBERS) -> Counter:
+    """What the dataflow delivers of some numbers where nobody divides it."""
+    return Counter(event for number in range(first, until) for event in (("b", number), ("b", ("a", number))))

@@ -1,0 +1,201 @@
+"""Played queries and their disk: a batch is planned, done and committed, or cut short anywhere between."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
+
+from workers.engine.agents.checkpoint import Progress
+from workers.engine.agents.handover import Begun, order_of
+from workers.engine.agents.wanted import WantedFragment
+from workers.engine.channels import keys
+from workers.engine.channels.control import Control
+
+from .world import Disk
+
+if TYPE_CHECKING:
+    from .divided_world import World
+
+class Failed(Exception):
+    """A query's batch failed here."""
+
+
+class Store(Disk):
+    """A node's disk as one of its slots uses it; both slots have the same checkpoints and locks."""
+
+    def __init__(self, locks: dict[str, str], slot: str) -> None:
+        super().__init__()
+        self.kept["left"], self.states = {}, {}
+        self.locks, self.slot, self.own = locks, slot, {}
+
+    def of_slot(self, slot: str) -> Store:
+        other = Store(self.locks, slot)
+        other.kept, other.checkpoints, other.before, other.definitions, other.states = (
+            self.kept, self.checkpoints, self.before, self.definitions, self.states)
+        return other
+
+    def record(self, fragment: WantedFragment) -> None:
+        self.definitions[fragment.id] = self.own[fragment.id] = fragment
+
+    def take_on(self, fragment: WantedFragment) -> None:
+        self.own[fragment.id] = fragment
+
+    def records(self) -> dict[str, WantedFragment]:
+        return dict(self.own)
+
+    def forget(self, name: str) -> None:
+        self.own.pop(name, None)
+
+    def record_left(self, name: str, *, left: bool) -> None:
+        self.kept["left"].pop(name, None)
+        if left:
+            self.kept["left"][name] = True
+
+    def record_pause(self, name: str, *, paused: bool) -> None:
+        self.kept["paused"].pop(name, None)
+        if paused:
+            self.kept["paused"][name] = True
+
+    def clear_checkpoint(self, name: str) -> None:
+        self.checkpoints.pop(name, None)
+        self.states.pop(name, None)
+
+    def folds(self, name: str) -> tuple:
+        known = self.definitions.get(name)
+        return tuple((task.id, 1) for task in known.tasks if task.type == "count") if known else ()
+
+    def begun_path(self, name: str) -> str:
+        return name
+
+    def record_folds(self, name: str, folds) -> None:
+        pass
+
+    def mark_removed(self, name: str) -> None:
+        pass
+
+    def lock(self, name: str) -> SimpleNamespace:
+        def acquire() -> bool:
+            return self.locks.setdefault(name, self.slot) == self.slot
+
+        def release() -> None:
+            if self.locks.get(name) == self.slot:
+                del self.locks[name]
+
+        return SimpleNamespace(acquire=acquire, release=release)
+
+
+class Query:
+    """A query of one fragment: it plans a batch, does it and commits it, or dies or fails anywhere between."""
+
+    def __init__(self, world: World, store: Store, fragment: WantedFragment) -> None:
+        self.world, self.store, self.fragment, self.runId = world, store, fragment, "run"
+        self.isActive = True
+        assert fragment.id not in world.running, f"{fragment.id} runs twice"
+        world.running[fragment.id] = self
+        place = store.progress(fragment.id).places
+        reads = {item.channel for item in fragment.inputs}
+        may_rest = not world.may_rest.isdisjoint(task.id for task in fragment.tasks)
+        if store.progress(fragment.id).is_done:
+            for channel in place.keys() - reads:
+                found = world.broker.streams.get(keys.channel(channel))
+                if found is None or (may_rest and fragment.id not in {*found.readers, *found.limits}):
+                    continue  # it was paused, perhaps unheard of here: what came meanwhile it leaves out
+                last = found.limits.get(fragment.id, found.last)
+                assert order_of(place[channel]) >= order_of(last), "dropped before it was read"
+
+    def stop(self) -> None:
+        self.isActive = False
+        self.world.running.pop(self.fragment.id, None)
+
+    def batch(self) -> None:
+        name, store = self.fragment.id, self.store
+        done = store.progress(name)
+        if done.is_done:
+            if self.world.broker.hexists(keys.valve(name), "paused"):
+                return
+            self._commit_places(done)
+            planned = self._plan(done)
+            planned = planned and replace(planned, began=done.places)
+            if planned is None:
+                return
+            store.before[name] = done
+            store.checkpoints[name] = done = planned
+        self._may_fail()
+        events = self._events(store.before[name], done)
+        control = Control.read(self.world.broker, name, done.batch)
+        begun = store.begun(name) or Begun()
+        states = {task: int(kept[0]) for task, kept in begun.states.items() if kept[0] is not None}
+        states |= store.states.get(name, {})
+        for position, task in enumerate(self.fragment.tasks):
+            if task.type == "mark":
+                events = [(task.id, event) for event in events]
+            if task.type == "count":
+                seen = states.get(task.id, 0)
+                states[task.id] = seen + len(events)
+                events = [(seen + number, event) for number, event in enumerate(events)]
+            base = begun.bases.get(self.fragment.channel(position), 0)
+            self._publish(control, position, f"{base + done.batch + 1}-0", events)
+        self._may_fail()
+        store.states[name] = states
+        store.checkpoints[name] = replace(done, is_done=True)
+
+    def _publish(self, control: Control, position: int, entry: str, events: list) -> None:
+        batch = self.store.progress(self.fragment.id).batch
+        if control.publishes(position):
+            self.world.broker.write(self.fragment.channel(position), entry, events)
+        for rotation in control.routes(position):
+            turns = rotation.turns(batch, 0, len(events))
+            for index, part in enumerate(rotation.parts):
+                own = [event for event, turn in zip(events, turns, strict=True) if turn == index]
+                if own:
+                    self._may_fail()
+                    self.world.broker.write(part, entry, own)
+
+    def _may_fail(self) -> None:
+        self.world.may_die()
+        if self.world.deadly and self.world.chance.random() < 0.01:
+            raise Failed
+
+    def _commit_places(self, done: Progress) -> None:
+        for channel, place in done.places.items():
+            if self.world.broker.info(channel) is not None:
+                self.world.broker.commit(channel, self.fragment.id, place)
+
+    def _plan(self, done: Progress) -> Progress | None:
+        if not self.fragment.inputs:
+            first = self._next(done)
+            until = min(self.world.limit, first + self.world.chance.randint(1, 4))
+            return Progress(done.batch + 1, False, {"next": until}) if until > first else None
+        places, more = {}, False
+        for item in self.fragment.inputs:
+            place = self._place(item.channel, done)
+            later = [entry for entry, _ in self.world.broker.after(item.channel, place, reader=self.fragment.id)]
+            places[item.channel] = later[: self.world.chance.randint(1, 3)][-1] if later else place
+            more = more or bool(later)
+        return Progress(done.batch + 1, False, None, places) if more else None
+
+    def _next(self, done: Progress) -> int:
+        begun = self.store.begun(self.fragment.id) or Begun()
+        return (done.ticks or begun.ticks or {"next": 0})["next"]
+
+    def _place(self, channel: str, done: Progress) -> str:
+        begin = (self.store.begun(self.fragment.id) or Begun()).places.get(channel)
+        place = done.places.get(channel)
+        if place is None:
+            place = self.world.broker.place(channel, self.fragment.id)
+        return max(place, begin or "0-0", key=order_of)
+
+    def _events(self, before: Progress, done: Progress) -> list:
+        if not self.fragment.inputs:
+            return list(range(self._next(before), done.ticks["next"]))
+        events = []
+        for item in self.fragment.inputs:
+            end, place = done.places.get(item.channel), self._place(item.channel, before)
+            if end is not None and order_of(place) < order_of(end):
+                blocks = self.world.broker.after(item.channel, place, end)
+                events += [event for _, block in blocks for event in block]
+        for channel, end in done.places.items():  # planned with a channel that it does not read any more
+            if channel not in {item.channel for item in self.fragment.inputs}:
+                assert before.places.get(channel, end) == end, "a planned batch lost a channel"
+        return events

@@ -1,0 +1,71 @@
+"""Stands in for a slot: obeys the same lines, reports what it is told to run as running, and starts a child that, like
+Spark's Python daemon, makes itself a process group of its own. Of a trial it opens the channel and a checkpoint, and
+leaves the events unread."""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--slot", required=True)
+    parser.add_argument("--desired", type=Path, required=True)
+    given = parser.parse_args()
+    child = subprocess.Popen(["sleep", "600"], preexec_fn=os.setpgrp)
+    told = threading.Event()
+    ended = threading.Event()
+
+    def obey() -> None:
+        for line in sys.stdin:
+            if line.strip() == "stop":
+                break
+            if line.startswith("trial "):
+                answer(json.loads(line.removeprefix("trial ")), given.desired.parents[2])
+            else:
+                told.set()
+        ended.set()
+        told.set()
+
+    threading.Thread(target=obey, daemon=True).start()
+    pokes = 0
+    while not ended.is_set():
+        desired = json.loads(given.desired.read_text()) if given.desired.exists() else {"slots": {}}
+        fragments = desired["slots"].get(given.slot, {"fragments": []})["fragments"]
+        running = {
+            fragment["id"]: {
+                "state": "running", "outlets": fragment["outlets"], "active": fragment["active"], "restarts": 0,
+                "error": None, "child": child.pid, "pokes": pokes,
+            }
+            for fragment in fragments
+        }
+        print(json.dumps({"state": "running", "fragments": running}), flush=True)
+        pokes += told.wait(0.1)
+        told.clear()
+        time.sleep(0.01)
+    child.kill()
+
+
+def answer(asked: dict, data_dir: Path) -> None:
+    from tests.engine.measuring.test_feed import events
+    from workers.engine.channels.registry import Channels
+    from workers.engine.measuring import feed
+
+    said = {"answer": asked["ask"], "ok": True, "heap_mb": 40.0, "java": "17", "pyspark": "4", "fence": 0}
+    said["batches"] = []
+    if asked["do"] == "feed":
+        feed.write(Path(asked["path"]), [events(50)], schema_json="{}")
+    if asked["do"] == "begin":
+        channels, channel = Channels.connect(os.environ["REDIS_URL"]), f"{asked['fragment']}.in"
+        channels.open_channel(channel, schema_json="{}", readers=[asked["fragment"]])
+        said["fence"] = channels.take_fence(channel)
+        (data_dir / "checkpoints" / asked["fragment"]).mkdir(parents=True)
+    print(json.dumps(said), flush=True)
+
+
+main()

@@ -1,0 +1,120 @@
+"""Changed schedules: every event arrives once, whenever slots die, queries fail, and plans follow upon plans."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from workers.engine.channels import keys
+
+from .divided_world import NUMBERS, SLOTS, Plans, World, alone, delivered
+
+plans = st.lists(st.integers(0, 40), min_size=1, max_size=4)  # turns until the next plan
+
+
+def play(turns_between: list[int], seed: int, patch: pytest.MonkeyPatch) -> None:
+    chance = random.Random(seed)
+    world, made = World(chance, patch), Plans(chance)
+    world.want(made.first())
+    for turns in turns_between:
+        some_turns(world, turns)
+        world.want(made.next(world.left()))
+    world.deadly = False
+    come_to_rest(world, made)
+    assert delivered(world) == alone() and not world.gaps
+    check_that_nothing_is_left(world)
+
+
+def play_with_pauses(turns_between: list[int], seed: int, patch: pytest.MonkeyPatch) -> None:
+    """What rests misses events and no more; when it goes on it gets all again."""
+    chance = random.Random(seed)
+    world, made = World(chance, patch), Plans(chance)
+    world.want(made.first())
+    world.may_rest, paused = frozenset("bo"), False
+    for turns in turns_between:
+        some_turns(world, turns)
+        if chance.random() < 0.6:
+            paused = not paused
+            world.want(made.pause(paused=paused))
+        else:
+            world.want(made.next(world.left()))
+    world.want(made.pause(paused=False))
+    world.deadly = False
+    come_to_rest(world, made, all_came=False)
+    assert not delivered(world) - alone(), "an event came twice"
+    world.limit = 2 * NUMBERS
+    for _ in range(300):  # what was paused while its node did not hear of it may have failed, and waits a minute
+        for slot in SLOTS:
+            world.turn(slot.name)
+        if not alone(NUMBERS, 2 * NUMBERS) - delivered(world):
+            break
+    assert not delivered(world) - alone(until=2 * NUMBERS) and not alone(NUMBERS, 2 * NUMBERS) - delivered(world)
+
+
+def some_turns(world: World, turns: int) -> None:
+    for _ in range(turns):
+        if world.chance.random() < 0.3:
+            world.hear(world.chance.choice(["n1", "n2"]))
+        world.turn(world.chance.choice(SLOTS).name)
+
+
+def come_to_rest(world: World, made: Plans, *, all_came: bool = True) -> None:
+    leaving = {one.id for fragment in made.fragments.values() for one in fragment.parts if one.leaving}
+    for _ in range(400):
+        for node in ("n1", "n2"):
+            world.hear(node)
+        for slot in SLOTS:
+            world.turn(slot.name)
+        if world.left() == leaving and (delivered(world) == alone() or not all_came):
+            break
+    assert world.left() == leaving, "not all that should have left"
+    world.want(made.last(world.left()))
+    for _ in range(60):
+        for node in ("n1", "n2"):
+            world.hear(node)
+        for slot in SLOTS:
+            world.turn(slot.name)
+
+
+def check_that_nothing_is_left(world: World, outputs: Collection[str] = ()) -> None:
+    entries = {one.id: one for slot in SLOTS for one in world.desired(slot.name).of_slot(str(slot.index))}
+    assert set(world.running) == set(entries), "it did not come to what is planned"
+    for name, entry in entries.items():
+        assert set(world.running[name].fragment.inputs) == set(entry.inputs)
+        assert world.running[name].fragment.threads == entry.threads
+    written = {keys.channel(channel) for entry in entries.values() for channel in entry.written}
+    read = {keys.channel(item.channel): entry.id for entry in entries.values() for item in entry.inputs}
+    for channel, stream in world.broker.streams.items():
+        if channel in {keys.channel(output) for output in outputs}:
+            continue
+        if channel in read:
+            assert read[channel] in stream.readers and not stream.expires
+        elif channel not in written:
+            assert stream.expires, "what nobody uses any more stays for ever"
+
+
+@settings(max_examples=40, deadline=None)
+@given(turns_between=plans, seed=st.integers(0, 2**32))
+def test_changed_schedules_lose_nothing_whenever_slots_die(turns_between, seed):
+    with pytest.MonkeyPatch.context() as patch:
+        play(turns_between, seed, patch)
+
+
+@settings(max_examples=20, deadline=None)
+@given(turns_between=plans, seed=st.integers(0, 2**32))
+def test_what_rests_meanwhile_goes_on_with_all_that_comes_then(turns_between, seed):
+    with pytest.MonkeyPatch.context() as patch:
+        play_with_pauses(turns_between, seed, patch)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1_800)
+@settings(max_examples=2_000, deadline=None)
+@given(turns_between=plans, seed=st.integers(0, 2**32))
+def test_thousands_of_changed_schedules_lose_nothing(turns_between, seed):
+    with pytest.MonkeyPatch.context() as patch:
+        play(turns_between, seed, patch)

@@ -1,0 +1,271 @@
+"""Orders of trials, with a stand-in for the slot: what is refused and why, what dies midway, and what stays of it."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import redis
+
+from workers.engine import trials
+from workers.engine.agents import conductor as conductor_module
+from workers.engine.agents import trial as trial_module
+from workers.engine.agents.conductor import Conductor
+from workers.engine.agents.supervision import SlotGone
+from workers.engine.channels import keys
+from workers.engine.channels.registry import Channels
+from workers.engine.measuring import feed
+from workers.engine.settings import Settings
+from workers.engine.trials import Progress, TrialOrder, TrialResult
+from workers.library.registry import task_types
+
+from ..measuring.test_feed import events
+
+pytestmark = pytest.mark.broker
+ORDER = TrialOrder(
+    "t1", "n1", "0", "pi_viete", {}, threads=2, rate_per_s=50.0, warm_up_s=0.1, seconds=0.6,
+    first_warm_up_s=0.1, driver_warm_up_s=0.1,
+    feed=({"type": "urban_sensing", "config": {}},),
+)
+
+
+class StandIn:
+    """A slot that answers what a real one would, or dies when it is told to do something."""
+
+    def __init__(
+        self, process: subprocess.Popen, channels: Channels, *, dies_at: str = "", fails_at: str = ""
+    ) -> None:
+        self.name, self.state, self.report, self.pid = "0", "running", {"fragments": {}}, process.pid
+        self.asked: list[str] = []
+        self._channels, self._dies_at, self._fails_at = channels, dies_at, fails_at
+
+    def ask(self, do: str, *, pid: int, within_s: float, **what) -> dict:
+        self.asked.append(do)
+        if do == self._dies_at:
+            raise SlotGone("slot 0 died")
+        if do == self._fails_at:
+            return {"ok": False, "code": "task_failed", "message": "it is broken", "remedy": "mend it"}
+        if do == "feed":
+            feed.write(Path(what["path"]), [events(50)], schema_json="{}")
+        return {"ok": True, "heap_mb": 40.0, "java": "17", "pyspark": "4", "code": "c0de", "batches": [],
+                "fence": self._fed(what["fragment"]) if do == "begin" else 0}
+
+    def _fed(self, fragment: str) -> int:
+        channel = f"{fragment}.in"
+        self._channels.open_channel(channel, schema_json="{}", readers=[fragment])
+        return self._channels.take_fence(channel)
+
+
+@pytest.fixture
+def slot(broker: redis.Redis) -> Iterator[StandIn]:
+    process = subprocess.Popen(["sleep", "60"])
+    yield StandIn(process, Channels(broker))
+    process.kill()
+    process.wait()
+
+
+@pytest.fixture
+def conductor(broker_url: str, broker: redis.Redis, tmp_path: Path, slot: StandIn, monkeypatch) -> Iterator[Conductor]:
+    for name in ("BASE_S", "IDLE_S", "SAMPLE_S", "START_S"):
+        monkeypatch.setattr(trial_module, name, 0.05)
+    monkeypatch.setattr(conductor_module, "TAKE_S", 0.05)
+    settings = Settings(redis_url=broker_url, data_dir=tmp_path, threads=8)
+    made = Conductor(settings, slots=lambda: [slot], folder=tmp_path / "nodes" / "n1", task_types=task_types())
+    yield made
+    made.stop()
+    if made.is_alive():
+        made.join(10)
+
+
+def come_of(broker: redis.Redis, conductor: Conductor, order: TrialOrder) -> TrialResult:
+    if not conductor.is_alive():
+        conductor.start()
+    trials.order(broker, order)
+    deadline = time.monotonic() + 120
+    while (found := trials.result(broker, order.id)) is None:
+        assert time.monotonic() < deadline, "nothing came of it"
+        time.sleep(0.02)
+    return found
+
+
+@pytest.mark.parametrize("changes,code,named", [
+    ({"slot": "7"}, "no_such_slot", "it has 0"),
+    ({"task_type": "nothing"}, "unknown_task_type", "nothing"),
+    ({"feed": ({"type": "nowhere", "config": {}},)}, "unknown_task_type", "nowhere"),
+    ({"feed": ()}, "no_feed", "pi_viete"),
+    ({"threads": 9}, "too_few_threads", "have 8"),
+    ({"task_type": "replay", "feed": ()}, "not_measurable", "schedule"),
+])
+def test_what_cannot_be_measured_is_refused_with_the_reason(broker, conductor, slot, changes, code, named):
+    found = come_of(broker, conductor, replace(ORDER, **changes))
+    assert (found.ok, found.code, found.passing) == (False, code, False)
+    assert named in found.message and found.remedy
+    assert "begin" not in slot.asked
+
+
+def test_a_slot_that_runs_something_is_not_measured_on(broker, conductor, slot, monkeypatch):
+    monkeypatch.setattr(conductor_module, "READY_S", 0.0)
+    slot.report = {"fragments": {"f3-0": {}, "f1-2": {}}}
+    found = come_of(broker, conductor, ORDER)
+    assert found.code == "slot_busy" and "f1-2, f3-0" in found.message and slot.asked == []
+
+
+def test_a_slot_whose_last_query_is_still_draining_is_waited_for(broker, conductor, slot):
+    slot.report = {"fragments": {"f3-0": {"state": "draining"}, "f1-2": {"state": "stopped"}}}
+    conductor.start()
+    trials.order(broker, ORDER)
+    deadline = time.monotonic() + 120
+    while trials.progress(broker, ORDER.id) != Progress("taken"):
+        assert time.monotonic() < deadline, trials.result(broker, ORDER.id)
+        time.sleep(0.02)
+    slot.report = {"fragments": {"f1-2": {"state": "stopped"}}}  # of a paused dataflow: it rests there
+    assert come_of(broker, conductor, replace(ORDER, id="t2")).ok and trials.result(broker, ORDER.id).ok
+
+
+def test_what_was_waited_for_is_not_what_a_trial_took(broker, conductor, monkeypatch):
+    """A sweep's budget is of trials alone."""
+    waited = []
+
+    def queries_on(_slot) -> list[str]:
+        if waited:
+            return []
+        waited.append(80.0)
+        return ["f3-0"]
+
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + sum(waited), time_ns=time.time_ns)
+    monkeypatch.setattr(conductor_module, "time", clock)
+    monkeypatch.setattr(conductor_module, "queries_on", queries_on)
+    found = come_of(broker, conductor, ORDER)
+    assert found.ok and waited and 0 < found.took_s < 80
+
+
+def test_what_a_task_says_of_its_failure_is_told_and_the_slot_is_left_clean(broker, conductor, slot):
+    slot._fails_at = "begin"
+    found = come_of(broker, conductor, ORDER)
+    assert (found.code, found.message, found.remedy) == ("task_failed", "it is broken", "mend it")
+    assert slot.asked[-1] == "end"
+
+
+def test_a_trial_has_figures_its_machine_and_its_versions(broker, conductor, slot, tmp_path):
+    found = come_of(broker, conductor, ORDER)
+    assert found.ok and (found.threads, found.rate_per_s) == (2, 50.0)
+    assert found.latency_slope == 1.0 and found.achieved_per_s == 0.0, "nothing came out of the stand-in"
+    assert found.series and found.took_s > 0 and found.machine["class"] and found.versions["type"] == 1
+    assert (found.machine["slot_threads"], found.machine["slot_heap_mb"]) == (8, 1024) and not found.held_back
+    assert found.versions["weir"] and found.versions["code"] == "c0de", "as the slot tells"
+    assert slot.asked.count("feed") == slot.asked.count("hurry") == slot.asked.count("rest") == 1
+    assert len(list((tmp_path / "feeds").iterdir())) == 1, "kept for the next trial"
+
+
+def test_a_damaged_feed_is_made_anew(broker, conductor, slot, tmp_path):
+    chain = [dict(task) for task in ORDER.feed]
+    path = feed.path_of(tmp_path, feed.digest(chain, task_types()))
+    path.parent.mkdir()
+    path.touch()
+    assert come_of(broker, conductor, ORDER).ok and slot.asked.count("feed") == 1
+    assert feed.read(path).events.num_rows == 50
+
+
+@pytest.mark.parametrize("slot_mb", [40.0, 30.0])
+def test_a_slot_that_its_driver_fills_is_not_measured_on(broker, conductor, slot, monkeypatch, slot_mb: float):
+    monkeypatch.setattr(trial_module, "slot_memory_mb", lambda slots: slot_mb)
+    monkeypatch.setattr(trial_module.TreeLoad, "python_mb", lambda self: 0.0)
+    found = come_of(broker, conductor, ORDER)
+    assert (found.code, found.ok) == ("not_measurable", False) and "begin" not in slot.asked
+    assert "40 MiB" in found.message and f"has {slot_mb:.0f}" in found.message and "WEIR_SLOTS" in found.remedy
+
+
+@pytest.mark.parametrize("at", ["weigh", "feed", "begin", "look"])
+def test_nothing_stays_of_a_trial_whose_slot_dies(broker, conductor, slot, tmp_path, at: str):
+    slot._dies_at = at
+    channels = Channels(broker)
+    channels.open_channel("trial-t1.in", schema_json="{}", readers=["trial-t1"])
+    channels.open_channel("trial-t1-feed.1", schema_json="{}")
+    channels.pause("trial-t1")
+    checkpoint = tmp_path / "checkpoints" / "trial-t1"
+    output = tmp_path / "outputs" / "files-measured" / "trial-t1"
+    for folder in (checkpoint, output):
+        folder.mkdir(parents=True)
+    found = come_of(broker, conductor, ORDER)
+    assert (found.code, found.passing) == ("slot_died", True)
+    assert not checkpoint.exists() and not output.exists() and conductor.pids == set()
+    left = [key for key in broker.keys("weir:*") if b"trial-t1" in key]
+    assert all(0 < broker.ttl(key) <= 60 for key in left), left
+    assert not list((tmp_path / "nodes" / "n1" / "trials").iterdir())
+
+
+@pytest.mark.parametrize("dies_at", ["", "begin", "look"])
+def test_files_that_tasks_archive_do_not_outlast_a_trial(broker, conductor, slot, tmp_path, dies_at: str):
+    """Those of the task and of what is upstream of it; a dataflow's in the same folder do, and below one of its."""
+    slot._dies_at, archive = dies_at, {"folder": "logs/daily"}
+    kept = ["daily-0123456789ab", "daily-feed-0"]  # a running task has the one; feed-0 writes nothing
+    for name in (*kept, "daily-measured", "daily-feed-1", "daily-warm-1"):
+        (tmp_path / "outputs" / "logs" / name).mkdir(parents=True)
+        (tmp_path / "outputs" / "logs" / name / "000-ab.jsonl").touch()
+    below = tmp_path / "outputs" / "logs" / "daily-warm-1" / "hourly-0123456789ab" / "000-ab.jsonl"
+    below.parent.mkdir()
+    below.touch()
+    upstream = (*ORDER.feed, {"type": "file_batches", "config": archive})
+    found = come_of(broker, conductor, replace(ORDER, task_type="file_batches", config=archive, feed=upstream))
+    assert found.code == ("slot_died" if dies_at else "")
+    assert sorted(path.name for path in (tmp_path / "outputs" / "logs").iterdir()) == [*kept, "daily-warm-1"]
+    assert [path.name for path in below.parent.parent.iterdir()] == ["hourly-0123456789ab"] and below.exists()
+
+
+def test_what_an_agent_left_that_died_is_cleared_away_by_the_next(broker, conductor, tmp_path):
+    left = tmp_path / "nodes" / "n1" / "trials" / "trial-old"
+    left.parent.mkdir(parents=True)
+    left.touch()
+    (tmp_path / "checkpoints" / "trial-old").mkdir(parents=True)
+    for channel in ("trial-old.in", "trial-old-feed.0", "trial-old1.in"):
+        Channels(broker).open_channel(channel, schema_json="{}")
+    conductor.start()
+    deadline = time.monotonic() + 120
+    while left.exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not left.exists() and not (tmp_path / "checkpoints" / "trial-old").exists()
+    assert Channels(broker).info("trial-old.in") is None and not broker.exists(keys.channel("trial-old.in"))
+    assert Channels(broker).info("trial-old-feed.0") is None and Channels(broker).info("trial-old1.in") is not None
+
+
+def test_an_agent_without_slots_leaves_orders_to_the_one_that_serves(broker, broker_url, tmp_path):
+    idle = Conductor(Settings(redis_url=broker_url, data_dir=tmp_path), slots=list, folder=tmp_path, task_types={})
+    idle.start()
+    trials.order(broker, ORDER)
+    time.sleep(0.4)
+    assert trials.take(broker, "n1", wait_s=0.05) == ORDER
+    idle.stop()
+    idle.join(10)
+
+
+def test_a_cancelled_trial_ends_soon_and_without_a_result(broker, conductor, slot):
+    conductor.start()
+    trials.order(broker, replace(ORDER, seconds=600.0))
+    deadline = time.monotonic() + 120
+    while (at := trials.progress(broker, "t1")) is None or at.state != "measuring":
+        assert time.monotonic() < deadline, at
+        time.sleep(0.02)
+    trials.cancel(broker, "t1")
+    assert come_of(broker, conductor, replace(ORDER, id="t2")).ok, "the slot is free again"
+    assert trials.result(broker, "t1") is None and trials.progress(broker, "t1") is None
+
+
+def test_an_order_that_cannot_be_read_does_not_keep_the_next_from_being_served(broker, conductor):
+    trials.order(broker, replace(ORDER, id="odd"))
+    [written] = [name for name in broker.keys("weir:*odd*order")]
+    broker.set(written, '{"of": "another version"}')
+    assert come_of(broker, conductor, ORDER).id == ORDER.id
+    assert trials.result(broker, "odd").code == "unreadable_order"
+
+
+def test_a_defect_is_told_at_once_and_the_next_order_is_served(broker, conductor, slot, monkeypatch):
+    with monkeypatch.context() as broken:
+        broken.setattr(trial_module, "slot_memory_mb", lambda slots: 1 // 0)
+        found = come_of(broker, conductor, ORDER)
+    assert (found.code, found.passing) == ("agent_stopped", True) and "ZeroDivisionError" in found.message
+    assert come_of(broker, conductor, replace(ORDER, id="t2")).ok

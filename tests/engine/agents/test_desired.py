@@ -1,0 +1,291 @@
+"""The desired state: what the estate wants of a node, and that an older one never replaces a newer."""
+
+import json
+from dataclasses import replace
+
+import pytest
+import redis
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler.model.dataflow import Task
+from scheduler.model.estate import Estate, Fragment, RunningBundle, RunningTask, Slot
+from scheduler.model.task_types import TaskType
+from workers.engine import desired
+from workers.engine.agents.wanted import Input, WantedFragment, Writer, fragment_document, parse_desired, parse_fragment
+
+TYPES = {name: TaskType(name=name, kind="transform", doc="", build="a:b") for name in ("source", "parse", "sink")}
+
+
+def task(name: str, type_name: str, *parents: str) -> RunningTask:
+    return RunningTask(id=name, type=type_name, config={"k": name}, parents=parents)
+
+
+def estate() -> Estate:
+    """A source fragment on n1 read by one on n2 and one on n1; the first one's last task is paused and gone."""
+    return Estate(
+        generation=7,
+        tasks={each.id: each for each in (
+            task("s", "source"), task("p", "parse", "s"), task("k", "sink", "p"), task("q", "sink", "s", "p")
+        )},
+        fragments={each.id: each for each in (
+            Fragment("f2-0", ("k",), "n1/1", 1),
+            Fragment("f3-0", ("q",), "n2/0", 1),
+            Fragment("f1-0", ("s", "p", "gone"), "n1/0", 2, {"p": ("f3-0", "f2-0"), "s": ("f3-0",)}),
+        )},
+        slots=(Slot("n1", 0), Slot("n1", 1), Slot("n2", 0)),
+    )
+
+
+def test_a_node_sees_its_own_part():
+    document = desired.desired_of(estate(), "n1", TYPES, 150)
+    assert (document["version"], document["node"], set(document["slots"])) == (7, "n1", {"0", "1"})
+    [first] = document["slots"]["0"]["fragments"]
+    assert first == {
+        "id": "f1-0",
+        "tasks": [
+            {"id": "s", "type": "source", "config": {"k": "s"}}, {"id": "p", "type": "parse", "config": {"k": "p"}}
+        ],
+        "inputs": [],
+        "outlets": {"0": ["f3-0"], "1": ["f2-0", "f3-0"]},
+        "active": 2,
+        "trigger_ms": 150,
+    }
+    [second] = document["slots"]["1"]["fragments"]
+    assert second["inputs"] == [{"channel": "f1-0.1", "task": "p"}]
+    other = desired.desired_of(estate(), "n2", TYPES)
+    [third] = other["slots"]["0"]["fragments"]
+    assert third["inputs"] == [{"channel": "f1-0.0", "task": "s"}, {"channel": "f1-0.1", "task": "p"}]
+    assert json.loads(json.dumps(document)) == document
+
+
+def test_fragments_come_upstream_first_within_a_slot():
+    found = estate()
+    moved = {name: replace(each, slot="n1/0") for name, each in found.fragments.items()}
+    document = desired.desired_of(
+        Estate(generation=1, tasks=found.tasks, fragments=moved, slots=found.slots), "n1", TYPES
+    )
+    assert [each["id"] for each in document["slots"]["0"]["fragments"]] == ["f1-0", "f2-0", "f3-0"]
+
+
+def test_a_circle_of_fragments_is_refused():
+    fragments = {
+        "a": Fragment("a", ("s",), "n1/0", 1, {"s": ("b",)}), "b": Fragment("b", ("p",), "n1/0", 1, {"p": ("a",)})
+    }
+    with pytest.raises(ValueError, match="circle"):
+        desired.desired_of(Estate(tasks=estate().tasks, fragments=fragments), "n1", TYPES)
+
+
+@pytest.mark.broker
+@given(versions=st.permutations(range(5)))
+def test_the_newest_version_stays_whatever_order_it_came_in(broker_url, versions):
+    with redis.Redis.from_url(broker_url) as client:
+        client.flushall()
+        standing = -1
+        for version in versions:
+            accepted = desired.publish(client, "n1", {"version": version, "node": "n1", "slots": {}})
+            assert accepted == (version > standing)
+            standing = max(standing, version)
+        assert desired.read(client, "n1")["version"] == 4
+        assert desired.publish(client, "n1", {"version": 4, "node": "n1", "slots": {}, "again": True})
+
+
+@pytest.mark.broker
+def test_a_publication_tells_the_node(broker):
+    with broker.pubsub(ignore_subscribe_messages=True) as pushes:
+        pushes.subscribe("weir:push")
+        while not broker.pubsub_numsub("weir:push")[0][1]:
+            pass
+        desired.publish(broker, "n1", {"version": 1, "node": "n1", "slots": {}})
+        message = None
+        while message is None:
+            message = pushes.get_message(timeout=5)
+    assert message["data"] == b"n1"
+
+
+names = st.text("abc.-", min_size=1, max_size=5)
+tasks = st.builds(Task, id=names, type=names, config=st.dictionaries(names, st.integers()))
+fragments = st.builds(
+    WantedFragment,
+    id=names,
+    tasks=st.lists(tasks, max_size=3).map(tuple),
+    inputs=st.lists(st.builds(Input, channel=names, task=names), max_size=2).map(tuple),
+    outlets=st.dictionaries(st.integers(0, 5), st.frozensets(names, min_size=1), max_size=2),
+    active=st.integers(1, 5),
+    trigger_ms=st.integers(10, 1000),
+    threads=st.integers(1, 9),
+    routes=st.dictionaries(
+        st.integers(0, 5), st.dictionaries(names, st.dictionaries(names, st.floats(0, 1)), min_size=1), max_size=2
+    ),
+    leaving=st.booleans(),
+    writers=st.dictionaries(names, st.builds(Writer, names, st.integers(0, 5), names), max_size=2),
+)
+
+
+@given(fragment=fragments)
+def test_a_fragment_survives_its_json(fragment):
+    assert parse_fragment(json.loads(json.dumps(fragment_document(fragment)))) == fragment
+
+
+def test_what_another_slot_runs_is_known():
+    wanted = parse_desired(desired.desired_of(estate(), "n1", TYPES))
+    assert wanted.elsewhere("0") == {"f2-0"} and wanted.elsewhere("1") == {"f1-0"}
+    assert wanted.of_slot("9") == ()
+
+
+def test_a_reader_that_inherits_or_asks_to_begin_elsewhere_is_said_to_its_writer():
+    found = estate()
+    fragments = {
+        **found.fragments,
+        "f1-0": replace(found.fragments["f1-0"], channels={"p": "f0-0.4"}, inherits=("f0-0",)),
+        "f2-0": replace(found.fragments["f2-0"], inherits=("f0-1", "f0-2")),
+        "f3-0": replace(found.fragments["f3-0"], joins={"s": "oldest", "p": "1700000000000"}),
+    }
+    document = desired.desired_of(replace(found, fragments=fragments), "n1", TYPES)
+    [first] = document["slots"]["0"]["fragments"]
+    assert (first["inherits"], first["channels"]) == (["f0-0"], {"1": "f0-0.4"})
+    assert first["heirs"] == {"f2-0": ["f0-1", "f0-2"]}
+    assert first["joins"] == {"0": {"f3-0": "oldest"}, "1": {"f3-0": "1700000000000"}}
+    [second] = document["slots"]["1"]["fragments"]
+    assert second["inputs"] == [{"channel": "f0-0.4", "task": "p"}] and second["inherits"] == ["f0-1", "f0-2"]
+    wanted = parse_fragment(first)
+    assert parse_fragment(fragment_document(wanted)) == wanted and wanted.channel(1) == "f0-0.4"
+
+
+def test_one_bundle_goes_on_with_what_others_leave_and_writes_where_they_wrote():
+    found = estate()
+    bundles = (RunningBundle("f2-7", "n1/0", 2, 0.75), RunningBundle("f2-0", "n1/1", 1, 0.25))
+    heir = replace(
+        found.fragments["f2-0"], slot="n1/0", bundles=bundles, inherits=("f0-1",), channels={"k": "f0-1.3"})
+    assert heir.channels_of("k") == ("f2-7.0", "f0-1.3")
+    document = desired.desired_of(
+        replace(found, fragments={**found.fragments, "f2-0": heir}), "n1", TYPES)
+    entries = {one["id"]: one for slot in document["slots"].values() for one in slot["fragments"]}
+    assert entries["f2-0"]["inherits"] == ["f0-1"] and entries["f2-0"]["channels"] == {"0": "f0-1.3"}
+    assert "inherits" not in entries["f2-7"] and "channels" not in entries["f2-7"]
+    assert entries["f1-0"]["heirs"] == {"f2-0": ["f0-1"]}
+    assert entries["f1-0"]["routes"] == {"1": {"f2-0": {"f2-7": 0.75, "f2-0": 0.25}}}
+
+
+def node(version: int, handing_over: dict[str, list[str]] | None = None, **fragments: tuple[str, ...]) -> dict:
+    """A desired state of one slot, its fragments with what they inherit."""
+    document = {"version": version, "node": "n1", "slots": {"0": {"fragments": [
+        {"id": name, "inherits": list(inherits)} for name, inherits in fragments.items()]}}}
+    if handing_over:
+        document["handing_over"] = {
+            slot: [{"id": name, "inherits": []} for name in names] for slot, names in handing_over.items()}
+    return document
+
+
+def test_what_others_inherit_from_is_kept_until_nobody_names_it():
+    first, second = node(1, a=(), b=(), z=()), node(2, c=("a", "b"))
+    kept = desired.keep_handing_over(second, first)
+    assert kept == node(2, {"0": ["a", "b"]}, c=("a", "b"))
+    assert desired.keep_handing_over(second, kept) == kept, "the same state again changes nothing"
+    taken_back = desired.keep_handing_over(node(3, d=("c",)), kept)
+    assert [one["id"] for one in taken_back["handing_over"]["0"]] == ["a", "b", "c"], "c may not have begun"
+    assert desired.keep_handing_over(node(4, e=()), taken_back) == node(4, e=())
+    assert desired.keep_handing_over(node(4, e=("unknown",)), None) == node(4, e=("unknown",))
+
+
+def divided(name: str, task_id: str, *bundles: RunningBundle, outlets=None) -> Fragment:
+    return Fragment(name, (task_id,), bundles[0].slot, 1, outlets or {}, bundles=bundles)
+
+
+def test_each_bundle_is_an_entry_of_its_own_where_it_runs():
+    """A source, a task in two bundles on two nodes, one of them leaving, and another divided task behind it."""
+    found = Estate(
+        generation=3,
+        tasks={each.id: each for each in (task("s", "source"), task("p", "parse", "s"), task("k", "sink", "p"))},
+        fragments={each.id: each for each in (
+            Fragment("f1-0", ("s",), "n1/0", 1, {"s": ("f1-1",)}),
+            divided("f1-1", "p", RunningBundle("f1-1", "n1/1", 3, 1.0), RunningBundle("f1-5", "n2/0", 1, 0.0),
+                    outlets={"p": ("f1-2",)}),
+            divided("f1-2", "k", RunningBundle("f1-2", "n1/1", 1, 0.25), RunningBundle("f2-0", "n2/0", 2, 0.75)),
+        )},
+        slots=(Slot("n1", 0), Slot("n1", 1), Slot("n2", 0)),
+    )
+    here, there = (desired.desired_of(found, node, TYPES)["slots"] for node in ("n1", "n2"))
+    [source], [parse, sink], [parse_there, sink_there] = (
+        slot["fragments"] for slot in (here["0"], here["1"], there["0"]))
+    weights = {"f1-2": 0.25, "f2-0": 0.75}
+    assert source["outlets"] == {} and source["routes"] == {"0": {"f1-1": {"f1-1": 1.0, "f1-5": 0.0}}}
+    assert parse["inputs"] == [{"channel": "f1-0.0@f1-1", "task": "s"}]
+    assert (parse["threads"], parse["routes"], parse["outlets"]) == (3, {"0": {"f1-2": weights}}, {})
+    assert parse_there["id"] == "f1-5" and parse_there["leaving"] and "leaving" not in parse
+    assert parse_there["writers"] == {"f1-0.0@f1-5": ["f1-0", 0, "f1-1"]} and "writers" not in parse
+    assert parse_there["routes"] == {"0": {"f1-2": weights}}
+    assert sink["inputs"] == [
+        {"channel": "f1-1.0@f1-2", "task": "p"}, {"channel": "f1-5.0@f1-2", "task": "p", "ending": True}]
+    assert [one["channel"] for one in sink_there["inputs"]] == ["f1-1.0@f2-0", "f1-5.0@f2-0"]
+    wanted = parse_fragment(sink_there)
+    assert wanted.streams == (("f1-1.0@f2-0", "f1-5.0@f2-0"),) and wanted.threads == 2
+
+
+@st.composite
+def scheduled(draw) -> Estate:
+    """A random graph of tasks, one a fragment, any of them divided over slots of two nodes, some bundles leaving."""
+    count = draw(st.integers(1, 6))
+    slots = [Slot(f"n{node}", index) for node in range(2) for index in range(2)]
+    tasks, fragments = {}, {}
+    readers: dict[int, list[int]] = {number: [] for number in range(count)}
+    for number in range(count):
+        above = draw(st.sets(st.integers(0, number - 1), min_size=1, max_size=3)) if number else set()
+        tasks[f"t{number}"] = task(f"t{number}", "parse", *(f"t{one}" for one in sorted(above)))
+        for one in above:
+            readers[one].append(number)
+    for number in range(count):
+        names = [f"f1-{number}", *(f"f2-{number}{n}" for n in range(draw(st.integers(0, 3))))]
+        parts = draw(st.lists(st.integers(0, 4), min_size=len(names), max_size=len(names)).filter(any))
+        bundles = tuple(
+            RunningBundle(name, draw(st.sampled_from(slots)).name, draw(st.integers(1, 4)), part / sum(parts))
+            for name, part in zip(names, parts, strict=True)
+        ) if number and draw(st.booleans()) else ()
+        slot = bundles[0].slot if bundles else draw(st.sampled_from(slots)).name
+        fragments[f"f1-{number}"] = Fragment(
+            f"f1-{number}", (f"t{number}",), slot, 1,
+            {f"t{number}": tuple(f"f1-{one}" for one in readers[number])} if readers[number] else {}, bundles=bundles)
+    return Estate(generation=1, tasks=tasks, fragments=fragments, slots=tuple(slots))
+
+
+@given(found=scheduled())
+def test_every_part_that_is_written_is_read_by_exactly_one(found):
+    entries = {
+        fragment.id: fragment for node in ("n0", "n1")
+        for slot in parse_desired(desired.desired_of(found, node, TYPES)).slots.values() for fragment in slot
+    }
+    bundles = {bundle.id: fragment for fragment in found.fragments.values() for bundle in fragment.parts}
+    assert entries.keys() == bundles.keys(), "each bundle runs once, on whatever node"
+    written: dict[str, list[str]] = {}
+    for entry in entries.values():
+        for position, readers in entry.outlets.items():
+            written.setdefault(entry.channel(position), []).extend(readers)
+        for position, routes in entry.routes.items():
+            for reader, weights in routes.items():
+                assert sum(weights.values()) == pytest.approx(1)
+                assert weights == {one.id: one.weight for one in found.fragments[reader].bundles}
+                for bundle in weights:
+                    written.setdefault(f"{entry.channel(position)}@{bundle}", []).append(bundle)
+    read: dict[str, list[str]] = {}
+    for entry in entries.values():
+        for item in entry.inputs:
+            read.setdefault(item.channel, []).append(entry.id)
+        assert entry.leaving == any(one.id == entry.id and one.leaving for one in bundles[entry.id].parts)
+        assert set(entry.writers) == ({item.channel for item in entry.inputs} if entry.leaving else set())
+        assert all(item.ending == next(
+            one.leaving for fragment in found.fragments.values() for one in fragment.parts
+            if item.channel.startswith(f"{one.id}.")) for item in entry.inputs)
+        assert len(entry.streams) == len(found.tasks[entry.tasks[0].id].parents)
+    assert {name: sorted(readers) for name, readers in read.items()} == {
+        name: sorted(readers) for name, readers in written.items()}
+    assert all(len(readers) == 1 for name, readers in read.items() if "@" in name)
+
+
+@given(found=scheduled())
+def test_an_estate_without_bundles_wants_what_it_always_wanted(found):
+    plain = replace(found, fragments={one.id: replace(one, bundles=()) for one in found.fragments.values()})
+    for node in ("n0", "n1"):
+        for slot in desired.desired_of(plain, node, TYPES)["slots"].values():
+            for entry in slot["fragments"]:
+                assert entry.keys() == {"id", "tasks", "inputs", "outlets", "active", "trigger_ms"}
+                assert len(entry["inputs"]) == len(plain.tasks[entry["tasks"][0]["id"]].parents)

@@ -1,0 +1,306 @@
+"""Node agents with stand-in slots: what dies is started again, what is away is waited for, what ends leaves nothing."""
+
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import get_args
+
+import psutil
+import pytest
+import redis
+
+from workers.engine import desired, trials
+from workers.engine.agents import mail
+from workers.engine.agents.lease import Lease, Standing
+from workers.engine.agents.store import NodeStore
+from workers.engine.spark.pinning import Pinning, core_of
+from workers.engine.trials import TrialOrder
+from workers.launcher import broker as embedded
+from workers.processes import spawn, stop
+
+pytestmark = pytest.mark.broker
+
+ROOT = Path(__file__).parents[3]
+AGENT = """
+import sys
+from pathlib import Path
+from workers.engine.agents import node
+data_dir = Path(sys.argv[1])
+def slot_argv(slot):
+    desired = data_dir / "nodes" / "n1" / "desired.json"
+    return [sys.executable, sys.argv[3], "--slot", slot, "--desired", str(desired)]
+own = node.Node.__init__
+node.Node.__init__ = lambda self, settings: own(self, settings, slot_argv=slot_argv)
+node.main(["--node", "n1", "--slots", sys.argv[2], "--data-dir", str(data_dir)])
+"""
+
+
+def wanted(version: int, *fragments: str) -> dict:
+    """A desired state of one slot."""
+    tasks = [{"id": "t", "type": "any", "config": {}}]
+    return {
+        "version": version, "node": "n1", "generation": version,
+        "slots": {"0": {"fragments": [
+            {"id": name, "tasks": tasks, "inputs": [], "outlets": {}, "active": 1, "trigger_ms": 200}
+            for name in fragments
+        ]}},
+    }
+
+
+@contextmanager
+def agent(url: str, data_dir: Path, *, slots: int = 1):
+    data_dir.mkdir(exist_ok=True)
+    argv = [sys.executable, "-c", AGENT, str(data_dir), str(slots), str(Path(__file__).with_name("stand_in.py"))]
+    with (data_dir / "agent.log").open("ab") as log:
+        process = spawn(argv, env={**os.environ, "REDIS_URL": url, "PYTHONPATH": str(ROOT)}, stdout=log)
+    try:
+        yield process
+    finally:
+        stop(process, timeout_s=10)
+
+
+def until(is_so, *, within_s: float = 120):
+    deadline = time.monotonic() + within_s
+    while time.monotonic() < deadline:
+        found = is_so()
+        if found:
+            return found
+        time.sleep(0.02)
+    raise AssertionError("it did not come true")
+
+
+def slot_of(broker: redis.Redis, slot: str = "0") -> dict:
+    text = broker.get("weir:observed:n1")
+    return json.loads(text)["slots"].get(slot, {}) if text else {}
+
+
+def fragments_of(broker: redis.Redis) -> dict:
+    return slot_of(broker).get("fragments", {})
+
+
+def gone(pid: int) -> bool:
+    return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+
+
+def test_a_slot_that_is_killed_comes_back_and_takes_its_children_along(broker, broker_url, tmp_path):
+    desired.publish(broker, "n1", wanted(1, "f1-0"))
+    with agent(broker_url, tmp_path / "data"):
+        child = until(lambda: fragments_of(broker).get("f1-0"))["child"]
+        pid = slot_of(broker)["pid"]
+        os.kill(pid, signal.SIGKILL)
+        back = until(lambda: slot_of(broker).get("restarts") == 1 and slot_of(broker)["fragments"] and slot_of(broker))
+        assert back["pid"] != pid and back["state"] == "running"
+        assert gone(pid) and gone(child), "what the dead slot had started lives on"
+        kinds = [json.loads(entry[b"kind"]) for _, entry in broker.xrange("weir:events")]
+        assert "slot_died" in kinds
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("what", ["slot", "agent"])
+def test_nothing_stays_of_a_trial_when_its_slot_or_its_agent_is_killed(what, broker, broker_url, tmp_path):
+    data_dir = tmp_path / "data"
+    left = [data_dir / "checkpoints" / "trial-t", data_dir / "nodes" / "n1" / "trials" / "trial-t"]
+
+    def feeders(of: int) -> list[int]:
+        found = []
+        for process in psutil.Process(of).children(recursive=True):
+            with suppress(psutil.Error):
+                found += [process.pid] if "workers.engine.measuring.feeder" in process.cmdline() else []
+        return found
+
+    def is_cleared() -> bool:
+        keys = [key for key in broker.keys("weir:*:trial-t*") if broker.ttl(key) < 0]
+        return not any(path.exists() for path in left) and not keys
+
+    with agent(broker_url, data_dir) as process:
+        trials.order(broker, TrialOrder(
+            "t", "n1", "0", "pi_viete", {}, threads=2, rate_per_s=50.0, seconds=600.0, first_warm_up_s=2.0,
+            driver_warm_up_s=0.0,
+            feed=({"type": "urban_sensing", "config": {}},)))
+        until(lambda: broker.xlen("weir:ch:trial-t.in") > 5)
+        feeding = feeders(process.pid)
+        assert feeding and all(path.exists() for path in left)
+        os.kill(slot_of(broker)["pid"] if what == "slot" else process.pid, signal.SIGKILL)
+        until(lambda: all(gone(pid) for pid in feeding))
+        if what == "slot":
+            found = until(lambda: trials.result(broker, "t"))
+            assert (found.code, found.passing) == ("slot_died", True)
+            until(is_cleared)
+    if what == "agent":
+        assert not is_cleared() and trials.result(broker, "t") is None
+        with agent(broker_url, data_dir):
+            until(is_cleared)
+
+
+def test_a_slot_that_keeps_dying_is_tried_less_and_less_often(broker, broker_url, tmp_path):
+    with agent(broker_url, tmp_path / "data"):
+        for restarts in range(2):
+            pid = until(lambda: slot_of(broker).get("restarts") == restarts and slot_of(broker)["pid"])  # noqa: B023
+            os.kill(pid, signal.SIGKILL)
+        assert until(lambda: slot_of(broker).get("state") == "backoff")
+        assert until(lambda: slot_of(broker).get("restarts") == 2 and slot_of(broker)["state"] == "running")
+
+
+def test_the_report_says_what_is_used_and_which_version_is_known(broker, broker_url, tmp_path):
+    desired.publish(broker, "n1", wanted(5, "f1-0"))
+    with agent(broker_url, tmp_path / "data", slots=2):
+        def known():
+            report = json.loads(broker.get("weir:observed:n1") or "{}")
+            # A slot may have read of its fragment, and told it, before its agent has.
+            return fragments_of(broker) and report.get("version") and report
+
+        report = until(known)
+        assert report["version"] == 5 and report["cores"] == os.cpu_count() and set(report["slots"]) == {"0", "1"}
+        assert report["pinning"] in get_args(Pinning)
+        assert slot_of(broker)["core"] == core_of(slot_of(broker)["pid"])
+        assert until(lambda: slot_of(broker)["memory_mb"]) > 0
+        assert broker.ttl("weir:observed:n1") > 0
+
+
+def test_a_broker_that_goes_and_comes_back_changes_nothing_for_the_slots(tmp_path):
+    prepared = embedded.prepare(tmp_path)
+    broker_process = spawn(prepared.argv, stdout=subprocess.DEVNULL)
+    try:
+        until(lambda: embedded.answers(prepared.url))
+        with redis.Redis.from_url(prepared.url) as broker, agent(prepared.url, tmp_path / "data"):
+            desired.publish(broker, "n1", wanted(1, "f1-0"))
+            before = until(lambda: fragments_of(broker) and slot_of(broker))
+            broker_process.kill()
+            broker_process.wait()
+            log = tmp_path / "data" / "agent.log"
+            until(lambda: "broker is away" in log.read_text())
+            broker_process = spawn(prepared.argv, stdout=subprocess.DEVNULL)
+            until(lambda: embedded.answers(prepared.url))
+            broker.delete("weir:observed:n1")
+            desired.publish(broker, "n1", wanted(2, "f1-0", "f2-0"))
+            until(lambda: "f2-0" in fragments_of(broker))
+            after = slot_of(broker)
+            assert (after["pid"], after["restarts"], after["since_ms"]) == (before["pid"], 0, before["since_ms"])
+    finally:
+        stop(broker_process, timeout_s=5)
+
+
+def test_an_agent_starts_what_it_knows_without_a_desired_state_in_the_broker(broker, broker_url, tmp_path):
+    desired.publish(broker, "n1", wanted(3, "f1-0"))
+    with agent(broker_url, tmp_path / "data"):
+        until(lambda: fragments_of(broker))
+    broker.flushall()
+    with agent(broker_url, tmp_path / "data"):
+        assert set(until(lambda: fragments_of(broker))) == {"f1-0"}
+
+
+def test_the_second_agent_of_a_name_waits_for_the_first(broker, broker_url, tmp_path):
+    with agent(broker_url, tmp_path / "one"):
+        first = until(lambda: slot_of(broker).get("pid"))
+        with agent(broker_url, tmp_path / "two") as second:
+            until(lambda: "waiting" in (tmp_path / "two" / "agent.log").read_text())
+            assert not psutil.Process(second.pid).children(), "the second agent has started a slot"
+            assert slot_of(broker)["pid"] == first
+    with agent(broker_url, tmp_path / "two"):
+        assert until(lambda: slot_of(broker).get("pid") not in (None, first))
+
+
+def test_an_agent_whose_name_was_taken_stands_down(broker, broker_url, tmp_path):
+    with agent(broker_url, tmp_path / "data") as process:
+        until(lambda: slot_of(broker).get("pid"))
+        broker.set("weir:lease:n1", "somebody else")
+        until(lambda: not psutil.Process(process.pid).children())
+        broker.delete("weir:lease:n1")
+        until(lambda: psutil.Process(process.pid).children())
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+def test_nothing_is_left_of_an_agent_that_ends(how, broker, broker_url, tmp_path):
+    desired.publish(broker, "n1", wanted(1, "f1-0"))
+    with agent(broker_url, tmp_path / "data") as process:
+        found = until(lambda: fragments_of(broker).get("f1-0"))
+        slot = slot_of(broker)["pid"]
+        process.send_signal(how)
+        process.wait(15)
+        until(lambda: gone(slot))
+        if how != signal.SIGKILL:  # a stand-in's child does not watch its parent; Spark's do
+            until(lambda: gone(found["child"]))
+        else:
+            os.kill(found["child"], signal.SIGKILL)
+
+
+def test_a_push_is_heard_long_before_the_next_poll(broker, broker_url, tmp_path, monkeypatch):
+    monkeypatch.setattr(mail, "POLL_S", 3600.0)
+    told = []
+    inbox = mail.Inbox(redis.Redis.from_url(broker_url), NodeStore(tmp_path, "n1"), on_change=lambda: told.append(1))
+    inbox.start()
+    until(lambda: broker.pubsub_numsub("weir:push")[0][1])
+    desired.publish(broker, "n2", {**wanted(1), "node": "n2"})
+    desired.publish(broker, "n1", wanted(1, "f1-0"))
+    until(lambda: told)
+    assert NodeStore(tmp_path, "n1").read_desired().version == 1 and len(told) == 1
+    inbox.stop()
+    broker.publish("weir:push", "n1")
+
+
+def test_a_change_whose_push_was_lost_is_found_by_polling(broker, broker_url, tmp_path, monkeypatch):
+    monkeypatch.setattr(mail, "POLL_S", 0.05)
+    told = []
+    inbox = mail.Inbox(redis.Redis.from_url(broker_url), NodeStore(tmp_path, "n1"), on_change=lambda: told.append(1))
+    inbox.start()
+    broker.set("weir:desired:n1", json.dumps(wanted(4)))
+    until(lambda: told)
+    inbox.stop()
+    assert NodeStore(tmp_path, "n1").read_desired().version == 4
+
+
+@pytest.mark.parametrize("what", ["write_desired", "on_change"])
+def test_a_node_hears_again_once_its_disk_has_room(what, broker, broker_url, tmp_path, monkeypatch):
+    """Nobody else reads desired states: were the thread to end of it, the node would report on and be deaf for good."""
+    monkeypatch.setattr(mail, "POLL_S", 0.05)
+    monkeypatch.setattr(mail, "RETRY_S", 0.05)
+    failed, told, write = [], [], NodeStore.write_desired
+
+    def full(of: str) -> None:
+        if of == what and len(failed) < 3:
+            failed.append(of)
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    def write_desired(store, document):
+        full("write_desired")
+        return write(store, document)
+
+    def on_change() -> None:
+        full("on_change")
+        told.append(1)
+
+    monkeypatch.setattr(NodeStore, "write_desired", write_desired)
+    inbox = mail.Inbox(redis.Redis.from_url(broker_url), NodeStore(tmp_path, "n1"), on_change=on_change)
+    inbox.start()
+    broker.set("weir:desired:n1", json.dumps(wanted(4)))
+    until(lambda: told)
+    assert len(failed) == 3 and NodeStore(tmp_path, "n1").read_desired().version == 4
+    broker.set("weir:desired:n1", json.dumps(wanted(5)))
+    until(lambda: len(told) == 2)
+    inbox.stop()
+
+
+def test_the_store_keeps_the_newest(tmp_path):
+    store = NodeStore(tmp_path, "n1")
+    assert store.read_desired().version == 0
+    assert store.write_desired(wanted(2, "f1-0"))
+    assert not store.write_desired(wanted(1)) and not store.write_desired(wanted(2, "f1-0"))
+    assert [fragment.id for fragment in store.read_desired().of_slot("0")] == ["f1-0"]
+
+
+def test_a_lease_is_its_folders_not_its_processes(broker, tmp_path):
+    mine, again = Lease(broker, "n1", folder=tmp_path / "a"), Lease(broker, "n1", folder=tmp_path / "a")
+    other = Lease(broker, "n1", folder=tmp_path / "b")
+    assert (mine.renew(), other.renew(), again.renew()) == (Standing.HELD, Standing.TAKEN, Standing.HELD)
+    other.give_back()
+    assert other.renew() is Standing.TAKEN
+    mine.give_back()
+    assert other.renew() is Standing.HELD
+    with redis.Redis(port=1) as nobody:
+        assert Lease(nobody, "n1", folder=tmp_path / "a").renew() is Standing.UNKNOWN

@@ -1,0 +1,215 @@
+"""Observation: rates from two readings, percentiles from histograms, and which of a plan's steps are in force."""
+
+import json
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler.model.estate import Fragment, RunningBundle, Submitted
+from scheduler.model.plan import Plan, Step
+from workers.engine import observed
+from workers.engine.observed import Meters, flows, percentile_ms, steps_done
+
+FRAGMENTS = [
+    Fragment("f1-0", ("s", "p", "gone"), "n1/0", 2, {"s": ("f2-0",)}),
+    Fragment("f2-0", ("k",), "n1/1", 1),
+]
+PARENTS = {"s": (), "p": ("s",), "k": ("s",)}
+
+
+def bucket_of(ms: float) -> int:
+    return math.floor(4 * math.log2(ms + 1))
+
+
+def test_rates_come_from_the_difference_of_two_readings():
+    before = Meters(1_000, {"f1-0": {"0:n": 100, "1:n": 50}})
+    after = Meters(3_000, {"f1-0": {"0:n": 140, "1:n": 60, "2:n": 9}, "f2-0": {"0:n": 30, "in:n": 30}})
+    found = flows(before, after, FRAGMENTS, PARENTS)
+    assert {name: (flow.rate_per_s, flow.events) for name, flow in found.tasks.items()} == {
+        "s": (20.0, 140), "p": (5.0, 60), "k": (15.0, 30)
+    }
+    assert {pair: flow.rate_per_s for pair, flow in found.streams.items()} == {("s", "p"): 20.0, ("s", "k"): 20.0}
+
+
+def test_the_flows_of_a_divided_fragment_are_those_of_its_bundles_together():
+    bundles = (RunningBundle("f2-0", "n1/1", 2, 0.75), RunningBundle("f3-0", "n1/0", 1, 0.25))
+    divided = [FRAGMENTS[0], Fragment("f2-0", ("k",), "n1/1", 1, bundles=bundles)]
+    fast = bucket_of(20)
+    assert observed.queries_of(divided) == {"f1-0", "f2-0", "f3-0"}
+    before = Meters(0, {"f2-0": {"0:n": 10}, "f3-0": {"0:n": 5}})
+    after = Meters(2_000, {
+        "f1-0": {"0:n": 60}, "f2-0": {"in:n": 24, "0:n": 40, f"0:lat:{fast}": 3, f"in:chan:{fast}": 3},
+        "f3-0": {"in:n": 12, "0:n": 15, f"0:lat:{fast}": 1}})
+    found = flows(before, after, divided, PARENTS)
+    assert (found.tasks["k"].rate_per_s, found.tasks["k"].events) == (20.0, 55)
+    assert found.queries == {"f1-0": 30.0, "f2-0": 12.0, "f3-0": 6.0}, "what a source makes, and what others read"
+    assert 15 < found.tasks["k"].latency_p99_ms < 30 and 15 < found.streams["s", "k"].channel_p50_ms < 30
+
+
+def test_what_tasks_make_of_what_they_read():
+    bundles = (RunningBundle("f2-0", "n1/1", 2, 0.75), RunningBundle("f3-0", "n1/0", 1, 0.25))
+    divided = [FRAGMENTS[0], Fragment("f2-0", ("k",), "n1/1", 1, bundles=bundles)]
+    meters = Meters(0, {
+        "f1-0": {"0:n": 400, "1:n": 100}, "f2-0": {"in:n": 300, "0:n": 60}, "f3-0": {"in:n": 100, "0:n": 20}})
+    assert observed.selectivities(meters, divided, least=400) == {"p": 0.25, "k": 0.2}, "a source reads nothing"
+    assert observed.selectivities(meters, divided, least=401) == {}
+
+
+def test_latencies_are_of_the_time_between_the_readings():
+    slow, fast = bucket_of(5_000), bucket_of(20)
+    before = Meters(0, {"f2-0": {f"0:lat:{slow}": 1_000}})
+    after = Meters(1_000, {"f2-0": {
+        f"0:lat:{slow}": 1_000, f"0:lat:{fast}": 10, f"in:chan:{fast}": 4, f"in:wait:{slow}": 4
+    }})
+    found = flows(before, after, FRAGMENTS, PARENTS)
+    assert 15 < found.tasks["k"].latency_p50_ms <= found.tasks["k"].latency_p99_ms < 30
+    channel = found.streams["s", "k"]
+    assert channel.channel_p50_ms < 30 < 4_000 < channel.wait_p50_ms
+    fused = found.streams["s", "p"]
+    assert fused.channel_p50_ms is None and fused.wait_p99_ms is None
+
+
+def test_a_counter_that_went_backwards_counts_from_zero():
+    found = flows(Meters(0, {"f2-0": {"0:n": 500}}), Meters(1_000, {"f2-0": {"0:n": 20}}), FRAGMENTS, PARENTS)
+    assert found.tasks["k"].rate_per_s == 20.0
+
+
+def test_the_same_moment_twice_gives_no_rate():
+    reading = Meters(1_000, {"f2-0": {"0:n": 5}})
+    assert flows(reading, reading, FRAGMENTS, PARENTS).tasks["k"].rate_per_s == 0.0
+
+
+@given(st.lists(st.integers(0, 100_000), min_size=1, max_size=200), st.sampled_from([0.5, 0.9, 0.99]))
+def test_a_percentile_lies_in_the_bucket_of_the_true_one(latencies_ms, share):
+    histogram: dict[int, int] = {}
+    for latency_ms in latencies_ms:
+        histogram[bucket_of(latency_ms)] = histogram.get(bucket_of(latency_ms), 0) + 1
+    true_ms = sorted(latencies_ms)[math.ceil(share * len(latencies_ms)) - 1]
+    low, high = 2 ** (bucket_of(true_ms) / 4) - 1, 2 ** ((bucket_of(true_ms) + 1) / 4) - 1
+    assert low - 1e-6 <= percentile_ms(histogram, share) <= high + 1e-6
+
+
+def test_nothing_counted_has_no_percentile():
+    assert percentile_ms({}, 0.5) is None and percentile_ms({3: 0}, 0.99) is None
+
+
+@pytest.mark.broker
+def test_reports_and_meters_are_read_from_the_broker(broker):
+    broker.set("weir:observed:n1", json.dumps({"node": "n1", "version": 1, "slots": {}}))
+    broker.hset("weir:meter:f1-0", mapping={"0:n": 5, "throttled_by": "f1-0.2"})
+    assert set(observed.read_reports(broker)) == {"n1"}
+    reading = observed.read_meters(broker, ["f1-0", "f9-9"])
+    assert reading.counts == {"f1-0": {"0:n": 5}, "f9-9": {}}
+    assert observed.read_meters(broker, []).at_ms >= reading.at_ms > 0
+
+
+def report(*, state="running", **fragments):
+    return {"n1": {"node": "n1", "version": 1, "slots": {"0": {"state": state, "fragments": fragments}}}}
+
+
+def plan(*steps: Step) -> Plan:
+    after = Fragment("f1-0", ("s", "p", "k"), "n1/0", 2, {"p": ("f2-0",)}, inherits=("f0-0",))
+    return Plan(
+        kind="submit", generation=1, dataflow=Submitted("d", "d", "t", {}, ()), reused=(), started=(), stopped=(),
+        steps=steps, fragments_before={"f0-0": Fragment("f0-0", ("x",), "n1/0", 1)}, fragments_after={"f1-0": after},
+    )
+
+
+RUNNING = {"state": "running", "active": 3, "outlets": {}}
+CASES = [
+    (Step("start_fragment", "f1-0"), {"f1-0": RUNNING}, {"f1-0": {**RUNNING, "state": "waiting"}}),
+    (Step("open_outlet", "f1-0", task="p", reader="f2-0"),
+     {"f1-0": {**RUNNING, "outlets": {"1": ["f2-0", "f3-0"]}}}, {"f1-0": {**RUNNING, "outlets": {"0": ["f2-0"]}}}),
+    (Step("close_outlet", "f1-0", task="p", reader="f2-0"),
+     {"f1-0": {**RUNNING, "outlets": {"1": ["f3-0"]}}}, {"f1-0": {**RUNNING, "outlets": {"1": ["f2-0"]}}}),
+    (Step("close_tail", "f1-0", active=2, active_before=3), {"f1-0": {**RUNNING, "active": 2}}, {"f1-0": RUNNING}),
+    (Step("open_tail", "f1-0", active=3, active_before=2), {"f1-0": RUNNING}, {"f1-0": {**RUNNING, "active": 2}}),
+    (Step("stop_fragment", "f0-0"), {}, {"f0-0": {**RUNNING, "state": "draining"}}),
+    (Step("pause_fragment", "f1-0"), {"f1-0": {**RUNNING, "state": "stopped"}}, {"f1-0": RUNNING}),
+    (Step("resume_fragment", "f1-0"), {"f1-0": RUNNING}, {"f1-0": {**RUNNING, "state": "stopped"}}),
+    (Step("hand_over", "f1-0"), {"f1-0": RUNNING}, {"f1-0": RUNNING, "f0-0": {**RUNNING, "state": "draining"}}),
+]
+
+
+@pytest.mark.parametrize(("step", "done", "not_yet"), CASES, ids=[step.kind for step, _, _ in CASES])
+def test_a_step_is_done_when_the_report_says_so(step, done, not_yet):
+    assert steps_done(plan(step), report(**done)) == {step.key}
+    assert steps_done(plan(step), report(**not_yet)) == set()
+    assert steps_done(plan(step), {}) == set(), "a node that does not report proves nothing"
+    assert steps_done(plan(step), report(state="starting", **done)) == set()
+
+
+BUNDLES = (RunningBundle("f1-0", "n1/0", 3, 0.75), RunningBundle("f2-0", "n2/0", 1, 0.25))
+LEAVING = RunningBundle("f1-5", "n2/0", 1, 0.0)
+WEIGHTS = {"f1-0": 0.75, "f2-0": 0.25, "f1-5": 0.0}
+
+
+def of_divided(*steps: Step) -> Plan:
+    after = Fragment("f1-0", ("p",), "n1/0", 1, {"p": ("f9-0",)}, bundles=(*BUNDLES, LEAVING))
+    return Plan(
+        kind="schedule", generation=1, dataflow=Submitted("d", "d", "t", {}, ()), reused=(), started=(), stopped=(),
+        steps=steps, fragments_before={"f1-0": after}, fragments_after={"f1-0": after})
+
+
+def nodes(first: dict, second: dict) -> dict:
+    return {
+        node: {"node": node, "version": 2, "slots": {"0": {"state": "running", "fragments": fragments}}}
+        for node, fragments in (("n1", first), ("n2", second))}
+
+
+ONE = {"state": "running", "active": 1, "outlets": {}, "threads": 3}
+TWO = {"state": "running", "active": 1, "outlets": {}}
+STARTING = {**TWO, "state": "starting"}
+WRITER = {"w": {**TWO, "routes": {"0": {"f1-0": WEIGHTS}}}}
+OLD_WRITER = {"w": {**TWO, "routes": {"0": {"f1-0": {"f1-0": 1.0}}}}}
+OF_BUNDLES = [
+    (Step("start_bundle", "f1-0", bundle="f2-0"), ({"f1-0": ONE}, {"f2-0": TWO}), ({"f1-0": ONE}, {"f2-0": STARTING})),
+    (Step("move_bundle", "f1-0", bundle="f1-0"), ({"f1-0": ONE}, {}), ({"f1-0": {**ONE, "threads": 1}}, {})),
+    (Step("leave_bundle", "f1-0", bundle="f1-5"), ({}, {"f1-5": {**TWO, "state": "left"}}), ({}, {"f1-5": TWO})),
+    (Step("route", "f1-0"), (WRITER, WRITER), (WRITER, OLD_WRITER)),
+    (Step("start_fragment", "f1-0"), ({"f1-0": ONE}, {"f2-0": TWO}), ({"f1-0": ONE}, {})),
+    (Step("stop_fragment", "f1-0"), ({}, {}), ({}, {"f1-5": TWO})),
+    (Step("open_outlet", "f1-0", task="p", reader="f9-0"),
+     ({"f1-0": {**ONE, "outlets": {"0": ["f9-0"]}}}, {"f2-0": {**TWO, "routes": {"0": {"f9-0": {"f9-0": 1.0}}}}}),
+     ({"f1-0": {**ONE, "outlets": {"0": ["f9-0"]}}}, {"f2-0": TWO})),
+]
+
+
+@pytest.mark.parametrize(("step", "done", "not_yet"), OF_BUNDLES, ids=[step.kind for step, _, _ in OF_BUNDLES])
+def test_a_step_of_a_divided_fragment_is_done_when_all_its_bundles_say_so(step, done, not_yet):
+    assert steps_done(of_divided(step), nodes(*done)) == {step.key}
+    assert steps_done(of_divided(step), nodes(*not_yet)) == set()
+    assert steps_done(of_divided(step), {}) == set()
+
+
+def test_what_was_to_stop_on_a_node_that_was_taken_out_has_stopped():
+    step = Step("leave_bundle", "f1-0", bundle="f1-5")
+    assert steps_done(of_divided(step), {}, gone={"n1"}) == set()
+    assert steps_done(of_divided(step), {}, gone={"n2"}) == {step.key}
+    whole, (first, _) = Step("stop_fragment", "f1-0"), ({}, {"f1-5": TWO})
+    reports = {"n1": nodes(first, {})["n1"]}
+    assert steps_done(of_divided(whole), reports) == set()
+    assert steps_done(of_divided(whole), reports, gone={"n2"}) == {whole.key}
+
+
+def test_what_was_to_stop_on_a_slot_that_is_offered_no_more_has_stopped():
+    step = Step("leave_bundle", "f1-0", bundle="f1-5")
+    fewer = {"n2": {"node": "n2", "version": 2, "slots": {}}}
+    assert steps_done(of_divided(step), fewer) == set()
+    [leaving] = [part for part in of_divided(step).fragments_after["f1-0"].parts if part.id == "f1-5"]
+    assert steps_done(of_divided(step), fewer, gone={leaving.slot}) == {step.key}
+
+
+def test_weights_are_in_force_once_every_node_that_is_awaited_says_so():
+    plan = of_divided(Step("route", "f1-0"))
+    assert steps_done(plan, nodes(WRITER, {}), awaited={"n1", "n2"}) == {"route:f1-0"}
+    assert steps_done(plan, nodes(WRITER, {}), awaited={"n1", "n3"}) == set()
+
+
+def test_who_has_left_is_told_by_the_reports():
+    reports = nodes({"f1-0": ONE}, {"f1-5": {**TWO, "state": "left"}})
+    assert observed.left(reports.values()) == {"f1-5"}
+    gone = {"w": {**OLD_WRITER["w"], "state": "left"}}
+    assert steps_done(of_divided(Step("route", "f1-0")), nodes(WRITER, gone)) == {"route:f1-0"}

@@ -1,0 +1,116 @@
+"""Rates over a window that all readers of a process share: whatever one asks for, what the others are told is right."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import pytest
+
+from scheduler.model.estate import Fragment
+from workers.engine import observed
+from workers.engine.observed import Meters
+from workers.engine.readings import RateWindow, Reading
+
+FRAGMENTS = [Fragment(f"f{number}-0", (f"t{number}",), "n1/0", 1) for number in range(4)]
+BEFORE = 10_000_000  # what every query has counted long ago
+PER_S = 1_000
+
+
+@dataclass
+class Played:
+    """Queries that count on and on, in batches where these take some time, and a clock that tests turn."""
+
+    now_s: float = 0.0
+    batch_s: float = 0.001
+    began_s: dict[str, float] = field(default_factory=dict)  # of queries that have not always been there
+
+    def read_meters(self, _broker: object, names: frozenset[str]) -> Meters:
+        return Meters(round(1000 * self.now_s), {name: self._counted(name) for name in names})
+
+    def _counted(self, name: str) -> dict[str, int]:
+        began_s = self.began_s.get(name)
+        if began_s is not None and self.now_s < began_s:
+            return {}
+        known, since_s = (BEFORE, 0.0) if began_s is None else (0, began_s)
+        batches = math.floor((self.now_s - since_s) / self.batch_s + 1e-6)
+        return {"0:n": known + round(PER_S * self.batch_s * batches)}
+
+
+@pytest.fixture
+def played(monkeypatch: pytest.MonkeyPatch) -> Played:
+    found = Played()
+    monkeypatch.setattr(observed, "read_meters", found.read_meters)
+    monkeypatch.setattr(observed, "read_reports", lambda _broker: {"n1": {"node": "n1", "at_s": found.now_s}})
+    return found
+
+
+@pytest.fixture
+def window(played: Played) -> RateWindow:
+    return RateWindow(None, monotonic_s=lambda: played.now_s)
+
+
+def rates(flows: observed.Flows) -> set[float]:
+    return {round(flow.rate_per_s) for flow in flows.tasks.values()}
+
+
+def whole(window: RateWindow) -> Reading:
+    return window.read(FRAGMENTS, {})
+
+
+def test_rates_are_over_the_last_seconds(window: RateWindow, played: Played):
+    assert not whole(window).measured
+    for second in range(1, 20):
+        played.now_s = second
+        found = whole(window)
+        assert found.measured and len(found.flows.tasks) == 4 and rates(found.flows) == {PER_S}
+
+
+def test_who_asks_for_reports_alone_leaves_no_trace_in_the_rates(window: RateWindow, played: Played):
+    assert window.read([], {}).reports["n1"]["at_s"] == 0.0
+    played.now_s = 3.0
+    assert not whole(window).measured, "nothing was read of them before"
+    played.now_s = 6.0
+    assert window.read([], {}).reports["n1"]["at_s"] == 6.0
+    for now_s in (6.1, 13.0, 19.0):
+        played.now_s = now_s
+        assert rates(whole(window).flows) == {PER_S}
+
+
+def test_parts_are_measured_against_the_whole_and_change_nothing_for_it(window: RateWindow, played: Played):
+    assert window.read_part(FRAGMENTS[:1], {}) == observed.Flows(), "nobody has looked"
+    whole(window)
+    for round_s in (10.0, 20.0, 30.0):
+        for number, fragment in enumerate(FRAGMENTS):
+            played.now_s = round_s + number
+            found = window.read_part([fragment], {})
+            assert set(found.tasks) == {f"t{number}"} and rates(found) == {PER_S}
+        played.now_s = round_s + 5
+        found = whole(window).flows
+        assert len(found.tasks) == 4 and rates(found) == {PER_S}
+    played.now_s = 200.0
+    assert window.read_part(FRAGMENTS[:1], {}) == observed.Flows(), "the last look was too long ago"
+    whole(window)
+    assert window.read_part([Fragment("new", ("t",), "n1/0", 1)], {}) == observed.Flows(), "it is in no reading"
+
+
+def test_a_second_look_soon_after_the_first_is_over_as_long_a_time(window: RateWindow, played: Played):
+    """Batches come once a second: over less than that a rate is none, or twice the truth."""
+    played.batch_s = 1.0
+    for beat in range(12):
+        for after_s in (0.0, 0.4):
+            played.now_s = 10.02 * beat + after_s
+            found = whole(window)
+            assert beat == 0 or all(
+                flow.rate_per_s == pytest.approx(PER_S, rel=0.15) for flow in found.flows.tasks.values())
+    assert found.measured
+
+
+def test_a_query_that_has_begun_since_counts_from_its_start(window: RateWindow, played: Played):
+    played.began_s["f3-0"] = 7.0
+    window.read(FRAGMENTS[:3], {})
+    for now_s in (5.0, 10.0):
+        played.now_s = now_s
+        found = whole(window)
+    assert found.flows.tasks["t3"].rate_per_s == pytest.approx(600), "3 of the 5 seconds"
+    assert found.flows.tasks["t0"].rate_per_s == pytest.approx(PER_S)

@@ -1,0 +1,319 @@
+"""Reconciliation under random wishes, failures and crashes: it converges, and does nothing that it must not."""
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from scheduler.model.dataflow import Task
+from scheduler.model.errors import InvalidTransition
+from workers.engine.agents.backoff import HEALTHY_MS, delay_ms, failures_after
+from workers.engine.agents.handover import Stage
+from workers.engine.agents.reconcile import (
+    Actual,
+    CloseOutlet,
+    CloseTail,
+    End,
+    Leave,
+    OpenOutlet,
+    OpenTail,
+    Pause,
+    RegisterReaders,
+    Restart,
+    Route,
+    Start,
+    State,
+    Stop,
+    UnregisterReaders,
+    Unroute,
+    check_transition,
+    reconcile,
+)
+from workers.engine.agents.wanted import Input, WantedFragment
+
+NAMES = [f"f1-{n}" for n in range(5)]
+READERS = [*NAMES[2:], "f2-0", "f2-1"]  # some run on the same slot
+LENGTH = 3
+
+wishes = st.fixed_dictionaries(
+    {},
+    optional={
+        name: st.builds(
+            WantedFragment,
+            id=st.just(name),
+            tasks=st.just(tuple(Task(f"t{n}", "any") for n in range(LENGTH))),
+            outlets=st.dictionaries(
+                st.integers(0, LENGTH - 1), st.frozensets(st.sampled_from(READERS), min_size=1), max_size=2
+            ),
+            active=st.integers(1, LENGTH),
+        )
+        for name in NAMES
+    },
+)
+
+
+class Slot(RuleBasedStateMachine):
+    """A slot without Spark: actions take time, may fail, and the slot may die at any moment."""
+
+    @initialize()
+    def begin(self):
+        self.now_ms = 0
+        self.desired: dict[str, WantedFragment] = {}
+        self.actual: dict[str, Actual] = {}
+        self.under_way: dict[str, list] = {}
+        self.queries: set[str] = set()
+
+    @rule(wish=wishes)
+    def wish(self, wish):
+        self.desired = wish
+
+    @rule(passed_ms=st.integers(0, 70_000))
+    def wait(self, passed_ms):
+        self.now_ms += passed_ms
+
+    @rule()
+    def tick(self):
+        actions = reconcile(self.desired.values(), self.actual, self.now_ms)
+        assert actions == reconcile(self.desired.values(), self.actual, self.now_ms)
+        by_fragment: dict[str, list] = {}
+        for action in actions:
+            by_fragment.setdefault(action.fragment_id, []).append(action)
+        for name, todo in by_fragment.items():
+            assert name not in self.under_way, "two actions on a fragment at once"
+            self.check(name, todo)
+            self.under_way[name] = todo
+            found = self.actual.get(name)
+            state = found.state if found else State.STOPPED
+            if isinstance(todo[0], Start):
+                state = State.STARTING
+            elif isinstance(todo[0], Stop):
+                state = State.DRAINING
+            self.actual[name] = Actual(
+                name, state, busy=True, outlets=found.outlets if found else {}, active=found.active if found else 1
+            )
+
+    def check(self, name, todo):
+        found = self.actual.get(name)
+        if found and found.retry_at_ms is not None and found.retry_at_ms > self.now_ms:
+            assert isinstance(todo[0], Stop) and found.state is not State.STOPPED, "acted before its time"
+        for action in todo:
+            if isinstance(action, Start):
+                assert name in self.desired and name not in self.queries, "started twice or unasked"
+            elif isinstance(action, Stop):
+                assert name not in self.desired, "stopped what is desired"
+            elif isinstance(action, CloseOutlet):
+                assert not self.desired[name].outlets.get(action.position), "closed an outlet that is read"
+                assert action.readers == found.outlets[action.position]
+            elif isinstance(action, UnregisterReaders):
+                assert not action.readers & self.desired[name].outlets.get(action.position, frozenset())
+            if isinstance(action, CloseOutlet | UnregisterReaders):
+                assert not action.readers & (self.actual.keys() - self.desired.keys()), "let go before it stopped"
+            if isinstance(action, Start | Stop):
+                continue
+            if isinstance(action, OpenOutlet | RegisterReaders):
+                assert action.readers <= self.desired[name].outlets[action.position]
+            elif isinstance(action, CloseTail | OpenTail):
+                assert action.active == self.desired[name].active
+
+    @precondition(lambda self: self.under_way)
+    @rule(data=st.data(), succeeds=st.booleans())
+    def finish(self, data, succeeds):
+        self.complete(data.draw(st.sampled_from(sorted(self.under_way))), succeeds=succeeds)
+
+    @precondition(lambda self: self.queries - set(self.under_way))
+    @rule(data=st.data())
+    def fail(self, data):
+        name = data.draw(st.sampled_from(sorted(self.queries - set(self.under_way))))
+        self.queries.discard(name)
+        found = self.actual[name]
+        self.actual[name] = Actual(
+            name, State.BACKOFF, outlets=found.outlets, active=found.active, retry_at_ms=self.now_ms + 1_000
+        )
+
+    @rule()
+    def crash(self):
+        self.under_way.clear()
+        self.queries.clear()
+        self.actual = {
+            name: Actual(name, State.STOPPED, outlets=found.outlets, active=found.active)
+            for name, found in self.actual.items()
+        }
+
+    def complete(self, name, *, succeeds):
+        found = self.actual[name]
+        state, outlets, active = found.state, dict(found.outlets), found.active
+        retry_at_ms = None if succeeds else self.now_ms + 1_000
+        for action in self.under_way.pop(name):
+            if isinstance(action, Start):
+                state = State.RUNNING if succeeds else State.BACKOFF
+                if succeeds:
+                    self.queries.add(name)
+                    outlets, active = dict(action.fragment.outlets), action.fragment.active
+            elif isinstance(action, Stop):
+                self.queries.discard(name)
+                if succeeds:
+                    del self.actual[name]
+                    return
+                state = State.STOPPED
+            elif not succeeds:
+                break
+            elif isinstance(action, OpenOutlet | RegisterReaders):
+                outlets[action.position] = outlets.get(action.position, frozenset()) | action.readers
+            elif isinstance(action, UnregisterReaders | CloseOutlet):
+                outlets[action.position] = outlets[action.position] - action.readers
+            else:
+                active = action.active
+        outlets = {position: readers for position, readers in outlets.items() if readers}
+        self.actual[name] = Actual(name, state, outlets=outlets, active=active, retry_at_ms=retry_at_ms)
+
+    @invariant()
+    def running_means_a_query(self):
+        for name, found in getattr(self, "actual", {}).items():
+            if found.state is State.RUNNING:
+                assert name in self.queries
+
+    def teardown(self):
+        """Whatever came before: once wishes rest and nothing fails, a few rounds make it so, and then all is quiet."""
+        if not hasattr(self, "actual"):
+            return
+        for _ in range(5):
+            self.now_ms += 70_000
+            for name in sorted(self.under_way):
+                self.complete(name, succeeds=True)
+            self.tick()
+        assert reconcile(self.desired.values(), self.actual, self.now_ms) == ()
+        assert self.queries == set(self.desired) == set(self.actual)
+        for name, wanted in self.desired.items():
+            assert self.actual[name].outlets == wanted.outlets and self.actual[name].active == wanted.active
+
+
+TestSlot = Slot.TestCase
+TestSlot.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+
+
+def fragment(name: str, **changes) -> WantedFragment:
+    return WantedFragment(id=name, tasks=(Task("t", "any"), Task("u", "any")), **changes)
+
+
+def test_starts_keep_the_order_upstream_first():
+    upstream = fragment("f9-0", outlets={1: frozenset({"f1-0"})})
+    reader = fragment("f1-0", inputs=(Input(channel="f9-0.1", task="u"),))
+    assert reconcile([upstream, reader], {}, 0) == (Start(upstream), Start(reader))
+
+
+def test_a_running_fragment_is_changed_in_place_and_opens_before_it_closes():
+    actual = {"f1-0": Actual("f1-0", State.RUNNING, outlets={0: frozenset({"a", "b"}), 1: frozenset({"c"})}, active=2)}
+    wanted = fragment("f1-0", outlets={0: frozenset({"b", "d"})}, active=1)
+    assert reconcile([wanted], actual, 0) == (
+        RegisterReaders("f1-0", 0, frozenset({"d"})),
+        UnregisterReaders("f1-0", 0, frozenset({"a"})),
+        CloseOutlet("f1-0", 1, frozenset({"c"})),
+        CloseTail("f1-0", 1),
+    )
+
+
+def test_a_reader_that_is_being_stopped_keeps_its_place_until_it_is_gone():
+    wanted = fragment("f1-0", active=2)
+    running = Actual("f1-0", State.RUNNING, outlets={0: frozenset({"f2-0"})}, active=2)
+    reader = Actual("f2-0", State.DRAINING, busy=True)
+    assert reconcile([wanted], {"f1-0": running, "f2-0": reader}, 0) == ()
+    assert reconcile([wanted], {"f1-0": running}, 0) == (CloseOutlet("f1-0", 0, frozenset({"f2-0"})),)
+
+
+def test_a_fragment_that_moves_to_another_slot_keeps_what_it_left():
+    actual = {"f1-0": Actual("f1-0", State.RUNNING)}
+    assert reconcile([], actual, 0, elsewhere=frozenset({"f1-0"})) == (Stop("f1-0", keep=True),)
+    assert reconcile([], actual, 0) == (Stop("f1-0", keep=False),)
+
+
+def test_a_paused_fragment_comes_to_rest_once_and_starts_again():
+    wanted, paused = fragment("f1-0", active=2), fragment("f1-0", active=0)
+    running, rests = Actual("f1-0", State.RUNNING, active=2), Actual("f1-0", State.STOPPED)
+    assert reconcile([paused], {"f1-0": running}, 0) == (Pause(paused),)
+    assert reconcile([paused], {"f1-0": rests}, 0) == (Pause(paused),), "the slot died before it was at rest"
+    assert reconcile([paused], {"f1-0": rests}, 0, resting=frozenset({"f1-0"})) == ()
+    assert reconcile([paused], {}, 0) == (), "what never ran needs no pause"
+    assert reconcile([wanted], {"f1-0": rests}, 0, resting=frozenset({"f1-0"})) == (Start(wanted),)
+
+
+def test_a_fragment_that_hands_over_works_until_its_turn_and_is_cleared_away_last():
+    ceding, running = fragment("f1-0", active=2), {"f1-0": Actual("f1-0", State.RUNNING, active=2)}
+    waiting = {"f1-0": Actual("f1-0", State.WAITING)}
+
+    def actions(stage: Stage, actual: dict) -> tuple:
+        return reconcile([], actual, 0, ceding=[(ceding, stage)])
+
+    assert actions(Stage.WORK, running) == () and actions(Stage.WORK, {}) == (Start(ceding),)
+    assert actions(Stage.END, running) == actions(Stage.END, waiting) == actions(Stage.END, {}) == (End(ceding),)
+    assert actions(Stage.ENDED, {"f1-0": Actual("f1-0", State.STOPPED)}) == ()
+    assert actions(Stage.OVER, {}) == (Stop("f1-0", keep=False),)
+    assert actions(Stage.END, {"f1-0": Actual("f1-0", State.RUNNING, busy=True)}) == ()
+
+
+def test_a_reader_that_hands_over_keeps_its_place_for_its_successor():
+    wanted = fragment("f1-0", active=2, outlets={0: frozenset({"new"})}, heirs={"new": ("old",)})
+    running = {"f1-0": Actual("f1-0", State.RUNNING, outlets={0: frozenset({"old", "gone"})}, active=2)}
+    assert reconcile([wanted], running, 0) == (
+        RegisterReaders("f1-0", 0, frozenset({"new"})), UnregisterReaders("f1-0", 0, frozenset({"gone"})))
+    alone = fragment("f1-0", active=2)
+    assert reconcile([alone], running, 0, staying=frozenset({"old"})) == (
+        UnregisterReaders("f1-0", 0, frozenset({"gone"})),)
+
+
+def test_who_is_to_read_parts_keeps_its_place_in_the_whole_and_so_do_those_before_it():
+    weights = {"heir": 0.5, "new": 0.5}
+    wanted = fragment("f1-0", active=2, routes={0: {"heir": weights}}, heirs={"heir": ("old",)})
+    running = {"f1-0": Actual("f1-0", State.RUNNING, outlets={0: frozenset({"old", "heir", "gone"})}, active=2)}
+    assert reconcile([wanted], running, 0) == (
+        Route("f1-0", 0, "heir", weights), UnregisterReaders("f1-0", 0, frozenset({"gone"})))
+
+
+def test_streams_are_divided_anew_without_a_restart_and_no_longer_once_the_reader_is_gone():
+    weights, before = {"f2-0": 0.25, "f2-1": 0.75}, {"f2-0": 1.0}
+    wanted = fragment("f1-0", active=2, routes={1: {"f2-0": weights}})
+    running = Actual("f1-0", State.RUNNING, active=2, routes={0: {"f3-0": {"f3-0": 1.0}}, 1: {"f2-0": before}})
+    assert reconcile([wanted], {"f1-0": running}, 0) == (Route("f1-0", 1, "f2-0", weights), Unroute("f1-0", 0, "f3-0"))
+    stopping = Actual("f3-0", State.DRAINING, busy=True)
+    assert reconcile([wanted], {"f1-0": running, "f3-0": stopping}, 0) == (Route("f1-0", 1, "f2-0", weights),)
+    done = Actual("f1-0", State.RUNNING, active=2, routes={1: {"f2-0": weights}})
+    assert reconcile([wanted], {"f1-0": done}, 0) == ()
+
+
+def test_other_inputs_or_threads_need_a_restart_after_all_that_does_not():
+    one, two = Input("f1-0.0@f2-0", "p"), Input("f1-1.0@f2-0", "p")
+    wanted = fragment("f2-0", active=2, inputs=(one, two), routes={0: {"f3-0": {"f3-0": 1.0}}})
+    running = Actual("f2-0", State.RUNNING, active=2, inputs=(one,))
+    assert reconcile([wanted], {"f2-0": running}, 0) == (
+        Route("f2-0", 0, "f3-0", {"f3-0": 1.0}), Restart(wanted))
+    turned = Actual("f2-0", State.RUNNING, active=2, inputs=(two, one), routes=wanted.routes)
+    assert reconcile([wanted], {"f2-0": turned}, 0) == (), "their order is nothing to restart for"
+    threads = fragment("f2-0", active=2, inputs=(one, two), routes=wanted.routes, threads=3)
+    assert reconcile([threads], {"f2-0": turned}, 0) == (Restart(threads),)
+
+
+def test_a_bundle_that_leaves_works_until_it_has_left_whatever_becomes_of_its_slot():
+    leaving = fragment("f2-0", active=2, leaving=True, routes={0: {"f3-0": {"f3-0": 1.0}}})
+    running = Actual("f2-0", State.RUNNING, active=2)
+    assert reconcile([leaving], {"f2-0": running}, 0) == (Route("f2-0", 0, "f3-0", {"f3-0": 1.0}), Leave(leaving))
+    for found in ({}, {"f2-0": Actual("f2-0", State.STOPPED)}, {"f2-0": Actual("f2-0", State.BACKOFF)}):
+        assert reconcile([leaving], found, 0) == (Leave(leaving),)
+        assert reconcile([leaving], found, 0, left=frozenset({"f2-0"})) == ()
+    back = fragment("f2-0", active=2)
+    rests = {"f2-0": Actual("f2-0", State.STOPPED)}
+    assert reconcile([back], rests, 0, left=frozenset({"f2-0"})) == (Start(back),), "it is wanted again"
+    assert reconcile([], rests, 0) == (Stop("f2-0", keep=False),), "a later plan drops it"
+
+
+def test_the_backoff_doubles_to_a_minute_and_begins_anew_after_health():
+    assert [delay_ms(failures) for failures in range(1, 9)] == [1000, 2000, 4000, 8000, 16000, 32000, 60000, 60000]
+    assert failures_after(4, ran_ms=HEALTHY_MS - 1) == 5
+    assert failures_after(4, ran_ms=HEALTHY_MS) == 1
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [(State.RUNNING, State.STARTING), (State.STOPPED, State.RUNNING), (State.DRAINING, State.RUNNING)],
+)
+def test_a_move_that_the_table_lacks_is_refused(before, after):
+    with pytest.raises(InvalidTransition):
+        check_transition("f1-0", before, after)

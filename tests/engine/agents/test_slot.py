@@ -1,0 +1,33 @@
+"""What a slot tells of its queries, without a driver."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+import redis
+
+from scheduler.model.dataflow import Task
+from workers.engine.agents.live import Live
+from workers.engine.agents.reconcile import State
+from workers.engine.agents.slot import Slot
+from workers.engine.agents.wanted import Input, WantedFragment
+from workers.engine.channels import keys
+from workers.engine.settings import Settings
+
+
+@pytest.mark.broker
+@pytest.mark.parametrize("inputs,counter", [((), "0:n"), ((Input("f1-0.0", "s"),), "in:n")])
+def test_a_query_s_rate_is_of_what_it_reads_and_a_source_s_of_what_it_makes(
+    broker: redis.Redis, broker_url: str, tmp_path: Path, inputs: tuple[Input, ...], counter: str
+):
+    """Also where it comes back within a minute of its removal, which has left a zero in its meters."""
+    slot = Slot(Settings(redis_url=broker_url, data_dir=tmp_path), "0", report_to=io.StringIO())
+    live = Live("f1-1", now_ms=0, state=State.RUNNING)
+    live.fragment = WantedFragment("f1-1", (Task("t", "any", {}),), inputs)
+    broker.hset(keys.meter("f1-1"), mapping={"in:n": 0, "0:n": 0})
+    slot._look_at_meters([live], 0)
+    broker.hincrby(keys.meter("f1-1"), counter, 600)
+    slot._look_at_meters([live], 3_000)
+    assert slot._rates.per_s("f1-1") == 200.0

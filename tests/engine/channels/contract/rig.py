@@ -1,0 +1,144 @@
+"""What a contract test works with: a session, an implementation, and queries that it starts, stops and waits for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from workers.engine.channels import keys
+from workers.engine.channels import spark as channel_spark
+from workers.engine.channels.config import ChannelConfig
+from workers.engine.channels.registry import Channels
+
+EVERYTHING = 1_000_000
+# For what the short run, too, asks of both implementations; see conftest.py.
+PYTHON_TOO = pytest.mark.parametrize("implementation", ["jvm", "python"], indirect=True)
+
+
+def wait_until(condition: Callable[[], Any], *, what: str, timeout_s: float = 240.0, alive: tuple = ()) -> Any:
+    """The condition's first true value; fails with a query's own error where one of ``alive`` died meanwhile."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        value = condition()
+        if value:
+            return value
+        for query in alive:
+            if query.exception() is not None:
+                raise AssertionError(f"a query failed while waiting for {what}") from query.exception()
+        assert time.monotonic() < deadline, f"waited {timeout_s} s for {what}"
+        time.sleep(0.05)
+
+
+class Query:
+    """A query that goes on where Spark gave up on a Python worker that a busy machine started too slowly.
+
+    Spark waits ten seconds for it; a node agent starts such a query again as well.
+    """
+
+    def __init__(self, writer: DataStreamWriter) -> None:
+        self._writer = writer
+        self._query = writer.start()
+
+    def exception(self) -> Exception | None:
+        error = self._query.exception()
+        if error is None or "Python worker failed to connect back" not in str(error):
+            return error
+        self._query = self._writer.start()
+        return None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._query, name)
+
+
+@dataclass
+class Rig:
+    """One test's surroundings. Fragments are named by the test; checkpoints and channels are its own."""
+
+    spark: SparkSession
+    config: ChannelConfig
+    channels: Channels
+    folder: Path
+    queries: list[Query] = field(default_factory=list)
+
+    def ticks(self, fragment: str, **options: Any) -> DataFrame:
+        return channel_spark.read_ticks(self.spark, self.config, name=fragment, **options)
+
+    def read(
+        self, fragment: str, *inputs: str | list[str], gates: tuple[str, ...] = (), **options: Any
+    ) -> DataFrame:
+        return channel_spark.read_channels(
+            self.spark, self.config, inputs=list(inputs), reader=fragment, gates=list(gates), **options
+        )
+
+    def valve(
+        self, events: DataFrame, fragment: str, position: int = 0, *, fence: int | None = None,
+        channel: str | None = None, base: int = 0,
+    ) -> DataFrame:
+        channel = channel or f"{fragment}.{position}"
+        token = self.channels.take_fence(channel) if fence is None else fence
+        return channel_spark.valve(
+            events, self.config, fragment=fragment, position=position, channel=channel, fence=token, base=base
+        )
+
+    def publish(
+        self, events: DataFrame, fragment: str, position: int = 0, *, readers: tuple[str, ...] = (),
+        retain: int = 0, **settings: Any,
+    ) -> DataFrame:
+        """A valve whose outlet is open from the first batch on; without readers it keeps everything."""
+        channel = f"{fragment}.{position}"
+        keep = retain if readers or retain else EVERYTHING
+        self.channels.open_channel(
+            channel, schema_json=events.schema.json(), readers=readers, retain=keep, **settings
+        )
+        self.channels.open_outlet(fragment, position, from_batch=0)
+        return self.valve(events, fragment, position)
+
+    def divide(
+        self, events: DataFrame, fragment: str, position: int = 0, *, weights: Mapping[str, float], **settings: Any
+    ) -> None:
+        """Let a fragment that has not started yet deal a stream out to bundles; where it does already, it stays so."""
+        self.open_parts(events, f"{fragment}.{position}", weights, **settings)
+        if self.channels.routed(fragment, position, min(weights)) is None:
+            self.channels.route(fragment, position, min(weights), weights, from_batch=0)
+
+    def open_parts(self, events: DataFrame, channel: str, bundles: Iterable[str], **settings: Any) -> None:
+        """The part of a stream for each bundle, with the bundle as its reader."""
+        for bundle in bundles:
+            part = keys.part(channel, bundle)
+            self.channels.open_channel(part, schema_json=events.schema.json(), readers=(bundle,), **settings)
+
+    def start(self, events: DataFrame, fragment: str, *, trigger_ms: int = 50) -> Query:
+        query = Query(
+            events.writeStream.format("noop").queryName(f"{fragment}-{len(self.queries)}-{self.folder.name}")
+            .option("checkpointLocation", str(self.folder / f"checkpoint-{fragment}"))
+            .trigger(processingTime=f"{trigger_ms} milliseconds"))
+        self.queries.append(query)
+        return query
+
+    def events(self, channel: str) -> list[dict]:
+        """All events that a channel holds, oldest first."""
+        return [row for _, rows in self.channels.read_blocks(channel, count=EVERYTHING) for row in rows]
+
+    def numbers(self, channel: str) -> list[int]:
+        return [row["_seq"] for row in self.events(channel)]
+
+    def batches(self, channel: str) -> dict[int, list[int]]:
+        """Sequence numbers by batch id."""
+        found: dict[int, list[int]] = {}
+        for entry, rows in self.channels.read_blocks(channel, count=EVERYTHING):
+            found.setdefault(int(entry.split("-")[0]) - 1, []).extend(row["_seq"] for row in rows)
+        return found
+
+    def with_config(self, **changes: Any) -> Rig:
+        return replace(self, config=replace(self.config, **changes))
+
+    def stop_all(self) -> None:
+        for query in self.queries:
+            query.stop()

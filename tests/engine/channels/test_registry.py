@@ -1,0 +1,173 @@
+"""The registry: readers, outlets and tails as the broker keeps them. Broker only, no Spark."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+import redis
+
+from workers.engine.channels import codec, keys, scripts
+from workers.engine.channels.control import Control
+from workers.engine.channels.registry import Channels
+
+pytestmark = pytest.mark.broker
+
+
+@pytest.fixture
+def channels(broker: redis.Redis) -> Channels:
+    return Channels(broker)
+
+
+def write(
+    broker: redis.Redis, channel: str, token: int, batch: int, rows: list[dict], *, at_ms: int = 0
+) -> None:
+    names = [keys.channel(channel), keys.meta(channel), keys.readers(channel)]
+    block = codec.encode_block(pa.RecordBatch.from_pylist(rows))
+    scripts.run(broker, "write", names, [token, batch, 0, len(rows), block, at_ms])
+
+
+def test_tokens_only_rise_and_outlive_a_second_opening(channels: Channels) -> None:
+    assert [channels.take_fence("a.0") for _ in range(3)] == [1, 2, 3]
+    channels.open_channel("a.0", schema_json="{}", capacity=5, readers=["r"])
+    channels.open_channel("a.0", schema_json="{}", capacity=6, readers=["r", "s"])
+    info = channels.info("a.0")
+    assert (info.fence, info.capacity, info.readers) == (3, 6, {"r": "0-0", "s": "0-0"})
+
+
+def test_a_channel_never_opened_is_not_there(channels: Channels) -> None:
+    channels.take_fence("a.0")
+    assert channels.info("a.0") is None
+    assert channels.tail("a.0") == []
+
+
+def test_a_reader_of_a_channel_in_use_starts_at_its_newest_entry(broker, channels: Channels) -> None:
+    channels.open_channel("a.0", schema_json="{}", readers=["r"])
+    token = channels.take_fence("a.0")
+    write(broker, "a.0", token, 3, [{"x": 1}])
+    channels.register_readers("a.0", ["r", "s"])
+    assert channels.info("a.0").readers == {"r": "0-0", "s": "3-0"}
+
+
+def test_the_tail_of_an_output_is_its_newest_events(broker, channels: Channels) -> None:
+    channels.open_channel("a.0", schema_json="{}", retain=100)
+    token = channels.take_fence("a.0")
+    for batch in range(1, 31):
+        write(broker, "a.0", token, batch, [{"x": 2 * batch}, {"x": 2 * batch + 1}])
+    assert [row["x"] for row in channels.tail("a.0", 5)] == [57, 58, 59, 60, 61]
+    assert [row["x"] for row in channels.tail("a.0", 1_000)] == list(range(2, 62))
+    assert channels.read_blocks("a.0", after="29-0") == [("30-0", [{"x": 60}, {"x": 61}])]
+
+
+def test_a_deleted_channel_leaves_nothing(broker, channels: Channels) -> None:
+    channels.open_channel("a.0", schema_json="{}", readers=["r"])
+    write(broker, "a.0", channels.take_fence("a.0"), 1, [{"x": 1}])
+    channels.delete_channel("a.0")
+    assert broker.keys("*a.0*") == []
+
+
+def test_a_part_is_a_channel_of_its_own() -> None:
+    assert keys.part("a.0", "f4-0") == "a.0@f4-0"
+    assert keys.reader_of("a.0@f4-0") == "f4-0"
+
+
+class TestControl:
+    """What a valve sees of its control hash, batch by batch."""
+
+    def test_an_outlet_opens_at_the_next_batch_and_the_same_way_when_repeated(self, broker, channels) -> None:
+        channels.open_outlet("f", 2)
+        assert not Control.read(broker, "f", 7).publishes(2)
+        assert channels.control("f")["2:from"] == "8"
+        assert Control.read(broker, "f", 8).publishes(2)
+        assert not Control.read(broker, "f", 7).publishes(2)
+        assert not Control.read(broker, "f", 8).publishes(1)
+
+    def test_an_outlet_opened_before_the_start_publishes_the_first_batch(self, broker, channels) -> None:
+        channels.open_outlet("f", 0, from_batch=0)
+        assert Control.read(broker, "f", 0).publishes(0)
+
+    def test_opening_what_is_open_does_not_move_its_boundary(self, broker, channels) -> None:
+        channels.open_outlet("f", 0, from_batch=0)
+        assert not channels.open_outlet("f", 0)
+        assert Control.read(broker, "f", 0).publishes(0)
+
+    def test_an_outlet_opened_again_has_a_new_boundary(self, broker, channels) -> None:
+        channels.open_outlet("f", 0, from_batch=0)
+        channels.close_outlet("f", 0)
+        assert not Control.read(broker, "f", 5).publishes(0)
+        assert channels.open_outlet("f", 0)
+        assert not Control.read(broker, "f", 6).publishes(0)
+        assert Control.read(broker, "f", 7).publishes(0)
+
+    def test_a_tail_closes_at_the_next_batch(self, broker, channels) -> None:
+        channels.close_tail("f", 1)
+        now = Control.read(broker, "f", 3)
+        assert now.passes(1)
+        later = Control.read(broker, "f", 4)
+        assert (later.passes(0), later.passes(1), later.passes(2)) == (True, False, False)
+
+    @pytest.mark.parametrize("second", [0, 2])
+    def test_until_a_new_tail_begins_the_old_one_stays_closed(self, broker, channels, second) -> None:
+        channels.close_tail("f", 1)
+        Control.read(broker, "f", 3)
+        assert channels.close_tail("f", second)
+        between = Control.read(broker, "f", 9)
+        assert (between.passes(0), between.passes(1)) == (True, False)
+        after = Control.read(broker, "f", 10)
+        assert [after.passes(position) for position in range(3)] == [position < second for position in range(3)]
+
+    def test_an_opened_tail_passes_everything(self, broker, channels) -> None:
+        channels.close_tail("f", 0)
+        Control.read(broker, "f", 3)
+        assert channels.open_tail("f")
+        assert not channels.open_tail("f")
+        assert all(Control.read(broker, "f", 4).passes(position) for position in range(3))
+
+    def test_closing_the_same_tail_again_changes_nothing(self, broker, channels) -> None:
+        channels.close_tail("f", 1)
+        Control.read(broker, "f", 3)
+        assert not channels.close_tail("f", 1)
+        assert not Control.read(broker, "f", 4).passes(1)
+
+
+def test_a_reader_begins_where_it_asks_to(broker, channels: Channels) -> None:
+    channels.open_channel("a.0", schema_json="{}", readers=["slow"])
+    token = channels.take_fence("a.0")
+    for batch in range(1, 41):
+        write(broker, "a.0", token, batch, [{"x": batch}], at_ms=1_000 * batch)
+    scripts.run(broker, "commit", [keys.channel("a.0"), keys.meta("a.0"), keys.readers("a.0")], ["slow", "10-0"])
+    joined = {
+        where: channels.join("a.0", f"r{where}", where=where) for where in ("now", "oldest", "25500", "26000", "5000")
+    }
+    assert {where: one.place for where, one in joined.items()} == {
+        "now": "40-0", "oldest": "10-0", "25500": "25-0", "26000": "25-0", "5000": "10-0",
+    }
+    # What was asked for and is no longer kept is said.
+    assert {where for where, one in joined.items() if one.kept_since} == {"5000"}
+    assert joined["5000"].kept_since == "11000"
+    assert channels.join("a.0", "r5000", where="now").place == "10-0"  # it is there already
+    assert channels.join("a.0", "beyond", where="99000").place == "40-0"
+
+
+def test_who_asks_for_blocks_of_a_channel_that_keeps_none_is_told(broker, channels: Channels) -> None:
+    channels.open_channel("a.0", schema_json="{}")  # nobody reads: what is written is freed
+    write(broker, "a.0", channels.take_fence("a.0"), 1, [{"x": 1}], at_ms=1_000)
+    joined = channels.join("a.0", "r", where="500")
+    assert (joined.place, joined.kept_since) == ("1-0", "all")
+
+
+def test_a_successor_gets_no_place_while_its_predecessor_has_one(broker, channels: Channels) -> None:
+    channels.open_channel("a.0", schema_json="{}", readers=["old"])
+    write(broker, "a.0", channels.take_fence("a.0"), 3, [{"x": 1}])
+    assert channels.join("a.0", "new", predecessors=["old", "other"]).place is None
+    assert channels.info("a.0").readers == {"old": "0-0"}
+    assert channels.join("a.0", "new", where="2-0").place == "2-0"  # it takes over by itself, at a place it knows
+    channels.unregister("a.0", "old")
+    assert channels.join("a.0", "newer", predecessors=["old"]).place == "3-0"
+
+
+def test_a_reader_is_done_up_to_an_entry_and_one_that_was_let_go_stays_so(channels):
+    channels.open_channel("f1-0.0@f2-0", schema_json="{}", readers=["f2-0"])
+    channels.commit("f1-0.0@f2-0", "f2-0", "5-0")
+    channels.commit("f1-0.0@f2-0", "f2-0", "4-0")
+    channels.commit("f1-0.0@f2-0", "gone", "5-0")
+    assert channels.info("f1-0.0@f2-0").readers == {"f2-0": "5-0"}

@@ -1,0 +1,44 @@
+"""A slot's side of trials, without a driver: what it starts with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from scheduler.model.task_types import TaskType
+from workers.engine.measuring import host
+from workers.engine.measuring.host import Host
+
+
+def test_a_task_type_whose_code_cannot_be_told_does_not_keep_a_slot_from_starting(monkeypatch: pytest.MonkeyPatch):
+    def digest(task_type: TaskType) -> str:
+        if task_type.name == "odd":
+            raise RuntimeError("its loader does what it likes")
+        return "c0de"
+
+    monkeypatch.setattr(host, "code_digest", digest)
+    types = {name: TaskType(name, "transform", "Made.", f"plugin:{name}") for name in ("odd", "sound")}
+    made = Host(SimpleNamespace(task_types=types))
+    assert made._code == {"odd": "", "sound": "c0de"}
+
+
+@pytest.mark.parametrize("others,ends", [((), True), (("f4-0",), False)])
+def test_python_workers_end_with_a_trial_unless_others_have_come_to_need_them(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, others: tuple[str, ...], ends: bool
+):
+    """A trial that is cancelled gives its slot up at once, and ends some time later."""
+    ended: list[str] = []
+    monkeypatch.setattr(host, "end_python_workers", lambda: ended.append("all"))
+    monkeypatch.setattr(host.queries, "stop", lambda query, **_: True)
+    own = SimpleNamespace(name="trial-1", runId="r")
+    spark = SimpleNamespace(
+        sparkContext=SimpleNamespace(setLogLevel=lambda level: None),
+        streams=SimpleNamespace(active=[own, *(SimpleNamespace(name=name) for name in others)]))
+    listener = SimpleNamespace(forget=lambda run_ids: None, unwatch=lambda name: None)
+    made = Host(SimpleNamespace(task_types={}, spark=spark, listener=listener, channels=None, data_dir=tmp_path))
+    made._fragment, made._query = "trial-1", own
+    assert made.end() == {} and ended == ["all"] * ends
+    made._hurried = {"trial-1": own}
+    assert made.rest() == {} and ended == ["all"] * (2 * ends)

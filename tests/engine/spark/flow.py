@@ -1,0 +1,66 @@
+"""A divided dataflow whose events say whether all of them arrived, and each once."""
+
+from __future__ import annotations
+
+from scheduler.model.estate import Fragment, RunningBundle, RunningTask
+from workers.engine.observed import left
+
+from .rig import NODE, Watched, estate_of
+
+BY = 1_000_000
+RATE_PER_S = 200.0
+
+
+class Flow:
+    """A source, a task in Python and another one, both divided, and an output; ``ends`` are the slots of both ends."""
+
+    def __init__(
+        self, rig: Watched, name: str, python: list[RunningBundle], sql: list[RunningBundle], *,
+        ends: tuple[str, str] = (f"{NODE}/0", f"{NODE}/1"),
+    ) -> None:
+        self.rig, self.name, self.ends = rig, name, ends
+        self.tasks = [
+            RunningTask(f"{name}-count", "numbers", {"rate_per_s": RATE_PER_S}, ()),
+            RunningTask(f"{name}-python", "in_python", {"tag": name}, (f"{name}-count",)),
+            RunningTask(f"{name}-sql", "shift", {"by": BY}, (f"{name}-python",)),
+            RunningTask(f"{name}-out", "kept", {"keep_events": 100_000}, (f"{name}-sql",)),
+        ]
+        self.out = f"{name}1-3.0"
+        self.fragments = [
+            self._fragment(0, ()), self._fragment(1, tuple(python)), self._fragment(2, tuple(sql)),
+            self._fragment(3, ())]
+
+    def _fragment(self, number: int, bundles: tuple[RunningBundle, ...]) -> Fragment:
+        task = self.tasks[number].id
+        outlets = {task: (f"{self.name}1-{number + 1}",)} if number < 3 else {}
+        where = bundles[0].slot if bundles else self.ends[number > 0]
+        return Fragment(f"{self.name}1-{number}", (task,), where, 1, outlets, bundles=bundles)
+
+    def publish(self) -> None:
+        self.rig.publish(estate_of(self.fragments, self.tasks, slots=self.rig.slots))
+
+    def divide(self, number: int, *bundles: RunningBundle) -> None:
+        self.fragments[number] = self._fragment(number, bundles)
+
+    def numbers(self) -> list[int]:
+        events = self.rig.events(self.out)
+        assert all(event["n"] == event["_seq"] + BY for event in events)
+        return [event["_seq"] for event in events]
+
+    def grows(self, by: int = 100) -> None:
+        count = len(self.numbers())
+        self.rig.wait(lambda: len(self.numbers()) > count + by, what=f"more of {self.out}")
+
+    def left(self) -> frozenset[str]:
+        return left([self.rig.report()])
+
+    def check(self) -> None:
+        """Every number so far arrives, and none twice."""
+        reached = max(self.numbers())
+        self.rig.wait(lambda: set(self.numbers()) >= set(range(reached)), what=f"all up to {reached}")
+        found = self.numbers()
+        assert len(found) == len(set(found)), "an event came twice"
+
+
+def bundle(name: str, slot: int | str, threads: int = 1, weight: float = 1.0) -> RunningBundle:
+    return RunningBundle(name, f"{NODE}/{slot}" if isinstance(slot, int) else slot, threads, weight)

@@ -1,0 +1,247 @@
+"""A node agent with real slots, or several as on several machines, and what a test needs to steer and to watch them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+import redis
+
+from scheduler.model.estate import Estate, Fragment, RunningTask, Slot
+from scheduler.model.task_types import TaskType, TaskTypes
+from workers.engine import desired, observed
+from workers.engine.channels.registry import Channels
+from workers.processes import spawn, stop
+
+NODE = "test"
+
+
+class Watched:
+    """What runs on one node or on several, as a test sees it."""
+
+    broker: redis.Redis
+    channels: Channels
+    slots: Sequence[Slot]
+
+    def publish(self, estate: Estate) -> None:
+        """Make the agents want this estate."""
+        raise NotImplementedError
+
+    def report(self) -> Mapping[str, Any]:
+        """The newest report; empty before the first."""
+        raise NotImplementedError
+
+    def fragment(self, fragment_id: str) -> Mapping[str, Any] | None:
+        """A fragment's part of the report."""
+        for slot in self.report()["slots"].values():
+            if fragment_id in slot["fragments"]:
+                return slot["fragments"][fragment_id]
+        return None
+
+    def wait(self, is_so: Callable[[], Any], *, within_s: float = 240, what: str = "") -> Any:
+        """What the condition gives once it holds; fails with the report where it never does."""
+        deadline = time.monotonic() + within_s
+        while time.monotonic() < deadline:
+            found = is_so()
+            if found:
+                return found
+            time.sleep(0.05)
+        raise AssertionError(f"{what or is_so} did not come true within {within_s} s: {self.report()}")
+
+    def wait_running(self, *fragment_ids: str, within_s: float = 240) -> None:
+        """Wait until all of these run."""
+        for fragment_id in fragment_ids:
+            self.wait(lambda: (self.fragment(fragment_id) or {}).get("state") == "running",  # noqa: B023
+                      within_s=within_s, what=f"{fragment_id} running")
+
+    def wait_serving(self, *, within_s: float = 240) -> None:
+        """Wait until every slot has its driver."""
+        self.wait(lambda: [slot["state"] for slot in self.report()["slots"].values()] == ["running"] * len(self.slots),
+                  within_s=within_s, what="all slots serve")
+
+    def slot_pid(self, slot: str = "0") -> int | None:
+        """The process of a slot."""
+        return self.report()["slots"].get(slot, {}).get("pid")
+
+    @contextmanager
+    def collecting(self, *channels: str) -> Iterator[Mapping[str, list[dict[str, Any]]]]:
+        """Everything that is written to these channels meanwhile, though they keep only the newest."""
+        collected: dict[str, list[dict[str, Any]]] = {channel: [] for channel in channels}
+        after = dict.fromkeys(channels, "0-0")
+        done = threading.Event()
+
+        def collect() -> None:
+            while not done.wait(0.1):
+                take()
+
+        def take() -> None:
+            for channel in channels:
+                for entry, events in self.channels.read_blocks(channel, after=after[channel], count=1_000):
+                    collected[channel].extend(events)
+                    after[channel] = entry
+
+        thread = threading.Thread(target=collect, daemon=True)
+        thread.start()
+        try:
+            yield collected
+        finally:
+            done.set()
+            thread.join()
+        take()
+
+    def events(self, channel: str) -> list[dict[str, Any]]:
+        """Everything that a channel still holds, oldest first."""
+        return [event for _, block in self.channels.read_blocks(channel, count=100_000) for event in block]
+
+
+@dataclass
+class Rig(Watched):
+    """One agent, started by ``start``. ``task_types`` is the catalogue that its slots have, too."""
+
+    broker: redis.Redis
+    url: str  # by which the agent reaches the broker
+    data_dir: Path
+    task_types: Mapping[str, TaskType]
+    node: str = NODE
+    slot_count: int = 1
+    environment: Mapping[str, str] = field(default_factory=dict)
+    trigger_ms: int = 100
+    version: int = 0
+    slot_start_s: float = 0.0
+    process: Any = None
+    channels: Channels = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.channels = Channels(self.broker)
+        self.slots = tuple(Slot(self.node, index) for index in range(self.slot_count))
+
+    def start(self) -> None:
+        """Start the agent, for the first time or again."""
+        argv = [
+            sys.executable, "-m", "workers.engine.agents.node", "--node", self.node, "--slots", str(self.slot_count),
+            "--data-dir", str(self.data_dir),
+        ]
+        env = {**os.environ, "REDIS_URL": self.url, "WEIR_DATA_DIR": str(self.data_dir), "WEIR_PIN": "never",
+               **self.environment}
+        with self.log.open("ab") as log:
+            self.process = spawn(argv, env=env, stdout=log)
+
+    def kill(self) -> None:
+        """What a machine that loses power does: agent and slots end at once, and nobody says goodbye."""
+        tree = self.tree()
+        self.process.kill()
+        self.process.wait()
+        _end(tree)
+
+    def stop(self) -> None:
+        """Let the agent drain and end; afterwards nothing of it is left."""
+        tree = self.tree()
+        self.signal(signal.SIGCONT)
+        stop(self.process, timeout_s=10)
+        _end(tree)
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to the agent and all that it started."""
+        for process in self.tree():
+            with suppress(psutil.NoSuchProcess):
+                process.send_signal(number)
+
+    def tree(self) -> list[psutil.Process]:
+        """The agent and all that it started."""
+        if self.process.poll() is not None:
+            return []
+        agent = psutil.Process(self.process.pid)
+        return [agent, *agent.children(recursive=True)]
+
+    @property
+    def log(self) -> Path:
+        return self.data_dir / "agent.log"
+
+    def publish(self, estate: Estate) -> None:
+        self.version += 1
+        self.want(replace(estate, generation=self.version))
+
+    def want(self, estate: Estate) -> None:
+        """Make the agent want this estate, whose generation says how new it is."""
+        wanted = desired.desired_of(estate, self.node, self.task_types, self.trigger_ms)
+        assert desired.publish(self.broker, self.node, wanted)
+
+    def report(self) -> Mapping[str, Any]:
+        return observed.read_reports(self.broker).get(self.node, {"slots": {}})
+
+
+@dataclass
+class Hosts(Watched):
+    """Agents of several nodes beside one broker, each with a data folder of its own; slots are named `node/index`."""
+
+    broker: redis.Redis
+    nodes: Mapping[str, Rig]
+    version: int = 0
+    channels: Channels = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.channels = Channels(self.broker)
+        self.slots = tuple(slot for rig in self.nodes.values() for slot in rig.slots)
+
+    def publish(self, estate: Estate) -> None:
+        self.version += 1
+        for rig in self.nodes.values():
+            rig.want(replace(estate, generation=self.version))
+
+    def report(self) -> Mapping[str, Any]:
+        return {"slots": {
+            f"{node}/{index}": slot for node, report in observed.read_reports(self.broker).items()
+            for index, slot in report["slots"].items()}}
+
+
+def _end(processes: Sequence[psutil.Process]) -> None:
+    _, alive = psutil.wait_procs(processes, timeout=5)
+    for left in alive:
+        left.kill()
+
+
+@contextmanager
+def running_agent(
+    broker: redis.Redis, url: str, data_dir: Path, *, slots: int = 1, plugin: Path | None = None,
+    task_types: Mapping[str, TaskType], node: str = NODE, **environment: str,
+) -> Iterator[Rig]:
+    """Run an agent; afterwards nothing of it is left."""
+    paths = [str(plugin)] if plugin else []
+    rig = Rig(
+        broker=broker, url=url, data_dir=data_dir, task_types=task_types, node=node, slot_count=slots,
+        environment={**environment, "PYTHONPATH": os.pathsep.join([*paths, str(Path(__file__).parents[3])])})
+    rig.start()
+    try:
+        yield rig
+    except BaseException:
+        sys.stderr.write(rig.log.read_text()[-8000:])
+        raise
+    finally:
+        rig.stop()
+
+
+def estate_of(
+    fragments: list[Fragment], tasks: list[RunningTask], *, slots: int | Sequence[Slot] = 1
+) -> Estate:
+    """An estate put together by hand; with a number, of so many slots of the one node."""
+    return Estate(
+        tasks={task.id: task for task in tasks},
+        fragments={fragment.id: fragment for fragment in fragments},
+        slots=tuple(Slot(NODE, index) for index in range(slots)) if isinstance(slots, int) else tuple(slots),
+    )
+
+
+def catalogue(*more: TaskType) -> TaskTypes:
+    """The installed task types and some more."""
+    from workers.library.registry import task_types
+
+    return TaskTypes((*task_types().values(), *more))

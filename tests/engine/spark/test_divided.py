@@ -1,0 +1,180 @@
+"""Divided dataflows on real slots: whatever becomes of their schedule, they deliver what they deliver alone.
+
+A short one is in ``test_slot.py``, whose slots run already.
+"""
+
+import itertools
+import os
+import random
+import signal
+from functools import partial
+
+import pytest
+
+from scheduler.model.estate import Fragment, RunningTask
+from scheduler.reuse.cutting import Wanted, scheduled_anew
+from scheduler.reuse.division import Part, divided_anew
+from workers.engine.observed import left
+
+from .flow import BY, Flow, bundle
+from .rig import NODE, Rig, estate_of
+
+pytestmark = [pytest.mark.spark, pytest.mark.broker]
+
+
+@pytest.fixture(autouse=True)
+def afterwards_nothing(rig: Rig):
+    yield
+    rig.publish(estate_of([], []))
+    rig.wait(lambda: not any(slot["fragments"] for slot in rig.report()["slots"].values()), what="nothing runs")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(4))
+def test_schedules_change_and_slots_die_at_any_time(rig: Rig, seed: int):
+    chance = random.Random(seed)
+    name = f"h{seed}-"
+    flow = Flow(rig, name, [bundle(f"{name}1-1", 0, 2)], [bundle(f"{name}1-2", 1)])
+    flow.publish()
+    rig.wait_running(*(fragment.id for fragment in flow.fragments))
+    flow.grows()
+    for generation in range(2, 7):
+        ids = (f"{name}{generation}-{number}" for number in itertools.count())
+        gone = flow.left()
+        for number in chance.sample([1, 2], chance.randint(1, 2)):
+            slots = chance.choices([0, 1], k=chance.randint(1, 3))
+            parts = [Part(f"{NODE}/{slot}", chance.randint(1, 3), 1 / len(slots)) for slot in slots]
+            before = flow.fragments[number]
+            flow.fragments[number] = divided_anew(before.tasks[0], before, parts, ids=ids, left=gone).after[before.id]
+        flow.publish()
+        if chance.random() < 0.6:
+            chance_s = chance.random() * 3
+            end = rig.report()["at_ms"] + 1000 * chance_s
+            rig.wait(lambda: rig.report()["at_ms"] >= end)  # noqa: B023
+            slot = chance.choice("01")
+            pid = rig.slot_pid(slot)
+            os.kill(pid, signal.SIGKILL)
+            rig.wait(lambda: rig.slot_pid(slot) not in (None, pid), what="the slot is back")  # noqa: B023
+        flow.grows(by=chance.randint(1, 300))
+    leaving = {part.id for fragment in flow.fragments for part in fragment.parts if part.leaving}
+    rig.wait(lambda: flow.left() == leaving, what=f"{leaving} have left")
+    rig.wait_running(*(part.id for fragment in flow.fragments for part in fragment.parts if not part.leaving))
+    flow.grows()
+    flow.check()
+
+
+class Fused:
+    """Two chains without a schedule, the second behind a fork of the first: a sum, and what is made of it, each of
+    which says whether all came, once, with the right state.
+
+    count → t1 → shift → out run as one query, look → looked as another, and back, a third output, reads t1 as well.
+    """
+
+    def __init__(self, rig: Rig, name: str) -> None:
+        self.rig, self.name = rig, name
+        one = partial("{}-{}".format, name)
+        self.tasks = [
+            RunningTask(one("count"), "numbers", {"rate_per_s": 200.0}, ()),
+            RunningTask(one("t1"), "total", {"name": "t1"}, (one("count"),)),
+            RunningTask(one("shift"), "shift", {"by": BY}, (one("t1"),)),
+            RunningTask(one("out"), "kept", {"keep_events": 100_000}, (one("shift"),)),
+            RunningTask(one("look"), "in_python", {"tag": name}, (one("t1"),)),
+            RunningTask(one("looked"), "kept", {"keep_events": 100_000}, (one("look"),)),
+            RunningTask(one("back"), "kept", {"keep_events": 100_000}, (one("t1"),)),
+        ]
+        main, look, back = (f"{name}1-{number}" for number in range(3))
+        ids = [task.id for task in self.tasks]
+        self.fragments = {
+            main: Fragment(main, tuple(ids[:4]), f"{NODE}/0", 4, {ids[1]: (look, back)}),
+            look: Fragment(look, tuple(ids[4:6]), f"{NODE}/1", 2),
+            back: Fragment(back, tuple(ids[6:]), f"{NODE}/1", 1)}
+        self.out, self.looked, self.back = f"{main}.3", f"{look}.1", f"{back}.0"
+
+    def publish(self) -> None:
+        self.rig.publish(estate_of(list(self.fragments.values()), self.tasks, slots=2))
+
+    def schedule(self, generation: int, parts: dict[str, list[Part]]) -> None:
+        """A schedule for all but the third output, whose readers go on."""
+        wanted = {}
+        for task in self.tasks[:-1]:
+            name = task.id.rpartition("-")[2]
+            its = parts.get(name)
+            wanted[task.id] = Wanted(
+                name, tuple(its or [Part(f"{NODE}/{generation % 2}", 1, 1.0)]), whole=its is None, serial=its is None)
+        ids = (f"{self.name}{generation}-{number}" for number in itertools.count())
+        estate = estate_of(list(self.fragments.values()), self.tasks, slots=2)
+        change = scheduled_anew(estate, wanted, ids=ids, task_types=self.rig.task_types, left=left([self.rig.report()]))
+        kept = {one: fragment for one, fragment in self.fragments.items() if one not in change.before}
+        self.fragments = kept | dict(change.after)
+        self.publish()
+
+    def grows(self, by: int = 100) -> None:
+        counts = {channel: len(self.rig.events(channel)) for channel in (self.out, self.looked, self.back)}
+        for channel, count in counts.items():
+            self.rig.wait(lambda: len(self.rig.events(channel)) > count + by, what=channel)  # noqa: B023
+
+    def runs(self) -> None:
+        bundles = [one for fragment in self.fragments.values() for one in fragment.parts]
+        self.rig.wait_running(*(one.id for one in bundles if not one.leaving))
+        for one in bundles:
+            if one.leaving:
+                self.rig.wait(lambda: one.id in left([self.rig.report()]), what=one.id)  # noqa: B023
+
+    def check(self) -> None:
+        for channel in (self.out, self.looked, self.back):
+            events = self.rig.events(channel)
+            reached = max(event["_seq"] for event in events)
+            self.rig.wait(
+                lambda: {event["_seq"] for event in self.rig.events(channel)} >= set(range(reached)),  # noqa: B023
+                what=f"all up to {reached} in {channel}")
+            events = self.rig.events(channel)
+            assert len(events) == len({event["_seq"] for event in events}), "an event came twice"
+            assert all(float(event["t1"]) == event["_seq"] * (event["_seq"] + 1) / 2 for event in events)
+        assert all(event["n"] == event["_seq"] + BY for event in self.rig.events(self.out))
+        seqs = [event["_seq"] for event in self.rig.events(self.back)]
+        assert seqs == sorted(seqs), "what is not divided keeps its order"
+
+
+def first_schedule(rig: Rig, name: str, *, slot: str, after_s: float) -> Fused:
+    """It runs fused, is scheduled while events flow, and a slot is killed in the middle of that."""
+    fused = Fused(rig, name)
+    fused.publish()
+    fused.runs()
+    fused.grows()
+    fused.schedule(2, {
+        "shift": [Part(f"{NODE}/0", 2, 0.25), Part(f"{NODE}/1", 1, 0.75)],
+        "look": [Part(f"{NODE}/0", 1, 0.5), Part(f"{NODE}/1", 1, 0.5)]})
+    end = rig.report()["at_ms"] + 1000 * after_s
+    rig.wait(lambda: rig.report()["at_ms"] >= end)
+    pid = rig.slot_pid(slot)
+    os.kill(pid, signal.SIGKILL)
+    rig.wait(lambda: rig.slot_pid(slot) not in (None, pid), what="the slot is back")
+    fused.runs()
+    fused.grows()
+    fused.check()
+    rig.wait(lambda: all(rig.fragment(one) is None for one in (f"{name}1-0", f"{name}1-1")), what="an end of both")
+    return fused
+
+
+@pytest.mark.long  # what the short run proves of it: test_first_schedules.py, the channels' contract, test_slot.py
+@pytest.mark.timeout(600)
+def test_what_runs_fused_gets_its_first_schedule_while_a_slot_dies(rig: Rig):
+    first_schedule(rig, "c", slot="0", after_s=0.5)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_what_has_its_first_schedule_gets_others(rig: Rig):
+    fused = first_schedule(rig, "e", slot="1", after_s=1.0)
+    fused.schedule(3, {"shift": [Part(f"{NODE}/1", 1, 1.0)], "look": [Part(f"{NODE}/0", 2, 1.0)]})
+    fused.runs()
+    fused.grows()
+    fused.check()
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("slot", ["0", "1"])
+@pytest.mark.parametrize("after_ms", [0, 200, 400, 800, 1_200, 2_000, 3_000])
+def test_whenever_a_slot_dies_in_a_first_schedule_nothing_is_lost(rig: Rig, slot: str, after_ms: int):
+    first_schedule(rig, f"d{slot}x{after_ms}x", slot=slot, after_s=after_ms / 1000)

@@ -1,0 +1,53 @@
+"""Why a query failed, said in one line: without a driver, on texts as Spark gives them."""
+
+from workers.engine.spark.failures import Cause, TaskPlace, explain, explain_error, is_broker_away
+
+PYTHON = """Job aborted due to stage failure: Task 0 in stage 3.0 failed 1 times, most recent failure: Lost task 0.0:
+org.apache.spark.api.python.PythonException: Traceback (most recent call last):
+  File "/site/pyspark/worker.py", line 1900, in main
+    process()
+  File "/site/workers/library/parse.py", line 40, in _rows
+    value = float(text)
+            ^^^^^^^^^^^
+ValueError: could not convert string to float: 'abc'
+
+\tat org.apache.spark.api.python.BasePythonRunner$ReaderIterator.handlePythonException(PythonRunner.scala:586)
+\tat java.base/java.lang.Thread.run(Thread.java:840)
+
+Driver stacktrace:"""
+PLACES = [
+    TaskPlace("source", "urban_sensing", "/site/workers/library/generators.py"),
+    TaskPlace("parser", "senml_parse", "/site/workers/library/parse.py"),
+]
+
+
+def test_a_python_error_is_its_last_line_and_names_the_task():
+    causes = [Cause("org.apache.spark.sql.streaming.StreamingQueryException", "[STREAM_FAILED] Query …"),
+              Cause("org.apache.spark.SparkException", PYTHON)]
+    failure = explain(causes, PLACES)
+    assert str(failure) == "task parser: ValueError: could not convert string to float: 'abc'"
+    assert not failure.broker_is_away
+
+
+def test_tasks_of_one_module_are_all_named():
+    both = [*PLACES, TaskPlace("other", "csv_parse", "/site/workers/library/parse.py")]
+    assert str(explain([Cause("x.SparkException", PYTHON)], both)).startswith("one of tasks parser, other: ValueError")
+
+
+def test_a_java_error_is_its_root_without_the_stack():
+    causes = [
+        Cause("org.apache.spark.sql.streaming.StreamingQueryException", "long"),
+        Cause("java.lang.ArithmeticException", "[DIVIDE_BY_ZERO] Division by zero.\n== SQL ==\nselect 1/0\n\tat a.b.C"),
+    ]
+    assert str(explain(causes, PLACES)) == "ArithmeticException: [DIVIDE_BY_ZERO] Division by zero."
+
+
+def test_an_absent_broker_is_told_from_a_broken_dataflow():
+    assert explain([Cause("java.net.ConnectException", "Connection refused")], []).broker_is_away
+    assert explain_error(ConnectionError("Error 111 connecting to 127.0.0.1:1. Connection refused.")).broker_is_away
+    assert not is_broker_away("ValueError: could not convert string to float")
+
+
+def test_an_error_of_compiling_names_its_task_and_nothing_is_no_reason():
+    assert str(explain_error(KeyError("window"), task="average")) == "task average: KeyError: 'window'"
+    assert "without saying why" in str(explain([], PLACES))

@@ -1,0 +1,33 @@
+"""What the listener keeps of a query's progress."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from workers.engine.spark.listener import QueryListener, Work, parse_work
+
+
+def progress(run_id: str, batch: int, *, trigger_ms: int, asking_ms: int, name: str = "f1-0") -> dict:
+    return {
+        "runId": run_id, "name": name, "batchId": batch, "inputRowsPerSecond": 5.0,
+        "durationMs": {"triggerExecution": trigger_ms, "latestOffset": asking_ms},
+    }
+
+
+def test_waiting_for_events_is_no_work():
+    assert parse_work(progress("r", 0, trigger_ms=220, asking_ms=190)) == Work(batches=1, busy_ms=30)
+    assert parse_work({"runId": "r", "batchId": 0}) == Work(batches=1, busy_ms=0)
+
+
+def test_work_adds_up_over_batches_and_restarts_but_a_batch_that_is_seen_twice_counts_once():
+    listener = QueryListener(lambda run_id: None)
+    listener._keep(progress("first", 7, trigger_ms=40, asking_ms=10))
+    listener._keep(progress("first", 7, trigger_ms=40, asking_ms=10))
+    listener._keep(progress("first", 8, trigger_ms=50, asking_ms=0))
+    listener._keep(progress("second", 8, trigger_ms=5, asking_ms=0))
+    listener._keep(progress("other", 1, trigger_ms=9, asking_ms=0, name="f1-1"))
+    assert listener.work("f1-0") == Work(batches=3, busy_ms=85)
+    assert listener.work("f1-1") == Work(batches=1, busy_ms=9)
+    assert listener.work("unknown") == Work()

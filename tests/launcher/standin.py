@@ -1,0 +1,52 @@
+"""A supervisor of small commands, run as a process of its own: ``standin.py FOLDER PLAN`` (JSON).
+
+The plan: ``services``, a list of {name, code}, each a Python program run as a child (it finds ``FOLDER`` in its
+environment); ``stages``, a list of {names, limit_s}. "ready" on stdout says that all of them were started.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+from workers.launcher.logs import Logs
+from workers.launcher.state import CannotStart
+from workers.launcher.supervise import Service, StopStage, Supervisor
+
+
+def say(text: str) -> None:
+    print(text, flush=True)
+
+
+def main() -> int:
+    folder, plan = Path(sys.argv[1]), json.loads(sys.argv[2])
+    stages = [StopStage(tuple(stage["names"]), stage["limit_s"]) for stage in plan["stages"]]
+    supervisor = Supervisor(
+        logs=Logs(folder / "logs"), environment={**os.environ, "FOLDER": str(folder)}, folder=folder, stages=stages,
+        say=say,
+    )  # fmt: skip
+    supervisor.take_signals()
+    try:
+        for service in plan["services"]:
+            started = folder / f"{service['name']}.pid"
+            argv = (sys.executable, "-P", "-c", service["code"])
+            supervisor.start(Service(service["name"], argv, is_ready=started.exists))
+        supervisor.wait_until_ready([service["name"] for service in plan["services"]], limit_s=120)
+        say("ready")
+        supervisor.keep_running()
+    except CannotStart as error:
+        say(str(error))
+        return 1
+    finally:
+        supervisor.stop()
+    say("stopped")
+    return 0
+
+
+if __name__ == "__main__":
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)  # whoever runs the tests may ignore some, as nohup does
+    sys.exit(main())

@@ -1,0 +1,81 @@
+"""The embedded broker: reachable with its password alone, and the same again after a restart."""
+
+from __future__ import annotations
+
+import socket
+import stat
+from pathlib import Path
+
+import pytest
+import redis
+
+from workers.launcher import broker as embedded
+from workers.launcher.state import broker_url_file, surroundings
+from workers.processes import spawn, stop
+
+from .waiting import wait_until
+
+pytestmark = pytest.mark.broker
+
+
+def test_it_refuses_a_client_without_the_password(broker_url: str) -> None:
+    _, _, address = broker_url.rpartition("@")
+    with redis.Redis.from_url(f"redis://{address}") as client, pytest.raises(redis.AuthenticationError):
+        client.ping()
+
+
+def test_what_was_written_and_the_address_survive_a_restart(tmp_path: Path) -> None:
+    urls = []
+    for _ in range(2):
+        prepared = embedded.prepare(tmp_path)
+        urls.append(prepared.url)
+        process = spawn(prepared.argv)
+        try:
+            wait_until(lambda: embedded.answers(prepared.url))  # noqa: B023 (called within the iteration)
+            with redis.Redis.from_url(prepared.url) as client:
+                count = client.incr("starts")
+        finally:
+            stop(process, timeout_s=5)
+    assert count == 2
+    assert urls[0] == urls[1]
+
+
+def test_a_taken_port_moves_the_broker_to_another(tmp_path: Path) -> None:
+    first = embedded.prepare(tmp_path)
+    port = int(first.url.rpartition(":")[2].partition("/")[0])
+    with socket.socket() as other:
+        other.bind((embedded.HOST, port))
+        other.listen()
+        assert embedded.prepare(tmp_path).url != first.url
+
+
+@pytest.mark.parametrize("also_at", ["127.0.0.2", "0.0.0.0"])
+def test_it_listens_for_other_machines_where_it_is_asked_to(tmp_path: Path, also_at: str) -> None:
+    prepared = embedded.prepare(tmp_path, also_at=also_at)
+    process = spawn(prepared.argv)
+    try:
+        wait_until(lambda: embedded.answers(prepared.url))
+        assert embedded.answers(prepared.url.replace("@127.0.0.1:", "@127.0.0.2:"))
+    finally:
+        stop(process, timeout_s=5)
+
+
+def test_nobody_else_reaches_it(broker_url: str) -> None:
+    assert not embedded.answers(broker_url.replace("@127.0.0.1:", "@127.0.0.2:"))
+
+
+def test_the_password_is_for_the_owner_alone(tmp_path: Path) -> None:
+    embedded.prepare(tmp_path)
+    for path in (broker_url_file(tmp_path), tmp_path / "broker" / "valkey.conf"):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_management_commands_find_the_broker_of_the_state_folder(tmp_path: Path) -> None:
+    url = embedded.prepare(tmp_path).url
+    assert surroundings({"WEIR_DATA_DIR": str(tmp_path)}) == {"WEIR_DATA_DIR": str(tmp_path), "REDIS_URL": url}
+
+
+def test_a_given_broker_is_left_alone(tmp_path: Path) -> None:
+    embedded.prepare(tmp_path)
+    found = surroundings({"WEIR_DATA_DIR": str(tmp_path), "REDIS_URL": "redis://elsewhere"})
+    assert "REDIS_URL" not in found

@@ -1,0 +1,298 @@
+"""The launcher's set-up: done once, repaired when interrupted, one line where something is missing.
+
+Most tests run the real script in a folder of its own, with a bare PATH and a stand-in interpreter that notes what it is
+asked for; the long one sets up a real environment.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from .waiting import ROOT, wait_until
+
+TOOLS = (
+    "cat", "cksum", "cp", "date", "dirname", "env", "mkdir", "mv", "readlink", "rm", "sed", "sh", "sleep", "tail",
+    "touch",
+)  # fmt: skip
+PYTHON = """#!/bin/sh
+# Stands in for Python before and in the virtual environment.
+case "$*" in
+    "-m venv "*) echo "venv" >>"$CALLS"; mkdir -p "$3/bin"; cp "$0" "$3/bin/python" ;;
+    "-m ensurepip"*) [ -e "${0%/*}/pip-works" ] ;;
+    "-m pip --version") [ -e "${0%/*}/uv" ] ;;
+    "-m pip install"*requirements-uv.lock) echo "uv" >>"$CALLS"; cp "$UV" "${0%/*}/uv" ;;
+    "-m pip install"*) echo "pip $*" >>"$CALLS"; [ -z "${PIP_FAILS:-}" ] ;;
+    "-P "* | *manage.py* | *run.py*) echo "ran ${*##*/}" ;;
+    *) exec "$REAL_PYTHON" "$@" ;;
+esac
+"""
+UV = """#!/bin/sh
+echo "install $*" >>"$CALLS"
+[ -z "${UV_HANGS:-}" ] || { touch "$CALLS.hangs"; sleep 600; }
+[ -z "${UV_FAILS:-}" ] || { echo "no such wheel"; exit 1; }
+"""
+JAVA = '#!/bin/sh\necho \'openjdk version "{version}" 2025-04-15\' >&2\n'
+APT = """#!/bin/sh
+echo "apt-get $*" >>"$CALLS"
+case "$*" in *"install"*openjdk-17*) [ -z "${APT_HAS_NO_17:-}" ] || exit 100 ;; esac
+case "$*" in *install*jdk*) cp "$JAVA_TO_BE" "${0%/*}/java" ;; esac
+"""
+
+
+@dataclass
+class Place:
+    """A checkout that holds the launcher alone, and the PATH that it finds."""
+
+    root: Path
+    bin: Path
+    variables: dict[str, str]
+
+    def run(self, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run((str(self.root / "weir"), *words), capture_output=True, text=True, timeout=300,
+                              cwd=self.root.parent, env={**self.variables, **variables})  # fmt: skip
+
+    def start(self, *words: str, **variables: str) -> subprocess.Popen[str]:
+        return subprocess.Popen((str(self.root / "weir"), *words), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                text=True, env={**self.variables, **variables}, start_new_session=True)  # fmt: skip
+
+    def calls(self) -> list[str]:
+        file = Path(self.variables["CALLS"])
+        return file.read_text().splitlines() if file.exists() else []
+
+    def installs(self) -> list[str]:
+        return [call for call in self.calls() if call.startswith("install") and "requirements" in call]
+
+    def put(self, name: str, text: str) -> Path:
+        path = self.bin / name
+        path.write_text(text)
+        path.chmod(0o755)
+        return path
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    root, tools = tmp_path / "checkout", tmp_path / "bin"
+    root.mkdir()
+    tools.mkdir()
+    shutil.copy(ROOT / "weir", root / "weir")
+    for name in ("requirements.lock", "requirements-test.lock", "requirements-uv.lock", "pyproject.toml"):
+        (root / name).write_text(f"{name}\n")
+    for name in TOOLS:
+        (tools / name).symlink_to(shutil.which(name))
+    uv = tmp_path / "fake-uv"
+    uv.write_text(UV)
+    uv.chmod(0o755)
+    place = Place(root, tools, {
+        "PATH": str(tools), "CALLS": str(tmp_path / "calls"), "UV": str(uv), "REAL_PYTHON": sys.executable,
+    })
+    place.put("python3", PYTHON)
+    place.put("id", "#!/bin/sh\necho 1000\n")
+    return place
+
+
+def test_the_first_call_installs_and_the_second_does_not(place: Place) -> None:
+    first = place.run("submit", "flow.yaml")
+    assert (first.returncode, first.stdout) == (0, "ran manage.py submit flow.yaml\n"), first.stderr
+    assert "Installing the dependencies" in first.stderr
+    assert place.calls()[:2] == ["venv", "uv"]
+    assert "--require-hashes" in place.installs()[0]
+    made = place.calls()
+    second = place.run("submit", "flow.yaml")
+    assert (second.stdout, second.stderr) == ("ran manage.py submit flow.yaml\n", "")
+    assert place.calls() == made
+
+
+@pytest.mark.parametrize("changed", ["requirements.lock", "pyproject.toml"])
+def test_what_changed_is_installed_again(place: Place, changed: str) -> None:
+    place.run("check")
+    (place.root / changed).write_text("another\n")
+    place.run("check")
+    assert len(place.installs()) == 2
+    assert place.calls().count("venv") == 1
+
+
+def test_tests_have_a_lock_file_of_their_own(place: Place) -> None:
+    place.put("java", JAVA.format(version="21.0.2"))
+    place.put("chromium", "#!/bin/sh\n")
+    assert place.run("test", "-k", "x").stdout == "ran run.py -k x\n"
+    place.run("check")
+    assert [call.rpartition("/")[2] for call in place.installs()] == ["requirements-test.lock", "requirements.lock"]
+    place.run("test")
+    assert len(place.installs()) == 2
+
+
+@pytest.mark.parametrize(("words", "expected"), [
+    (("up", "--port", "1"), "ran -P -m workers.launcher --port 1\n"),
+    (("bench", "reuse-on-spark"), "ran manage.py bench reuse-on-spark\n"),
+    (("manage", "migrate"), "ran manage.py migrate\n"),
+    (("migrate",), "ran manage.py migrate\n"),
+    (("submit", "a file"), "ran manage.py submit a file\n"),
+])
+def test_words(place: Place, words: tuple[str, ...], expected: str) -> None:
+    place.put("java", JAVA.format(version="17.0.15"))
+    assert place.run(*words).stdout == expected
+
+
+@pytest.mark.parametrize("words", [(), ("--help",), ("help",)])
+def test_help_needs_no_set_up(place: Place, words: tuple[str, ...]) -> None:
+    done = place.run(*words)
+    assert done.returncode == 0
+    assert "./weir up" in done.stdout
+    assert place.calls() == []
+
+
+def test_it_works_through_a_link_from_any_folder(place: Place, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    link = tmp_path / "elsewhere" / "weir"
+    link.symlink_to("../checkout/weir")
+    done = subprocess.run(
+        (str(link), "check"), cwd="/", env=place.variables, capture_output=True, text=True, timeout=300)
+    assert done.stdout == "ran manage.py check\n"
+    assert (place.root / ".venv" / "bin" / "python").exists()
+
+
+def test_pip_steps_in_where_uv_fails(place: Place) -> None:
+    done = place.run("check", UV_FAILS="1")
+    assert done.stdout == "ran manage.py check\n"
+    assert any(call.startswith("pip") and "--require-hashes" in call for call in place.calls())
+
+
+def test_a_failure_says_why_and_the_next_call_repairs(place: Place) -> None:
+    done = place.run("check", UV_FAILS="1", PIP_FAILS="1")
+    assert done.returncode == 1
+    assert "no such wheel" in done.stderr
+    assert "set-up.log" in done.stderr.splitlines()[-1]
+    assert place.run("check").stdout == "ran manage.py check\n"
+    assert "--reinstall" in place.installs()[-1]
+    assert place.run("check").stderr == ""
+
+
+def test_an_interrupted_installation_is_repaired(place: Place) -> None:
+    started = place.start("check", UV_HANGS="1")
+    wait_until(Path(place.variables["CALLS"] + ".hangs").exists)
+    os.killpg(started.pid, signal.SIGKILL)
+    started.communicate()
+    assert place.run("check").stdout == "ran manage.py check\n"
+    assert "--reinstall" not in place.installs()[0]
+    assert "--reinstall" in place.installs()[-1]
+
+
+def test_calls_at_once_install_once(place: Place) -> None:
+    running = [place.start("check") for _ in range(4)]
+    outputs = [process.communicate(timeout=300)[0] for process in running]
+    assert [process.returncode for process in running] == [0] * 4, outputs
+    assert len(place.installs()) == 1
+
+
+def test_an_environment_that_lost_its_interpreter_is_made_anew(place: Place) -> None:
+    place.run("check")
+    (place.root / ".venv" / "bin" / "python").unlink()
+    assert place.run("check").stdout == "ran manage.py check\n"
+    assert place.calls().count("venv") == 2
+
+
+def test_python_that_is_missing_or_old_is_one_line(place: Place) -> None:
+    place.put("python3", "#!/bin/sh\nexit 1\n")
+    done = place.run("check")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("weir: Weir needs Python 3.11 or newer") and done.stderr.count("\n") == 1
+    done = place.run("check", WEIR_PYTHON="/no/python")
+    assert "WEIR_PYTHON is /no/python" in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_another_interpreter_can_be_named(place: Place) -> None:
+    place.put("python3", "#!/bin/sh\nexit 1\n")
+    mine = place.put("my-python", PYTHON)
+    assert place.run("check", WEIR_PYTHON=str(mine)).stdout == "ran manage.py check\n"
+
+
+def without_venv(place: Place) -> None:
+    lacking = """    *"import venv, ensurepip"*) [ -e "$CALLS" ] ;;\n"""
+    place.put("python3", PYTHON.replace("    *) exec", f"{lacking}    *) exec"))
+
+
+def test_a_missing_venv_module_is_one_line(place: Place) -> None:
+    without_venv(place)
+    done = place.run("check")
+    assert done.returncode == 1
+    assert f"sudo apt-get install python3.{sys.version_info.minor}-venv" in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_root_gets_the_venv_module_installed(place: Place) -> None:
+    without_venv(place)
+    place.put("id", "#!/bin/sh\necho 0\n")
+    place.put("apt-get", APT)
+    assert place.run("check").stdout == "ran manage.py check\n"
+    assert any("install" in call and "-venv" in call for call in place.calls())
+
+
+@pytest.mark.parametrize("install_java", [
+    lambda place: None,
+    lambda place: place.put("java", JAVA.format(version="1.8.0_392")),
+    lambda place: place.put("java", JAVA.format(version="11.0.2")),
+    lambda place: place.put("java", "#!/bin/sh\necho 'Error: Module jdk.incubator.vector not found' >&2; exit 1\n"),
+], ids=["none", "8", "11", "cut down"])
+def test_java_that_does_not_fit_is_one_line(place: Place, install_java: Callable[[Place], object]) -> None:
+    place.run("check")
+    install_java(place)
+    done = place.run("up")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "sudo apt-get install openjdk-17-jdk-headless" in done.stderr and done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(("variables", "package"), [
+    ({}, "openjdk-17-jdk-headless"), ({"APT_HAS_NO_17": "1"}, "openjdk-21-jdk-headless"),
+])
+def test_root_gets_java_installed(place: Place, tmp_path: Path, variables: dict[str, str], package: str) -> None:
+    java = tmp_path / "java"
+    java.write_text(JAVA.format(version="17.0.15"))
+    java.chmod(0o755)
+    place.put("id", "#!/bin/sh\necho 0\n")
+    place.put("apt-get", APT)
+    done = place.run("up", JAVA_TO_BE=str(java), **variables)
+    assert done.stdout == "ran -P -m workers.launcher\n", done.stderr
+    assert package in [call for call in place.calls() if call.startswith("apt-get")][-1]
+
+
+def test_a_missing_browser_is_said_and_the_other_tests_run(place: Place) -> None:
+    place.put("java", JAVA.format(version="17.0.15"))
+    done = place.run("test")
+    assert done.stdout == "ran run.py\n"
+    assert "sudo apt-get install chromium" in done.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize("installed", [False, True], ids=["with the dependencies", "later"])
+def test_root_gets_a_browser_installed_once(place: Place, installed: bool) -> None:
+    place.put("java", JAVA.format(version="17.0.15"))
+    place.put("id", "#!/bin/sh\necho 0\n")
+    place.put("apt-get", APT + 'case "$*" in *install*chromium*) cp /bin/true "${0%/*}/chromium" ;; esac\n')
+    if installed:
+        place.put("chromium", "#!/bin/sh\n")
+        place.run("test")
+        (place.bin / "chromium").unlink()
+    assert place.run("test").stdout == place.run("test").stdout == "ran run.py\n"
+    assert sum("install" in call and "chromium" in call for call in place.calls()) == 1
+
+
+@pytest.mark.long
+def test_a_real_environment(tmp_path: Path) -> None:
+    variables = {**os.environ, "WEIR_VENV": str(tmp_path / "venv"), "WEIR_DATA_DIR": str(tmp_path / "data")}
+    for is_first in (True, False):
+        done = subprocess.run((str(ROOT / "weir"), "manage", "version"), cwd=tmp_path, env=variables,
+                              capture_output=True, text=True, timeout=900)  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.startswith("5.2")
+        assert ("Installing" in done.stderr) is is_first
+    code = "import scheduler, workers, dashboard, importlib.metadata as m; print(m.version('weir'))"
+    done = subprocess.run((str(tmp_path / "venv" / "bin" / "python"), "-P", "-c", code), cwd=tmp_path,
+                          capture_output=True, text=True, timeout=300)  # fmt: skip
+    assert done.stdout == "0.1.0\n", done.stderr

@@ -1,0 +1,120 @@
+"""The whole system, started and ended for real: what `./weir up` promises of its processes."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from workers.launcher import services
+from workers.processes import descendants
+
+from .waiting import ROOT, is_alive, wait_until
+
+READY_LIMIT_S = 180.0
+ENDED_LIMIT_S = 60.0
+
+
+class System:
+    """A running `weir up`."""
+
+    def __init__(self, folder: Path, port: int) -> None:
+        self.port = port
+        self.lines: list[str] = []
+        variables = {name: value for name, value in os.environ.items() if name not in ("REDIS_URL", "DATABASE_URL")}
+        self.process = subprocess.Popen(
+            (sys.executable, "-P", "-m", "workers.launcher", "--slots", "1",
+             "--port", str(port), "--data-dir", str(folder)),
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env={**variables, "PYTHONPATH": str(ROOT)},
+        )  # fmt: skip
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        self.lines.extend(self.process.stdout)
+
+    def said(self, words: str) -> bool:
+        return any(words in line for line in self.lines)
+
+    def until_ready(self) -> None:
+        wait_until(lambda: self.said("ready after") or self.process.poll() is not None, limit_s=READY_LIMIT_S)
+        assert self.said("ready after"), "".join(self.lines)
+
+    def pids(self) -> list[int]:
+        return descendants(self.process.pid)
+
+    def child(self, words: str) -> psutil.Process:
+        [found] = [child for child in psutil.Process(self.process.pid).children() if words in " ".join(child.cmdline())]
+        return found
+
+    def status(self) -> int:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+        try:
+            connection.request("GET", "/")
+            return connection.getresponse().status
+        except OSError:
+            return 0
+        finally:
+            connection.close()
+
+    def end(self, sent: signal.Signals) -> None:
+        self.process.send_signal(sent)
+        self.process.wait(ENDED_LIMIT_S)
+
+
+@pytest.fixture
+def start(tmp_path: Path, free_port: int) -> Iterator:
+    running: list[System] = []
+
+    def start() -> System:
+        running.append(System(tmp_path / "data", free_port))
+        return running[-1]
+
+    yield start
+    for system in running:
+        system.process.kill()
+        system.process.wait()
+
+
+# With stand-ins each of this is in test_supervise.py and test_broker.py; a real start and stop in the browser's first
+# light.
+@pytest.mark.long
+@pytest.mark.spark
+@pytest.mark.timeout(600)
+def test_it_starts_goes_on_and_leaves_nothing(start, tmp_path: Path) -> None:
+    first = start()
+    first.until_ready()
+    assert first.status() in (200, 302)
+    for login in json.loads((tmp_path / "data" / "logins.json").read_text()):
+        assert first.said(f"log in as {login['username']}")
+    pids = first.pids()
+    names = {psutil.Process(pid).name() for pid in pids}
+    assert {"java", "valkey-server"} <= names
+    address = (tmp_path / "data" / "broker" / "url").read_text()
+    first.end(signal.SIGTERM)
+    assert first.process.returncode == 0
+    assert [pid for pid in pids if is_alive(pid)] == []
+    assert not first.said("did not stop in time")
+
+    second = start()
+    second.until_ready()
+    assert (tmp_path / "data" / "broker" / "url").read_text() == address
+    web = second.child("uvicorn")
+    web.kill()
+    wait_until(lambda: second.said("web was killed by SIGKILL; starting again"))
+    wait_until(lambda: second.status() in (200, 302), limit_s=180)
+    pids = second.pids()
+    second.end(signal.SIGKILL)
+    wait_until(lambda: not any(is_alive(pid) for pid in pids), limit_s=ENDED_LIMIT_S)
+
+
+def test_all_stages_of_the_stop_fit_in_ten_seconds() -> None:
+    assert sum(stage.limit_s for stage in services.STOP_STAGES) < 9.5

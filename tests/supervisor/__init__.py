@@ -1,4 +1,0 @@
-"""Tests of the launcher and of what `./weir up` does with processes; all of them are real.
-
-May import workers.supervisor alone. Read ``test_supervise.py`` first.
-"""

@@ -1,0 +1,131 @@
+"""What channels are measured with: a session, a broker, fragments that run, and figures of what ran."""
+
+from __future__ import annotations
+
+import time
+import zlib
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import psutil
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from workers.engine.channels import codec, keys
+from workers.engine.channels import spark as channel_spark
+from workers.engine.channels.config import ChannelConfig
+from workers.engine.channels.connections import client
+from workers.engine.channels.registry import Channels
+
+EVENTS_PER_S = 10
+
+
+@dataclass
+class Bench:
+    """A session and a broker to measure with. Fragments and channels of each measurement have a prefix of its own."""
+
+    spark: SparkSession
+    config: ChannelConfig
+    folder: Path
+    trigger_ms: int
+    channels: Channels = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.channels = Channels.connect(self.config.redis_url)
+
+    def publish(self, events: DataFrame, fragment: str, *readers: str, capacity: int = 100_000) -> DataFrame:
+        """A valve with an open outlet; a passive reader keeps every block for the measurement."""
+        channel = f"{fragment}.0"
+        self.channels.open_channel(
+            channel, schema_json=events.schema.json(), readers=[*readers, "bench"], capacity=capacity
+        )
+        self.channels.open_outlet(fragment, 0, from_batch=0)
+        return channel_spark.valve(
+            events, self.config, fragment=fragment, position=0, channel=channel,
+            fence=self.channels.take_fence(channel),
+        )
+
+    def source(self, fragment: str, reader: str, *, rate_per_s: float, limit: int | None = None) -> DataFrame:
+        """A fragment that begins with ticks."""
+        ticks = channel_spark.read_ticks(
+            self.spark, self.config, name=fragment, rate_per_s=rate_per_s, limit=limit, gates=[f"{fragment}.0"]
+        )
+        return self.publish(ticks, fragment, reader)
+
+    def copy(self, fragment: str, source: str, *, python_stage: bool = False) -> DataFrame:
+        """A fragment that reads another's stream and publishes it again."""
+        events = channel_spark.read_channels(self.spark, self.config, inputs=[f"{source}.0"], reader=fragment)
+        if python_stage:
+            events = events.mapInArrow(lambda batches: batches, events.schema)
+        return self.publish(events, fragment)
+
+    def start(self, events: DataFrame, fragment: str) -> StreamingQuery:
+        """Run a fragment; intervals differ a little, so that not all queries wake at once."""
+        interval_ms = self.trigger_ms + zlib.crc32(fragment.encode()) % max(1, self.trigger_ms // 10)
+        return (
+            events.writeStream.format("noop").queryName(fragment)
+            .option("checkpointLocation", str(self.folder / fragment))
+            .trigger(processingTime=f"{interval_ms} milliseconds").start()
+        )
+
+    def written_ms(self, fragment: str) -> dict[int, int]:
+        """When each event of a stream was written to its channel, by sequence number."""
+        found: dict[int, int] = {}
+        for _, fields in client(self.config.redis_url).xrange(keys.channel(f"{fragment}.0")):
+            for row in codec.block_rows(fields[b"b"]):
+                found[row["_seq"]] = int(fields[b"t"])
+        return found
+
+    def wait_for(self, fragment: str, events: int, *, timeout_s: float = 300) -> None:
+        """Wait until a fragment has put out so many events."""
+        deadline = time.monotonic() + timeout_s
+        while int(self.channels.meters(fragment).get("0:n", 0)) < events:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{fragment} did not put out {events} events within {timeout_s} s")
+            time.sleep(0.05)
+
+    def cpu_s(self) -> float:
+        """CPU that the driver's JVM and its Python workers have used."""
+        total = 0.0
+        for process in family():
+            try:
+                times = process.cpu_times()
+            except psutil.NoSuchProcess:
+                continue
+            total += times.user + times.system
+        return total
+
+    def stop(self, queries: list[StreamingQuery]) -> None:
+        """Stop queries; fails where one did."""
+        for query in queries:
+            if query.exception() is not None:
+                raise RuntimeError(f"{query.name} failed") from query.exception()
+            query.stop()
+
+
+def latencies(bench: Bench, fragment: str, since_ms: float) -> list[float]:
+    """How long each event took from its source to a stream's channel, in ms, of those born since a moment."""
+    found = []
+    for _, fields in client(bench.config.redis_url).xrange(keys.channel(f"{fragment}.0")):
+        written = int(fields[b"t"])
+        found += [written - row["_born"] for row in codec.block_rows(fields[b"b"]) if row["_born"] > since_ms]
+    return found
+
+
+def quantile(values: list[float], percent: float) -> float:
+    """A percentile to a tenth; not a number where nothing was measured."""
+    return round(float(np.percentile(values, percent)), 1) if values else float("nan")
+
+
+def family() -> list[psutil.Process]:
+    """The driver's JVM and all its Python workers."""
+    return [child for child in psutil.Process().children(recursive=True) if "valkey" not in child.name()]
+
+
+def memory(process: psutil.Process) -> int:
+    """Resident bytes of a process; 0 where it is gone."""
+    try:
+        return process.memory_info().rss
+    except psutil.NoSuchProcess:
+        return 0

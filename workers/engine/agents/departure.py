@@ -1,0 +1,73 @@
+"""How a bundle leaves that gets nothing more: it reads what it has to the end, and stays until its own events are read.
+
+Its writers are on any node, and may be leaving themselves: what is known of them stands in the broker. A writer that is
+not heard of has not begun yet, and may still write what an older plan says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from workers.engine.channels import keys
+
+from .handover import order_of
+from .inlets import Inlets, channels_of
+from .wanted import Input, WantedFragment, Writer
+
+if TYPE_CHECKING:
+    from .hands import Surroundings
+
+LEFT = "left"  # in a fragment's control hash: it has stopped for good, and writes nothing more
+
+
+class Departure:
+    """Looks whether a leaving bundle may stop, and whether it may go."""
+
+    def __init__(self, around: Surroundings, inlets: Inlets) -> None:
+        self._around = around
+        self._inlets = inlets
+
+    def is_drained(self, fragment: WantedFragment) -> bool:
+        """Whether nobody will write for it any more, and it has read all that was written."""
+        # In this order: what is written meanwhile must not be missed.
+        if not all(self._is_final(writer, fragment.id) for writer in fragment.writers.values()):
+            return False
+        return self._inlets.is_read(fragment, self._read_by(fragment))
+
+    def stops(self, fragment: WantedFragment) -> None:
+        """It has stopped for good: those who wrote for it, and those who read what it wrote, may rely on it.
+
+        Its places in channels say how far it had come before its last batch.
+        """
+        for channel in channels_of(self._read_by(fragment)):
+            self._around.channels.unregister(channel, fragment.id)
+        self._around.broker.hset(keys.valve(fragment.id), LEFT, 1)
+
+    def comes_back(self, fragment_id: str) -> None:
+        """It is started, and writes again."""
+        self._around.broker.hdel(keys.valve(fragment_id), LEFT)
+        self._around.store.record_left(fragment_id, left=False)
+
+    def is_read(self, fragment: WantedFragment) -> bool:
+        """Whether all who read what it wrote have done so."""
+        channels = [
+            *fragment.written,
+            *(
+                keys.part(fragment.channel(position), bundle)
+                for position, readers in fragment.routes.items() for weights in readers.values() for bundle in weights
+            ),
+        ]
+        infos = [info for channel in channels if (info := self._around.channels.info(channel)) is not None]
+        return all(order_of(place) >= order_of(info.last) for info in infos for place in info.readers.values())
+
+    def _read_by(self, fragment: WantedFragment) -> Iterable[Input]:
+        known = self._around.store.known(fragment.id)
+        return dict.fromkeys((*fragment.inputs, *(known.inputs if known else ())))
+
+    def _is_final(self, writer: Writer, bundle: str) -> bool:
+        if self._around.broker.hexists(keys.valve(writer.fragment), LEFT):
+            return True
+        route = self._around.channels.routed(writer.fragment, writer.position, writer.reader)
+        # A route that lacks the bundle is of a plan before it, which its writer's node has still to hear of.
+        return route is not None and route.settled and route.weights.get(bundle) == 0

@@ -1,0 +1,89 @@
+"""What a fragment reads and has read: which of its channels are there, and what is left in them for it.
+
+A reader of a whole stream that becomes one of a part of it reads the whole up to where its parts begin, and then those:
+its writer says where that is (`ChannelInfo.limits`), and until it does so, all goes on as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from workers.engine.channels import keys
+from workers.engine.channels.registry import ChannelInfo
+
+from .checkpoint import Progress
+from .handover import order_of
+from .inputs import inputs_now
+from .wanted import Input, WantedFragment
+
+if TYPE_CHECKING:
+    from .hands import Surroundings
+
+
+class Inlets:
+    """Looks at the channels of fragments that this slot runs."""
+
+    def __init__(self, around: Surroundings) -> None:
+        self._around = around
+
+    def now(self, wanted: WantedFragment, *, between_batches: bool | None = None) -> tuple[Input, ...] | None:
+        """What the fragment can read now of what it should; None where it has to wait.
+
+        ``between_batches`` is what its checkpoint says, if not given: a query that runs ends its batch before it stops.
+        """
+        store = self._around.store
+        known_inputs, read = (), Progress()
+        known = store.known(wanted.id)
+        if known is not None and {item.task for item in known.inputs} == {item.task for item in wanted.inputs}:
+            known_inputs, read = known.inputs, store.progress(wanted.id)
+        channels = dict.fromkeys((*channels_of(wanted.inputs), *channels_of(known_inputs)))
+        infos = {channel: self._around.channels.info(channel) for channel in channels}
+        there = {channel: info for channel, info in infos.items() if info is not None and info.schema_json}
+        whole = {
+            channel for channel, info in there.items() if _is_read_whole(info, wanted.id, read.places.get(channel))}
+        return inputs_now(
+            [_instead(item, whole) for item in wanted.inputs], known_inputs,
+            ready={channel for channel, info in there.items() if wanted.id in {*info.readers, *info.limits}},
+            unread={
+                channel for channel, info in there.items() if _is_unread(info, wanted.id, read.places.get(channel))
+            },
+            between_batches=read.is_done if between_batches is None else between_batches,
+        )
+
+    def is_read(self, fragment: WantedFragment, items: Iterable[Input]) -> bool:
+        """Whether the fragment has read these channels to their ends, by its checkpoint."""
+        read = self._around.store.progress(fragment.id)
+        infos = {channel: self._around.channels.info(channel) for channel in channels_of(items)}
+        return not any(
+            info is not None and _is_unread(info, fragment.id, read.places.get(channel))
+            for channel, info in infos.items()
+        )
+
+
+def channels_of(items: Iterable[Input]) -> list[str]:
+    """The channels of inputs, and those of the whole streams that some of them are parts of."""
+    return list(dict.fromkeys(
+        channel for item in items
+        for channel in ((item.channel, keys.whole_of(item.channel)) if keys.is_part(item.channel) else (item.channel,))
+    ))
+
+
+def _instead(item: Input, whole: set[str]) -> Input:
+    """The whole stream, where the reader still reads that and not its part."""
+    channel = keys.whole_of(item.channel) if keys.is_part(item.channel) else item.channel
+    return replace(item, channel=channel) if channel in whole else item
+
+
+def _is_read_whole(info: ChannelInfo, reader: str, read_to: str | None) -> bool:
+    """Whether a reader of parts has a place in the whole stream, and has not come to its limit there."""
+    place = info.readers.get(reader)
+    limit = info.limits.get(reader)
+    return place is not None and (limit is None or max(order_of(read_to or place), order_of(place)) < order_of(limit))
+
+
+def _is_unread(info: ChannelInfo, reader: str, read_to: str | None) -> bool:
+    place = info.readers.get(reader)  # behind what it has read, but for one that was let go meanwhile
+    last = info.limits.get(reader, info.last)
+    return place is not None and max(order_of(read_to or place), order_of(place)) < order_of(last)

@@ -1,0 +1,250 @@
+"""The node agent: supervises slots, hands them what is desired, reports what is.
+
+    python -m workers.engine.agents.node --node n1 --slots 2 --data-dir data
+
+It keeps its own copy of the desired state and its slots keep theirs of what runs, so that the site, Celery and the
+broker may go and come back while dataflows run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from workers.engine.measuring.machine import machine_class, slot_memory_mb
+from workers.engine.settings import ROOT, Settings, from_environment
+from workers.engine.spark.pinning import core_of, pinning
+from workers.library.registry import task_types
+from workers.processes import adopt_orphans
+
+from .conductor import Conductor
+from .lease import Lease, Standing
+from .logs import configure, logger
+from .mail import Inbox, Outbox, connect
+from .shares import Shares
+from .store import FileLock, NodeStore
+from .supervision import SlotProcess, reap_orphans
+from .usage import TreeMeter
+
+REPORT_MS = 1_000
+NEWS_MS = 200  # news goes out sooner than the next second, but not more often than this
+DRAIN_S = 5.0  # of the 8 s that a shutdown may take, killing included
+
+
+class Node:
+    """One node agent.
+
+    Parameters
+    ----------
+    settings : Settings
+        Node name, slots, data folder and broker.
+    slot_argv : callable, optional
+        The command of a slot by its index; tests put a process of their own in a slot's place.
+    """
+
+    def __init__(self, settings: Settings, *, slot_argv: Callable[[str], Sequence[str]] | None = None) -> None:
+        self._settings = settings
+        self._store = NodeStore(settings.data_dir, settings.node)
+        self._slot_argv = slot_argv or self._own_slot_argv
+        self._broker = connect(settings.redis_url)
+        self._lease = Lease(self._broker, settings.node, folder=self._store.folder)
+        self._stopping = threading.Event()
+        self._wake = threading.Event()
+        self._news = threading.Event()
+        self._standing = Standing.UNKNOWN
+        self._slots: list[SlotProcess] = []
+        self._version = 0
+        self._meters: dict[int, TreeMeter] = {}
+        self._shares: dict[str, Shares] = {}
+        self._memory_mb = psutil.virtual_memory().total >> 20
+        self._log = logger()
+
+    def stop(self) -> None:
+        """Drain and end; safe in a signal handler."""
+        self._stopping.set()
+        self._wake.set()
+
+    def run(self) -> None:
+        """Serve until stopped. Must run in the process's main thread, which is the slots' parent."""
+        adopt_orphans()
+        lock = FileLock(self._store.folder / "agent.lock")
+        self._wait_until(lock.acquire, "another agent of this name runs from this folder")
+        outbox = Outbox(self._broker, self._settings.node, self._lease, on_standing=self._on_standing)
+        inbox = Inbox(self._broker, self._store, on_change=self._on_desired)
+        self._conductor = Conductor(
+            self._settings, slots=lambda: self._slots, folder=self._store.folder, task_types=task_types())
+        while not self._stopping.is_set():
+            if not self._wait_until(self._has_lease, "the broker does not grant the lease of this node's name"):
+                break
+            self._standing = Standing.HELD
+            for thread in (inbox, outbox, self._conductor):
+                if not thread.is_alive():
+                    thread.start()
+            self._serve(outbox)
+        self._conductor.stop()
+        inbox.stop()
+        outbox.stop()
+        if self._standing is Standing.HELD:
+            self._lease.give_back()
+        lock.release()
+
+    def _serve(self, outbox: Outbox) -> None:
+        """Keep the slots running until the agent is stopped or its lease is taken."""
+        env = self._slot_environment()
+        self._slots = [
+            SlotProcess(
+                str(index), self._slot_argv(str(index)), env=env, on_news=self._on_news, on_event=outbox.send_event
+            )
+            for index in range(self._settings.slots)
+        ]
+        self._version = self._store.read_desired().version
+        self._log.info("agent serves", slots=len(self._slots), version=self._version)
+        report_at_ms = 0
+        while not self._stopping.is_set() and self._standing is not Standing.TAKEN:
+            now_ms = _now_ms()
+            for slot in self._slots:
+                if slot.check(now_ms):
+                    outbox.send_event("slot_died", at_ms=now_ms, slot=slot.name, restarts=slot.restarts)
+            reap_orphans({slot.pid for slot in self._slots} | self._conductor.pids)
+            if now_ms >= report_at_ms or self._news.is_set():
+                self._news.clear()
+                outbox.send_report(self._report(now_ms))
+                report_at_ms = now_ms + REPORT_MS
+                time.sleep(NEWS_MS / 1000)
+            self._wake.wait(max(0, report_at_ms - _now_ms()) / 1000)
+            self._wake.clear()
+        if self._standing is Standing.TAKEN:
+            self._log.error("another agent has taken this node's name; standing down")
+        self._end_slots()
+
+    def _end_slots(self) -> None:
+        deadline = time.monotonic() + DRAIN_S
+        for slot in self._slots:
+            slot.ask_to_stop()
+        for slot in self._slots:
+            slot.end(deadline=deadline)
+        self._slots = []
+        self._log.info("slots ended")
+
+    def _report(self, now_ms: int) -> dict[str, Any]:
+        return {
+            "node": self._settings.node,
+            "version": self._version,
+            "at_ms": now_ms,
+            "cores": os.cpu_count(),
+            "memory_mb": self._memory_mb,
+            "machine": machine_class(self._settings.slots),
+            "threads": None if self._settings.spark_master else self._settings.threads,
+            "pinning": pinning(self._settings, cores=len(os.sched_getaffinity(0))),
+            "slots": {slot.name: self._slot_report(slot, now_ms) for slot in self._slots},
+        }
+
+    def _slot_report(self, slot: SlotProcess, now_ms: int) -> dict[str, Any]:
+        pid = slot.pid
+        if pid is not None and pid not in self._meters:
+            living = {other.pid for other in self._slots}
+            self._meters = {known: meter for known, meter in self._meters.items() if known in living}
+            self._meters[pid] = TreeMeter(pid)
+        usage = self._meters[pid].sample(now_ms) if pid is not None else None
+        fragments = slot.report.get("fragments", {})
+        if usage is not None and slot.state == "running":
+            taken = self._shares_of(slot.name).take(usage, slot.report, now_ms=now_ms)
+            fragments = {name: {**found, **taken.get(name, {})} for name, found in fragments.items()}
+        return {
+            "state": slot.state,
+            "pid": pid,
+            "core": core_of(pid) if pid is not None else None,
+            "cpu": usage.cpu if usage else 0.0,
+            "memory_mb": usage.memory_mb if usage else 0,
+            "memory_trend_mb_per_h": usage.memory_trend_mb_per_h if usage else None,
+            "used": {"since_ms": usage.since_ms, "cpu_ms": usage.cpu_ms, "memory_mb_s": usage.memory_mb_s}
+            if usage else None,
+            "restarts": slot.restarts,
+            "since_ms": slot.since_ms,
+            "fragments": fragments,
+        }
+
+    def _shares_of(self, slot: str) -> Shares:
+        if slot not in self._shares:
+            self._shares[slot] = Shares(
+                slot_memory_mb=slot_memory_mb(self._settings.slots),
+                base_path=self._store.slot_dir(slot) / "base_mb",
+            )
+        return self._shares[slot]
+
+    def _on_desired(self) -> None:
+        self._version = self._store.read_desired().version
+        for slot in self._slots:
+            slot.poke()
+
+    def _on_news(self) -> None:
+        self._news.set()
+        self._wake.set()
+
+    def _on_standing(self, standing: Standing) -> None:
+        if standing is not Standing.UNKNOWN:  # while the broker is away, what was true stays true
+            self._standing = standing
+            if standing is Standing.TAKEN:
+                self._wake.set()
+
+    def _has_lease(self) -> bool:
+        return self._lease.renew() is Standing.HELD
+
+    def _wait_until(self, is_so: Callable[[], bool], why: str) -> bool:
+        said = False
+        while not self._stopping.is_set():
+            if is_so():
+                return True
+            if not said:
+                self._log.warning("waiting", why=why)
+                said = True
+            self._stopping.wait(0.25)
+        return False
+
+    def _own_slot_argv(self, slot: str) -> list[str]:
+        return [sys.executable, "-m", "workers.engine.agents.slot", "--slot", slot]
+
+    def _slot_environment(self) -> Mapping[str, str]:
+        paths = [str(ROOT), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+        return {
+            **os.environ,
+            "REDIS_URL": self._settings.redis_url,
+            "WEIR_NODE": self._settings.node,
+            "WEIR_SLOTS": str(self._settings.slots),
+            "WEIR_DATA_DIR": str(self._settings.data_dir),
+            "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths)),
+        }
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """The command line of a node agent; what it does not say comes from the environment."""
+    settings = from_environment()
+    parser = argparse.ArgumentParser(description="Run the agent of one node.")
+    parser.add_argument("--node", default=settings.node)
+    parser.add_argument("--slots", type=int, default=settings.slots)
+    parser.add_argument("--data-dir", type=Path, default=settings.data_dir)
+    given = parser.parse_args(argv)
+    settings = replace(settings, node=given.node, slots=given.slots, data_dir=given.data_dir.resolve())
+    configure(sys.stdout, node=settings.node)
+    node = Node(settings)
+    for name in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(name, lambda *_: node.stop())
+    node.run()
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,366 @@
+"""A slot: one Spark driver whose queries are reconciled with what is desired.
+
+    python -m workers.engine.agents.slot --slot 0        (started by the node agent; settings come from the environment)
+
+It reads lines from its standard input (``poke``: the desired state changed; ``trial`` and a JSON: a command of a
+trial, see ``workers/engine/measuring/host.py``; ``stop``, or the end of the input: drain and end) and writes its
+report and the answers to commands to its standard output, one JSON a line. Logs go to standard error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any, TextIO
+
+import redis
+
+from workers.engine.channels import keys
+from workers.engine.channels.config import ChannelConfig, choose_implementation
+from workers.engine.channels.registry import Channels
+from workers.engine.channels.spark import spark_conf
+from workers.engine.measuring.host import Host
+from workers.engine.measuring.host import Surroundings as TrialSurroundings
+from workers.engine.settings import Settings, from_environment
+from workers.engine.spark import queries
+from workers.engine.spark.compile import places_of
+from workers.engine.spark.failures import explain
+from workers.engine.spark.listener import QueryListener
+from workers.engine.spark.session import open_session
+from workers.engine.spark.warm import warm_up
+from workers.library.registry import task_types
+
+from .handover import Stage, stage_of
+from .hands import SOON_MS, Hands, Surroundings
+from .live import Live
+from .logs import configure, logger
+from .mail import connect
+from .reconcile import Action, Start, State, Stop, reconcile
+from .scale import Scale
+from .shares import Rates
+from .store import NewestDesired, NodeStore, SlotStore
+from .wanted import Desired
+
+TICK_S = 0.5
+REPORT_MS = 1_000
+LOOK_MS = 5_000  # at every query, in case an end was not told
+SWEEP_MS = 300_000
+GRACE_S = 3_600  # a removed fragment's checkpoint is kept for a plan that is rolled back
+HANDS = 4
+
+
+class Slot:
+    """One slot process: a loop that decides, hands that do, a report that tells."""
+
+    def __init__(self, settings: Settings, slot: str, *, report_to: TextIO) -> None:
+        self._settings = settings
+        self._name = slot
+        self._report_to = report_to
+        self._telling = threading.Lock()
+        self._node_store = NodeStore(settings.data_dir, settings.node)
+        self._store = SlotStore(settings.data_dir, self._node_store.slot_dir(slot))
+        self._broker = connect(settings.redis_url)
+        self._stopping = threading.Event()
+        self._wake = threading.Event()
+        self._ended: set[str] = set()
+        self._newest = NewestDesired(self._node_store)
+        self._desired = Desired()
+        self._stages: dict[str, Stage] = {}  # of the fragments that hand over
+        self._left: frozenset[str] = frozenset()  # bundles that were leaving and have left
+        self._due_ms: dict[str, int] = {}
+        self._events: list[dict[str, Any]] = []
+        self._reported: Any = None
+        self._throttled: dict[str, str] = {}
+        self._rates = Rates()
+        self._scale = Scale()
+        self._log = logger()
+        self._listener = QueryListener(self._on_end)
+        self._host: Host | None = None  # of trials, once the driver is there
+        self._trials = ThreadPoolExecutor(1, thread_name_prefix="trials")
+        self._lives = {
+            fragment_id: Live(fragment_id, now_ms=_now_ms()) for fragment_id in self._store.records()
+        }
+
+    def stop(self) -> None:
+        """Drain and end."""
+        self._stopping.set()
+        self._wake.set()
+
+    def poke(self) -> None:
+        """Look at the desired state now."""
+        self._wake.set()
+
+    def try_out(self, command: Mapping[str, Any]) -> None:
+        """Perform a command of a trial and answer it, after those that came before."""
+        self._trials.submit(self._try_out, command)
+
+    def run(self) -> int:
+        """Serve until stopped; the process's exit code."""
+        self._desired = self._newest()
+        self._say("starting")
+        config = ChannelConfig(
+            redis_url=self._settings.redis_url, implementation=choose_implementation(self._settings.channel),
+            data_dir=self._settings.data_dir,
+        )
+        began_s = time.monotonic()
+        self._spark = open_session(
+            self._settings, slot=int(self._name), slot_dir=self._store.folder, channel_conf=spark_conf(config)
+        )
+        took_ms = round(1000 * (time.monotonic() - began_s))
+        self._log.info("session open", took_ms=took_ms, channel=config.implementation)
+        self._listener.attach(self._spark)
+        self._hands = Hands(
+            Surroundings(
+                spark=self._spark, channels=Channels(self._broker), broker=self._broker, channel_config=config,
+                store=self._store, task_types=task_types(), desired=self._newest,
+            ),
+            clock_ms=_now_ms, on_event=self._on_event,
+        )
+        self._host = Host(TrialSurroundings(
+            spark=self._spark, channels=Channels(self._broker), broker=self._broker, config=config,
+            listener=self._listener, task_types=task_types(), data_dir=self._settings.data_dir,
+            trigger_ms=self._settings.trigger_ms,
+        ))
+        with ThreadPoolExecutor(HANDS, thread_name_prefix="hand") as pool:
+            if not self._desired.of_slot(self._name):  # else the fragments themselves warm the driver
+                pool.submit(self._warm_up)
+            while not self._stopping.is_set():
+                if self._spark.sparkContext._gateway.proc.poll() is not None:
+                    self._log.error("the JVM is gone")
+                    return 1
+                self._turn(pool)
+                self._wake.wait(SOON_MS / 1000 if self._is_handing_over() else TICK_S)
+                self._wake.clear()
+            self._drain(pool)
+        return 0
+
+    def _try_out(self, command: Mapping[str, Any]) -> None:
+        if self._host is None:
+            answer = {"ok": False, "code": "slot_not_ready", "message": "The slot's driver is still starting.",
+                      "remedy": "Try again in a minute."}
+        else:
+            answer = self._host.perform(command)
+        self._tell({"answer": command["ask"], **answer})
+
+    def _warm_up(self) -> None:
+        try:
+            warm_up(self._spark, self._store.folder / "scratch")
+        except Exception as error:  # it would only have been faster
+            self._log.warning("warming up failed", exc_info=error)
+
+    # -- one turn of the loop ------------------------------------------------------------------------------------
+
+    def _turn(self, pool: ThreadPoolExecutor) -> None:
+        now_ms = _now_ms()
+        self._desired = self._newest()
+        self._notice_ends(now_ms)
+        actual = {live.id: live.actual() for live in list(self._lives.values())}
+        self._stages = self._look_at_stages()
+        self._left = self._look_who_left()
+        here = self._desired.handing_over.get(self._name, ())
+        actions = reconcile(
+            self._desired.of_slot(self._name), actual, now_ms, elsewhere=self._desired.elsewhere(self._name),
+            ceding=[(fragment, self._stages[fragment.id]) for fragment in here if fragment.id in self._stages],
+            staying=frozenset(self._desired.ceding), resting=self._store.having("paused"), left=self._left,
+        )
+        todo: dict[str, list[Action]] = {}
+        for action in actions:
+            todo.setdefault(action.fragment_id, []).append(action)
+        for fragment_id, its_actions in todo.items():
+            live = self._lives.setdefault(fragment_id, Live(fragment_id, now_ms=now_ms))
+            live.begin(_state_meanwhile(live, its_actions[0]), now_ms=now_ms)
+            pool.submit(self._perform, live, its_actions)
+        self._say("running")
+        self._scale.look(self._spark, pool, frozenset(actual), now_ms=now_ms)
+        if self._is_due("sweep", SWEEP_MS, now_ms):
+            pool.submit(self._store.sweep, now_s=time.time(), grace_s=GRACE_S)
+
+    def _look_at_stages(self) -> dict[str, Stage]:
+        """How far those have come that hand over; those that are over count until they are cleared away."""
+        if not self._desired.ceding:
+            return {}
+        begun, ended = self._store.having("begun"), self._store.having("ended")
+        stages = {one: stage_of(self._desired, one, begun=begun, ended=ended) for one in self._desired.ceding}
+        return {
+            one: stage for one, stage in stages.items()
+            if stage is not Stage.OVER or one in ended or one in self._lives
+        }
+
+    def _look_who_left(self) -> frozenset[str]:
+        leaving = {fragment.id for fragment in self._desired.of_slot(self._name) if fragment.leaving}
+        left = self._store.having("left") & leaving if leaving else frozenset()
+        for fragment_id in left - self._lives.keys():
+            self._lives[fragment_id] = Live(fragment_id, now_ms=_now_ms())
+        return left
+
+    def _is_handing_over(self) -> bool:
+        return any(stage is not Stage.OVER for stage in self._stages.values())
+
+    def _perform(self, live: Live, actions: list[Action]) -> None:
+        try:
+            if self._hands.perform(live, actions):
+                self._lives.pop(live.id, None)
+        except Exception as error:  # a hand that lost its way must not leave the fragment busy in silence
+            self._log.error("hand failed", fragment=live.id, exc_info=error)
+        self._wake.set()
+
+    def _notice_ends(self, now_ms: int) -> None:
+        """A query that ended without being asked to has failed; its cause decides what its page says.
+
+        One that is no longer wanted may end because what it read is gone: it is about to be stopped anyway.
+        """
+        wanted = {fragment.id for fragment in self._desired.of_slot(self._name)}
+        wanted |= {one for one, stage in self._stages.items() if stage in (Stage.WORK, Stage.END)}
+        look_at_all = self._is_due("look", LOOK_MS, now_ms) or not self._listener.listening
+        ended = {self._ended.pop() for _ in range(len(self._ended))}
+        for live in list(self._lives.values()):
+            query = live.query
+            if query is None or live.id not in wanted or live.state is not State.RUNNING:
+                continue
+            if live.actual().busy:  # a change is under way: look again when it is over
+                self._ended.update(ended & {live.run_id})
+            elif (look_at_all or live.run_id in ended) and not query.isActive:
+                self._listener.forget([live.run_id])
+                places = places_of(live.fragment.tasks, task_types())
+                live.query = None
+                self._hands.failed(live, explain(queries.causes_of(query), places))
+
+    # -- telling -------------------------------------------------------------------------------------------------
+
+    def _say(self, state: str) -> None:
+        """Write the report when a second has passed, or at once when it says something new."""
+        now_ms = _now_ms()
+        lives = list(self._lives.values())
+        shape = (state, self._desired.version, self._left, [(live.id, live.actual(), live.run_id) for live in lives])
+        if shape == self._reported and not self._is_due("report", REPORT_MS, now_ms) and not self._events:
+            return
+        self._reported = shape
+        if lives:
+            self._look_at_meters(lives, now_ms)
+        self._due_ms["report"] = now_ms + REPORT_MS
+        events, self._events = self._events, []
+        report = {
+            "state": state,
+            "version": self._desired.version,
+            "fragments": {live.id: self._report_of(live, now_ms) for live in lives if self._is_told(live)},
+            "events": events,
+            "heap_mb": self._scale.heap_mb,
+        }
+        self._tell(report)
+
+    def _tell(self, said: Mapping[str, Any]) -> None:
+        with self._telling:
+            self._report_to.write(json.dumps(said) + "\n")
+            self._report_to.flush()
+
+    def _report_of(self, live: Live, now_ms: int) -> dict[str, Any]:
+        query = live.query
+        progress = self._listener.progress(query) if query is not None and live.state is State.RUNNING else None
+        told = {"batch": None, "batch_ms": None, "rows_per_s": 0.0}
+        if progress is not None:
+            told = {"batch": progress.batch, "batch_ms": progress.batch_ms, "rows_per_s": progress.rows_per_s}
+        work = self._listener.work(live.id)
+        told |= {"batches": work.batches, "busy_ms": work.busy_ms, "rate_per_s": self._rates.per_s(live.id)}
+        report = live.report(told, throttled_by=self._throttled.get(live.id), now_ms=now_ms)
+        return {**report, "state": "left"} if live.id in self._left else report
+
+    def _look_at_meters(self, lives: list[Live], now_ms: int) -> None:
+        """What fragments take in (a source: what it makes), and which wait for room in a channel; unknown while the
+        broker is away."""
+        running = [live for live in lives if live.state is State.RUNNING]
+        pipeline = self._broker.pipeline(transaction=False)
+        for live in running:
+            pipeline.hmget(keys.meter(live.id), "throttled_by", "in:n" if live.fragment.inputs else "0:n")
+        try:
+            found = pipeline.execute() if running else []
+        except redis.RedisError:
+            found = []
+        seen = {live.id: told for live, told in zip(running, found, strict=False)}
+        self._throttled = {fragment_id: channel.decode() for fragment_id, (channel, _) in seen.items() if channel}
+        self._rates.take({fragment_id: int(count or 0) for fragment_id, (_, count) in seen.items()}, at_ms=now_ms)
+
+    def _is_told(self, live: Live) -> bool:
+        """A fragment that is stopped for good is gone, though some of what it left may still be cleared away."""
+        if live.state is not State.STOPPED or self._stages.get(live.id) in (Stage.WORK, Stage.END):
+            return True
+        return any(wanted.id == live.id for wanted in self._desired.of_slot(self._name))
+
+    def _on_end(self, run_id: str) -> None:
+        self._ended.add(run_id)
+        self._wake.set()
+
+    def _on_event(self, kind: str, **facts: Any) -> None:
+        self._events.append({"kind": kind, "slot": self._name, **facts})
+
+    def _is_due(self, what: str, every_ms: int, now_ms: int) -> bool:
+        if now_ms < self._due_ms.get(what, 0):
+            return False
+        self._due_ms[what] = now_ms + every_ms
+        return True
+
+    # -- the end -------------------------------------------------------------------------------------------------
+
+    def _drain(self, pool: ThreadPoolExecutor) -> None:
+        """Stop all queries between two batches; everything resumes from its checkpoint the next time."""
+        running = [live for live in self._lives.values() if live.query is not None]
+        for live in running:
+            pool.submit(queries.stop, live.query, pause=lambda live=live: self._hands.pause(live.id), drain_s=2.0)
+        pool.shutdown(wait=True)
+        self._spark.stop()
+        self._log.info("slot ended", drained=len(running))
+
+
+def _state_meanwhile(live: Live, action: Action) -> State | None:
+    """The state to show while an action is under way; changes of a running query have none of their own."""
+    if isinstance(action, Start):
+        return None if live.state is State.WAITING else State.STARTING
+    if isinstance(action, Stop):
+        return State.DRAINING
+    return None
+
+
+def _obey(slot: Slot, commands: TextIO) -> None:
+    for line in commands:
+        if line.strip() == "stop":
+            break
+        if line.startswith("trial "):
+            slot.try_out(json.loads(line.removeprefix("trial ")))
+        else:
+            slot.poke()
+    slot.stop()  # asked to, or the agent is gone
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def main() -> None:
+    """Run one slot."""
+    parser = argparse.ArgumentParser(description="Run one slot; the node agent does this.")
+    parser.add_argument("--slot", required=True)
+    name = parser.parse_args().slot
+    settings = from_environment()
+    # Whatever Spark or a library prints must not end up between the reports.
+    report_to = os.fdopen(os.dup(sys.stdout.fileno()), "w")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    configure(sys.stderr, node=settings.node, slot=name)
+    slot = Slot(settings, name, report_to=report_to)
+    for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(signum, lambda *_: slot.stop())
+    threading.Thread(target=_obey, args=(slot, sys.stdin), name="commands", daemon=True).start()
+    code = slot.run()
+    with suppress(OSError):
+        sys.stderr.flush()
+    os._exit(code)  # py4j's threads and connections have nothing left to say
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,286 @@
+"""The node's local store: what it should run and what its slots have started, in files that survive everything else.
+
+    <data-dir>/nodes/<node>/desired.json              the newest desired state that reached the node
+    <data-dir>/nodes/<node>/slot-<n>/<fragment>.json  a fragment that the slot has started and not yet removed
+    <data-dir>/checkpoints/<fragment>/                its checkpoint (Spark's), and beside it <fragment>.json (the chain
+                                                      that made it), <fragment>.lock (held by who runs it) and
+                                                      <fragment>.removed (all this may be deleted later); where it
+                                                      goes on with the work of others, or had a pause, <fragment>.begun
+                                                      (what it began with); <fragment>.ended (what it left for others),
+                                                      <fragment>.paused, <fragment>.left (a bundle that is done),
+                                                      and <fragment>.folds (of each of its tasks)
+    <data-dir>/checkpoints/handover.lock              held while a fragment takes over
+    <data-dir>/outputs/                               what file sinks write
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from workers.engine.desired import keep_handing_over
+
+from .checkpoint import Progress, read_progress
+from .handover import Begun, Ended
+from .wanted import Desired, WantedFragment, fragment_document, parse_desired, parse_fragment
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Replace a file's content so that a reader sees the old or the new, whole."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    with temporary.open("w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeStore:
+    """Where a node keeps what it was told."""
+
+    data_dir: Path
+    node: str
+
+    @property
+    def folder(self) -> Path:
+        return self.data_dir / "nodes" / self.node
+
+    @property
+    def desired_path(self) -> Path:
+        return self.folder / "desired.json"
+
+    def slot_dir(self, slot: str) -> Path:
+        """A slot's own folder."""
+        return self.folder / f"slot-{slot}"
+
+    def read_desired(self) -> Desired:
+        """The newest desired state that reached the node; version 0 before the first."""
+        try:
+            return parse_desired(json.loads(self.desired_path.read_text()))
+        except FileNotFoundError:
+            return Desired()
+
+    def write_desired(self, document: Mapping[str, Any]) -> bool:
+        """Keep a desired state and what it lets go for others; False where it is kept already, or older."""
+        kept = json.loads(self.desired_path.read_text()) if self.desired_path.exists() else None
+        whole = keep_handing_over(document, kept)
+        if kept is not None and (document["version"] < kept["version"] or whole == kept):
+            return False
+        write_atomically(self.desired_path, json.dumps(whole, sort_keys=True))
+        return True
+
+
+class NewestDesired:
+    """Gives the newest desired state that reached a node, parsed once, however often it is asked for.
+
+    A file that is gone counts on as it was.
+    """
+
+    def __init__(self, store: NodeStore) -> None:
+        self._store = store
+        self._known: tuple[tuple[int, ...], Desired] = ((), Desired())
+
+    def __call__(self) -> Desired:
+        try:
+            found = self._store.desired_path.stat()
+        except FileNotFoundError:
+            return self._known[1]
+        file = (found.st_ino, found.st_mtime_ns, found.st_size)
+        known = self._known
+        if known[0] != file:  # before it is read: what replaces it meanwhile is read the next time
+            known = self._known = (file, self._store.read_desired())
+        return known[1]
+
+
+@dataclass(frozen=True, slots=True)
+class SlotStore:
+    """Where a slot keeps what it has started, and the checkpoints of that."""
+
+    data_dir: Path
+    folder: Path
+
+    def records(self) -> dict[str, WantedFragment]:
+        """Every fragment that the slot has started and not yet removed."""
+        fragments = (parse_fragment(json.loads(path.read_text())) for path in sorted(self.folder.glob("*.json")))
+        return {fragment.id: fragment for fragment in fragments}
+
+    def record(self, fragment: WantedFragment) -> None:
+        """Remember that the fragment is about to be started."""
+        self._beside(fragment.id, "removed").unlink(missing_ok=True)
+        write_atomically(self._beside(fragment.id, "json"), _text_of(fragment))
+        write_atomically(self._own(fragment.id), _text_of(fragment))
+
+    def take_on(self, fragment: WantedFragment) -> None:
+        """Remember that what the fragment leaves is this slot's to clear away, though it may never be started here."""
+        if not self._own(fragment.id).exists():
+            write_atomically(self._own(fragment.id), _text_of(fragment))
+
+    def known(self, fragment_id: str) -> WantedFragment | None:
+        """The fragment that made the checkpoint, as it last started, on whatever slot; None for a new one."""
+        try:
+            return parse_fragment(json.loads(self._beside(fragment_id, "json").read_text()))
+        except FileNotFoundError:
+            return None
+
+    def remove_checkpoint(self, fragment_id: str) -> None:
+        """Delete a checkpoint that nobody will go on from; not there is fine."""
+        shutil.rmtree(self.checkpoint(fragment_id), ignore_errors=True)
+        for what in ("json", "begun", "ended", "paused", "left", "folds"):
+            self._beside(fragment_id, what).unlink(missing_ok=True)
+
+    def clear_checkpoint(self, fragment_id: str) -> None:
+        """Delete Spark's part of a checkpoint alone: the fragment goes on from what is recorded beside it."""
+        shutil.rmtree(self.checkpoint(fragment_id), ignore_errors=True)
+
+    def forget(self, fragment_id: str) -> None:
+        """The fragment is no longer this slot's."""
+        self._own(fragment_id).unlink(missing_ok=True)
+
+    def checkpoint(self, fragment_id: str) -> Path:
+        """The fragment's checkpoint folder."""
+        return self.data_dir / "checkpoints" / fragment_id
+
+    def has_begun(self, fragment_id: str) -> bool:
+        """Whether the fragment ever planned a batch: without one it starts from the beginning."""
+        offsets = self.checkpoint(fragment_id) / "offsets"
+        return offsets.is_dir() and any(path.name.isdigit() for path in offsets.iterdir())
+
+    def progress(self, fragment_id: str) -> Progress:
+        """How far the fragment's checkpoint has come."""
+        return read_progress(self.checkpoint(fragment_id))
+
+    # -- what passes from one fragment to another ----------------------------------------------------------------
+
+    def begun(self, fragment_id: str) -> Begun | None:
+        """What the fragment began with; None where it began with nothing, or did not begin."""
+        document = self._read(fragment_id, "begun")
+        return None if document is None else Begun(**document)
+
+    def ended(self, fragment_id: str) -> Ended | None:
+        """What the fragment left when it ended for others; None while it has not."""
+        document = self._read(fragment_id, "ended")
+        return None if document is None else Ended(**document)
+
+    def having(self, what: str) -> frozenset[str]:
+        """The fragments with a record of that kind: ``begun``, ``ended``, ``paused``, ``left``."""
+        return frozenset(path.stem for path in (self.data_dir / "checkpoints").glob(f"*.{what}"))
+
+    def begun_path(self, fragment_id: str) -> Path:
+        """The file with what the fragment began with; its folds read their first state there."""
+        return self._beside(fragment_id, "begun")
+
+    def record_begun(self, fragment_id: str, begun: Begun) -> None:
+        """From now on the fragment has begun, with this."""
+        write_atomically(self.begun_path(fragment_id), json.dumps(asdict(begun)))
+
+    def record_ended(self, fragment_id: str, ended: Ended | None) -> None:
+        """From now on the fragment has ended, and this is what it leaves; with None it goes on after all."""
+        if ended is None:
+            self._beside(fragment_id, "ended").unlink(missing_ok=True)
+        else:
+            write_atomically(self._beside(fragment_id, "ended"), json.dumps(asdict(ended)))
+
+    def record_pause(self, fragment_id: str, *, paused: bool) -> None:
+        """The fragment rests, with what it has; or goes on."""
+        self._mark(fragment_id, "paused", paused)
+
+    def record_left(self, fragment_id: str, *, left: bool) -> None:
+        """The bundle has done all that it had to; or goes on after all."""
+        self._mark(fragment_id, "left", left)
+
+    def record_folds(self, fragment_id: str, folds: Sequence[tuple[str, int]]) -> None:
+        """Remember how many folds each of the fragment's tasks has, upstream first."""
+        write_atomically(self._beside(fragment_id, "folds"), json.dumps(folds))
+
+    def folds(self, fragment_id: str) -> tuple[tuple[str, int], ...]:
+        """How many folds each of the fragment's tasks has, upstream first; empty before its first start."""
+        return tuple((task, count) for task, count in self._read(fragment_id, "folds") or ())
+
+    def handover_lock(self) -> FileLock:
+        """Held by who takes over: two that want the same fragment's work must not both begin."""
+        return FileLock(self.data_dir / "checkpoints" / "handover.lock")
+
+    def _mark(self, fragment_id: str, what: str, is_so: bool) -> None:
+        if is_so:
+            write_atomically(self._beside(fragment_id, what), "")
+        else:
+            self._beside(fragment_id, what).unlink(missing_ok=True)
+
+    def _read(self, fragment_id: str, what: str) -> Any:
+        try:
+            return json.loads(self._beside(fragment_id, what).read_text())
+        except FileNotFoundError:
+            return None
+
+    def mark_removed(self, fragment_id: str) -> None:
+        """Nobody wants the fragment any more: its checkpoint may go once the time for second thoughts is over."""
+        mark = self._beside(fragment_id, "removed")
+        mark.parent.mkdir(parents=True, exist_ok=True)
+        mark.touch()
+
+    def sweep(self, *, now_s: float, grace_s: float) -> list[str]:
+        """Delete the checkpoints of fragments that were removed longer than ``grace_s`` ago; their ids."""
+        swept = []
+        for mark in sorted((self.data_dir / "checkpoints").glob("*.removed")):
+            lock = self.lock(mark.stem)
+            if now_s - mark.stat().st_mtime < grace_s or not lock.acquire():
+                continue
+            if mark.exists():
+                self.remove_checkpoint(mark.stem)
+                mark.unlink()
+                swept.append(mark.stem)
+            lock.release(remove=True)
+        return swept
+
+    def lock(self, fragment_id: str) -> FileLock:
+        """Who holds it may run the fragment on this machine; the kernel frees it when its holder dies."""
+        return FileLock(self._beside(fragment_id, "lock"))
+
+    def _own(self, fragment_id: str) -> Path:
+        return self.folder / f"{fragment_id}.json"
+
+    def _beside(self, fragment_id: str, what: str) -> Path:
+        return self.data_dir / "checkpoints" / f"{fragment_id}.{what}"
+
+
+def _text_of(fragment: WantedFragment) -> str:
+    return json.dumps(fragment_document(fragment), sort_keys=True)
+
+
+class FileLock:
+    """An exclusive lock on a file, held by an open descriptor."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._descriptor: int | None = None
+
+    def acquire(self) -> bool:
+        """Take the lock at once, or say False; a lock that is held already stays held."""
+        if self._descriptor is not None:
+            return True
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            return False
+        self._descriptor = descriptor
+        return True
+
+    def release(self, *, remove: bool = False) -> None:
+        """Free the lock; ``remove`` the file where nobody will want it again."""
+        if self._descriptor is None:
+            return
+        if remove:
+            self._path.unlink(missing_ok=True)
+        os.close(self._descriptor)
+        self._descriptor = None

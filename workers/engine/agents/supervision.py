@@ -1,0 +1,234 @@
+"""One slot process under its agent's care: started, listened to, ended with all that it started, started again."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from workers.processes import descendants, reap, spawn
+
+from . import backoff
+from .logs import logger
+
+SILENT_MS = 60_000  # a slot with a driver that says nothing for so long hangs
+STARTING_MS = 180_000  # so does one whose driver starts; it gets as long again after each start that came to nothing
+MOST_PATIENT = 5  # times that long
+
+
+class SlotGone(Exception):
+    """The slot died, or was never there, or does not answer."""
+
+
+class SlotProcess:
+    """Supervises one slot. Methods are called from the agent's main thread; the slot's lines arrive on another.
+
+    Parameters
+    ----------
+    name : str
+        The slot's index, as the desired state names it.
+    argv : sequence of str
+        What runs the slot: a process that reads ``poke`` and ``stop`` lines and writes reports, one JSON a line.
+    on_news : callable
+        Called without arguments whenever a report has arrived that says something new.
+    on_event : callable
+        Called with a kind and facts for every notable event that a report brings.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str],
+        on_news: Callable[[], None],
+        on_event: Callable[..., None],
+    ) -> None:
+        self.name = name
+        self.restarts = 0
+        self.since_ms: int | None = None
+        self.report: dict[str, Any] = {}
+        self._argv = list(argv)
+        self._env = dict(env)
+        self._on_news = on_news
+        self._on_event = on_event
+        self._process: subprocess.Popen[bytes] | None = None
+        self._failures = 0
+        self._retry_at_ms = 0
+        self._heard_at_ms = 0
+        self._answers: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+        self._log = logger().bind(slot=name)
+
+    @property
+    def pid(self) -> int | None:
+        """The slot's process id while it runs."""
+        return self._process.pid if self._process else None
+
+    @property
+    def state(self) -> str:
+        """``running``, ``starting`` (it has no driver yet) or ``backoff``."""
+        if self._process is None:
+            return "backoff" if self._failures else "starting"
+        return self.report.get("state", "starting")
+
+    def check(self, now_ms: int) -> bool:
+        """Start the slot when it is time to; notice that it died or hangs. True where it was found dead."""
+        if self._process is None:
+            if now_ms >= self._retry_at_ms:
+                self._start(now_ms)
+            return False
+        code = self._process.poll()
+        if code is None and now_ms - self._heard_at_ms < self._patience_ms:
+            return False
+        self._log.warning("slot died" if code is not None else "slot hangs", code=code, pid=self._process.pid)
+        self._bury(now_ms)
+        return True
+
+    @property
+    def _patience_ms(self) -> int:
+        """How long it may be silent. A slow machine must get to the end of a start: ended sooner it would never be."""
+        return SILENT_MS if self._has_driver else STARTING_MS * min(1 + self._failures, MOST_PATIENT)
+
+    @property
+    def _has_driver(self) -> bool:
+        return self.report.get("state", "starting") != "starting"
+
+    def poke(self) -> None:
+        """Tell the slot that its desired state changed."""
+        self._say(b"poke\n")
+
+    def ask(self, do: str, *, pid: int, within_s: float, **what: Any) -> dict[str, Any]:
+        """Let the slot perform a command of a trial, and wait for its answer; from one thread at a time.
+
+        Raises
+        ------
+        SlotGone
+            The process ``pid`` is not this slot's any more, or does not answer.
+        """
+        number = time.monotonic_ns()
+        self._say(b"trial " + json.dumps({"do": do, "ask": number, **what}).encode() + b"\n", pid=pid)
+        deadline = time.monotonic() + within_s
+        while self.pid == pid and time.monotonic() < deadline:
+            with suppress(queue.Empty):
+                answer = self._answers.get(timeout=0.1)
+                if answer["answer"] == number:
+                    return answer
+        raise SlotGone(f"slot {self.name} did not answer {do!r} within {within_s:g} s" if self.pid == pid
+                       else f"slot {self.name} died")
+
+    def ask_to_stop(self) -> None:
+        """Tell the slot to drain its queries and end."""
+        self._say(b"stop\n")
+
+    def end(self, *, deadline: float) -> None:
+        """Wait for the slot to end until ``deadline`` (monotonic seconds), then end it and all that it started."""
+        if self._process is None:
+            return
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(max(0.0, deadline - time.monotonic()))
+        end_session(self._process)
+        self._process = None
+
+    def _start(self, now_ms: int) -> None:
+        self.report = {}
+        self._process = spawn(
+            self._argv, env=self._env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=None
+        )
+        self.since_ms = self._heard_at_ms = now_ms
+        threading.Thread(target=self._listen, args=(self._process,), name=f"slot {self.name}", daemon=True).start()
+        self._log.info("slot started", pid=self._process.pid, restarts=self.restarts)
+
+    def _bury(self, now_ms: int) -> None:
+        end_session(self._process)
+        ran_ms = now_ms - self.since_ms if self._has_driver else 0
+        self._failures = backoff.failures_after(self._failures, ran_ms=ran_ms)
+        # The first death is forgiven at once: a killed slot should be back as soon as it can.
+        self._retry_at_ms = now_ms + (backoff.delay_ms(self._failures - 1) if self._failures > 1 else 0)
+        self.restarts += 1
+        self.report = {}
+        self._process = None
+
+    def _listen(self, process: subprocess.Popen[bytes]) -> None:
+        for line in process.stdout:
+            try:
+                report = json.loads(line)
+            except ValueError:
+                self._log.warning("unreadable line", line=line[:200].decode(errors="replace"))
+                continue
+            if process is not self._process:
+                return
+            self._heard_at_ms = time.time_ns() // 1_000_000
+            if "answer" in report:
+                self._answers.put(report)
+                continue
+            for event in report.pop("events", []):
+                self._on_event(**event)
+            is_news = _shape(report) != _shape(self.report)
+            self.report = report
+            if is_news:
+                self._on_news()
+
+    def _say(self, line: bytes, *, pid: int | None = None) -> None:
+        """Write to the slot; with ``pid`` only to that process, and not to one that has taken its place."""
+        process = self._process  # another thread may bury it meanwhile
+        if process is not None and (pid is None or process.pid == pid):
+            with suppress(OSError, ValueError):  # it is ending, or has been ended just now
+                process.stdin.write(line)
+                process.stdin.flush()
+
+
+def end_session(process: subprocess.Popen[bytes], *, timeout_s: float = 3.0) -> None:
+    """Kill a child and everything in its session, and wait until all of it is gone.
+
+    The session, not the process group: Spark's Python daemon makes itself a group of its own. The caller must have
+    adopted orphans, or a JVM whose slot died is nobody's descendant.
+    """
+    deadline = time.monotonic() + timeout_s
+    while left := [pid for pid in descendants() if _session(pid) == process.pid]:
+        for pid in left:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+            if pid != process.pid:
+                reap(pid)
+        process.poll()
+        if time.monotonic() > deadline:
+            break
+        time.sleep(0.02)
+    process.poll()
+    for pipe in (process.stdin, process.stdout):
+        with suppress(OSError):
+            pipe.close()
+
+
+def reap_orphans(own: Collection[int]) -> None:
+    """Collect adopted orphans that have ended (Spark's launcher leaves a shell behind); ``own`` children are not."""
+    while True:
+        try:
+            ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            return
+        if ended is None or ended.si_pid in own or not reap(ended.si_pid):
+            return
+
+
+def _session(pid: int) -> int | None:
+    try:
+        return os.getsid(pid)
+    except ProcessLookupError:
+        return None
+
+
+def _shape(report: Mapping[str, Any]) -> Any:
+    """What of a report is news: states and what is in force, not its counters."""
+    fragments = report.get("fragments", {})
+    return report.get("state"), {
+        name: [found.get(what) for what in ("state", "outlets", "routes", "threads", "active", "restarts", "error")]
+        for name, found in fragments.items()
+    }

@@ -1,0 +1,195 @@
+package weir;
+
+import java.io.IOException;
+import java.io.InputStream;
+import java.nio.charset.StandardCharsets;
+import java.security.MessageDigest;
+import java.util.ArrayDeque;
+import java.util.ArrayList;
+import java.util.Deque;
+import java.util.HexFormat;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
+
+/**
+ * The broker at one URL as this JVM sees it: pooled connections, the Lua scripts, {@link Arrivals} and {@link Meters}.
+ * A broker that is away is tried again for {@link #PATIENCE_MS} before the query fails (and is restarted by its slot).
+ */
+final class Broker {
+  private static final long PATIENCE_MS = 10_000;
+  private static final int IDLE_CONNECTIONS = 8;
+  private static final Map<String, Broker> BROKERS = new ConcurrentHashMap<>();
+
+  /** What to do with a connection. */
+  interface Use<T> {
+    T with(Redis redis) throws IOException;
+  }
+
+  final String url;
+  final Arrivals arrivals;
+  final Meters meters;
+  private final Deque<Redis> idle = new ArrayDeque<>();
+
+  private Broker(String url) {
+    this.url = url;
+    this.arrivals = new Arrivals(url);
+    this.meters = new Meters(this);
+  }
+
+  static Broker at(String url) {
+    return BROKERS.computeIfAbsent(url, Broker::new);
+  }
+
+  /** A connection of the pool, or a new one; to be given back or closed. */
+  Redis borrow() throws IOException {
+    synchronized (idle) {
+      Redis redis = idle.pollFirst();
+      if (redis != null) return redis;
+    }
+    return new Redis(url);
+  }
+
+  void giveBack(Redis redis) {
+    synchronized (idle) {
+      if (idle.size() < IDLE_CONNECTIONS) {
+        idle.addFirst(redis);
+        return;
+      }
+    }
+    redis.close();
+  }
+
+  /** Runs what may be repeated, again and on a new connection while the broker is away. */
+  <T> T call(Use<T> use) {
+    long deadline = System.currentTimeMillis() + PATIENCE_MS;
+    while (true) {
+      try {
+        return once(use);
+      } catch (IOException away) {
+        forgetIdle();
+        if (System.currentTimeMillis() > deadline) throw new IllegalStateException("the broker does not answer: " + away.getMessage(), away);
+        pause(100);
+      }
+    }
+  }
+
+  /** Runs what must not be repeated; the caller decides what a lost connection means. */
+  <T> T once(Use<T> use) throws IOException {
+    Redis redis = borrow();
+    boolean intact = false;
+    try {
+      T result = use.with(redis);
+      intact = true;
+      return result;
+    } catch (Redis.Refusal refusal) {
+      intact = true;
+      throw refusal;
+    } finally {
+      if (intact) giveBack(redis);
+      else redis.close();
+    }
+  }
+
+  /** Sends commands that may be repeated, all at once. */
+  List<Object> pipeline(List<Object[]> commands) {
+    List<Object> replies = call(redis -> redis.pipeline(commands));
+    if (replies.stream().anyMatch(Script::isUnknown)) {
+      call(Script::loadAll);
+      replies = call(redis -> redis.pipeline(commands));
+    }
+    replies.forEach(Redis::checked);
+    return replies;
+  }
+
+  private void forgetIdle() {
+    List<Redis> stale;
+    synchronized (idle) {
+      stale = new ArrayList<>(idle);
+      idle.clear();
+    }
+    stale.forEach(Redis::close);
+  }
+
+  private static void pause(long ms) {
+    try {
+      Thread.sleep(ms);
+    } catch (InterruptedException interrupted) {
+      throw Broker.<RuntimeException>asItIs(interrupted);
+    }
+  }
+
+  /** Lets an exception out unchanged: Spark knows a query that was stopped by its InterruptedException. */
+  @SuppressWarnings("unchecked")
+  static <E extends Throwable> E asItIs(Throwable thrown) throws E {
+    throw (E) thrown;
+  }
+
+  /** A Lua script of {@code workers/engine/channels/lua}, sent by its digest and in full only where the broker lacks it. */
+  enum Script {
+    WRITE("trim", "write"),
+    COMMIT("trim", "commit"),
+    GATES("gates");
+
+    private final String text;
+    private final String digest;
+
+    Script(String... files) {
+      StringBuilder all = new StringBuilder();
+      for (String file : files) all.append(resource(file));
+      text = all.toString();
+      digest = sha1(text);
+    }
+
+    private static Void loadAll(Redis redis) throws IOException {
+      for (Script script : values()) redis.call("SCRIPT", "LOAD", script.text);
+      return null;
+    }
+
+    Object[] command(List<String> keys, Object... args) {
+      return command(true, keys, args);
+    }
+
+    Object[] commandInFull(List<String> keys, Object... args) {
+      return command(false, keys, args);
+    }
+
+    private Object[] command(boolean byDigest, List<String> keys, Object... args) {
+      List<Object> parts = new ArrayList<>(List.of(byDigest ? "EVALSHA" : "EVAL", byDigest ? digest : text, keys.size()));
+      parts.addAll(keys);
+      parts.addAll(List.of(args));
+      return parts.toArray();
+    }
+
+    /** Runs the script alone. */
+    Object run(Redis redis, List<String> keys, Object... args) throws IOException {
+      try {
+        return redis.call(command(keys, args));
+      } catch (Redis.Refusal refusal) {
+        if (!isUnknown(refusal)) throw refusal;
+        return redis.call(commandInFull(keys, args));
+      }
+    }
+
+    static boolean isUnknown(Object reply) {
+      return reply instanceof Redis.Refusal && ((Redis.Refusal) reply).getMessage().startsWith("NOSCRIPT");
+    }
+
+    private static String resource(String name) {
+      try (InputStream stream = Broker.class.getResourceAsStream("/weir/lua/" + name + ".lua")) {
+        return new String(stream.readAllBytes(), StandardCharsets.UTF_8);
+      } catch (IOException impossible) {
+        throw new IllegalStateException(impossible);
+      }
+    }
+
+    private static String sha1(String text) {
+      try {
+        byte[] digest = MessageDigest.getInstance("SHA-1").digest(text.getBytes(StandardCharsets.UTF_8));
+        return HexFormat.of().formatHex(digest);
+      } catch (java.security.NoSuchAlgorithmException impossible) {
+        throw new IllegalStateException(impossible);
+      }
+    }
+  }
+}

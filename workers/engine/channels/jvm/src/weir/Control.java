@@ -1,0 +1,167 @@
+package weir;
+
+import com.fasterxml.jackson.core.JsonProcessingException;
+import com.fasterxml.jackson.core.type.TypeReference;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.TreeMap;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
+
+/**
+ * A fragment's control hash as one batch sees it: read once a batch, so that every valve of the fragment changes at the
+ * same batch boundary, and the same way when the batch is repeated. Whoever sees a change first sets its boundary, the
+ * next batch, unless it is set already. The same as {@code workers/engine/channels/control.py}.
+ */
+final class Control {
+  private static final Pattern ROUTE = Pattern.compile("(\\d+):route:([^:]+):(\\d+)");
+  private static final ObjectMapper JSON = new ObjectMapper();
+  private static final Map<String, Control> NEWEST = new ConcurrentHashMap<>(); // by broker and fragment
+
+  /** One change of a route: its field, weights by part (text), and its first batch, null before it is set. */
+  private static final class Change {
+    final String field;
+    final String weights;
+    final Long from;
+
+    Change(String field, String weights, String from) {
+      this.field = field;
+      this.weights = weights;
+      this.from = from == null ? null : Long.valueOf(from);
+    }
+
+    boolean hasBegun(long batch) {
+      return from != null && from <= batch;
+    }
+
+    boolean ends() {
+      return weights.equals("{}");
+    }
+  }
+
+  private final String run;
+  private final long batch;
+  private final Map<String, String> state;
+
+  private Control(String run, long batch, Map<String, String> state) {
+    this.run = run;
+    this.batch = batch;
+    this.state = state;
+  }
+
+  /** The control of a fragment in one batch of one start of its query. */
+  static Control of(Broker broker, String fragment, String run, long batch) {
+    return NEWEST.compute(broker.url + ' ' + fragment, (key, known) ->
+        known != null && known.batch == batch && known.run.equals(run) ? known : read(broker, fragment, run, batch));
+  }
+
+  static void forget(Broker broker, String fragment) {
+    NEWEST.remove(broker.url + ' ' + fragment);
+  }
+
+  private static Control read(Broker broker, String fragment, String run, long batch) {
+    Map<String, String> state = fetch(broker, fragment);
+    List<Object[]> changes = boundaries(state, fragment, batch);
+    boolean changed = !changes.isEmpty();
+    for (String field : overtaken(state, batch)) changes.add(new Object[] {"HDEL", Keys.valve(fragment), field, field + ":from"});
+    if (!changes.isEmpty()) broker.pipeline(changes);
+    return new Control(run, batch, changed ? fetch(broker, fragment) : state);
+  }
+
+  private static Map<String, String> fetch(Broker broker, String fragment) {
+    List<?> reply = (List<?>) broker.call(redis -> redis.call("HGETALL", Keys.valve(fragment)));
+    Map<String, String> state = new HashMap<>();
+    for (int i = 0; i < reply.size(); i += 2) state.put(Redis.text(reply.get(i)), Redis.text(reply.get(i + 1)));
+    return state;
+  }
+
+  private static List<Object[]> boundaries(Map<String, String> state, String fragment, long batch) {
+    List<Object[]> commands = new ArrayList<>();
+    state.forEach((field, value) -> {
+      String from = null;
+      if (field.endsWith(":outlet") && value.equals("open")) from = field.replace(":outlet", ":from");
+      else if (field.equals("tail") || ROUTE.matcher(field).matches()) from = field + ":from";
+      if (from != null && !state.containsKey(from)) {
+        commands.add(new Object[] {"HSETNX", Keys.valve(fragment), from, batch + 1});
+      }
+    });
+    return commands;
+  }
+
+  /** Changes that a later one has followed: a batch that begins is the oldest that can be repeated. */
+  private static List<String> overtaken(Map<String, String> state, long batch) {
+    List<String> fields = new ArrayList<>();
+    for (List<Change> changes : changes(state).values()) {
+      Change inForce = inForce(changes, batch);
+      for (Change change : changes) {
+        if (inForce == null || change == inForce) break;
+        fields.add(change.field);
+      }
+      boolean isNewest = inForce == changes.get(changes.size() - 1);
+      if (isNewest && inForce.ends()) fields.add(inForce.field); // the route ends, and nothing follows
+    }
+    return fields;
+  }
+
+  private static Change inForce(List<Change> changes, long batch) {
+    Change found = null;
+    for (Change change : changes) if (change.hasBegun(batch)) found = change;
+    return found;
+  }
+
+  /** The changes of each route, oldest first, by position and reader. */
+  private static Map<String, List<Change>> changes(Map<String, String> state) {
+    Map<String, TreeMap<Long, Change>> numbered = new TreeMap<>();
+    state.forEach((field, value) -> {
+      Matcher found = ROUTE.matcher(field);
+      if (!found.matches()) return;
+      numbered.computeIfAbsent(found.group(1) + ':' + found.group(2), any -> new TreeMap<>())
+          .put(Long.valueOf(found.group(3)), new Change(field, value, state.get(field + ":from")));
+    });
+    Map<String, List<Change>> routes = new TreeMap<>();
+    numbered.forEach((route, changes) -> routes.put(route, new ArrayList<>(changes.values())));
+    return routes;
+  }
+
+  /** Whether a task's stream is published whole in this batch. */
+  boolean publishes(int position) {
+    return "open".equals(state.get(position + ":outlet")) && hasBegun(position + ":from");
+  }
+
+  /** How a task's stream is divided in this batch: for each divided reader, weights above zero by part. */
+  List<Map<String, Double>> routes(int position) {
+    List<Map<String, Double>> routes = new ArrayList<>();
+    changes(state).forEach((route, changes) -> {
+      Change inForce = inForce(changes, batch);
+      if (inForce != null && !inForce.ends() && route.startsWith(position + ":")) routes.add(parse(inForce.weights));
+    });
+    return routes;
+  }
+
+  private static Map<String, Double> parse(String weights) {
+    try {
+      Map<String, Double> all = JSON.readValue(weights, new TypeReference<LinkedHashMap<String, Double>>() {});
+      all.values().removeIf(weight -> weight <= 0);
+      return all;
+    } catch (JsonProcessingException broken) {
+      throw new IllegalStateException("not the weights of a route: " + weights, broken);
+    }
+  }
+
+  /** Whether a task's events go on to the next task in this batch. */
+  boolean passes(int position) {
+    // Until a new tail begins, the one before it stays closed.
+    String tail = state.get(hasBegun("tail:from") ? "tail" : "tail:was");
+    return tail == null || position < Integer.parseInt(tail);
+  }
+
+  private boolean hasBegun(String from) {
+    String first = state.get(from);
+    return first != null && batch >= Long.parseLong(first);
+  }
+}

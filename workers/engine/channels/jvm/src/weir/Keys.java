@@ -1,0 +1,37 @@
+package weir;
+
+/** Names of what channels keep in the broker; the same as in {@code workers/engine/channels/keys.py}. */
+final class Keys {
+  private Keys() {}
+
+  /** The stream of blocks, and the topic on which its readers hear of a new one. */
+  static String channel(String channel) {
+    return "weir:ch:" + channel;
+  }
+
+  static String meta(String channel) {
+    return channel(channel) + ":meta";
+  }
+
+  static String readers(String channel) {
+    return channel(channel) + ":readers";
+  }
+
+  /** The field of a channel's meta up to where a reader reads it that goes on with its part of the stream. */
+  static String limit(String reader) {
+    return "limit:" + reader;
+  }
+
+  /** The topic on which writers hear that a full channel has room again. */
+  static String room(String channel) {
+    return channel(channel) + ":room";
+  }
+
+  static String valve(String fragment) {
+    return "weir:valve:" + fragment;
+  }
+
+  static String meter(String fragment) {
+    return "weir:meter:" + fragment;
+  }
+}

@@ -1,0 +1,228 @@
+"""Channels as Spark sees them: streaming DataFrames to read, valves to write, and the settings they need."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from pathlib import Path
+from types import MappingProxyType
+
+import redis
+from pyspark.sql import DataFrame, SparkSession, functions
+from pyspark.sql.types import StructType
+
+from . import keys
+from .config import ChannelConfig
+from .jvm import build
+
+TICKS_SCHEMA = "_seq BIGINT NOT NULL, _time BIGINT NOT NULL, _born BIGINT NOT NULL"
+_THREAD = "_weir_thread"
+
+
+class ChannelNotOpen(RuntimeError):
+    """A channel was read before it was opened: its schema is not known yet."""
+
+
+def spark_conf(config: ChannelConfig) -> dict[str, str]:
+    """Entries of the session's configuration that channels need; builds the jar where the JVM reads them.
+
+    Raises
+    ------
+    workers.engine.channels.jvm.build.BuildFailed
+        The jar is not there and cannot be built.
+    """
+    if config.implementation == "python":
+        return {}
+    jar = str(jar_path(config))
+    return {
+        "spark.driver.extraClassPath": jar, "spark.executor.extraClassPath": jar, "spark.jars": jar,
+        # Hadoop's own local file system forks a chmod for each file of a checkpoint, several times in every batch.
+        "spark.hadoop.fs.file.impl": "weir.LocalFiles",
+    }
+
+
+def jar_path(config: ChannelConfig) -> Path:
+    """The jar of the Java channels, built if need be."""
+    return build.build(config.data_dir.resolve())
+
+
+def read_channels(
+    spark: SparkSession, config: ChannelConfig, *, inputs: Sequence[str | Sequence[str]], reader: str,
+    gates: Sequence[str] = (), begin: Mapping[str, str] = MappingProxyType({}), threads: int = 1,
+) -> DataFrame:
+    """The interleaved events of some streams, as one streaming DataFrame.
+
+    Parameters
+    ----------
+    spark : SparkSession
+        A session with :func:`spark_conf`.
+    config : ChannelConfig
+        Broker and implementation.
+    inputs : sequence of str, or of sequences of str
+        Streams, each by the channels that carry it (one channel may stand for itself): one source each, whose channels
+        may be others when the query starts again. Columns that only some streams have are null in events of the others.
+    reader : str
+        The fragment that reads: registered with every one of the channels before the query starts.
+    gates : sequence of str
+        Channels that the query writes: while one of them is full, no new batch is planned.
+    begin : mapping of str to str
+        By channel, the entry up to which everything is left out, though the checkpoint is not as far: where a reader
+        that was paused goes on.
+    threads : int
+        Into how many partitions each batch is cut, in order; :func:`gather` puts them together again.
+
+    Raises
+    ------
+    ChannelNotOpen
+        A channel is not open, so that its schema is unknown.
+    """
+    groups = [(group,) if isinstance(group, str) else tuple(group) for group in inputs]
+    siblings = ",".join(channel for group in groups for channel in group)
+    with redis.Redis.from_url(config.redis_url) as client:
+        schemas = [_schema(client, group) for group in groups]
+    streams = []
+    for index, (group, schema) in enumerate(zip(groups, schemas, strict=True)):
+        options = {
+            "channels": ",".join(group), "reader": reader, "gates": ",".join(gates), "siblings": siblings,
+            # One input waits for all; the others would only add their waiting to its.
+            "wait_ms": config.wait_ms if index == 0 else 0,
+            "max_blocks": max(config.max_blocks, config.blocks_each * len(group)), "max_rows": config.max_rows,
+            "threads": threads,
+            "begin": json.dumps({channel: begin[channel] for channel in group if channel in begin}),
+        }
+        streams.append(_read(spark, config, "channel", options, schema))
+    if len(streams) == 1:
+        return streams[0]
+    both = reduce(lambda left, right: left.unionByName(right, allowMissingColumns=True), streams)
+    return both.coalesce(threads)
+
+
+def gather(events: DataFrame, *, threads: int) -> DataFrame:
+    """What a task made of a batch that was read in ``threads`` partitions, in one partition, in the order of the batch.
+
+    Partition i of the threads becomes partition i behind an exchange, which lets all of them run at the same time; one
+    task then reads these in their order. No row overtakes another: each of the exchange's partitions has one writer.
+    """
+    if threads == 1:
+        return events
+    numbered = events.coalesce(threads).withColumn(_THREAD, functions.spark_partition_id())
+    return numbered.repartitionById(threads, _THREAD).coalesce(1).drop(_THREAD)
+
+
+def read_ticks(
+    spark: SparkSession, config: ChannelConfig, *, name: str, rate_per_s: float | None = None,
+    schedule_file: Path | str | None = None, limit: int | None = None, gates: Sequence[str] = (),
+    repeat_ms: int = 0, repeat_time_ms: int | None = None, begin: Mapping[str, int] | None = None,
+) -> DataFrame:
+    """Sequence numbers on a schedule: ``_seq``, ``_time`` and ``_born``; what every source is made from.
+
+    Parameters
+    ----------
+    spark : SparkSession
+        A session with :func:`spark_conf`.
+    config : ChannelConfig
+        Broker and implementation.
+    name : str
+        The fragment that the source begins: a pause and ``throttled_by`` go by this name.
+    rate_per_s : float, optional
+        Constant rate, events per second; or else
+    schedule_file : path, optional
+        When each number is due, as :func:`workers.engine.channels.schedule.write_schedule` writes it.
+    limit : int, optional
+        How many numbers there are in all; without one a rate never ends.
+    gates : sequence of str
+        Channels that the query writes: while one of them is full, no new batch is planned.
+    repeat_ms, repeat_time_ms : int, optional
+        Repeat a schedule without end, ``repeat_ms`` later each time, the recorded times moved on by
+        ``repeat_time_ms`` (as much, if not given).
+    begin : mapping, optional
+        The offset to begin with, ``next`` (the first number) and ``t0`` (when number 0 was due); 0 and now, if not
+        given. A checkpoint that has planned that number goes on from where it is.
+    """
+    if (rate_per_s is None) == (schedule_file is None):
+        raise ValueError("ticks come at a rate or on a schedule: give one of the two")
+    options: dict[str, object] = {
+        "reader": name, "gates": ",".join(gates), "wait_ms": config.wait_ms, "max_rows": config.max_rows,
+        "catch_up_ms": config.catch_up_ms,
+    }
+    if rate_per_s is not None:
+        options["rate_per_s"] = rate_per_s
+    else:
+        options["schedule_file"] = str(Path(schedule_file).resolve())
+        options["repeat_ms"] = repeat_ms
+        options["repeat_time_ms"] = repeat_ms if repeat_time_ms is None else repeat_time_ms
+    if limit is not None:
+        options["limit"] = limit
+    if begin is not None:
+        options["begin"] = json.dumps({"t0": begin["t0"], "next": begin["next"]})
+    return _read(spark, config, "ticks", options, None)
+
+
+def valve(
+    events: DataFrame, config: ChannelConfig, *, fragment: str, position: int, channel: str, fence: int, base: int = 0
+) -> DataFrame:
+    """Put a valve behind a task: count its events, publish them while its outlet is open, pass them on or not.
+
+    The result has one partition: one writer numbers a channel's blocks, and a stateful operator behind it needs no
+    shuffle where ``spark.sql.shuffle.partitions`` is 1.
+
+    Parameters
+    ----------
+    events : DataFrame
+        The task's stream.
+    config : ChannelConfig
+        Broker and implementation.
+    fragment, position : str, int
+        Whose control and meters the valve obeys and feeds.
+    channel : str
+        Where to publish; the channel need not be open before the outlet is.
+    fence : int
+        The token taken when the query started (``Channels.take_fence``).
+    base : int
+        What a block's number begins with: its batch is added. More than 0 in a channel that was taken over, so that
+        numbers keep growing there.
+    """
+    if config.implementation == "python":
+        from .sink import valve_in_python
+
+        return valve_in_python(
+            events, config, fragment=fragment, position=position, channel=channel, fence=fence, base=base
+        )
+    jvm_valve = events.sparkSession._jvm.weir.Valve
+    behind = jvm_valve.behind(
+        events._jdf, config.redis_url, fragment, position, channel, fence, base, config.block_rows
+    )
+    return DataFrame(behind, events.sparkSession)
+
+
+def _schema(client: redis.Redis, group: Sequence[str]) -> StructType:
+    """The schema of a stream, which is the same in all channels that carry it."""
+    schemas = []
+    for channel in group:
+        text = client.hget(keys.meta(channel), "schema")
+        if text is None:
+            raise ChannelNotOpen(f"Channel {channel} is not open.")
+        schemas.append(StructType.fromJson(json.loads(text)))
+    for channel, schema in zip(group, schemas, strict=True):
+        if schema.simpleString() != schemas[0].simpleString():
+            raise ValueError(
+                f"channels {group[0]} and {channel} do not carry the same stream: "
+                f"{schemas[0].simpleString()} and {schema.simpleString()}"
+            )
+    return schemas[0]
+
+
+def _read(
+    spark: SparkSession, config: ChannelConfig, what: str, options: dict[str, object], schema: StructType | None
+) -> DataFrame:
+    if config.implementation == "python":
+        from .source import register
+
+        name = register(spark, what)
+    else:
+        name = {"channel": "weir.ChannelProvider", "ticks": "weir.TicksProvider"}[what]
+    reader = spark.readStream.format(name).option("redis_url", config.redis_url)
+    for option, value in options.items():
+        reader = reader.option(option, str(value))
+    return (reader.schema(schema) if schema is not None else reader).load()

@@ -1,0 +1,90 @@
+"""Counters of what slots, queries and channels have used so far, for charging it: read from reports and the broker.
+
+Imports the broker's client and ``observed``, nothing of Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any
+
+import redis
+
+from scheduler.model.estate import Fragment
+from workers.engine import observed
+from workers.engine.channels import keys
+from workers.engine.channels.control import changes_of
+
+
+def read_counters(
+    broker: redis.Redis, fragments: Callable[[Collection[str]], Mapping[str, Fragment]]
+) -> dict[str, dict[str, Any]]:
+    """The counters of every slot that reports, by slot name.
+
+    Parameters
+    ----------
+    fragments : callable
+        Those of some ids that the estate knows; a query that it does not know is told without its channels.
+
+    Returns
+    -------
+    dict
+        ``since_ms``, ``cpu_ms``, ``memory_mb_s``, and ``queries`` by fragment id as
+        ``scheduler.performance.attribution.Counters`` has them.
+    """
+    slots = {
+        f"{node}/{index}": found
+        for node, report in observed.read_reports(broker).items() for index, found in report["slots"].items()
+        if found.get("used")
+    }
+    running = {fragment: counts for found in slots.values() for fragment, counts in found["fragments"].items()}
+    meters = observed.read_meters(broker, running).counts
+    written = _written(broker, fragments(running.keys()))
+    return {
+        name: {
+            **found["used"],
+            "queries": {
+                fragment: {
+                    "busy_ms": counts.get("busy_ms", 0), "batches": counts.get("batches", 0),
+                    **{field: count for field, count in meters.get(fragment, {}).items() if _is_told(field)},
+                    **written.get(fragment, {}),
+                }
+                for fragment, counts in found["fragments"].items()
+            },
+        }
+        for name, found in slots.items()
+    }
+
+
+def _written(broker: redis.Redis, fragments: Mapping[str, Fragment]) -> dict[str, dict[str, int]]:
+    """Bytes written so far to each channel of these fragments, and to each part of one that is divided."""
+    channels = [
+        (name, fragment.channel_of(task)) for name, fragment in fragments.items() for task in fragment.active_tasks]
+    channels += [(name, part) for name, parts in _parts(broker, fragments).items() for part in parts]
+    pipeline = broker.pipeline(transaction=False)
+    for _, channel in channels:
+        pipeline.hget(keys.meta(channel), "bytes")
+    found: dict[str, dict[str, int]] = {}
+    for (name, channel), count in zip(channels, pipeline.execute() if channels else (), strict=True):
+        if count is not None:
+            found.setdefault(name, {})[f"ch:{channel}"] = int(count)
+    return found
+
+
+def _parts(broker: redis.Redis, names: Iterable[str]) -> dict[str, list[str]]:
+    """The part channels that these queries write to."""
+    names = list(names)
+    pipeline = broker.pipeline(transaction=False)
+    for name in names:
+        pipeline.hgetall(keys.valve(name))
+    states = pipeline.execute() if names else []
+    return {
+        name: sorted({
+            part for changes in changes_of(observed.texts(state)).values() for change in changes
+            for part in change.weights})
+        for name, state in zip(names, states, strict=True)}
+
+
+def _is_told(field: str) -> bool:
+    """Events and bytes; not the histograms."""
+    return field.endswith((":n", ":bytes"))

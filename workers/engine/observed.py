@@ -1,0 +1,295 @@
+"""What is observed of the estate: reports of nodes and meters of fragments, read from the broker and turned into rates.
+
+Reading is here, judging is pure: rates come from the difference of two readings. Imports nothing of Spark.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import redis
+
+from scheduler.model.estate import Fragment, RunningBundle, node_of
+from scheduler.model.plan import Plan, Step
+from workers.engine.channels import keys
+
+Report = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Meters:
+    """Counters of fragments at one moment of the broker's clock; they only ever grow."""
+
+    at_ms: int = 0
+    counts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # query -> field -> count
+
+    def of(self, fragment: Fragment) -> Counter[str]:
+        """What all bundles of a fragment counted together."""
+        return sum((Counter(self.counts.get(part.id, {})) for part in fragment.parts), Counter())
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFlow:
+    """What leaves a running task: its rate, its events so far, and their age since their source emitted them."""
+
+    rate_per_s: float
+    events: int
+    latency_p50_ms: float | None
+    latency_p99_ms: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class StreamFlow:
+    """What passes along a stream. Latencies are of the channel that carries it; a fused stream has none.
+
+    ``channel`` is from written to read; ``wait`` is in the buffer of the reader's micro-batch.
+    """
+
+    rate_per_s: float
+    channel_p50_ms: float | None = None
+    channel_p99_ms: float | None = None
+    wait_p50_ms: float | None = None
+    wait_p99_ms: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Flows:
+    """Flows by running task, and by stream (a pair of running tasks); and what each query takes in, in events/s.
+
+    A query that begins with a source takes in what that makes. ``over_s`` is for how long all that was counted.
+    """
+
+    tasks: Mapping[str, TaskFlow] = field(default_factory=dict)
+    streams: Mapping[tuple[str, str], StreamFlow] = field(default_factory=dict)
+    queries: Mapping[str, float] = field(default_factory=dict)
+    over_s: float = 0.0
+
+
+def read_reports(broker: redis.Redis) -> dict[str, Report]:
+    """The newest report of every node that still reports."""
+    names = sorted(broker.scan_iter(match=keys.observed("*"), count=1000))
+    texts = broker.mget(names) if names else []
+    reports = [json.loads(text) for text in texts if text]
+    return {report["node"]: report for report in reports}
+
+
+def queries_of(fragments: Iterable[Fragment]) -> frozenset[str]:
+    """The queries that run these fragments: one for each bundle."""
+    return frozenset(part.id for fragment in fragments for part in fragment.parts)
+
+
+def read_meters(broker: redis.Redis, queries: Iterable[str]) -> Meters:
+    """The meters of these queries now."""
+    names = list(queries)
+    pipeline = broker.pipeline(transaction=False)
+    pipeline.time()
+    for name in names:
+        pipeline.hgetall(keys.meter(name))
+    (seconds, microseconds), *hashes = pipeline.execute()
+    counts = [{name: int(value) for name, value in texts(found).items() if value.isdigit()} for found in hashes]
+    return Meters(at_ms=seconds * 1000 + microseconds // 1000, counts=dict(zip(names, counts, strict=True)))
+
+
+def flows(
+    before: Meters, after: Meters, fragments: Iterable[Fragment], parents: Mapping[str, tuple[str, ...]]
+) -> Flows:
+    """Rates and latencies between two readings.
+
+    Parameters
+    ----------
+    before, after : Meters
+        Two readings, the older first.
+    fragments : Iterable[Fragment]
+        The fragments whose queries were read; what their bundles counted adds up.
+    parents : Mapping[str, tuple[str, ...]]
+        Parents by running task id (``RunningTask.parents``).
+
+    Returns
+    -------
+    Flows
+        For every active task of the fragments, and for every stream into one of them. A counter that went backwards
+        (its fragment was made anew) counts from zero.
+    """
+    elapsed_s = (after.at_ms - before.at_ms) / 1000
+    tasks: dict[str, TaskFlow] = {}
+    streams: dict[tuple[str, str], StreamFlow] = {}
+    growths = Meters(after.at_ms, {
+        name: _grown(before.counts.get(name, {}), counts) for name, counts in after.counts.items()})
+    fragments = list(fragments)
+    for fragment in fragments:
+        growth, total = growths.of(fragment), after.of(fragment)
+        for position, task_id in enumerate(fragment.active_tasks):
+            latency = _histogram(growth, f"{position}:lat:")
+            tasks[task_id] = TaskFlow(
+                rate_per_s=_rate(growth.get(f"{position}:n", 0), elapsed_s),
+                events=total.get(f"{position}:n", 0),
+                latency_p50_ms=percentile_ms(latency, 0.50),
+                latency_p99_ms=percentile_ms(latency, 0.99),
+            )
+    for fragment in fragments:
+        for position, task_id in enumerate(fragment.active_tasks):
+            for parent in parents.get(task_id, ()):
+                rate_per_s = tasks[parent].rate_per_s if parent in tasks else 0.0
+                growth = growths.of(fragment) if position == 0 else {}
+                streams[parent, task_id] = _stream_flow(rate_per_s, growth)
+    queries = {
+        part.id: _rate(_taken_in(growths.counts[part.id], fragment, parents), elapsed_s)
+        for fragment in fragments for part in fragment.parts if fragment.active_tasks and part.id in growths.counts}
+    return Flows(tasks=tasks, streams=streams, queries=queries, over_s=elapsed_s)
+
+
+def selectivities(meters: Meters, fragments: Iterable[Fragment], *, least: int) -> dict[str, float]:
+    """Output events for each input event of running tasks, since their queries began; sources have none.
+
+    ``least`` is how many events a task has to have read for that to mean something.
+    """
+    found: dict[str, float] = {}
+    for fragment in fragments:
+        counts = meters.of(fragment)
+        read = counts.get("in:n", 0)
+        for position, task_id in enumerate(fragment.active_tasks):
+            made = counts.get(f"{position}:n", 0)
+            if read >= least:
+                found[task_id] = made / read
+            read = made
+    return found
+
+
+def steps_done(
+    plan: Plan, reports: Mapping[str, Report], *, gone: Collection[str] = (), awaited: Collection[str] = ()
+) -> set[str]:
+    """Keys of the plan's steps that the reports show to be in force.
+
+    Something that a node does not mention is gone only if the node's slot reports at all, or the node or slot itself is
+    ``gone``: it is taken out of the estate only when nothing is to run on it. As long as nothing is heard of a node
+    that is ``awaited``, nobody knows by which weights is written there.
+    """
+    heard = reports.keys() >= set(awaited)
+    return {
+        step.key for step in plan.steps
+        if (step.kind != "route" or heard) and _step_done(step, plan, reports, gone)}
+
+
+def percentile_ms(histogram: Mapping[int, int], share: float) -> float | None:
+    """The latency that ``share`` of the counted events stay under; None where nothing was counted.
+
+    Bucket ``b`` holds latencies of which floor(4·log2(ms + 1)) is ``b``; within a bucket events are spread evenly.
+    """
+    rank = share * sum(histogram.values())
+    seen = 0
+    for bucket in sorted(histogram):
+        count = histogram[bucket]
+        if count and seen + count >= rank:
+            low, high = 2 ** (bucket / 4) - 1, 2 ** ((bucket + 1) / 4) - 1
+            return low + (high - low) * (rank - seen) / count
+        seen += count
+    return None
+
+
+def left(reports: Iterable[Report]) -> frozenset[str]:
+    """The bundles that were leaving and have left, by the reports."""
+    return frozenset(
+        name for report in reports for slot in report["slots"].values()
+        for name, found in slot["fragments"].items() if found["state"] == "left"
+    )
+
+
+def _step_done(step: Step, plan: Plan, reports: Mapping[str, Report], gone: Collection[str]) -> bool:
+    fragment = plan.fragments_after.get(step.fragment) or plan.fragments_before.get(step.fragment)
+    if fragment is None:
+        return False
+    if step.kind == "route":
+        return _is_routed(fragment, reports)
+    parts = [part for part in fragment.parts if step.bundle in (None, part.id)]
+    if step.kind != "stop_fragment" and step.bundle is None:
+        parts = [part for part in parts if not part.leaving]
+    return bool(parts) and all(
+        part.slot in gone or node_of(part.slot) in gone or _part_done(step, fragment, part, reports) for part in parts)
+
+
+def _part_done(step: Step, fragment: Fragment, part: RunningBundle, reports: Mapping[str, Report]) -> bool:
+    """Whether a step is done as far as it concerns one bundle of the fragment."""
+    node, _, index = part.slot.rpartition("/")
+    slot = reports.get(node, {}).get("slots", {}).get(index)
+    if slot is None or slot["state"] != "running":
+        return False
+    found = slot["fragments"].get(part.id)
+    if step.kind == "pause_fragment":
+        return found is None or found["state"] == "stopped"
+    if step.kind == "hand_over":
+        return found is not None and found["state"] == "running" and not _is_anywhere(fragment.inherits, reports[node])
+    if step.kind == "stop_fragment":
+        return found is None
+    if step.kind == "leave_bundle":
+        return found is None or found["state"] == "left"
+    if found is None:
+        return False
+    if step.kind in ("start_fragment", "resume_fragment"):
+        return found["state"] == "running"
+    if step.kind in ("start_bundle", "move_bundle"):
+        return found["state"] == "running" and found.get("threads", 1) == part.threads
+    if step.kind == "close_tail":
+        return found["active"] <= step.active  # a later plan may have closed more of it
+    if step.kind == "open_tail":
+        return found["active"] >= step.active
+    position = str(fragment.tasks.index(step.task))
+    readers = [*found["outlets"].get(position, ()), *found.get("routes", {}).get(position, ())]
+    return (step.reader in readers) == (step.kind == "open_outlet")
+
+
+def _is_routed(fragment: Fragment, reports: Mapping[str, Report]) -> bool:
+    """Whether all who write for a divided fragment divide their streams by its weights."""
+    weights = {part.id: part.weight for part in fragment.parts}
+    routes = [
+        readers[fragment.id]
+        for report in reports.values() for slot in report["slots"].values() for found in slot["fragments"].values()
+        if found["state"] != "left"
+        for readers in found.get("routes", {}).values() if fragment.id in readers
+    ]
+    return bool(routes) and all(route == weights for route in routes)
+
+
+def _is_anywhere(fragment_ids: Iterable[str], report: Report) -> bool:
+    return any(one in slot["fragments"] for slot in report["slots"].values() for one in fragment_ids)
+
+
+def _taken_in(growth: Mapping[str, int], fragment: Fragment, parents: Mapping[str, tuple[str, ...]]) -> int:
+    reads = bool(parents.get(fragment.tasks[0]))
+    return growth.get("in:n" if reads else "0:n", 0)
+
+
+def _stream_flow(rate_per_s: float, growth: Mapping[str, int]) -> StreamFlow:
+    channel, wait = _histogram(growth, "in:chan:"), _histogram(growth, "in:wait:")
+    return StreamFlow(
+        rate_per_s=rate_per_s,
+        channel_p50_ms=percentile_ms(channel, 0.50),
+        channel_p99_ms=percentile_ms(channel, 0.99),
+        wait_p50_ms=percentile_ms(wait, 0.50),
+        wait_p99_ms=percentile_ms(wait, 0.99),
+    )
+
+
+def _grown(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, int]:
+    grown = {name: count - before.get(name, 0) for name, count in after.items()}
+    return {name: growth if growth >= 0 else after[name] for name, growth in grown.items()}
+
+
+def _histogram(counts: Mapping[str, int], prefix: str) -> dict[int, int]:
+    return {int(name.removeprefix(prefix)): count for name, count in counts.items() if name.startswith(prefix)}
+
+
+def _rate(count: int, elapsed_s: float) -> float:
+    return count / elapsed_s if elapsed_s > 0 else 0.0
+
+
+def texts(mapping: Mapping[bytes | str, bytes | str]) -> dict[str, str]:
+    """Text, whether or not the client decodes."""
+    return {_text(name): _text(value) for name, value in mapping.items()}
+
+
+def _text(value: bytes | str) -> str:
+    return value.decode() if isinstance(value, bytes) else value

@@ -1,0 +1,90 @@
+"""Readings of the estate for live pages: reports, and rates over a window of the last seconds.
+
+Imports the broker's client and ``observed``, nothing of Spark.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import redis
+
+from scheduler.model.estate import Fragment
+from workers.engine import observed
+
+WINDOW_MS = 5_000  # rates are over this much: steady to the eye, yet a change shows within a second
+SHORTEST_MS = 300  # two readings nearer than this make no rate
+LONGEST_MS = 60_000  # nor do two further apart: nobody looked for a while, or the broker was restarted
+FRESH_S = 0.25  # a reading is shared by everybody who asks within this time
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Reports by node, and flows between two readings of the meters; ``measured`` is False after a first reading."""
+
+    reports: Mapping[str, observed.Report] = field(default_factory=dict)
+    flows: observed.Flows = field(default_factory=observed.Flows)
+    measured: bool = False
+
+
+class RateWindow:
+    """Keeps the meters of the last seconds, so that each new reading gives rates. Safe to share among threads.
+
+    What is kept is of the whole estate: a query that an older reading does not have began after it, so all that it has
+    counted since is its growth. Whoever wants a part of the estate compares with these readings and adds none.
+    """
+
+    def __init__(self, broker: redis.Redis, *, monotonic_s: Callable[[], float] = time.monotonic) -> None:
+        self._broker = broker
+        self._monotonic_s = monotonic_s
+        self._lock = threading.Lock()
+        self._meters: deque[observed.Meters] = deque()
+        self._reports: Mapping[str, observed.Report] = {}
+        self._read_at_s = float("-inf")
+        self._names: frozenset[str] = frozenset()
+
+    def read(self, fragments: Sequence[Fragment], parents: Mapping[str, tuple[str, ...]]) -> Reading:
+        """Reports and flows of all fragments of the estate, or the reports alone where it is asked for no fragment.
+
+        Raises ``redis.RedisError`` where the broker is away.
+        """
+        names = observed.queries_of(fragments)
+        with self._lock:
+            fresh = self._monotonic_s() - self._read_at_s < FRESH_S
+            if not names:  # whoever wants reports alone must not leave a reading that lacks what runs
+                return Reading(self._reports if fresh else observed.read_reports(self._broker), measured=True)
+            if not fresh or not names <= self._names:
+                self._read_anew(names)
+            before, after = self._meters[0], self._meters[-1]
+            measured = after.at_ms - before.at_ms >= SHORTEST_MS
+            flows = observed.flows(before, after, fragments, parents) if measured else observed.Flows()
+            return Reading(reports=self._reports, flows=flows, measured=measured)
+
+    def read_part(self, fragments: Sequence[Fragment], parents: Mapping[str, tuple[str, ...]]) -> observed.Flows:
+        """Flows of some fragments since the oldest reading of the window that has all of them.
+
+        None where no such reading is far enough from now, or near enough; raises ``redis.RedisError`` where the broker
+        is away.
+        """
+        names = observed.queries_of(fragments)
+        after = observed.read_meters(self._broker, names)
+        with self._lock:
+            before = next((
+                meters for meters in self._meters
+                if names <= meters.counts.keys() and SHORTEST_MS <= after.at_ms - meters.at_ms <= LONGEST_MS), None)
+        return observed.Flows() if before is None else observed.flows(before, after, fragments, parents)
+
+    def _read_anew(self, names: frozenset[str]) -> None:
+        self._reports = observed.read_reports(self._broker)
+        meters = observed.read_meters(self._broker, names)
+        self._read_at_s, self._names = self._monotonic_s(), names
+        if self._meters and not 0 <= meters.at_ms - self._meters[-1].at_ms <= LONGEST_MS:
+            self._meters.clear()
+        self._meters.append(meters)
+        # The oldest goes only where what is left is still long enough: of a part of a second a rate is chance.
+        while len(self._meters) > 2 and meters.at_ms - self._meters[1].at_ms >= WINDOW_MS:
+            self._meters.popleft()

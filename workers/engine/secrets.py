@@ -1,0 +1,144 @@
+"""Secrets on their way from the site to a slot: sealed wherever they are kept, opened where a task is compiled.
+
+The site seals a value with the installation's key and keeps it in its database; the broker holds all sealed values
+(`keys.SECRETS`, by ``team/name``), and a node that reads one keeps a copy in its data folder, so that it starts its
+queries while the site, or the broker's memory, is away. Who has only the database, the broker or a plan has nothing.
+
+The key is ``WEIR_SECRETS_KEY``, or one generated once and kept in the data folder; every machine with slots needs the
+site's. Imports nothing of Spark.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import redis
+from cryptography.fernet import Fernet, InvalidToken
+
+from scheduler.model.errors import WeirError
+from scheduler.model.secrets import SECRET, TEAM, is_reference
+from workers.engine.channels import keys
+
+KEY_FILE, COPY_FILE = "secrets_key", "secrets.json"
+_opened: set[str] = set()  # values that this process knows: no message may show them
+
+
+class SecretAway(WeirError):
+    """A secret that a task needs cannot be had here."""
+
+    code = "secret_away"
+
+
+class Vault:
+    """Seals and opens with the installation's key."""
+
+    def __init__(self, data_dir: Path, environment: Mapping[str, str] | None = None) -> None:
+        env = os.environ if environment is None else environment
+        key = env.get("WEIR_SECRETS_KEY") or _kept_key(data_dir)
+        self._fernet = Fernet(base64.urlsafe_b64encode(hashlib.sha256(key.encode()).digest()))
+
+    def seal(self, value: str) -> str:
+        """The value as text that nobody reads without the key."""
+        return self._fernet.encrypt(value.encode()).decode()
+
+    def open(self, sealed: str) -> str:
+        """The value; ``SecretAway`` where it was sealed with another key."""
+        try:
+            return self._fernet.decrypt(sealed.encode()).decode()
+        except InvalidToken:
+            raise SecretAway(
+                "A secret was sealed with another key than this machine has.",
+                remedy="Set WEIR_SECRETS_KEY to the same value on every machine, or set the secret again.",
+            ) from None
+
+
+def publish(broker: redis.Redis, sealed: Mapping[str, str]) -> None:
+    """Let the broker hold exactly these: sealed values by ``team/name``."""
+    pipeline = broker.pipeline(transaction=True)
+    pipeline.delete(keys.SECRETS)
+    if sealed:
+        pipeline.hset(keys.SECRETS, mapping=dict(sealed))
+    pipeline.execute()
+
+
+def connect(redis_url: str) -> redis.Redis:
+    """A client that gives up soon."""
+    return redis.Redis.from_url(redis_url, socket_connect_timeout=2.0, socket_timeout=2.0)
+
+
+def opened(config: Mapping[str, Any], *, redis_url: str, data_dir: Path) -> dict[str, Any]:
+    """A task's config with the values of the secrets that it names, for its build function and nobody else.
+
+    Raises
+    ------
+    SecretAway
+        The broker does not have one, nor has this machine seen it; or it was sealed with another key.
+    """
+    named = {name: value for name, value in config.items() if is_reference(value)}
+    if not named:
+        return dict(config)
+    vault, broker = Vault(data_dir), connect(redis_url)
+    values = {}
+    for name, reference in named.items():
+        field = f"{reference.get(TEAM, '')}/{reference[SECRET]}"
+        values[name] = vault.open(_sealed(field, broker, data_dir / COPY_FILE))
+        _opened.add(values[name])
+    return {**config, **values}
+
+
+def redacted(text: str) -> str:
+    """The text without any secret that this process has opened."""
+    for value in sorted(_opened, key=len, reverse=True):
+        if len(value) > 3:
+            text = text.replace(value, "•••")
+    return text
+
+
+def _sealed(field: str, broker: redis.Redis, copy: Path) -> str:
+    kept = json.loads(copy.read_text()) if copy.exists() else {}
+    try:
+        found = broker.hget(keys.SECRETS, field)
+        any_there = bool(found) or bool(broker.exists(keys.SECRETS))
+    except redis.RedisError:
+        found, any_there = None, False
+    if found is not None:
+        text = found.decode() if isinstance(found, bytes) else found
+        if kept.get(field) != text:
+            _write_private(copy, json.dumps({**kept, field: text}))
+        return text
+    if field in kept and not any_there:  # a broker that has others has lost nothing: this one was deleted
+        return kept[field]
+    team, _, name = field.partition("/")
+    raise SecretAway(
+        f"The secret {name} of team {team} is not here.",
+        remedy="Let an admin of the team set it; the query starts by itself then.", team=team, secret=name)
+
+
+def _kept_key(data_dir: Path) -> str:
+    path = data_dir / KEY_FILE
+    data_dir.mkdir(parents=True, exist_ok=True)
+    temporary = data_dir / f".{KEY_FILE}.{os.getpid()}.{secrets.token_hex(4)}"
+    if not path.exists():
+        _write_private(temporary, secrets.token_urlsafe(48))
+        try:
+            os.link(temporary, path)  # of two processes that start together, one makes the key and both read it
+        except FileExistsError:
+            pass
+        finally:
+            temporary.unlink()
+    return path.read_text()
+
+
+def _write_private(path: Path, text: str) -> None:
+    """Replace a file that only this user reads."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
+    with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(text)
+    temporary.replace(path)

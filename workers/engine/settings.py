@@ -1,0 +1,53 @@
+"""Settings of the worker side, read from the environment in this one place. Imports nothing of Spark."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+ROOT = Path(__file__).resolve().parents[2]
+DEFAULT_TRIGGER_MS = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What an agent and its slots need to know of their surroundings."""
+
+    redis_url: str = "redis://127.0.0.1:6379/0"
+    data_dir: Path = ROOT / "data"
+    node: str = "n1"
+    slots: int = 2
+    trigger_ms: int = DEFAULT_TRIGGER_MS
+    channel: Literal["jvm", "python", "auto"] = "auto"
+    spark_master: str = ""  # empty: this machine, with ``threads`` threads a slot
+    threads: int = 64  # as many as a bundle may have; they cost nothing idle
+    slot_memory_mb: int = 1024  # the JVM's heap; Python workers and RocksDB come on top
+    pin: Literal["auto", "always", "never"] = "auto"
+
+
+def from_environment(environment: Mapping[str, str] | None = None) -> Settings:
+    """The settings that the environment asks for; every one has a default."""
+    env = os.environ if environment is None else environment
+    default = Settings()
+    return Settings(
+        redis_url=env.get("REDIS_URL", default.redis_url),
+        data_dir=Path(env.get("WEIR_DATA_DIR", default.data_dir)).resolve(),
+        node=env.get("WEIR_NODE", default.node),
+        slots=int(env.get("WEIR_SLOTS", default.slots)),
+        trigger_ms=int(env.get("WEIR_TRIGGER_MS", default.trigger_ms)),
+        channel=_choice(env, "WEIR_CHANNEL", ("jvm", "python", "auto"), default.channel),
+        spark_master=env.get("WEIR_SPARK_MASTER", default.spark_master),
+        threads=int(env.get("WEIR_SLOT_THREADS", default.threads)),
+        slot_memory_mb=int(env.get("WEIR_SLOT_MEMORY_MB", default.slot_memory_mb)),
+        pin=_choice(env, "WEIR_PIN", ("auto", "always", "never"), default.pin),
+    )
+
+
+def _choice(env: Mapping[str, str], name: str, choices: tuple[str, ...], default: str) -> str:
+    value = env.get(name, default)
+    if value not in choices:
+        raise ValueError(f"{name} is {value!r}; it must be one of {', '.join(choices)}.")
+    return value

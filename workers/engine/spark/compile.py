@@ -1,0 +1,200 @@
+"""From a fragment to a query: read its input, build each task, put a valve behind each, end in a sink.
+
+Structured Streaming sees one plan for the whole chain. Every stream has one partition, so that events keep their order
+and one writer numbers a channel's blocks. Only the first task of a chain may work on several threads, each with a slice
+of the batch; behind it, what they made is one partition again, in the order of the input.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from scheduler.model.dataflow import Task
+from scheduler.model.task_types import TaskType
+from workers.engine.channels.config import ChannelConfig
+from workers.engine.channels.schedule import Schedule
+from workers.engine.channels.spark import gather, read_channels, read_ticks, valve
+from workers.engine.secrets import opened
+from workers.library.registry import companion, resolve
+from workers.library.state import going_on
+
+from .failures import FragmentFailed, TaskPlace, explain_error
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """Where a query begins that goes on with other work than that of its checkpoint.
+
+    ``ticks`` is the offset of its source, ``places`` are the entries up to which it leaves out what channels hold,
+    ``bases`` what block numbers begin with in channels that others wrote before; ``states`` is the file with the first
+    state of its folds (``workers.library.state``).
+    """
+
+    ticks: Mapping[str, int] | None = None
+    places: Mapping[str, str] = field(default_factory=dict)
+    bases: Mapping[str, int] = field(default_factory=dict)
+    states: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """What is to be compiled: a fragment's id, its tasks upstream first, the streams that the first one reads (each by
+    the channels that carry it), the channels that they write, and on how many threads the first one works."""
+
+    fragment: str
+    tasks: Sequence[Task]
+    inputs: Sequence[Sequence[str]]
+    written: Sequence[str]
+    beginning: Beginning = field(default_factory=Beginning)
+    threads: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class FileSink:
+    """A terminal that Spark writes itself: a format of its file sink, and a folder."""
+
+    format: str
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """A streaming DataFrame to start; the schema of each task's stream (Spark JSON), and how many folds each task has;
+    and how it ends."""
+
+    frame: DataFrame
+    schemas: tuple[str, ...]
+    folds: tuple[tuple[str, int], ...]
+    file_sink: FileSink | None
+
+
+def compile_chain(
+    spark: SparkSession,
+    chain: Chain,
+    *,
+    config: ChannelConfig,
+    task_types: Mapping[str, TaskType],
+    take_fence: Callable[[str], int],
+    folder: Path,
+) -> Compiled:
+    """Compile a fragment.
+
+    Parameters
+    ----------
+    spark : SparkSession
+        A session with the channels' configuration.
+    chain : Chain
+        The whole chain: tasks behind a closed tail too, since a checkpoint holds their state.
+    config : ChannelConfig
+        How to reach channels.
+    task_types : Mapping[str, TaskType]
+        The catalogue.
+    take_fence : callable
+        Gives a channel's next fencing token: whoever wrote there before can write no more.
+    folder : Path
+        The installation's data folder: schedules of replays and files of sinks go below it.
+
+    Raises
+    ------
+    FragmentFailed
+        A task is of an unknown type or its build function failed; the message names the task.
+    """
+    schemas: list[str] = []
+    folds: list[tuple[str, int]] = []
+    frame: DataFrame | None = None
+    for position, task in enumerate(chain.tasks):
+        try:
+            task_type = task_types[task.type]
+            if frame is None:
+                frame = _input(spark, chain, task_type, config=config, folder=folder)
+            with going_on(task.id, inherited=chain.beginning.states) as counted:
+                config_here = opened(task.config, redis_url=config.redis_url, data_dir=folder)
+                frame = resolve(task_type)(frame, config_here)
+        except KeyError as error:
+            if task.type not in task_types:
+                raise FragmentFailed(f"task {task.id}: its type {task.type} is not installed on this node") from error
+            raise explain_error(error, task=task.id) from error
+        except Exception as error:
+            raise explain_error(error, task=task.id) from error
+        if position == 0:
+            frame = gather(frame, threads=chain.threads)
+        schemas.append(frame.schema.json())
+        folds.append((task.id, counted.count))
+        channel = chain.written[position]
+        frame = valve(
+            frame, config, fragment=chain.fragment, position=position, channel=channel, fence=take_fence(channel),
+            base=chain.beginning.bases.get(channel, 0),
+        )
+    file_sink = _file_sink(chain, task_types, folder)
+    return Compiled(frame=frame, schemas=tuple(schemas), folds=tuple(folds), file_sink=file_sink)
+
+
+def output_positions(tasks: Sequence[Task], task_types: Mapping[str, TaskType]) -> frozenset[int]:
+    """Positions of named outputs: their streams are always published, and kept for browsing."""
+    return frozenset(
+        position
+        for position, task in enumerate(tasks)
+        if task.type in task_types and task_types[task.type].terminal == "output"
+    )
+
+
+def places_of(tasks: Sequence[Task], task_types: Mapping[str, TaskType]) -> list[TaskPlace]:
+    """Where each task's code is, so that a traceback can be told to be of a task."""
+    known = [(task, resolve(task_types[task.type])) for task in tasks if task.type in task_types]
+    return [TaskPlace(task=task.id, type=task.type, file=inspect.getfile(build)) for task, build in known]
+
+
+def _input(
+    spark: SparkSession,
+    chain: Chain,
+    task_type: TaskType,
+    *,
+    config: ChannelConfig,
+    folder: Path,
+) -> DataFrame:
+    begin = chain.beginning
+    if task_type.kind != "source":
+        return read_channels(
+            spark, config, inputs=chain.inputs, reader=chain.fragment, gates=chain.written, begin=begin.places,
+            threads=chain.threads,
+        )
+    if chain.threads > 1:
+        raise FragmentFailed(f"task {chain.tasks[0].id}: a source works on one thread, not on {chain.threads}")
+    pace = _pace(chain.tasks[0], task_type, folder)
+    return read_ticks(spark, config, name=chain.fragment, gates=chain.written, begin=begin.ticks, **pace)
+
+
+def due_ms(source: Task, task_type: TaskType, number: int, *, folder: Path) -> int:
+    """When a source's number is due, in ms after number 0; of one behind the last, when the last is."""
+    pace = _pace(source, task_type, folder)
+    schedule = Schedule(file=pace.pop("schedule_file", None), **pace)
+    return schedule.due_of(number if schedule.size is None else min(number, max(0, schedule.size - 1)))
+
+
+def _pace(source: Task, task_type: TaskType, folder: Path) -> dict[str, Any]:
+    """The rate or the schedule of a source."""
+    make_schedule = companion(task_type, "_schedule")
+    if make_schedule is None:
+        return {"rate_per_s": source.config["rate_per_s"]}
+    schedule = make_schedule(source.config, folder)
+    return {
+        "schedule_file": schedule.file, "repeat_ms": schedule.repeat_ms, "repeat_time_ms": schedule.repeat_time_ms,
+    }
+
+
+def _file_sink(chain: Chain, task_types: Mapping[str, TaskType], folder: Path) -> FileSink | None:
+    """The last task's files. Each fragment writes a folder of its own: Spark's file sink remembers there which batches
+    it has written, and would take another fragment's first batches for repetitions of them."""
+    last = chain.tasks[-1]
+    terminal = task_types[last.type].terminal
+    if terminal not in ("parquet", "json"):
+        return None
+    return FileSink(
+        format=terminal, path=folder / "outputs" / f"{last.config['folder']}-{last.id[:12]}" / chain.fragment
+    )

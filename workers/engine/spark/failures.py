@@ -1,0 +1,110 @@
+"""Why a query failed, in one message that a person can read: the cause itself, and the task where it can be told."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from workers.engine.secrets import redacted
+
+LONGEST = 600
+_TRACEBACK = "Traceback (most recent call last):"
+_FRAME = re.compile(r'^\s+File "(?P<file>[^"]+)", line \d+, in (?P<function>\S+)')
+_BROKER_AWAY = re.compile(
+    r"Connection refused|Connection reset|ConnectionError|SocketTimeout|SocketException|ConnectException"
+    r"|Broken pipe|Error \d+ connecting|LOADING|broker",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """One exception of a chain of causes: the Java class and its message."""
+
+    kind: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class TaskPlace:
+    """Where the code of a task lives: the file of the module that builds it."""
+
+    task: str
+    type: str
+    file: str
+
+
+class FragmentFailed(Exception):
+    """A fragment could not be compiled or its query ended; the message says why and where."""
+
+    def __init__(self, message: str, *, broker_is_away: bool = False) -> None:
+        super().__init__(redacted(message))
+        self.broker_is_away = broker_is_away
+
+
+def explain(causes: Sequence[Cause], places: Sequence[TaskPlace]) -> FragmentFailed:
+    """One readable message out of a chain of causes, outermost first.
+
+    The task is named where the traceback of a Python error passes through the module of exactly one task's type, or of
+    tasks that are told apart by nothing: then all of them are named.
+    """
+    text = next((cause.message for cause in reversed(causes) if _TRACEBACK in cause.message), None)
+    if text is not None:
+        reason, files = _python_error(text)
+        return FragmentFailed(_located(reason, _tasks_in(files, places)))
+    root = causes[-1] if causes else Cause("unknown", "the query ended without saying why")
+    reason = f"{root.kind.rpartition('.')[2]}: {_first_paragraph(root.message)}"
+    return FragmentFailed(reason[:LONGEST], broker_is_away=is_broker_away(root.kind + ": " + root.message))
+
+
+def explain_error(error: BaseException, *, task: str | None = None) -> FragmentFailed:
+    """One readable message for an error that was raised here, while a task was compiled or the broker was asked."""
+    if isinstance(error, FragmentFailed):
+        return error
+    text = f"{type(error).__name__}: {_first_paragraph(str(error))}"
+    message = _located(text, [task] if task else [])
+    return FragmentFailed(message, broker_is_away=is_broker_away(text))
+
+
+def is_broker_away(text: str) -> bool:
+    """Whether an error is about the broker's absence, which passes by itself, and not about the dataflow."""
+    return _BROKER_AWAY.search(text) is not None
+
+
+def _python_error(text: str) -> tuple[str, list[str]]:
+    """The last exception line of the last Python traceback in the text, and the files that it passes through."""
+    lines = text[text.rindex(_TRACEBACK) :].splitlines()[1:]
+    files: list[str] = []
+    for line in lines:
+        frame = _FRAME.match(line)
+        if frame:
+            files.append(frame["file"])
+        elif line and not line[0].isspace():
+            return line.strip(), files
+    return lines[-1].strip() if lines else "unknown Python error", files
+
+
+def _tasks_in(files: Sequence[str], places: Sequence[TaskPlace]) -> list[str]:
+    for file in reversed(files):  # innermost first
+        tasks = [place.task for place in places if place.file == file]
+        if tasks:
+            return tasks
+    return []
+
+
+def _located(reason: str, tasks: Sequence[str]) -> str:
+    reason = reason[:LONGEST]
+    if not tasks:
+        return reason
+    return f"{'task' if len(tasks) == 1 else 'one of tasks'} {', '.join(tasks)}: {reason}"
+
+
+def _first_paragraph(message: str) -> str:
+    """What comes before a stack trace or a query plan, on one line."""
+    kept = []
+    for line in message.strip().splitlines():
+        if kept and line.lstrip().startswith(("at ", "Driver stacktrace", "JVM stacktrace", "== ", "+-", "'")):
+            break
+        kept.append(line.strip())
+    return " ".join(kept)[:LONGEST]

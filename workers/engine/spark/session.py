@@ -1,0 +1,121 @@
+"""A slot's Spark session: one driver and its settings."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from workers.engine.settings import ROOT, Settings
+
+from .pinning import pin_to_core
+
+_CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+_ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+
+
+def open_session(
+    settings: Settings, *, slot: int, slot_dir: Path, channel_conf: Mapping[str, str] | None = None
+) -> SparkSession:
+    """Start the driver of one slot. Scratch files go to ``slot_dir``; what an earlier driver left there is removed."""
+    pin_to_core(settings, slot)
+    scratch = slot_dir / "scratch"
+    shutil.rmtree(scratch, ignore_errors=True)
+    (scratch / "tmp").mkdir(parents=True)
+    sockets = socket_dir(slot_dir)
+    _import_path()
+    builder = SparkSession.builder.appName(f"weir {settings.node}/{slot}")
+    for name, value in {**configuration(settings, scratch=scratch, sockets=sockets), **(channel_conf or {})}.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def configuration(settings: Settings, *, scratch: Path, sockets: Path) -> dict[str, str]:
+    """The settings of a slot's driver, each with its reason."""
+    # The serial collector keeps a driver small. Both compilers: every batch plans its query anew, which C1 alone makes
+    # half as dear again (210 against 138 ms of CPU a batch for five tasks, two of them with state in Python).
+    # Compilers stay as threads of their own for good: what they took is told apart (workers/engine/measuring/load.py).
+    java_options = f"-XX:+UseSerialGC -XX:-UseDynamicNumberOfCompilerThreads -Xss1m -Djava.io.tmpdir={scratch}/tmp"
+    return {
+        "spark.master": settings.spark_master or f"local[{settings.threads}]",
+        # So many threads wait for answers, they do not share out work: nothing is split by itself.
+        "spark.default.parallelism": "4",
+        "spark.driver.memory": f"{settings.slot_memory_mb}m",
+        "spark.driver.extraJavaOptions": java_options,
+        "spark.local.dir": str(scratch),
+        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+        "spark.sql.catalogImplementation": "in-memory",
+        "spark.log.level": "ERROR",
+        # Nobody looks at a slot's own pages, and what they would keep of jobs and stages costs memory.
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.ui.retainedJobs": "20",
+        "spark.ui.retainedStages": "20",
+        "spark.ui.retainedTasks": "100",
+        "spark.sql.ui.retainedExecutions": "5",
+        # One partition a stream keeps the order of events, so a shuffle has one partition too and nothing to adapt.
+        "spark.sql.shuffle.partitions": "1",
+        "spark.sql.adaptive.enabled": "false",
+        # A micro-batch is planned anew each time: its generated classes must be found, with many queries in a driver.
+        "spark.sql.codegen.cache.maxEntries": "2000",
+        # Python workers: see daemon.py; a Unix socket spares each Python stage a stall of 40 ms.
+        "spark.python.daemon.module": "workers.engine.spark.daemon",
+        "spark.python.unix.domain.socket.enabled": "true",
+        "spark.python.unix.domain.socket.dir": str(sockets),
+        # What a stopped query's Python tasks may still do after it is gone, they do in this time.
+        "spark.python.task.killTimeout": "100ms",
+        # A thread of a bundle keeps its Python worker from batch to batch.
+        "spark.python.factory.idleWorkerMaxPoolSize": str(max(16, 2 * settings.threads)),
+        **_streaming(),
+        **_local_addresses(settings),
+    }
+
+
+def socket_dir(slot_dir: Path) -> Path:
+    """A directory of this slot's own for Unix sockets, whose path must stay under 108 bytes."""
+    digest = hashlib.sha256(str(slot_dir.resolve()).encode()).hexdigest()[:12]
+    path = Path(tempfile.gettempdir()) / f"weir-{os.getuid()}-{digest}"
+    shutil.rmtree(path, ignore_errors=True)
+    path.mkdir(mode=0o700)
+    return path
+
+
+def _streaming() -> dict[str, str]:
+    return {
+        # Renaming is atomic on a local file system: neither the abstraction above it nor checksums add anything.
+        "spark.sql.streaming.checkpointFileManagerClass": _CHECKPOINTS,
+        "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
+        # No event, no batch: nothing in the library waits for a watermark on an idle stream.
+        "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+        "spark.sql.streaming.stateStore.providerClass": _ROCKSDB,
+        "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+        # All queries of a slot share one budget outside the heap.
+        "spark.sql.streaming.stateStore.rocksdb.boundedMemoryUsage": "true",
+        "spark.sql.streaming.stateStore.rocksdb.maxMemoryUsageMB": "256",
+        # A chain may hold several stateful tasks. In append mode, without timeouts or watermarks, each passes its rows
+        # on within the batch, so they compose; Spark's check refuses a second applyInPandasWithState regardless.
+        "spark.sql.streaming.unsupportedOperationCheck": "false",
+        "spark.sql.streaming.minBatchesToRetain": "20",
+        "spark.sql.streaming.numRecentProgressUpdates": "2",
+        "spark.sql.streaming.noDataProgressEventInterval": "60s",
+        "spark.sql.streaming.stopTimeout": "5s",
+    }
+
+
+def _local_addresses(settings: Settings) -> dict[str, str]:
+    if settings.spark_master:
+        return {}  # a cluster's executors must reach the driver
+    return {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+
+
+def _import_path() -> None:
+    """Let Python workers find the daemon and the task types wherever the slot was started."""
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    paths = [str(ROOT), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))

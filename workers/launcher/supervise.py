@@ -1,0 +1,272 @@
+"""Keeps a set of child processes running: starts them, restarts what dies, and stops all of them in order."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from workers.processes import adopt_orphans, children, descendants, kill_group, reap, spawn
+
+from .logs import Logs
+from .state import CannotStart
+
+FIRST_DELAY_S = 0.5
+LONGEST_DELAY_S = 15.0
+HEALTHY_AFTER_S = 30.0  # a child that lived this long starts again without a memory of earlier failures
+FAILURES_BEFORE_READY = 3  # so many ends before it was ever ready, and the start is given up
+TELL_S = 60.0  # of waiting, after which whoever watches hears of it again
+CHECK_S = 5.0  # how often logs are measured and orphans ended
+LEFTOVERS_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """One child: the command, and how to tell that it serves."""
+
+    name: str
+    argv: tuple[str, ...]
+    is_ready: Callable[[], bool] = lambda: True
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class StopStage:
+    """Children that are stopped together; ``limit_s`` is their share of the time after which they are killed."""
+
+    names: tuple[str, ...]
+    limit_s: float
+
+
+def delay_s(failures: int) -> float:
+    """How long to wait before the start that follows this many failures in a row."""
+    return min(FIRST_DELAY_S * 2 ** max(0, failures - 1), LONGEST_DELAY_S)
+
+
+class _Child:
+    """A service's process, now or soon again."""
+
+    def __init__(self, service: Service) -> None:
+        self.service = service
+        self.process: subprocess.Popen[bytes] | None = None
+        self.started_s = 0.0
+        self.restart_at_s: float | None = None
+        self.failures = 0
+
+
+class Supervisor:
+    """Runs services as children of this process, which must be its main thread's only business."""
+
+    def __init__(
+        self,
+        *,
+        logs: Logs,
+        environment: Mapping[str, str],
+        folder: Path,
+        stages: Sequence[StopStage],
+        say: Callable[[str], None],
+    ) -> None:
+        self._logs = logs
+        self._environment = dict(environment)
+        self._folder = folder
+        self._stages = tuple(stages)
+        self._say = say
+        self._children: dict[str, _Child] = {}
+        self._running_once: subprocess.Popen[bytes] | None = None
+        self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._is_stopping = False
+        self._in_a_hurry = False
+        self._checked_s = 0.0
+        adopt_orphans()
+
+    # Signals ---------------------------------------------------------------------------------------------------------
+
+    def take_signals(self) -> None:
+        """Let SIGINT, SIGTERM and SIGHUP ask for the stop; a second Ctrl-C cuts it short."""
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) is not signal.SIG_IGN:  # nohup's wish is respected
+                signal.signal(number, self._on_stop_signal)
+        signal.signal(signal.SIGCHLD, lambda *_: None)  # a handler is what makes the signal reach the pipe
+        # A pipe and not an Event: a handler that runs while its own thread waits on an Event can block for ever.
+        signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
+
+    def _on_stop_signal(self, number: int, _frame: object) -> None:
+        self._in_a_hurry = self._is_stopping and number == signal.SIGINT
+        self._is_stopping = True
+
+    @property
+    def is_stopping(self) -> bool:
+        """True once a signal asked for the stop."""
+        return self._is_stopping
+
+    def _sleep(self, seconds: float) -> None:
+        """Wait, but no longer than until the next signal (a child's end is one)."""
+        if select.select([self._wake_read], [], [], seconds)[0]:
+            os.read(self._wake_read, 4096)
+
+    # Starting --------------------------------------------------------------------------------------------------------
+
+    def start(self, service: Service) -> None:
+        """Start a service; it is restarted from now on whenever it ends."""
+        self._logs.begin(service.name)
+        child = self._children[service.name] = _Child(service)
+        self._spawn(child)
+
+    def _spawn(self, child: _Child) -> None:
+        service = child.service
+        with self._logs.open(service.name) as log:
+            environment = {**self._environment, **service.environment}
+            child.process = spawn(service.argv, env=environment, cwd=self._folder, stdout=log)
+        child.started_s = time.monotonic()
+        child.restart_at_s = None
+
+    def wait_until_ready(self, names: Iterable[str], *, limit_s: float) -> None:
+        """Return when every named service serves, or a signal asked for the stop.
+
+        Raises
+        ------
+        CannotStart
+            One of them ended again and again, or took longer than ``limit_s``.
+        """
+        waiting = list(names)
+        began_s = told_s = time.monotonic()
+        while waiting and not self.is_stopping:
+            self.tick()
+            for name in tuple(waiting):
+                child = self._children[name]
+                if child.process is not None and child.service.is_ready():
+                    waiting.remove(name)
+                    self._say(f"{name} ready ({time.monotonic() - child.started_s:.1f} s)")
+                elif child.failures >= FAILURES_BEFORE_READY:
+                    raise CannotStart(f"{name} does not start; {self._logs.ending(name)}")
+            if waiting and time.monotonic() - began_s > limit_s:
+                raise CannotStart(f"{', '.join(waiting)} not ready after {limit_s:.0f} s; see {self._logs.path('*')}")
+            if waiting and time.monotonic() - told_s > TELL_S:
+                told_s = time.monotonic()
+                self._say(f"still waiting for {', '.join(waiting)}: what they say is in {self._logs.path('*')}")
+            if waiting:
+                self._sleep(0.1)
+
+    def run_once(self, name: str, argv: Sequence[str]) -> None:
+        """Run a command to its end, unless a signal asks for the stop first.
+
+        Raises
+        ------
+        CannotStart
+            It failed.
+        """
+        began_s = time.monotonic()
+        self._logs.begin(name)
+        with self._logs.open(name) as log:
+            process = self._running_once = spawn(argv, env=self._environment, cwd=self._folder, stdout=log)
+        while process.poll() is None and not self.is_stopping:
+            self.tick()
+            self._sleep(0.2)
+        kill_group(process)
+        code = process.wait()
+        self._running_once = None
+        if code == 0:
+            self._say(f"{name} done ({time.monotonic() - began_s:.1f} s)")
+        elif not self.is_stopping:
+            raise CannotStart(f"{name} failed; {self._logs.ending(name)}")
+
+    # Keeping ---------------------------------------------------------------------------------------------------------
+
+    def keep_running(self) -> None:
+        """Return when a signal asked for the stop; until then restart what ends."""
+        while not self.is_stopping:
+            self.tick()
+            self._sleep(min([1.0, *self._delays_s()]))
+
+    def _delays_s(self) -> list[float]:
+        now_s = time.monotonic()
+        due_s = [child.restart_at_s for child in self._children.values() if child.restart_at_s is not None]
+        return [max(0.01, at_s - now_s) for at_s in due_s]
+
+    def tick(self) -> None:
+        """Notice what ended, start again what is due, keep the logs within bounds."""
+        now_s = time.monotonic()
+        for child in self._children.values():
+            if child.process is not None and child.process.poll() is not None:
+                self._ended(child, now_s)
+            elif child.restart_at_s is not None and now_s >= child.restart_at_s:
+                self._spawn(child)
+        if now_s - self._checked_s > CHECK_S:
+            self._checked_s = now_s
+            self._logs.bound()
+            self._end_orphans()
+
+    def _ended(self, child: _Child, now_s: float) -> None:
+        assert child.process is not None
+        kill_group(child.process)
+        child.failures = 1 if now_s - child.started_s > HEALTHY_AFTER_S else child.failures + 1
+        pause_s = delay_s(child.failures)
+        child.restart_at_s = now_s + pause_s
+        self._say(
+            f"{child.service.name} {_how_it_ended(child.process.returncode)}; starting again in {pause_s:g} s "
+            f"(log: {self._logs.path(child.service.name)})"
+        )
+        child.process = None
+        self._end_orphans()
+
+    def _end_orphans(self) -> None:
+        """Kill what a dead child left behind: nobody is in charge of it any more, and its successor starts afresh."""
+        # Popen objects collect their own process and must find it.
+        processes = [self._running_once, *(child.process for child in self._children.values())]
+        ours = {process.pid for process in processes if process is not None}
+        for pid in set(children()) - ours:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+            reap(pid)
+
+    # Stopping --------------------------------------------------------------------------------------------------------
+
+    def stop(self) -> None:
+        """Stop every child, stage after stage, and leave no descendant behind."""
+        deadline_s = time.monotonic()
+        for stage in self._stages:
+            deadline_s += stage.limit_s  # time that a stage does not need is the next one's
+            self._stop_stage(stage, deadline_s=deadline_s)
+        for child in self._children.values():  # whatever no stage named
+            if child.process is not None:
+                kill_group(child.process)
+                child.process.wait()
+        # What lost its parent became our child; killing one can hand us the next.
+        deadline_s = time.monotonic() + LEFTOVERS_S
+        while (left := [pid for pid in descendants() if not reap(pid)]) and time.monotonic() < deadline_s:
+            for pid in left:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            time.sleep(0.01)
+
+    def _stop_stage(self, stage: StopStage, *, deadline_s: float) -> None:
+        chosen = [self._children[name] for name in stage.names if name in self._children]
+        processes = [child.process for child in chosen if child.process is not None]
+        for child in chosen:
+            child.restart_at_s = None
+        for process in processes:
+            process.terminate()
+        while any(process.poll() is None for process in processes):
+            if time.monotonic() > deadline_s or self._in_a_hurry:
+                break
+            self._sleep(0.05)
+        for child in chosen:
+            if child.process is not None:
+                if child.process.poll() is None:
+                    self._say(f"{child.service.name} did not stop in time and was killed")
+                kill_group(child.process)
+                child.process.wait()
+                child.process = None
+
+
+def _how_it_ended(code: int) -> str:
+    if code < 0:
+        with suppress(ValueError):
+            return f"was killed by {signal.Signals(-code).name}"
+    return f"ended with exit code {code}"

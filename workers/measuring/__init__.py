@@ -1,6 +1,0 @@
-"""What a trial needs beside its slot: events to feed, figures from batches, what a slot takes, the machine's class.
-
-May import ``scheduler.model``, ``workers.channels``, ``workers.library`` and ``workers.supervisor.process``, nothing of
-agents and, but for ``host.py``, nothing of Spark. Read ``workers/trials.py`` first, then ``figures.py``;
-``workers/agents/conductor.py`` puts it together, ``host.py`` is the slot's side.
-"""

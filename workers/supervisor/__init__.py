@@ -1,5 +1,0 @@
-"""`./weir up`: one process that starts the whole system, restarts what dies and leaves nothing behind.
-
-Imports nothing else of Weir; the parts are child processes. Agents share ``process.py``, the tools of a parent.
-Read ``__main__.py`` first, then ``services.py`` (what is started) and ``supervise.py`` (how it is kept running).
-"""
