@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from django.core.management import CommandError, call_command
 
-from workers.benches import profiles, reuse_traces, schedules, what_if
+from dashboard.benches import what_if
+from workers.benches import profiles, reuse_traces, schedules
 
 Main = Callable[[Sequence[str]], int]
 

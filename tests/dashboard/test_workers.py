@@ -24,8 +24,8 @@ from dashboard.operations.models import HistoryPoint, NodeRow
 from dashboard.operations.nodes import take_out_node
 from dashboard.operations.selectors import dataflow_history, notable_events, output_tail
 from dashboard.plans.models import PlanRecord
+from dashboard.queue import LONGEST_TASK_S, VISIBILITY_TIMEOUT_S, app
 from dashboard.tasks import execution, measuring, planning, telemetry
-from dashboard.tasks.app import LONGEST_TASK_S, VISIBILITY_TIMEOUT_S, app
 from dashboard.teams.permissions import viewer_of
 from tests.dashboard.building import World, approved, document, planned, removal_planned, running
 
