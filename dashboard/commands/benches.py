@@ -44,5 +44,7 @@ _ALL = (
           "workers.benches.channels.run:main"),
     Bench("engine", "An idle estate, a query's restart from its checkpoint, 40 queries in a slot.",
           "workers.benches.engine:main"),
+    Bench("handover", "Fusing two queries into one and cutting one into two: how long the output stands still.",
+          "workers.benches.handover:main"),
 )
 BENCHES: dict[str, Bench] = {bench.name: bench for bench in _ALL}
