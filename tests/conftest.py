@@ -35,7 +35,7 @@ WHOLE = tuple(ROOT / "tests" / folder for folder in ("browser", "engine/channels
 # What takes longest begins first, so that no worker is left with it while the others have nothing to do.
 LONGEST_FIRST = (
     "contract python", "contract jvm", "spark", "browser", "contract", "test_postgresql.py", "first light", "library",
-    "test_node.py", "test_system.py")
+    "test_node.py", "test_upgrade.py", "test_system.py")
 
 
 def _group(item: pytest.Item) -> str:

@@ -1,0 +1,45 @@
+"""Prints what the site makes of a state folder's rows, as JSON: statuses, plans that no longer read, pages."""
+
+from __future__ import annotations
+
+import json
+import os
+
+
+def main() -> None:
+    """Read every plan, and get every page of a dataflow or proposal as an administrator."""
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dashboard.config.settings")
+    import django
+
+    django.setup()
+    from django.test import Client
+
+    from dashboard.approvals.models import Proposal
+    from dashboard.catalog.models import DataflowRecord
+    from dashboard.plans.models import PlanRecord
+    from dashboard.plans.selectors import plan_of
+    from dashboard.teams.models import User
+    from scheduler.model.errors import WeirError
+
+    altered = []
+    for record in PlanRecord.objects.all():
+        try:
+            plan_of(record)
+        except WeirError as error:
+            altered.append(f"{record.pk}: {error.message}")
+    client = Client(headers={"host": "127.0.0.1"})
+    client.force_login(User.objects.get(username="admin"))
+    addresses = [
+        "/", "/dataflows/", "/proposals/", "/estate/slots", "/bills/", "/audit/", "/profiles/",
+        *(f"/dataflows/{record.pk}/" for record in DataflowRecord.objects.all()),
+        *(f"/proposals/{proposal.pk}/" for proposal in Proposal.objects.all()),
+    ]
+    print(json.dumps({
+        "statuses": {record.name: record.status for record in DataflowRecord.objects.all()},
+        "altered_plans": altered,
+        "pages": {address: client.get(address).status_code for address in addresses},
+    }))
+
+
+if __name__ == "__main__":
+    main()
