@@ -83,7 +83,7 @@ def lay_out(schedule: Schedule, running: Mapping[str, str], started: Collection[
             scheduled=len(parts), started=len(started))
     divided = {
         running[task]: tuple(RunningBundle("", part.slot, part.threads, part.weight) for part in its)
-        for task, its in parts.items() if task not in schedule.job.serial}
+        for task, its in parts.items() if task not in schedule.job.one_thread}
     return LaidOut(
         slots={running[task]: its[0].slot for task, its in parts.items()}, bundles=divided,
         queries=sum(map(len, parts.values())),
@@ -131,7 +131,7 @@ def promise_of(schedule: Schedule, *, id_of: Callable[[str, str], str], currency
             schedule.placement.slots[position].name: Load(taken.cpu, taken.memory)
             for position, taken in schedule.placement.taken.items()},
         latencies_s=latencies_s(
-            job.dataflow, prediction, trigger_s=schedule.settings.trigger_s, hop_s=schedule.settings.hop_s),
+            job.dataflow, prediction, trigger_s=schedule.options.trigger_s, hop_s=schedule.options.hop_s),
         slots_bound=schedule.placement.slots_bound, traffic_bound=schedule.placement.traffic_bound,
         crowded={
             schedule.placement.slots[position].name: crowd for position, crowd in prediction.routed.crowded.items()},

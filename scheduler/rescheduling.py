@@ -78,7 +78,7 @@ def _is_alike(running: str, asked: str, task_types: TaskTypes) -> bool:
 
 def bound(running: Mapping[str, Fragment], job: Job) -> dict[str, str]:
     """The tasks that cannot leave their node, and its name: a checkpoint stays, and so does an order of events."""
-    return {task: node_of(fragment.slot) for task, fragment in running.items() if task in job.whole}
+    return {task: node_of(fragment.slot) for task, fragment in running.items() if task in job.one_slot}
 
 
 def plan_schedule(
@@ -132,7 +132,7 @@ def plan_schedule(
     own = submitted.running
     change = scheduled_anew(
         estate,
-        {own[task]: Wanted(task, parts, whole=task in job.whole, serial=task in job.serial)
+        {own[task]: Wanted(task, parts, whole=task in job.one_slot, serial=task in job.one_thread)
          for task, parts in wanted.items()},
         ids=ids, task_types=task_types, left=left)
     if not change.steps:

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from itertools import product
 from math import inf
-from typing import Literal, get_args
 
 from .allocation.acquisition import Acquisition, acquisition_of
-from .allocation.lsa import allocate_lsa
-from .allocation.mba import allocate_mba
-from .mapping.dsm import map_dsm
-from .mapping.rsm import map_rsm
-from .mapping.sam import map_sam
+from .allocation.registry import ALLOCATIONS
+from .mapping.registry import MAPPINGS
 from .mapping.traffic import Streams, between_nodes_per_s
 from .model.allocation import Allocation
 from .model.dataflow import Dataflow
@@ -22,27 +17,20 @@ from .model.placement import Placement
 from .model.profile import Profile, Profiles
 from .model.resources import Supply
 from .model.task_types import TaskType, TaskTypes
+from .pairs import PAIRS, Pair, keeps_together
 from .performance.declared import declared_profile
 from .performance.prediction import Prediction, latency_s, predict
 from .performance.rates import input_rates_per_s, selectivities
 from .performance.routing import Routing
 
-AllocationName = Literal["LSA", "MBA"]
-MappingName = Literal["DSM", "RSM", "SAM", "exact"]
-Pair = tuple[AllocationName, MappingName]
-PAIRS: tuple[Pair, ...] = tuple(product(get_args(AllocationName), get_args(MappingName)))
-# The paper has these; SAM of LSA's single threads, and the exact mapping, are ours.
-PAPER_PAIRS: tuple[Pair, ...] = tuple(pair for pair in PAIRS if pair[1] != "exact" and pair != ("LSA", "SAM"))
 Arrange = Callable[[Placement, Streams], Placement]  # to other slots than those that it was mapped on
-# Of the solver's effort, for LSA's threads: they are many and alike, and more of it was seen to prove no more.
-OF_SINGLE_THREADS = 0.2
 
 
 @dataclass(frozen=True)
 class Job:
     """What is to be scheduled: a dataflow's tasks with their rates, streams and profiles.
 
-    Of the ``whole`` tasks all threads are on one slot, and the ``serial`` ones among them have one thread.
+    Each ``one_slot`` task has all its threads on one slot. A ``one_thread`` task is one of these, with one thread.
     """
 
     dataflow: Dataflow
@@ -50,14 +38,14 @@ class Job:
     rates_per_s: Mapping[str, float]  # input rate of each task that is to be scheduled, upstream first
     streams: Streams  # between them
     profiles: Mapping[str, Profile]
-    whole: frozenset[str] = frozenset()
-    serial: frozenset[str] = frozenset()
+    one_slot: frozenset[str] = frozenset()
+    one_thread: frozenset[str] = frozenset()
     sources: int = 1  # as many as ``rate_per_s`` is of each
 
 
 @dataclass(frozen=True)
-class Settings:
-    """What schedules of one comparison have in common: routing, times for the latency estimate, the solver's effort.
+class SchedulingOptions:
+    """What all schedules of a comparison share: routing, times for the latency estimate, the solver's effort.
 
     More than ``most_threads`` are not mapped: who asks for a rate that takes millions is answered at once.
     """
@@ -69,7 +57,7 @@ class Settings:
     most_threads: float = inf
 
 
-DEFAULTS = Settings()
+DEFAULTS = SchedulingOptions()
 
 
 @dataclass(frozen=True)
@@ -85,7 +73,7 @@ class Schedule:
     between_nodes_per_s: float  # events/s that cross from one node to another, as routed, at the rate that is kept
     latency_s: float  # an estimate
     job: Job = field(repr=False)  # what it is a schedule of
-    settings: Settings = DEFAULTS
+    options: SchedulingOptions = DEFAULTS
 
     @property
     def slots(self) -> int:
@@ -156,32 +144,34 @@ def prepare(
     types = {task.id: task_types[task.type] for task in dataflow.tasks}
     sources = [rates[task_id] for task_id, task_type in types.items() if task_type.kind == "source"]
     ours = frozenset(types if among is None else among)
-    whole, alone = _undivided(dataflow, types)
+    one_slot, one_thread = _undivided(dataflow, types)
     return Job(
         dataflow, sum(sources) if rate_per_s is None else rate_per_s,
         {task_id: rate for task_id, rate in rates.items() if task_id in ours},
         {(source, target): rates[source] * part for (source, target), part in of_stream.items()
          if source in ours and target in ours},
         _profiles(dataflow, profiles, types, rates, ours, trigger_s=trigger_s),
-        whole=whole & ours, serial=alone & ours,
+        one_slot=one_slot & ours, one_thread=one_thread & ours,
         sources=1 if rate_per_s is None else len(sources),
     )
 
 
 def _undivided(dataflow: Dataflow, types: Mapping[str, TaskType]) -> tuple[frozenset[str], frozenset[str]]:
     """The tasks whose threads are on one slot, and those of them that have one thread."""
-    serial = frozenset(
-        task_id for task_id, its in types.items() if its.stateful or its.kind == "source" or its.terminal is not None)
+    one_thread = frozenset(
+        task_id for task_id, task_type in types.items()
+        if task_type.stateful or task_type.kind == "source" or task_type.terminal is not None)
     parents = dataflow.parents()
-    whole, waiting = set(serial), [task_id for task_id, its in types.items() if its.stateful]
-    seen = set(waiting)
+    # Upstream from the tasks with state, each task once.
+    one_slot, waiting = set(one_thread), [task_id for task_id, task_type in types.items() if task_type.stateful]
+    visited = set(waiting)
     while waiting:
         for parent in parents[waiting.pop()]:
-            whole.add(parent)
-            if parent not in seen:
-                seen.add(parent)
+            one_slot.add(parent)
+            if parent not in visited:
+                visited.add(parent)
                 waiting.append(parent)
-    return frozenset(whole), serial
+    return frozenset(one_slot), one_thread
 
 
 def _profiles(
@@ -197,7 +187,7 @@ def _profiles(
 
 
 def schedule(
-    job: Job, pair: Pair, *, supply: Supply, settings: Settings = DEFAULTS, arrange: Arrange | None = None
+    job: Job, pair: Pair, *, supply: Supply, options: SchedulingOptions = DEFAULTS, arrange: Arrange | None = None
 ) -> Schedule:
     """Allocate, map, acquire, predict and price.
 
@@ -209,7 +199,7 @@ def schedule(
         Of allocation and mapping.
     supply : Supply
         Where slots come from.
-    settings : Settings
+    options : SchedulingOptions
         What schedules of one comparison have in common.
     arrange : callable, optional
         Puts the mapping's places on other slots of the supply, as a `settling.Settler` does.
@@ -219,41 +209,36 @@ def schedule(
     RateNotHeld, MissingProfile, InsufficientSlots
         As the parts do: nothing comes of the pair then.
     """
-    return _complete(job, pair, _allocate(job, pair), supply=supply, settings=settings, arrange=arrange)
+    return _complete(job, pair, _allocate(job, pair), supply=supply, options=options, arrange=arrange)
 
 
 def compare(
-    job: Job, *, supply: Supply, pairs: Iterable[Pair] = PAIRS, settings: Settings = DEFAULTS,
+    job: Job, *, supply: Supply, pairs: Iterable[Pair] = PAIRS, options: SchedulingOptions = DEFAULTS,
     arrange: Arrange | None = None,
 ) -> Comparison:
     """A schedule for each pair of allocation and mapping; what has none says why."""
-    allocations: dict[tuple[AllocationName, bool], Allocation | WeirError] = {}  # each is computed once
+    allocations: dict[tuple[str, bool], Allocation | WeirError] = {}  # each is computed once
     schedules, errors = [], {}
     for pair in pairs:
-        alike = pair[0], _keeps_together(pair)
+        key = pair[0], keeps_together(pair)
         try:
-            if alike not in allocations:
-                allocations[alike] = _or_error(job, pair)
-            allocation = allocations[alike]
+            if key not in allocations:
+                allocations[key] = _or_error(job, pair)
+            allocation = allocations[key]
             if isinstance(allocation, WeirError):
                 raise allocation
-            schedules.append(_complete(job, pair, allocation, supply=supply, settings=settings, arrange=arrange))
+            schedules.append(_complete(job, pair, allocation, supply=supply, options=options, arrange=arrange))
         except WeirError as error:
             errors[pair] = error
     return Comparison(tuple(schedules), errors)
 
 
-def _keeps_together(pair: Pair) -> bool:
-    """Only MBA's bundles are kept together, and only by SAM and our own: elsewhere what is whole has one thread."""
-    return pair[0] == "MBA" and pair[1] in ("SAM", "exact")
-
-
 def _allocate(job: Job, pair: Pair) -> Allocation:
-    if pair[0] == "LSA":
-        return allocate_lsa(job.rates_per_s, job.profiles, whole=job.whole)
-    if _keeps_together(pair):
-        return allocate_mba(job.rates_per_s, job.profiles, whole=job.serial, together=job.whole)
-    return allocate_mba(job.rates_per_s, job.profiles, whole=job.whole)
+    allocate = ALLOCATIONS[pair[0]].allocate
+    if keeps_together(pair):
+        return allocate(job.rates_per_s, job.profiles, one_thread=job.one_thread, one_slot=job.one_slot)
+    # Threads are placed one by one: what has to be on one slot has one.
+    return allocate(job.rates_per_s, job.profiles, one_thread=job.one_slot)
 
 
 def _or_error(job: Job, pair: Pair) -> Allocation | WeirError:
@@ -264,42 +249,38 @@ def _or_error(job: Job, pair: Pair) -> Allocation | WeirError:
 
 
 def _map(job: Job, pair: Pair, allocation: Allocation, *, supply: Supply, effort: float) -> Placement:
-    if pair[1] == "exact":
-        # Here, not above: the solver takes a second to import, and only these pairs need it.
-        from .mapping.exact import map_exact
-
-        part = OF_SINGLE_THREADS if pair[0] == "LSA" else 1.0
-        return map_exact(allocation, supply=supply, streams=job.streams, effort=part * effort)
-    return {"DSM": map_dsm, "RSM": map_rsm, "SAM": map_sam}[pair[1]](allocation, supply=supply)
+    return MAPPINGS[pair[1]].map(
+        allocation, supply=supply, streams=job.streams, effort=ALLOCATIONS[pair[0]].solver_share * effort)
 
 
 def _complete(
-    job: Job, pair: Pair, allocation: Allocation, *, supply: Supply, settings: Settings, arrange: Arrange | None = None
+    job: Job, pair: Pair, allocation: Allocation, *, supply: Supply, options: SchedulingOptions,
+    arrange: Arrange | None = None,
 ) -> Schedule:
-    if allocation.threads > settings.most_threads:
+    if allocation.threads > options.most_threads:
         raise RateNotHeld(
             f"{job.rate_per_s:g} events/s take {allocation.threads:,} threads by {pair[0]}, and at most "
-            f"{settings.most_threads:,} are scheduled here",
+            f"{options.most_threads:,} are scheduled here",
             remedy="Lower the rate.", rate_per_s=job.rate_per_s, threads=allocation.threads,
-            most_threads=settings.most_threads)
-    placement = _map(job, pair, allocation, supply=supply, effort=settings.effort)
+            most_threads=options.most_threads)
+    placement = _map(job, pair, allocation, supply=supply, effort=options.effort)
     if arrange is not None:  # before it is predicted: drivers of other nodes may have other threads
         placement = arrange(placement, job.streams)
-    return predicted(job, pair, allocation, placement, supply=supply, settings=settings)
+    return predicted(job, pair, allocation, placement, supply=supply, options=options)
 
 
 def predicted(
-    job: Job, pair: Pair, allocation: Allocation, placement: Placement, *, supply: Supply, settings: Settings
+    job: Job, pair: Pair, allocation: Allocation, placement: Placement, *, supply: Supply, options: SchedulingOptions
 ) -> Schedule:
     """What a placement will do, and what those of its slots cost that hold something; all are of the supply."""
     placement = placement.in_use()
     prediction = predict(
-        placement, job.profiles, rates_per_s=job.rates_per_s, routing=settings.routing, allocation=allocation,
+        placement, job.profiles, rates_per_s=job.rates_per_s, routing=options.routing, allocation=allocation,
         threads=supply.threads)
     crossing_per_s = between_nodes_per_s(placement, job.streams, prediction.routed.shares)
     return Schedule(
         pair, job.rate_per_s, allocation, placement,
         acquisition_of(placement.slots, supply=supply, empty=placement.empty), prediction,
         crossing_per_s * min(1.0, prediction.factor),
-        latency_s(job.dataflow, prediction, trigger_s=settings.trigger_s, hop_s=settings.hop_s), job, settings,
+        latency_s(job.dataflow, prediction, trigger_s=options.trigger_s, hop_s=options.hop_s), job, options,
     )

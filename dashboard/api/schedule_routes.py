@@ -16,7 +16,7 @@ from dashboard.api.schemas import ScheduleIn, proposal_row
 from dashboard.approvals import selectors as proposals
 from dashboard.approvals.services import propose_schedule
 from dashboard.catalog import selectors as catalog
-from dashboard.plans.scheduling import QUICK, Choice, question_of
+from dashboard.plans.scheduling import Choice, question_of
 from dashboard.plans.selectors import plan_of
 from dashboard.schedules import asking
 from dashboard.schedules.comparison import Row
@@ -25,7 +25,8 @@ from dashboard.schedules.slots import SlotCell, slots_grid
 from scheduler.model.encoding import to_json
 from scheduler.model.estate import RunningBundle
 from scheduler.model.placement import Bound
-from scheduler.scheduling import PAIRS, Schedule
+from scheduler.pairs import PAIRS, QUICK_PAIRS
+from scheduler.scheduling import Schedule
 
 router = Router()
 MOST_POINTS = 200  # of a curve
@@ -57,7 +58,7 @@ def what_if(
     """What each quick pair takes and gives, at rates from ``most_per_s / points`` up to that."""
     choice = Choice.of(pair=PAIRS[0], rate_per_s=most_per_s, routing=routing)
     question = question_of(catalog.dataflow(request.viewer, dataflow_id), routing=choice.routing)
-    return question.what_if([most_per_s * number / points for number in range(1, points + 1)], pairs=QUICK)
+    return question.what_if([most_per_s * number / points for number in range(1, points + 1)], pairs=QUICK_PAIRS)
 
 
 @router.post("/dataflows/{uuid:dataflow_id}/schedule", response={201: dict})

@@ -24,6 +24,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+from scheduler.pairs import MODEL_BASED, QUICK_PAIRS, key_of
 from workers.benches import results
 from workers.benches.arguments import count, positive
 
@@ -63,7 +64,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _asked(tasks: int, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Rows of a dataflow that is submitted, and of the same one running: the science alone, then each way."""
-    from dashboard.plans.scheduling import QUICK, question_of  # here, and below: Django is set up by the command
+    from dashboard.plans.scheduling import question_of  # here, and below: Django is set up by the command
 
     record = stored(random_dataflow(tasks, seed=options.seed), slots=options.slots)
     question = question_of(record)
@@ -75,7 +76,7 @@ def _asked(tasks: int, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
             if state == "running":
                 let_run(record, rate_per_s=middle)
                 question = question_of(record)
-            schedules = question.compare(middle, pairs=QUICK).schedules
+            schedules = question.compare(middle, pairs=QUICK_PAIRS).schedules
             size = {"tasks": tasks, "threads": max(one.allocation.threads for one in schedules),
                     "slots": max(one.slots for one in schedules), "dataflow": state}
             yield from (size | row for row in _rows(record, question, rates, ask))
@@ -86,9 +87,8 @@ def _rows(
     ask: Callable[[DataflowRecord], Callable[[float], Any]],
 ) -> Iterator[dict[str, Any]]:
     """A row for each way to ask."""
-    from dashboard.plans.scheduling import QUICK
 
-    yield {"way": "science", "reading": "none"} | _timed(lambda rate: question.compare(rate, pairs=QUICK), rates)
+    yield {"way": "science", "reading": "none"} | _timed(lambda rate: question.compare(rate, pairs=QUICK_PAIRS), rates)
     for way, question_at in (("in process", _in_process(record)), ("over HTTP", ask(record))):
         yield {"way": way, "reading": "warm"} | _timed(question_at, rates)
         with _nothing_kept():
@@ -131,7 +131,7 @@ def _rate_for(question: Any, threads: float) -> float:
 
 
 def _threads(question: Any, rate_per_s: float) -> int:
-    found = question.compare(rate_per_s, pairs=[("MBA", "SAM")])
+    found = question.compare(rate_per_s, pairs=[MODEL_BASED])
     return found.schedules[0].allocation.threads if found.schedules else 0
 
 
@@ -146,7 +146,7 @@ def _in_process(record: DataflowRecord) -> Callable[[float], Any]:
     factory = RequestFactory()
 
     def ask(rate_per_s: float) -> Any:
-        request = factory.get("/", {"rate": rate_per_s, "pair": "MBA-SAM"})
+        request = factory.get("/", {"rate": rate_per_s, "pair": key_of(MODEL_BASED)})
         request.user, request.session, request.viewer = record.author, SessionStore(), viewer_of(record.author)
         response = schedule_pairs(request, record.pk)
         assert response.status_code == 200, response.content
@@ -191,7 +191,8 @@ def _over_http(connection: http.client.HTTPConnection, record: DataflowRecord) -
 
     def ask(rate_per_s: float) -> bytes:
         connection.request(
-            "GET", f"/dataflows/{record.pk}/schedule/pairs.json?rate={rate_per_s}&pair=MBA-SAM", headers=headers)
+            "GET", f"/dataflows/{record.pk}/schedule/pairs.json?rate={rate_per_s}&pair={key_of(MODEL_BASED)}",
+            headers=headers)
         response = connection.getresponse()
         answer = response.read()
         assert response.status == 200, answer

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from scheduler.model.dataflow import Dataflow, Stream, Task
 from scheduler.model.documents import to_document
+from scheduler.pairs import MODEL_BASED
 from scheduler.planning import plan_submission
 from workers.engine.channels import keys
 from workers.launcher import broker as embedded
@@ -101,7 +102,7 @@ def let_run(record: DataflowRecord, *, rate_per_s: float) -> None:
         question = question_of(record)
         plan = plan_submission(
             stored_estate(), question.dataflow, dataflow_id=str(record.pk), team=record.team.slug,
-            task_types=task_types(), prices=prices(), schedule=question.schedule(("MBA", "SAM"), rate_per_s))
+            task_types=task_types(), prices=prices(), schedule=question.schedule(MODEL_BASED, rate_per_s))
         store_plan(plan)
         record.status = RUNNING
         record.save()

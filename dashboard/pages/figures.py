@@ -34,13 +34,13 @@ def cost_figure(history: Columns, *, currency: str) -> dict[str, Any]:
 
 
 def curve_figure(
-    rows: Sequence[Mapping[str, Any]], *, currency: str, by_sam: bool = False
+    rows: Sequence[Mapping[str, Any]], *, currency: str, bounded_by: str = ""
 ) -> dict[str, Any]:
     """Slots and price over the rate, from rows of ``what_if``; a rate without a schedule is a gap.
 
-    ``by_sam`` says that they are of SAM's mapping, of which the exact one takes no more.
+    ``bounded_by`` names the quick mapping that the rows are of, in place of one that never takes more slots.
     """
-    at_most = ", at most: by SAM" if by_sam else ""
+    at_most = f", at most: by {bounded_by}" if bounded_by else ""
 
     def column(name: str) -> list[Any]:
         return [row.get(name) for row in rows]

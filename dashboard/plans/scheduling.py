@@ -39,14 +39,13 @@ from scheduler.model.ports import EstateView
 from scheduler.model.profile import Profiles
 from scheduler.model.resources import Supply
 from scheduler.model.usage import SlotLoad, loads_of
+from scheduler.pairs import PAIRS, QUICK_PAIRS, Pair, quick_pair
 from scheduler.performance.routing import Routing
 from scheduler.planning import merged_plainly, woken
 from scheduler.rescheduling import bound, schedulable
-from scheduler.scheduling import PAIRS, Comparison, Job, Pair, Schedule, Settings, compare, prepare, schedule
+from scheduler.scheduling import Comparison, Job, Schedule, SchedulingOptions, compare, prepare, schedule
 from scheduler.settling import Settler
 
-# Those that are found at once; our own takes seconds.
-QUICK: tuple[Pair, ...] = tuple(pair for pair in PAIRS if pair[1] != "exact")
 LEAST_RATE_PER_S, MOST_RATE_PER_S = 1e-6, 1e12  # one event in eleven days; what no estate reads
 MOST_THREADS = 10_000  # of a dataflow: planned within half a second, and far beyond what an estate runs
 MOST_THREADS_AT_ONCE = 200_000  # of all rates and pairs of one question
@@ -70,8 +69,8 @@ class Choice:
     def of(cls, *, pair: Sequence[str], rate_per_s: float | None = None, routing: str = "slot_aware") -> Choice:
         """The choice that these words make; ``InvalidChoice`` or ``InvalidResources`` where they make none."""
         if tuple(pair) not in PAIRS:
-            named = ", ".join("/".join(one) for one in PAIRS)
-            raise InvalidChoice(f"{'/'.join(pair)} is no pair.", remedy=f"Choose one of {named}.", pair=list(pair))
+            known = ", ".join(map("/".join, PAIRS))
+            raise InvalidChoice(f"{'/'.join(pair)} is no pair.", remedy=f"Choose one of {known}.", pair=list(pair))
         if rate_per_s is not None and not LEAST_RATE_PER_S <= rate_per_s <= MOST_RATE_PER_S:
             raise InvalidResources(
                 f"{rate_per_s:g} events/s are no rate.",
@@ -93,7 +92,7 @@ class Question:
     dataflow: Dataflow
     profiles: Profiles
     supply: Supply
-    settings: Settings
+    options: SchedulingOptions
     among: frozenset[str] | None = None  # only these tasks; the others run already
     running: Mapping[str, Fragment] = field(default_factory=dict)  # by task: what is scheduled anew
     measured: Mapping[tuple[str, str], float] = field(default_factory=dict)  # selectivities that differ, by stream
@@ -109,17 +108,17 @@ class Question:
         """Rates, streams and profiles at a rate; each source's own without one."""
         return prepare(
             self.dataflow, task_types=jobs.task_types(), profiles=self.profiles, rate_per_s=rate_per_s,
-            measured=self.measured, among=self.among, trigger_s=self.settings.trigger_s)
+            measured=self.measured, among=self.among, trigger_s=self.options.trigger_s)
 
     def compare(self, rate_per_s: float | None = None, *, pairs: Iterable[Pair] = PAIRS) -> Comparison:
         """A schedule for each pair, with its slots chosen so that most of what runs stays; an error for each other."""
         job = self.job(rate_per_s)
-        return compare(job, supply=self.supply, pairs=pairs, settings=self.settings, arrange=self._settler(job))
+        return compare(job, supply=self.supply, pairs=pairs, options=self.options, arrange=self._settler(job))
 
     def schedule(self, pair: Pair, rate_per_s: float | None = None) -> Schedule:
         """One schedule; the errors of its parts where there is none."""
         job = self.job(rate_per_s)
-        return schedule(job, pair, supply=self.supply, settings=self.settings, arrange=self._settler(job))
+        return schedule(job, pair, supply=self.supply, options=self.options, arrange=self._settler(job))
 
     def require_open(self) -> None:
         """Raise where none of its schedules can be proposed, or planned.
@@ -147,15 +146,14 @@ class Question:
             It moves what cannot leave its node, or there is nothing that it could be of.
         """
         self.require_open()
-        if pair in QUICK:
+        if pair in QUICK_PAIRS:
             require_slots(self.schedule(pair, rate_per_s))
             return
-        # Our own mapping takes no more slots than SAM and may do with fewer, but with none less than are allocated.
-        alike: Pair = (pair[0], "SAM")
-        found = schedule(self.job(rate_per_s), alike, supply=self.supply, settings=self.settings)
+        # One that is not quick takes no more slots than this one, and no fewer than are allocated.
+        found = schedule(self.job(rate_per_s), quick_pair(pair), supply=self.supply, options=self.options)
         require_room(found.allocation, self.supply)
 
-    def what_if(self, rates_per_s: Iterable[float], *, pairs: Iterable[Pair] = QUICK) -> list[dict[str, Any]]:
+    def what_if(self, rates_per_s: Iterable[float], *, pairs: Iterable[Pair] = QUICK_PAIRS) -> list[dict[str, Any]]:
         """What each pair takes and gives at each rate, as rows.
 
         Each with ``rate_per_s`` and ``pair``; and ``slots``, ``per_hour``, ``per_month``, ``sustained_per_s``,
@@ -163,11 +161,11 @@ class Question:
         """
         rates, pairs, rows = list(rates_per_s), tuple(pairs), []
         # Each has its share of what one question may cost: two hundred rates of thousands of threads take minutes.
-        most_threads = min(self.settings.most_threads, MOST_THREADS_AT_ONCE // max(1, len(rates) * len(pairs)))
-        settings = replace(self.settings, most_threads=most_threads)
+        most_threads = min(self.options.most_threads, MOST_THREADS_AT_ONCE // max(1, len(rates) * len(pairs)))
+        options = replace(self.options, most_threads=most_threads)
         for rate_per_s in rates:
             try:
-                found = compare(self.job(rate_per_s), supply=self.supply, pairs=pairs, settings=settings)
+                found = compare(self.job(rate_per_s), supply=self.supply, pairs=pairs, options=options)
             except WeirError as error:
                 rows.extend({"rate_per_s": rate_per_s, "pair": pair, "error": error.as_dict()} for pair in pairs)
                 continue
@@ -246,7 +244,7 @@ def _known(dataflow: Dataflow, team: Team, routing: Routing) -> dict[str, Any]:
     owner = _owner(dataflow, team)
     return {
         "dataflow": dataflow, "team": owner, "profiles": profiles_for(dataflow.tasks, team=owner),
-        "settings": Settings(routing=routing, trigger_s=site.TRIGGER_MS / 1000, most_threads=MOST_THREADS),
+        "options": SchedulingOptions(routing=routing, trigger_s=site.TRIGGER_MS / 1000, most_threads=MOST_THREADS),
     }
 
 

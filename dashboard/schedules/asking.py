@@ -14,16 +14,17 @@ from dashboard import jobs
 from dashboard.catalog.models import DataflowRecord
 from dashboard.explorer.kept import kept
 from dashboard.plans.models import PlanRecord
-from dashboard.plans.scheduling import LEAST_RATE_PER_S, MOST_RATE_PER_S, QUICK, Question, question_of
+from dashboard.plans.scheduling import LEAST_RATE_PER_S, MOST_RATE_PER_S, Question, question_of
 from dashboard.profiles.doubts import Doubt, Remark, doubts_about, remarks_on
 from dashboard.profiles.models import ProfileRecord
 from dashboard.schedules.comparison import Row, Today, rows_of
 from scheduler.model.errors import InvalidResources, WeirError
 from scheduler.model.profile import Point
+from scheduler.pairs import PAIRS, QUICK_PAIRS, Pair, quick_pair
 from scheduler.performance.declared import DECLARED
 from scheduler.performance.rates import input_rates_per_s
 from scheduler.performance.routing import Routing
-from scheduler.scheduling import PAIRS, Job, Pair
+from scheduler.scheduling import Job
 
 POINTS = 32  # of the curve
 KEPT_S = 5.0
@@ -84,7 +85,8 @@ def rate_of(text: str) -> float | None:
 
 
 def ask(
-    record: DataflowRecord, rate_per_s: float | None, *, pairs: Iterable[Pair] = QUICK, routing: Routing = "slot_aware"
+    record: DataflowRecord, rate_per_s: float | None, *, pairs: Iterable[Pair] = QUICK_PAIRS,
+    routing: Routing = "slot_aware",
 ) -> Asked:
     """All pairs at a rate, or at the sources' own; those that are not asked for now have an empty row."""
     return answer(_question(record, routing), rate_per_s, pairs=pairs)
@@ -119,11 +121,12 @@ def today_of(question: Question) -> Today:
 def curve(
     record: DataflowRecord, pair: Pair, *, most_per_s: float, points: int = POINTS, routing: Routing = "slot_aware"
 ) -> list[dict[str, Any]]:
-    """Slots, price and predicted rate of one pair over rates up to ``most_per_s``, as rows of ``what_if``."""
-    if pair not in QUICK:
-        pair = (pair[0], "SAM")  # never fewer slots than our own, and found at once
+    """Slots, price and predicted rate of a pair over rates up to ``most_per_s``, as rows of ``what_if``.
+
+    Of a pair that is not quick they are those of the quick one that bounds it.
+    """
     rates = [most_per_s * number / points for number in range(1, points + 1)]
-    return _question(record, routing).what_if(rates, pairs=[pair])
+    return _question(record, routing).what_if(rates, pairs=[quick_pair(pair)])
 
 
 def room_of(question: Question) -> Room:
@@ -168,6 +171,6 @@ def own_rates(question: Question) -> tuple[float, ...]:
 
 
 def _divided(job: Job, task: str) -> str:
-    if task in job.serial:
+    if task in job.one_thread:
         return "one thread"
-    return "on one slot" if task in job.whole else "over slots"
+    return "on one slot" if task in job.one_slot else "over slots"

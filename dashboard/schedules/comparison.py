@@ -11,15 +11,11 @@ from scheduler.model.errors import MissingProfile, WeirError
 from scheduler.model.estate import RunningBundle, node_of
 from scheduler.model.placement import Bound
 from scheduler.model.resources import HOURS_PER_MONTH
-from scheduler.scheduling import PAIRS, Comparison, Pair, Schedule
+from scheduler.pairs import PAIRS, Pair, about, key_of
+from scheduler.scheduling import Comparison, Schedule
 
 Today = Mapping[str, Sequence[RunningBundle]]  # bundles by the submitted task that they execute
 
-ABOUT: Mapping[str, str] = {
-    "LSA": "one thread's rate, scaled in a line", "MBA": "bundles of the threads that were measured best",
-    "DSM": "slots in turn", "RSM": "near, by memory and CPU", "SAM": "bundles whole, full ones alone",
-    "exact": "fewest slots, then least traffic",
-}
 TRAFFIC = "traffic between nodes by even parts"  # that which the exact mapping makes least, whatever the routing
 
 
@@ -67,12 +63,12 @@ class Row:
     @property
     def key(self) -> str:
         """The pair in addresses and forms."""
-        return "-".join(self.pair)
+        return key_of(self.pair)
 
     @property
     def about(self) -> str:
         """What the two do, in a few words."""
-        return f"{ABOUT[self.pair[0]]}; {ABOUT[self.pair[1]]}"
+        return about(self.pair)
 
     @property
     def to_buy(self) -> int:
@@ -95,9 +91,9 @@ class Row:
 
     @property
     def note(self) -> str:
-        """What is to be said of how it was mapped: where slots are not alike, the exact mapping is SAM's placement."""
-        as_sam = self.schedule is not None and (self.pair[1], self.schedule.placement.algorithm) == ("exact", "SAM")
-        return "placed as by SAM: others have part of its slots" if as_sam else ""
+        """Which other mapping made the placement, where one did: the exact mapping needs slots that are alike."""
+        made_by = self.schedule.placement.algorithm if self.schedule else self.pair[1]
+        return "" if made_by == self.pair[1] else f"placed as by {made_by}: others have part of its slots"
 
     @property
     def unmeasured(self) -> int:
@@ -154,11 +150,6 @@ def best_of(rows: Sequence[Row]) -> Row | None:
         return not row.keeps, short, row.to_buy > 0, row.schedule.acquisition.per_hour, -PAIRS.index(row.pair)
 
     return min(found, key=order)
-
-
-def pair_of(key: str) -> Pair | None:
-    """The pair of this key; None where there is no such pair."""
-    return next((pair for pair in PAIRS if "-".join(pair) == key), None)
 
 
 def machines_of(schedule: Schedule) -> tuple[Machines, ...]:

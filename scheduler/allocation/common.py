@@ -43,7 +43,7 @@ def scaled_thread(task: str, profile: Profile, rate_per_s: float, *, reserved: b
 
 
 def undivided(
-    task: str, profile: Profile, rate_per_s: float, *, whole: Collection[str], reserved: bool
+    task: str, profile: Profile, rate_per_s: float, *, one_thread: Collection[str], reserved: bool
 ) -> TaskAllocation | None:
     """The allocation of a task that always has one thread; None of any other.
 
@@ -55,7 +55,7 @@ def undivided(
         return TaskAllocation(task, rate_per_s, (Bundle(task, 1, rate_per_s, one.cpu, one.memory),))
     if rate_per_s == 0:
         return TaskAllocation(task, 0.0, (Bundle(task, 1, 0.0, 0.0, 0.0),))
-    if task not in whole:
+    if task not in one_thread:
         return None
     one = profile.one
     if rate_per_s > one.rate_per_s * (1 + TOLERANCE):

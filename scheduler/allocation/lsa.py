@@ -11,7 +11,7 @@ from .common import check, divided, scaled_thread, undivided
 
 
 def allocate_lsa(
-    rates_per_s: Mapping[str, float], profiles: Mapping[str, Profile], *, whole: Collection[str] = ()
+    rates_per_s: Mapping[str, float], profiles: Mapping[str, Profile], *, one_thread: Collection[str] = ()
 ) -> Allocation:
     """Linear Scaling Allocation (LSA): rate, CPU and memory are taken to grow in proportion to the threads.
 
@@ -23,7 +23,7 @@ def allocate_lsa(
         Each task's input rate, upstream tasks first, as `input_rates_per_s` has them.
     profiles : mapping of str to Profile
         Each task's profile; one thread is measured.
-    whole : collection of str
+    one_thread : collection of str
         Tasks that may not be divided over threads (they have state, or the order of their events counts).
 
     Returns
@@ -49,7 +49,7 @@ def allocate_lsa(
     for task, rate_per_s in rates_per_s.items():
         profile = profiles[task]
         tasks[task] = (
-            undivided(task, profile, rate_per_s, whole=whole, reserved=False)
+            undivided(task, profile, rate_per_s, one_thread=one_thread, reserved=False)
             or _linear(task, profile, rate_per_s))
     return Allocation("LSA", tasks)
 

@@ -11,8 +11,8 @@ from .common import check, divided, scaled_thread, undivided
 
 
 def allocate_mba(
-    rates_per_s: Mapping[str, float], profiles: Mapping[str, Profile], *, whole: Collection[str] = (),
-    together: Collection[str] = (),
+    rates_per_s: Mapping[str, float], profiles: Mapping[str, Profile], *, one_thread: Collection[str] = (),
+    one_slot: Collection[str] = (),
 ) -> Allocation:
     """Model-Based Allocation (MBA): threads and slots from measured profiles.
 
@@ -22,9 +22,9 @@ def allocate_mba(
         Each task's input rate, upstream tasks first, as `input_rates_per_s` has them.
     profiles : mapping of str to Profile
         Each task's profile.
-    whole : collection of str
+    one_thread : collection of str
         Tasks that may not be divided over threads (they have state).
-    together : collection of str
+    one_slot : collection of str
         Tasks whose threads share one slot (the order of their events counts).
 
     Returns
@@ -52,8 +52,8 @@ def allocate_mba(
     tasks = {}
     for task, rate_per_s in rates_per_s.items():
         profile = profiles[task]
-        of_one = undivided(task, profile, rate_per_s, whole=whole, reserved=True)
-        if of_one is None and task in together:
+        of_one = undivided(task, profile, rate_per_s, one_thread=one_thread, reserved=True)
+        if of_one is None and task in one_slot:
             profile.adequate(rate_per_s)  # or it is not held
         tasks[task] = of_one or _in_bundles(task, profile, rate_per_s)
     return Allocation("MBA", tasks)

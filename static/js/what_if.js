@@ -1,13 +1,13 @@
 // What if: the slider moves the rate, the site answers with the pairs at that rate, and the last answer stands until the
 // next is there. A rate is asked for at once; those that come while an answer is awaited wait for it, and of them the
-// newest is asked for next. Our own mapping takes seconds, so it is asked for when the slider rests. An answer is of all
+// newest is asked for next. Pairs that take seconds are asked for when the slider rests. An answer is of all
 // pairs: choosing another asks for its curve alone. Only what is shown can be proposed: not while the fields say something
 // else than the answer that stands.
 
 import { Plot } from "./plots.js";
 import { fetchJson } from "./scripts.js";
 
-const EXACT_AFTER_MS = 600;
+const COMPLETE_AFTER_MS = 600;
 const PATIENCE_MS = 3000; // an answer that takes longer is given up for a newer question
 const SLOW_MS = 300;
 const CURVE_AFTER_MS = 150; // arrow keys pass over pairs
@@ -124,26 +124,26 @@ class WhatIf {
     return this.stands === this.question();
   }
 
-  /** Whether the pairs of an earlier rate will be there soon; our own mapping is not waited for. */
+  /** Whether the pairs of an earlier rate will be there soon; those that take seconds are not waited for. */
   isAwaited() {
-    return Boolean(this.pending) && !this.pending.exact && performance.now() - this.pending.since < PATIENCE_MS;
+    return Boolean(this.pending) && !this.pending.complete && performance.now() - this.pending.since < PATIENCE_MS;
   }
 
   restSoon() {
     clearTimeout(this.rest);
-    this.rest = setTimeout(() => (this.isAwaited() ? this.restSoon() : this.ask({ exact: true })), EXACT_AFTER_MS);
+    this.rest = setTimeout(() => (this.isAwaited() ? this.restSoon() : this.ask({ complete: true })), COMPLETE_AFTER_MS);
   }
 
   /** Ask with what is chosen now; an answer that is still awaited is given up. */
-  async ask({ exact = false } = {}) {
+  async ask({ complete = false } = {}) {
     this.pending?.controller.abort();
-    const pending = { controller: new AbortController(), exact, since: performance.now() };
+    const pending = { controller: new AbortController(), complete, since: performance.now() };
     this.pending = pending;
     this.isOutdated = false;
-    if (exact) clearTimeout(this.rest);
-    const slow = setTimeout(() => (this.busy.hidden = exact), SLOW_MS);
+    if (complete) clearTimeout(this.rest);
+    const slow = setTimeout(() => (this.busy.hidden = complete), SLOW_MS);
     const question = this.question();
-    const query = `${question}&pair=${this.chosen}${exact ? "&exact=1" : ""}`;
+    const query = `${question}&pair=${this.chosen}${complete ? "&complete=1" : ""}`;
     try {
       const answer = await fetch(`${this.card.dataset.whatIf}?${query}`, {
         credentials: "same-origin", headers: { Accept: "application/json" }, signal: pending.controller.signal,
@@ -151,9 +151,9 @@ class WhatIf {
       if (answer.redirected) location.reload(); // logged out: whoever logs in again comes back to this address
       const found = await answer.json();
       if (answer.ok) this.show(found, question);
-      else this.fail(`${found.message.replace(/\.$/, "")}. ${found.remedy ?? ""}`, exact);
+      else this.fail(`${found.message.replace(/\.$/, "")}. ${found.remedy ?? ""}`, complete);
     } catch (error) {
-      if (error.name !== "AbortError") this.fail("The site did not answer. Move the slider to ask again.", exact);
+      if (error.name !== "AbortError") this.fail("The site did not answer. Move the slider to ask again.", complete);
     } finally {
       clearTimeout(slow);
       if (this.pending === pending) this.answered();
@@ -210,9 +210,9 @@ class WhatIf {
     document.querySelector("[data-part='can']").hidden = Boolean(cannot);
   }
 
-  fail(message, exact) {
-    if (exact && this.isShown) {
-      this.withoutExact(message);
+  fail(message, complete) {
+    if (complete && this.isShown) {
+      this.withoutPending(message);
       return;
     }
     this.stands = null;
@@ -221,9 +221,9 @@ class WhatIf {
     this.headline.replaceChildren(noteOf(message));
   }
 
-  /** Our own mapping has no answer: those that were found at once stand. */
-  withoutExact(message) {
-    for (const cell of this.pairs.querySelectorAll("[data-part='exact']")) {
+  /** The pairs that take seconds have no answer: those that were found at once stand. */
+  withoutPending(message) {
+    for (const cell of this.pairs.querySelectorAll("[data-part='pending']")) {
       const { pair } = cell.closest("tr").dataset;
       cell.textContent = `Not worked out. ${message}`;
       this.radio(pair).dataset.cannot = "It was not worked out: choose another pair, or ask again.";

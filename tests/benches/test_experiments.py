@@ -17,7 +17,8 @@ from scheduler.model.errors import MissingProfile, WeirError
 from scheduler.model.estate import Slot
 from scheduler.model.profile import Point, Profile, Profiles
 from scheduler.model.resources import Node, Supply
-from scheduler.scheduling import PAPER_PAIRS, Settings, prepare, schedule
+from scheduler.pairs import PUBLISHED_PAIRS
+from scheduler.scheduling import SchedulingOptions, prepare, schedule
 from workers.benches import ends, schedules_on_spark
 from workers.benches.experiment_dataflows import ENDS, SHAPES, dataflow, kinds, parts
 from workers.benches.experiments import (
@@ -155,8 +156,8 @@ def is_scheduled(name, pair, rate_per_s):
 
 def test_the_plan_has_every_pair_at_every_part_of_its_highest_rate():
     names = sorted(set(SHAPES) - {ENDS})
-    found = list(plan(names, PAPER_PAIRS, (1.0, 0.5), scheduled=scheduled, slots=SLOTS))
-    assert len(found) == 2 * len(names) * len(PAPER_PAIRS) and len(PAPER_PAIRS) == 5
+    found = list(plan(names, PUBLISHED_PAIRS, (1.0, 0.5), scheduled=scheduled, slots=SLOTS))
+    assert len(found) == 2 * len(names) * len(PUBLISHED_PAIRS) and len(PUBLISHED_PAIRS) == 5
     made = {(name, pair, part): one for name, pair, part, one in found if not isinstance(one, WeirError)}
     assert len(made) >= 20, {key[:3]: str(one) for *key, one in found if isinstance(one, WeirError)}
     for (name, pair, part), one in made.items():
@@ -185,7 +186,7 @@ def test_source_and_sink_end_no_plan():
                         supply=SUPPLY)
 
     names = sorted(set(SHAPES) - {ENDS})
-    for name, pair, _, one in plan(names, PAPER_PAIRS, (1.0,), scheduled=of_measured, slots=SLOTS):
+    for name, pair, _, one in plan(names, PUBLISHED_PAIRS, (1.0,), scheduled=of_measured, slots=SLOTS):
         limit = one.prediction.routed.limit
         assert max(one.rate_per_s, one.sustained_per_s) < 0.9 * max(ends.RATES_PER_S), (name, pair)
         assert limit is None or not {"source", "sink"}.intersection(limit.reason.split()), (name, pair, limit.reason)
@@ -200,8 +201,8 @@ def test_a_pair_without_a_schedule_comes_with_the_reason_and_the_others_with_the
         return schedule(prepare(flow, task_types=task_types(), profiles=known, rate_per_s=rate_per_s), pair,
                         supply=SUPPLY)
 
-    found = list(plan(["enrich", "fetch"], PAPER_PAIRS, (1.0, 0.5), scheduled=of_known, slots=SLOTS))
-    assert len(found) == 2 * 2 * len(PAPER_PAIRS)
+    found = list(plan(["enrich", "fetch"], PUBLISHED_PAIRS, (1.0, 0.5), scheduled=of_known, slots=SLOTS))
+    assert len(found) == 2 * 2 * len(PUBLISHED_PAIRS)
     for name, _, _, one in found:
         if name == "enrich":
             assert isinstance(one, MissingProfile) and one.facts["task_types"] == ["sql_lookup"]
@@ -301,7 +302,7 @@ def test_drivers_have_run_source_and_sink_before_these_are_measured():
 def test_source_and_sink_are_measured_apart():
     flow = dataflow(ENDS, TASKS, path="events.parquet", run="x")
     job = prepare(flow, task_types=task_types(), profiles=PROFILES, rate_per_s=max(ends.RATES_PER_S))
-    one = ends.apart(job, supply=SUPPLY, settings=Settings())
+    one = ends.apart(job, supply=SUPPLY, options=SchedulingOptions())
     assert {task: list(counts) for task, counts in one.placement.counts.items()} == {"source": [0], "sink": [1]}
 
     def stair(rate, source_cpu, sink_cpu, *, stable=True):

@@ -226,7 +226,7 @@ def test_a_curve_that_does_not_come_says_so(asked: str, page_of: PageOf) -> None
 @pytest.mark.long  # the short run takes the main ways of a page
 def test_where_our_own_mapping_has_no_answer_the_others_stand(asked: str, page_of: PageOf) -> None:
     page = page_of(width=1280)
-    page.route("**/pairs.json*exact=1*", lambda route: route.abort())
+    page.route("**/pairs.json*complete=1*", lambda route: route.abort())
     page.goto(f"{asked}?rate=10")
     settled(page)
     exact, propose = page.locator("tr[data-pair='MBA-exact']"), page.locator("[data-part='propose']")
@@ -234,7 +234,7 @@ def test_where_our_own_mapping_has_no_answer_the_others_stand(asked: str, page_o
     expect(propose).to_be_enabled()
     page.locator("#pair-LSA-DSM").check()
     assert_shown(page, "LSA-DSM")
-    page.unroute("**/pairs.json*exact=1*")
+    page.unroute("**/pairs.json*complete=1*")
     page.locator("input[type='range']").press("ArrowRight")
     expect(exact).to_contain_text("proved")
 
@@ -276,7 +276,7 @@ _MUCH = _ASKED.replace('linear("scheduled")', 'linear("much", rate=1_000_000)')
 
 def test_where_no_slot_holds_the_submitted_rate_a_lower_one_is_shown(site: RunningSite, page_of: PageOf) -> None:
     page = page_of(width=1280)
-    with page.expect_response("**/pairs.json*exact=1*"):
+    with page.expect_response("**/pairs.json*complete=1*"):
         page.goto(f"{site.url}/dataflows/{site.python(_MUCH).strip()}/schedule")
     expect(page.locator("[data-part='headline']")).to_contain_text("events/s")
     expect(page.locator("[data-part='propose']")).to_be_disabled()

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dashboard.schedules.comparison import Changes, best_of, changes, machines_of, pair_of, rows_of
+from dashboard.schedules.comparison import Changes, best_of, changes, machines_of, rows_of
 from scheduler.enactment import parts_of
 from scheduler.model.dataflow import Dataflow, Stream, Task
 from scheduler.model.estate import RunningBundle, Slot
@@ -14,7 +14,8 @@ from scheduler.model.prices import VmSize
 from scheduler.model.profile import Point, Profile, Profiles
 from scheduler.model.resources import Catalogue, Node, Supply, Taken
 from scheduler.model.task_types import TaskType, TaskTypes
-from scheduler.scheduling import PAIRS, Schedule, Settings, compare, prepare, schedule
+from scheduler.pairs import PAIRS, QUICK_PAIRS, pair_of
+from scheduler.scheduling import Schedule, SchedulingOptions, compare, prepare, schedule
 
 TYPES = TaskTypes([
     TaskType("make", "source", "Makes events.", "none:none"), TaskType("work", "transform", "Works.", "none:none")])
@@ -93,7 +94,7 @@ def test_what_changes_is_told_apart() -> None:
 
 def test_a_rate_that_takes_millions_of_threads_is_answered_at_once() -> None:
     job = prepare(FLOW, task_types=TYPES, profiles=PROFILES, rate_per_s=1e12)
-    found = compare(job, supply=supply(), settings=Settings(most_threads=10_000))
+    found = compare(job, supply=supply(), options=SchedulingOptions(most_threads=10_000))
     assert not found.schedules and set(found.errors) == set(PAIRS)
     for error in found.errors.values():
         assert error.code == "rate_not_held" and error.facts["threads"] > 10**9
@@ -112,7 +113,7 @@ def test_machines_to_buy_stand_apart_from_nodes_that_are_there() -> None:
 
 def test_the_first_to_look_at_keeps_the_rate_and_costs_least() -> None:
     job = prepare(FLOW, task_types=TYPES, profiles=PROFILES, rate_per_s=100)
-    pairs = [pair for pair in PAIRS if pair[1] != "exact"]
+    pairs = QUICK_PAIRS
     rows = rows_of(compare(job, supply=supply(), pairs=pairs))
     best = best_of(rows)
     assert best is not None and best.keeps

@@ -62,7 +62,7 @@ def test_all_pairs_stand_side_by_side(client_of: ClientOf, asked: DataflowRecord
             continue
         assert re.search(r"\d n1 0\.\d{3} \d+\.\d{2} [\d.]+/s", found[pair]), found[pair]
         assert re.search(r"\d starts?$", found[pair]), found[pair]
-    exact = client_of("carla").get(f"{address}&exact=1")
+    exact = client_of("carla").get(f"{address}&complete=1")
     assert_sound(exact, address)
     assert all("least slots, proved" in rows(exact.text)[pair] for pair in ("LSA-exact", "MBA-exact"))
     assert "measured here" in response.text and "declared by its type" in response.text
@@ -96,8 +96,8 @@ def test_a_profile_that_is_set_aside_or_used_again_counts_at_once(
 
 def test_one_answer_has_what_is_shown_of_whichever_pair_is_chosen(client_of: ClientOf, asked: DataflowRecord) -> None:
     address, client = f"/dataflows/{asked.pk}/schedule", client_of("carla")
-    page = client.get(f"{address}?rate=100&pair=LSA-DSM&exact=1").text
-    answer = client.get(f"{address}/pairs.json?rate=100&pair=MBA-SAM&exact=1", headers=JSON).json()["pairs"]
+    page = client.get(f"{address}?rate=100&pair=LSA-DSM&complete=1").text
+    answer = client.get(f"{address}/pairs.json?rate=100&pair=MBA-SAM&complete=1", headers=JSON).json()["pairs"]
     for text in (page, answer):
         assert list(headlines(text)) == PAIRS
         for pair, figures in headlines(text).items():

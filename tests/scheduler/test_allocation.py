@@ -80,9 +80,9 @@ def test_rounding_adds_no_thread(peak: float, times: int):
 def test_what_may_not_be_divided_has_one_thread_or_an_error_with_the_numbers():
     profile = Profile("t", (Point(1, 100, 0.5, 0.1), Point(4, 300, 0.9, 0.1)))
     for allocate in (allocate_lsa, allocate_mba):
-        assert allocate({"t": 100.0}, {"t": profile}, whole={"t"}).threads == 1
+        assert allocate({"t": 100.0}, {"t": profile}, one_thread={"t"}).threads == 1
         with pytest.raises(RateNotHeld) as caught:
-            allocate({"t": 101.0}, {"t": profile}, whole={"t"})
+            allocate({"t": 101.0}, {"t": profile}, one_thread={"t"})
         assert caught.value.facts == {"task": "t", "rate_per_s": 101.0, "peak_per_s": 100, "threads": 1}
 
 

@@ -149,7 +149,7 @@ def test_who_takes_over_a_place_stays_on_its_node_for_that_and_then_leaves():
     assert by.id in upstream.outlets[upstream.tasks[0]]
     assert ("leave_bundle", by.id) in {(step.kind, step.bundle) for step in plan.steps}
     whole = dict.fromkeys(["by"], home.partition("/")[0])
-    assert bound({"by": by_task(estate, "by")}, replace(job, whole=frozenset({"by"}))) == whole
+    assert bound({"by": by_task(estate, "by")}, replace(job, one_slot=frozenset({"by"}))) == whole
 
 
 def test_state_that_cannot_be_handed_over_keeps_a_chain_together():

@@ -12,8 +12,9 @@ from scheduler.model.placement import Bound, Crowd
 from scheduler.model.profile import Point, Profile, Profiles
 from scheduler.model.promise import BundlePromise, Load, ProfileUsed, Promise
 from scheduler.model.resources import Catalogue, Node, Supply
+from scheduler.pairs import PAIRS, Pair
 from scheduler.planning import apply_plan, merged_plainly, plan_submission
-from scheduler.scheduling import PAIRS, Pair, prepare, schedule
+from scheduler.scheduling import prepare, schedule
 
 from .catalogue import PRICES, TYPES, flow
 from .schedules import SIZES

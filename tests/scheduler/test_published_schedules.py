@@ -13,8 +13,9 @@ from scheduler.mapping.dsm import map_dsm
 from scheduler.model.allocation import Allocation
 from scheduler.model.profile_csv import read_profiles, write_profiles
 from scheduler.model.resources import Supply
+from scheduler.pairs import PUBLISHED_PAIRS, Pair
 from scheduler.performance.prediction import predict
-from scheduler.scheduling import PAPER_PAIRS, Job, Pair, compare, prepare, schedule
+from scheduler.scheduling import Job, compare, prepare, schedule
 from tests.scheduler.shared_data import shared_data
 from workers.benches import schedules
 from workers.benches.published_dataflows import MACHINES, TYPES, published_dataflows, published_profiles, without_ends
@@ -161,7 +162,7 @@ def test_round_robin_keeps_less_than_mba_plans():
 @pytest.mark.parametrize("rate_per_s", [50, 100, 200])
 def test_mba_needs_fewer_slots_than_lsa_and_keeps_its_rate_with_slot_aware_routing(name: str, rate_per_s: float):
     """In all cases, as published (8.4); that LSA falls short of its plan even so is published of most."""
-    found = compare(job_of(rate_per_s, name=name), supply=SUPPLY, pairs=PAPER_PAIRS)
+    found = compare(job_of(rate_per_s, name=name), supply=SUPPLY, pairs=PUBLISHED_PAIRS)
     by_pair = {one.pair: one for one in found.schedules}
     assert by_pair["MBA", "SAM"].slots < by_pair["LSA", "RSM"].slots
     assert by_pair["MBA", "SAM"].prediction.keeps

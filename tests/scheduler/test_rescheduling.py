@@ -20,7 +20,7 @@ from scheduler.rearranging import plan_defragmentation, plan_pause, plan_resumpt
 from scheduler.rescheduling import bound, plan_schedule, plan_schedule_back, schedulable
 from scheduler.reuse.fragmentation import fragmentation
 from scheduler.reuse.index import EstateIndex
-from scheduler.scheduling import Settings, prepare, schedule
+from scheduler.scheduling import SchedulingOptions, prepare, schedule
 from scheduler.settling import Settler
 
 from .catalogue import PRICES, TYPES, flow
@@ -50,7 +50,7 @@ def submitted(estate: Estate, dataflow=FLOW, *, pair=SAM, rate_per_s=None, routi
     """The plan of a submission with a schedule."""
     merged = merged_plainly(estate, dataflow, dataflow_id=dataflow.name, team="water", task_types=TYPES)
     job = prepare(dataflow, task_types=TYPES, profiles=PROFILES, rate_per_s=rate_per_s, among=merged.new)
-    found = schedule(job, pair, supply=supply_of(estate, buy=buy), settings=Settings(routing=routing))
+    found = schedule(job, pair, supply=supply_of(estate, buy=buy), options=SchedulingOptions(routing=routing))
     return plan_submission(
         estate, dataflow, dataflow_id=dataflow.name, team="water", task_types=TYPES, prices=PRICES, schedule=found)
 
@@ -63,7 +63,7 @@ def rescheduled(estate: Estate, *, pair=SAM, rate_per_s=None, routing="slot_awar
     supply = supply_of(estate, list(running.values()))
     settler = Settler(
         {task: fragment.parts for task, fragment in running.items()}, pinned=bound(running, job), supply=supply)
-    found = schedule(job, pair, supply=supply, settings=Settings(routing=routing), arrange=settler)
+    found = schedule(job, pair, supply=supply, options=SchedulingOptions(routing=routing), arrange=settler)
     return plan_schedule(estate, dataflow.name, found, task_types=TYPES, prices=PRICES, left=left), found
 
 

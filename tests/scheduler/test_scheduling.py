@@ -12,9 +12,10 @@ from scheduler.model.errors import InsufficientSlots, InvalidResources, MissingP
 from scheduler.model.estate import Slot
 from scheduler.model.profile import Point, Profile, Profiles
 from scheduler.model.resources import Node, Supply
+from scheduler.pairs import PAIRS, PUBLISHED_PAIRS
 from scheduler.performance.declared import declared_profile
 from scheduler.performance.rates import input_rates_per_s
-from scheduler.scheduling import PAIRS, PAPER_PAIRS, Job, Settings, compare, prepare, schedule
+from scheduler.scheduling import Job, SchedulingOptions, compare, prepare, schedule
 
 from .catalogue import TYPES, flow
 from .schedules import BUY, SIZES, check_bundles, check_placed
@@ -59,7 +60,7 @@ def test_all_pairs_are_compared_and_each_keeps_its_word():
 
 def test_eight_pairs_of_which_the_paper_has_five():
     assert len(set(PAIRS)) == 8
-    assert PAPER_PAIRS == (("LSA", "DSM"), ("LSA", "RSM"), ("MBA", "DSM"), ("MBA", "RSM"), ("MBA", "SAM"))
+    assert PUBLISHED_PAIRS == (("LSA", "DSM"), ("LSA", "RSM"), ("MBA", "DSM"), ("MBA", "RSM"), ("MBA", "SAM"))
 
 
 def test_thousands_of_single_threads_are_packed_by_best_fit_alone():
@@ -134,9 +135,9 @@ def test_traffic_between_nodes_is_what_will_flow(routing: str):
     """Counted again from the bundles: what one makes goes to another by the part that the other gets."""
     nodes = tuple(
         Node(name, tuple(Slot(name, index) for index in range(count))) for name, count in (("n1", 2), ("n2", 9)))
-    found = compare(job(400), supply=Supply(nodes), settings=Settings(routing=routing))
+    found = compare(job(400), supply=Supply(nodes), options=SchedulingOptions(routing=routing))
     assert len(found.schedules) == len(PAIRS)
-    even = compare(job(400), supply=Supply(nodes), settings=Settings(routing="shuffle"))
+    even = compare(job(400), supply=Supply(nodes), options=SchedulingOptions(routing="shuffle"))
     for one in found.schedules:
         of_task = {
             task: [bundle for bundle in one.prediction.bundles if bundle.task == task] for task in one.job.profiles}
@@ -204,7 +205,7 @@ def test_a_source_whose_batches_alone_take_more_than_a_slot_is_told_though_its_e
 def test_only_some_tasks_are_scheduled_where_the_others_run_already():
     found = prepare(FLOW, task_types=TYPES, profiles=PROFILES, among={"some", "out"})
     assert found.rates_per_s == {"some": 200, "out": pytest.approx(20)} and set(found.profiles) == {"some", "out"}
-    assert set(found.streams) == {("some", "out")} and found.serial == {"out"}
+    assert set(found.streams) == {("some", "out")} and found.one_thread == {"out"}
     assert set(schedule(found, ("MBA", "SAM"), supply=BUY).placement.threads) == {"some", "out"}
 
 
@@ -220,7 +221,7 @@ OF_COUNTED = [
 def test_what_a_stateful_task_reads_keeps_its_order():
     """Threads of one bundle keep the order of events, bundles do not: before state there is one bundle."""
     found = prepare(COUNTED, task_types=TYPES, profiles=Profiles(OF_COUNTED), rate_per_s=120)
-    assert found.whole == {"in", "by", "n", "out"} and found.serial == {"in", "n", "out"}
+    assert found.one_slot == {"in", "by", "n", "out"} and found.one_thread == {"in", "n", "out"}
     for pair in (("MBA", "SAM"), ("MBA", "exact")):
         placed = schedule(found, pair, supply=BUY).placement
         assert len(placed.threads["by"]) == 4 and len(set(placed.threads["by"])) == 1
@@ -249,7 +250,7 @@ def test_state_is_not_divided():
 def test_the_highest_rate_that_slots_hold():
     def best(slots: int):
         return highest_rate(
-            lambda rate: schedule(job(rate), ("MBA", "SAM"), supply=BUY, settings=Settings(routing="shuffle")),
+            lambda rate: schedule(job(rate), ("MBA", "SAM"), supply=BUY, options=SchedulingOptions(routing="shuffle")),
             slots=slots, step_per_s=10)
 
     found = best(3)

@@ -14,9 +14,10 @@ from scheduler.allocation.lsa import allocate_lsa
 from scheduler.model.placement import Placement
 from scheduler.model.profile import Point, Profile
 from scheduler.model.resources import Supply
+from scheduler.pairs import BASELINE
 from scheduler.performance.fixed_load import with_fixed_load
 from scheduler.performance.modelling import Trial
-from scheduler.scheduling import Job, Schedule, Settings, predicted
+from scheduler.scheduling import Job, Schedule, SchedulingOptions, predicted
 from workers.library.registry import task_types
 
 from .experiments import Stair
@@ -25,11 +26,11 @@ RATES_PER_S = (40.0, 120.0, 360.0, 1080.0)  # the last beyond what plans reach: 
 TYPES = {"source": "replay", "sink": "output"}
 
 
-def apart(job: Job, *, supply: Supply, settings: Settings) -> Schedule:
+def apart(job: Job, *, supply: Supply, options: SchedulingOptions) -> Schedule:
     """A schedule of a source and a sink on two slots."""
     allocation = allocate_lsa(job.rates_per_s, job.profiles)
     placement = Placement("apart", 2, supply.slots(2), {"source": (0,), "sink": (1,)})
-    return predicted(job, ("LSA", "DSM"), allocation, placement, supply=supply, settings=settings)
+    return predicted(job, BASELINE, allocation, placement, supply=supply, options=options)
 
 
 def climb(*, first_s: float, stair_s: float) -> tuple[Stair, ...]:

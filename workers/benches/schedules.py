@@ -27,8 +27,9 @@ from scheduler.model.estate import Slot
 from scheduler.model.profile import Point, Profile, Profiles
 from scheduler.model.resources import Node, Supply
 from scheduler.model.task_types import TaskType, TaskTypes
+from scheduler.pairs import PAIRS, QUICK_PAIRS, Pair
 from scheduler.performance.prediction import predict
-from scheduler.scheduling import PAIRS, Job, Pair, Schedule, prepare, schedule
+from scheduler.scheduling import Job, Schedule, prepare, schedule
 
 from . import results
 from .arguments import count, positive
@@ -147,7 +148,7 @@ def _growth(sizes: Sequence[int], *, repeat: int, seed: int) -> list[dict[str, A
     questions = {size: random_question(size, seed=seed) for size in sorted(sizes)}
     large = max((size for size in questions if size <= LIMIT_TASKS), default=min(questions))
     for size, supply in (*((size, SUPPLY) for size in questions), (large, LARGE)):
-        for pair in (pair for pair in PAIRS if pair[1] != "exact"):
+        for pair in QUICK_PAIRS:
             passed, spent = [], []
             for _ in range(repeat):
                 gc.collect()

@@ -23,8 +23,9 @@ from scheduler.model.errors import WeirError
 from scheduler.model.profile import Profiles
 from scheduler.model.profile_csv import Entry, read_entries, write_entries
 from scheduler.model.resources import Supply
+from scheduler.pairs import BASELINE, MODEL_BASED, PUBLISHED_PAIRS, Pair
 from scheduler.performance.modelling import Sweep
-from scheduler.scheduling import PAPER_PAIRS, Job, Pair, Schedule, Settings, predicted, prepare, schedule
+from scheduler.scheduling import Job, Schedule, SchedulingOptions, predicted, prepare, schedule
 from workers.engine.measuring.machine import machine_class
 from workers.library.registry import task_types
 
@@ -66,9 +67,9 @@ def sizes_of(given: argparse.Namespace) -> Sizes:
     """What the options ask for."""
     if given.quick:
         return Sizes(given.slots, given.trigger_ms, 90.0, 2.5, 6.0, 8, ("fetch",), (1.0,),
-                     (("LSA", "RSM"), ("MBA", "SAM")))
+                     (BASELINE, MODEL_BASED))
     return Sizes(given.slots, given.trigger_ms, given.budget, 4.0, given.stair, 16, tuple(given.dataflows),
-                 tuple(given.fractions), PAPER_PAIRS)
+                 tuple(given.fractions), PUBLISHED_PAIRS)
 
 
 def unlike(kept: Mapping[str, Any], sizes: Sizes) -> str:
@@ -161,7 +162,7 @@ def _tasks(lab: Laboratory, sizes: Sizes, kept: dict[str, Any], save: Callable[[
 def _ends(lab: Laboratory, sizes: Sizes, kept: dict[str, Any], save: Callable[[], None]) -> Measured:
     """Profiles of the source and the sink."""
     job = _job(lab, sizes, ENDS, Profiles([]), max(ends.RATES_PER_S))
-    apart = ends.apart(job, supply=lab.supply, settings=_settings(sizes))
+    apart = ends.apart(job, supply=lab.supply, options=_options(sizes))
     climb = ends.climb(first_s=COLD_S, stair_s=2 * sizes.stair_s)
     for attempt in range(MOST_RUNS):  # one bad moment at the source would limit every schedule
         if ENDS in kept and ends.reached(kept[ENDS]["stairs"]):
@@ -187,7 +188,7 @@ def _experiments(
     speeds = {entry.profile.task_type: speed for entry, speed in measured}
 
     def scheduled(name: str, pair: Pair, rate_per_s: float) -> Schedule:
-        return schedule(_job(lab, sizes, name, known, rate_per_s), pair, supply=lab.supply, settings=_settings(sizes))
+        return schedule(_job(lab, sizes, name, known, rate_per_s), pair, supply=lab.supply, options=_options(sizes))
 
     told_anew = [retold(run, scheduled, speeds, supply=lab.supply) for run in kept["runs"]]
     kept["runs"] = [run for run in told_anew if run is not None]
@@ -266,7 +267,7 @@ def at_their_speed(
             task: profile.at_speed(fmean(ran) / speeds[profile.task_type])
             for task, profile in planned.job.profiles.items()})
         then = predicted(
-            job, planned.pair, planned.allocation, planned.placement, supply=supply, settings=planned.settings)
+            job, planned.pair, planned.allocation, planned.placement, supply=supply, options=planned.options)
         stair["predicted_at_speed"] = {
             slot: {"cpu": cpu, "memory": memory}
             for slot, (cpu, memory) in loads_at(then, stair["rate_per_s"]).items()}
@@ -280,5 +281,5 @@ def _job(lab: Laboratory, sizes: Sizes, name: str, known: Profiles, rate_per_s: 
         flow, task_types=task_types(), profiles=known, rate_per_s=rate_per_s, trigger_s=sizes.trigger_ms / 1000)
 
 
-def _settings(sizes: Sizes) -> Settings:
-    return Settings(routing="slot_aware", trigger_s=sizes.trigger_ms / 1000)
+def _options(sizes: Sizes) -> SchedulingOptions:
+    return SchedulingOptions(routing="slot_aware", trigger_s=sizes.trigger_ms / 1000)

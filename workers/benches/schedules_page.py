@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from html import escape
+from itertools import cycle
 from typing import Any
 
 import plotly.graph_objects as go
+from plotly.colors import qualitative
+
+from scheduler.pairs import PAIRS
 
 from .schedules_summary import AT_SPEED, actual_per_s, highest_stable, shown, summary
 
-COLOURS = {
-    "LSA+DSM": "#9467bd", "LSA+RSM": "#d62728", "MBA+DSM": "#ff7f0e", "MBA+RSM": "#1f77b4", "MBA+SAM": "#2ca02c",
-    "MBA+exact": "#17becf",
-}
+COLOURS = dict(zip(map("+".join, PAIRS), cycle(qualitative.D3), strict=False))
 HEAD = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Schedules on Spark</title>
 <link rel="icon" href="data:,"></head><body><h1>Schedules on Spark: planned, predicted, actual</h1>"""
 

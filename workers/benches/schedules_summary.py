@@ -10,6 +10,7 @@ from math import isnan, nan
 from statistics import median
 from typing import Any
 
+from scheduler.pairs import MODEL_BASED
 from scheduler.performance.sweep import MOST_STOLEN
 
 from .experiments import Fit, fit
@@ -131,7 +132,8 @@ def shown(kept: Mapping[str, Any]) -> str:
         lines.append(f"{name}: R² {_figure(one['correlation'])} ({_figure(one['identity'])}), median error "
                      f"{_figure(one['error'])}, {one['points']} points of {one['schedules']} schedules")
     if found["mba_sam"]:
-        lines.append("MBA+SAM with slot-aware routing, carried of the planned rate (and at most, at any): " + ", ".join(
+        pair = "+".join(MODEL_BASED)
+        lines.append(f"{pair} with slot-aware routing, carried of the planned rate (and at most, at any): " + ", ".join(
             f"{one['dataflow']} at {one['planned_per_s']:.4g}/s {one['carried_over_planned']:.2f} "
             f"({one['most_over_planned']:.2f})" for one in found["mba_sam"]))
     return "\n".join(lines)
@@ -147,11 +149,13 @@ def _figure(value: float | None) -> str:
 
 
 def _mba_sam(runs: Sequence[Run]) -> list[dict[str, Any]]:
-    """Of each schedule by MBA and SAM, what it carried of the planned rate when it was given just that; and whether it
-    kept it: sustained nearly as much, without piling up."""
+    """What each schedule of the paper's own pair carried of its planned rate when it was given just that.
+
+    Also whether it kept it: sustained nearly as much, without piling up.
+    """
     found = []
     for run in runs:
-        if run["pair"] == ["MBA", "SAM"]:
+        if run["pair"] == list(MODEL_BASED):
             planned = run["planned_per_s"]
             stair = min(run["stairs"], key=lambda one: abs(one["rate_per_s"] - planned))
             carried = stair["carried_per_s"] / planned

@@ -24,15 +24,15 @@ from dashboard.pages.figures import curve_figure
 from dashboard.pages.templatetags.schedules import exact_rate
 from dashboard.pages.templatetags.weir import words
 from dashboard.pages.views.missing import may_measure_for, measure_address, missing_part
-from dashboard.plans.scheduling import LEAST_RATE_PER_S, QUICK, Choice
+from dashboard.plans.scheduling import LEAST_RATE_PER_S, Choice
 from dashboard.plans.selectors import plan_of
 from dashboard.schedules import asking, selectors
-from dashboard.schedules.comparison import Row, best_of, pair_of
+from dashboard.schedules.comparison import Row, best_of
 from dashboard.schedules.slots import slots_grid
 from dashboard.teams.models import Role
 from scheduler.model.errors import NotFound, WeirError
+from scheduler.pairs import MODEL_BASED, PAIRS, QUICK_PAIRS, pair_of, quick_pair
 from scheduler.performance.routing import Routing
-from scheduler.scheduling import PAIRS
 
 if TYPE_CHECKING:
     from dashboard.approvals.models import Proposal
@@ -80,7 +80,7 @@ def schedule(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
 @require_safe
 @login_required
 def schedule_pairs(request: HttpRequest, dataflow_id: UUID) -> JsonResponse:
-    """The pairs at a rate, as markup: asked while the slider moves; with ``exact`` the exact mapping is among them."""
+    """The pairs at a rate, as markup: asked while the slider moves; with ``complete`` also those that take seconds."""
     record = catalog.dataflow(request.viewer, dataflow_id)
     asked = _ask(request, record)
     if asked.failure is not None:
@@ -99,11 +99,12 @@ def schedule_curve(request: HttpRequest, dataflow_id: UUID) -> JsonResponse:
     """Slots and price of one pair over rates, as a figure."""
     record = catalog.dataflow(request.viewer, dataflow_id)
     most_per_s = asking.rate_of(request.GET.get("most", ""))
-    pair = pair_of(request.GET.get("pair", "")) or ("MBA", "SAM")
+    pair = pair_of(request.GET.get("pair", "")) or MODEL_BASED
     if most_per_s is None:
         raise NotFound("There is no curve without an end.", remedy="Give most: the highest rate.")
     rows = asking.curve(record, pair, most_per_s=most_per_s, routing=_routing(request))
-    return JsonResponse({"curve": curve_figure(rows, currency=settings.CURRENCY, by_sam=pair not in QUICK)})
+    bounded_by = "" if pair in QUICK_PAIRS else quick_pair(pair)[1]
+    return JsonResponse({"curve": curve_figure(rows, currency=settings.CURRENCY, bounded_by=bounded_by)})
 
 
 @require_POST
@@ -133,7 +134,7 @@ def schedule_propose(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
 
 def _ask(request: HttpRequest, record: DataflowRecord) -> asking.Asked:
     """What the address asks; raises where its rate is none."""
-    pairs = PAIRS if request.GET.get("exact") == "1" else QUICK
+    pairs = PAIRS if request.GET.get("complete") == "1" else QUICK_PAIRS
     return asking.ask(
         record, asking.rate_of(request.GET.get("rate", "")), pairs=pairs, routing=_routing(request))
 

@@ -9,6 +9,7 @@ from typing import Any
 from dashboard.approvals.services import propose_schedule
 from dashboard.commands.proposing import ProposingCommand
 from dashboard.plans.scheduling import Choice
+from scheduler.pairs import MODEL_BASED, key_of
 
 
 class Command(ProposingCommand):
@@ -17,7 +18,7 @@ class Command(ProposingCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         super().add_arguments(parser)
-        parser.add_argument("pair", help="allocation and mapping, such as MBA-SAM")
+        parser.add_argument("pair", help=f"allocation and mapping, such as {key_of(MODEL_BASED)}")
         parser.add_argument("--rate", type=float, metavar="PER_S", help="of every source; otherwise each has its own")
         parser.add_argument("--routing", default="slot_aware", help="slot_aware or shuffle")
 

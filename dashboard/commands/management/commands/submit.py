@@ -13,6 +13,7 @@ from dashboard.plans.scheduling import Choice
 from dashboard.teams.permissions import viewer_of
 from dashboard.teams.selectors import teams_to_submit_for
 from scheduler.model.errors import InvalidDataflow, WeirError
+from scheduler.pairs import MODEL_BASED, key_of
 
 
 class Command(BaseCommand):
@@ -26,7 +27,7 @@ class Command(BaseCommand):
         parser.add_argument(
             "--begin", default="now", metavar="WHEN",
             help="read running streams from now on, from the oldest event still kept, or from a time (ISO 8601)")
-        parser.add_argument("--schedule", metavar="PAIR", help="run by a schedule, such as MBA-SAM")
+        parser.add_argument("--schedule", metavar="PAIR", help=f"run by a schedule, such as {key_of(MODEL_BASED)}")
         parser.add_argument("--rate", type=float, metavar="PER_S", help="that the schedule is for, of every source")
 
     def handle(

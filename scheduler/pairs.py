@@ -1,0 +1,47 @@
+"""Pairs of allocation and mapping: which there are, which are quick, published, or chosen by default.
+
+All of it follows from the two registries (`allocation.registry`, `mapping.registry`); nothing else names an algorithm.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+
+from .allocation.registry import ALLOCATIONS
+from .mapping.registry import MAPPINGS
+
+Pair = tuple[str, str]  # names of an allocation and of a mapping
+
+PAIRS: tuple[Pair, ...] = tuple(product(ALLOCATIONS, MAPPINGS))
+QUICK_PAIRS: tuple[Pair, ...] = tuple(pair for pair in PAIRS if MAPPINGS[pair[1]].quick)
+# A mapping of bundles was published with an allocation that makes them; with single threads it is ours.
+PUBLISHED_PAIRS: tuple[Pair, ...] = tuple(
+    (allocation.name, mapping.name) for allocation in ALLOCATIONS.values() for mapping in MAPPINGS.values()
+    if allocation.published and mapping.published and (allocation.bundles or not mapping.keeps_together))
+MODEL_BASED: Pair = ("MBA", "SAM")  # paper [2]'s own pair: the default
+BASELINE: Pair = ("LSA", "RSM")  # the pair that the paper compares its own with
+
+
+def keeps_together(pair: Pair) -> bool:
+    """Whether all threads of a bundle are on one slot: bundles are made, and the mapping keeps them whole."""
+    return ALLOCATIONS[pair[0]].bundles and MAPPINGS[pair[1]].keeps_together
+
+
+def quick_pair(pair: Pair) -> Pair:
+    """This pair if it is quick, else the quick one of the same allocation that never takes fewer slots."""
+    return pair[0], MAPPINGS[pair[1]].bounded_by or pair[1]
+
+
+def about(pair: Pair) -> str:
+    """What the two do, in a few words."""
+    return f"{ALLOCATIONS[pair[0]].about}; {MAPPINGS[pair[1]].about}"
+
+
+def key_of(pair: Pair) -> str:
+    """The pair in addresses, forms and commands: ``MBA-SAM``."""
+    return "-".join(pair)
+
+
+def pair_of(key: str) -> Pair | None:
+    """The pair of such a key; None where there is none."""
+    return next((pair for pair in PAIRS if key_of(pair) == key), None)

@@ -1,0 +1,110 @@
+"""The registries of allocations and mappings: complete, enough to add one, and the only place that names them."""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import fields, replace
+
+import pytest
+
+from scheduler import pairs
+from scheduler.allocation.registry import ALLOCATIONS, AllocationKind
+from scheduler.mapping.registry import MAPPINGS, MappingKind
+from scheduler.model.placement import Placement
+from scheduler.pairs import PAIRS, PUBLISHED_PAIRS, QUICK_PAIRS, key_of, pair_of, quick_pair
+from scheduler.scheduling import compare, prepare, schedule
+from tests.architecture.sources import ROOT, name_of, project_files, python_files, tree
+
+from .schedules import BUY
+from .test_scheduling import FLOW, PROFILES, TYPES
+
+# Modules that may name an algorithm: those that are or list one, and the pairs that are chosen by default.
+NAMED_IN = ("scheduler/allocation/", "scheduler/mapping/", "scheduler/pairs.py")
+NAMES = frozenset({*ALLOCATIONS, *MAPPINGS})
+
+
+def job():
+    return prepare(FLOW, task_types=TYPES, profiles=PROFILES)
+
+
+@pytest.mark.parametrize("kind", [*ALLOCATIONS.values(), *MAPPINGS.values()], ids=lambda kind: kind.name)
+def test_every_kind_has_all_its_parts(kind: AllocationKind | MappingKind) -> None:
+    registry = MAPPINGS if isinstance(kind, MappingKind) else ALLOCATIONS
+    assert registry[kind.name] is kind and kind.about
+    assert callable(kind.map if isinstance(kind, MappingKind) else kind.allocate)
+    described = (ROOT / "docs" / "scheduling.md").read_text()
+    assert re.search(rf"\b{kind.name}\b", described), "docs/scheduling.md says what it is"
+
+
+@pytest.mark.parametrize("kind", MAPPINGS.values(), ids=lambda kind: kind.name)
+def test_every_mapping_can_be_asked_for_at_once_or_is_bounded_by_one_that_can(kind: MappingKind) -> None:
+    for allocation in ALLOCATIONS:
+        pair = allocation, kind.name
+        assert quick_pair(pair) in QUICK_PAIRS and (pair in QUICK_PAIRS) == kind.quick
+        taken, bound = (schedule(job(), which, supply=BUY).placement for which in (pair, quick_pair(pair)))
+        assert taken.needed <= bound.needed and taken.algorithm == kind.name
+
+
+@pytest.mark.parametrize(("kind", "part"), [
+    *((MAPPINGS["SAM"], part) for part in ("name", "about")), (MAPPINGS["exact"], "bounded_by"),
+    *((ALLOCATIONS["MBA"], part) for part in ("name", "about"))])
+def test_a_kind_that_lacks_a_part_is_refused(kind: AllocationKind | MappingKind, part: str) -> None:
+    assert part in {field.name for field in fields(kind)}
+    with pytest.raises(ValueError, match="lacks"):
+        replace(kind, **{part: ""})
+
+
+def test_pairs_follow_from_the_registries() -> None:
+    assert len(set(PAIRS)) == len(ALLOCATIONS) * len(MAPPINGS) and set(PUBLISHED_PAIRS) <= set(QUICK_PAIRS) < set(PAIRS)
+    assert {pairs.MODEL_BASED, pairs.BASELINE} <= set(PUBLISHED_PAIRS)
+    assert all(pair_of(key_of(pair)) == pair for pair in PAIRS)
+
+
+def test_a_mapping_is_added_by_its_entry_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def each_thread_alone(allocation, *, supply, streams, effort) -> Placement:
+        slots, threads, first = supply.slots(allocation.threads), {}, 0
+        for name, task in allocation.tasks.items():
+            threads[name] = tuple(range(first, first + task.threads))
+            first += task.threads
+        return Placement("apart", allocation.slots, slots, threads)
+
+    monkeypatch.setitem(MAPPINGS, "apart", MappingKind(
+        "apart", "each thread on a slot of its own", each_thread_alone, keeps_together=False, quick=True,
+        published=False))
+    found = compare(job(), supply=BUY, pairs=[(allocation, "apart") for allocation in ALLOCATIONS])
+    assert not found.errors
+    for planned in found.schedules:
+        assert planned.slots == planned.allocation.threads and pairs.about(planned.pair).endswith("of its own")
+
+
+def names_in(module: ast.Module) -> set[str]:
+    """Strings of a module that are an algorithm's name, or made of some: ``SAM``, ``MBA-SAM``, ``MBA+SAM``."""
+    documentation = {
+        id(node.body[0].value) for node in ast.walk(module)
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and node.body
+        and isinstance(node.body[0], ast.Expr)}
+    return {
+        node.value for node in ast.walk(module)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documentation
+        and NAMES.issuperset(re.split(r"[-+/]", node.value))}
+
+
+def test_no_other_module_names_an_algorithm() -> None:
+    found = {
+        name_of(path): names for path in python_files("scheduler", "dashboard", "workers")
+        if not name_of(path).startswith(NAMED_IN) and (names := names_in(tree(path)))}
+    assert found == {}
+
+
+def test_no_script_and_no_part_of_a_page_names_an_algorithm() -> None:
+    quoted = re.compile(rf"""["'](?:{'|'.join(NAMES)})["']""")
+    pages = [
+        path for path in project_files() if path.suffix in {".html", ".js"}
+        and name_of(path).startswith(("templates/", "static/js/"))]
+    assert pages and [name_of(path) for path in pages if quoted.search(path.read_text())] == []
+
+
+@pytest.mark.parametrize("line", ['x = "SAM"', 'pair = ("MBA", "DSM")', 'f(pair="MBA-SAM")', 'A = {"exact": 1}'])
+def test_the_check_for_names_sees(line: str) -> None:
+    assert names_in(ast.parse(line))
