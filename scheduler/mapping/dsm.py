@@ -6,7 +6,7 @@ from scheduler.model.allocation import Allocation
 from scheduler.model.placement import Placement
 from scheduler.model.resources import Supply
 
-from .best_fit import BestFit
+from .candidates import Candidates
 from .slots import OpenSlots
 
 
@@ -42,18 +42,18 @@ def map_dsm(allocation: Allocation, *, supply: Supply, within_memory: bool = Tru
     .. [1] Shukla and Simmhan, "Model-driven Scheduling for Distributed Stream Processing Systems", 2017, Algorithm 4.
     """
     state = OpenSlots(allocation, supply)
-    bins = BestFit()
+    candidates = Candidates()
     for position in range(len(state.slots)):
-        bins.add(1.0, state.free(position)[1], state.free(position)[1])
+        candidates.add(1.0, state.free(position)[1], state.free(position)[1])
     turn = 0
     for name, task in allocation.tasks.items():
         need = task.memory / task.threads if within_memory else 0.0
         for _ in range(task.threads):
-            while (position := bins.first_with_room(need, start=turn)) < 0:
+            while (position := candidates.first_with_room(need, start=turn)) < 0:
                 room = state.free(state.another())[1]
-                bins.add(1.0, room, room)
-            room = bins.free(position)[2] - need
-            bins.put(position, 1.0, room, room)
+                candidates.add(1.0, room, room)
+            room = candidates.free(position)[2] - need
+            candidates.put(position, 1.0, room, room)
             state.place(name, position)
-            turn = (position + 1) % bins.count
+            turn = (position + 1) % candidates.count
     return state.placement("DSM")

@@ -18,8 +18,8 @@ from scheduler.model.estate import Slot
 from scheduler.model.placement import Bound, Placement
 from scheduler.model.resources import TOLERANCE, Supply
 
+from .eligible import Eligible, eligible_slots, on_few_nodes, useful_nodes
 from .packing import UNIT, Bins, Effort, fewest_slots, fit, units_of
-from .rooms import Rooms, gathered, rooms_of, worth_a_look
 from .sam import map_sam
 from .traffic import Streams, between_nodes_per_s
 
@@ -74,33 +74,33 @@ def map_exact(allocation: Allocation, *, supply: Supply, streams: Streams, effor
     first = supply.slots(count)
     if any(slot in supply.taken for slot in first):
         return _in_what_is_left(allocation, supply, streams, full + least)
-    rooms = rooms_of(supply, count)
-    starts = _starts(allocation, supply, units, packed, dict.fromkeys((first, gathered(rooms, count))))
+    eligible = eligible_slots(supply, count)
+    starts = _starts(allocation, supply, units, packed, dict.fromkeys((first, on_few_nodes(eligible, count))))
     starts.sort(key=lambda one: between_nodes_per_s(one, streams))  # of equals the one on the first slots stays first
-    found = _nearest(starts, units, rooms, streams, Effort(effort - packing.spent))
+    found = _nearest(starts, units, eligible, streams, Effort(effort - packing.spent))
     used = len(found.held)  # nearer to each other they may take fewer
     return replace(found, slots_bound=Bound(used, full + least, proved=used == full + least))
 
 
 def _nearest(
-    starts: Sequence[Placement], units: Sequence[Bundle], rooms: Rooms, streams: Streams, effort: Effort
+    starts: Sequence[Placement], units: Sequence[Bundle], eligible: Eligible, streams: Streams, effort: Effort
 ) -> Placement:
     """What has least traffic on as many slots, as far as it is found, with its bound: the first of these, or better."""
     found, count = starts[0], len(starts[0].slots)
     start = between_nodes_per_s(found, streams)
     if start <= TOLERANCE:
         return replace(found, traffic_bound=Bound(0.0, 0.0, proved=True))
-    worth = worth_a_look(rooms, count) | {slot.node for slot in gathered(rooms, count)}
-    rooms = {name: its for name, its in rooms.items() if name in worth}
-    offered = {slot for its in rooms.values() for slot in its}
+    useful = useful_nodes(eligible, count) | {slot.node for slot in on_few_nodes(eligible, count)}
+    eligible = {node: slots for node, slots in eligible.items() if node in useful}
+    offered = {slot for its in eligible.values() for slot in its}
     by_task = Counter(unit.task for unit in units)
     pairs = sum(by_task[source] * by_task[target] for source, target in streams)
     places = sum(not unit.full for unit in units) * len(offered)
-    if pairs * len(rooms) > LARGEST or places > MOST_PLACES:
+    if pairs * len(eligible) > LARGEST or places > MOST_PLACES:
         return replace(found, traffic_bound=Bound(start, 0.0, proved=False))
     hint = next(one for one in starts if offered.issuperset(one.slots))
-    where, bound, proved = _least_traffic(units, rooms, count, streams, _of_units(hint, units), effort)
-    slots = _filled_up(rooms, set(where), count)
+    where, bound, proved = _least_traffic(units, eligible, count, streams, _of_units(hint, units), effort)
+    slots = _filled_up(eligible, set(where), count)
     number = {slot: position for position, slot in enumerate(slots)}
     nearer = replace(found, slots=slots, threads=_threads(found.threads, units, [number[slot] for slot in where]))
     found = min(found, nearer, key=lambda one: between_nodes_per_s(one, streams))
@@ -165,42 +165,42 @@ def _of_units(placement: Placement, units: Sequence[Bundle]) -> list[Slot]:
     return found
 
 
-def _filled_up(rooms: Rooms, used: Collection[Slot], count: int) -> tuple[Slot, ...]:
+def _filled_up(eligible: Eligible, used: Collection[Slot], count: int) -> tuple[Slot, ...]:
     """So many slots in order, the used ones among them: where fewer do than were asked for, the first others."""
-    offered = [slot for its in rooms.values() for slot in its]
+    offered = [slot for its in eligible.values() for slot in its]
     others = [slot for slot in offered if slot not in used][: count - len(used)]
     return tuple(slot for slot in offered if slot in used or slot in others)
 
 
 def _least_traffic(
-    units: Sequence[Bundle], rooms: Rooms, count: int, streams: Streams, start: Sequence[Slot], effort: Effort
+    units: Sequence[Bundle], eligible: Eligible, count: int, streams: Streams, start: Sequence[Slot], effort: Effort
 ) -> tuple[list[Slot], float, bool]:
     """A slot for each unit, with the least traffic between nodes on so many of these slots.
 
     With a traffic that none goes below, and whether it is reached.
     """
     model = cp_model.CpModel()
-    slots = [slot for its in rooms.values() for slot in its]
+    slots = [slot for its in eligible.values() for slot in its]
     partial = [u for u, unit in enumerate(units) if not unit.full]
     on_slot = {(u, slot): model.new_bool_var(f"{u} on slot {slot.name}") for u in partial for slot in slots}
-    on_node = {(u, node): model.new_bool_var(f"{u} on {node}") for u in range(len(units)) for node in rooms}
+    on_node = {(u, node): model.new_bool_var(f"{u} on {node}") for u in range(len(units)) for node in eligible}
     shared = {slot: model.new_bool_var(f"slot {slot.name} has partial bundles") for slot in slots}
     for u, unit in enumerate(units):
-        model.add_exactly_one(on_node[u, node] for node in rooms)
-        for node, its in () if unit.full else rooms.items():
+        model.add_exactly_one(on_node[u, node] for node in eligible)
+        for node, its in () if unit.full else eligible.items():
             model.add(sum(on_slot[u, slot] for slot in its) == on_node[u, node])
     for slot, used in shared.items():
         model.add(sum(units_of(units[u].cpu) * on_slot[u, slot] for u in partial) <= UNIT * used)
         model.add(sum(units_of(units[u].memory) * on_slot[u, slot] for u in partial) <= UNIT)
         for u in partial:
             model.add_implication(on_slot[u, slot], used)
-    for node, its in rooms.items():
+    for node, its in eligible.items():
         whole = sum(on_node[u, node] for u, unit in enumerate(units) if unit.full)
         model.add(whole + sum(shared[slot] for slot in its) <= len(its))
         for one, next_one in pairwise(its):
             model.add_implication(shared[next_one], shared[one])  # slots of a node are alike
     model.add(len(units) - len(partial) + sum(shared.values()) <= count)
-    total, near = _local_traffic(model, units, list(rooms), streams, on_node)
+    total, near = _local_traffic(model, units, list(eligible), streams, on_node)
     model.maximize(near)
     for (u, slot), here in on_slot.items():
         model.add_hint(here, start[u] == slot)
@@ -210,7 +210,7 @@ def _least_traffic(
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         return list(start), 0.0, False
     places = list(start)
-    for node, its in rooms.items():
+    for node, its in eligible.items():
         empty = [slot for slot in its if not any(solver.value(on_slot[u, slot]) for u in partial)]
         for u, unit in enumerate(units):
             if solver.value(on_node[u, node]):

@@ -11,7 +11,7 @@ from ortools.sat.python import cp_model
 from scheduler.model.allocation import Bundle
 from scheduler.model.resources import TOLERANCE
 
-from .shelves import Shelves
+from .candidates import Candidates
 
 Bins = list[list[Bundle]]  # bundles of count 1 that share a slot
 UNIT = 1_000_000_000  # of a slot: CP-SAT counts in whole numbers, and what they leave out is within the tolerance
@@ -45,14 +45,17 @@ def fewest_slots(kinds: Sequence[Bundle], *, effort: Effort) -> tuple[Bins, int]
 
 def best_fit(kinds: Sequence[Bundle]) -> Bins:
     """Each bundle, in order, into the slot with the least free CPU and memory of those that hold it: as SAM does."""
-    partly, bins = Shelves(), []
+    slots, bins = Candidates(), []
     for bundle in kinds:
+        number = -1
         for _ in range(bundle.count):
-            number = partly.fullest(bundle.cpu, bundle.memory)
+            # The slot that took its like before is the fullest again, as long as it has enough.
+            if number < 0 or not slots.holds(number, bundle.cpu, bundle.memory):
+                _, number = slots.cheapest(bundle.cpu, bundle.memory)
             if number < 0:
-                number = len(bins)
+                number = slots.add(1.0, 1.0, 1.0)
                 bins.append([])
-            partly.add_to(number, bundle.cpu, bundle.memory)
+            slots.take(number, bundle.cpu, bundle.memory)
             bins[number].append(bundle)
     return bins
 

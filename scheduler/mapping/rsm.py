@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import inf
 
 from scheduler.model.allocation import Allocation
 from scheduler.model.placement import Placement
 from scheduler.model.resources import Supply
 
-from .best_fit import BestFit
-from .node_room import NodeRoom
+from .candidates import Candidates
 from .slots import OpenSlots
 
 SAME_RACK, OTHER_RACK = 0.5, 1.0  # network distance from the reference node, which is at 0
@@ -74,15 +74,15 @@ def map_rsm(allocation: Allocation, *, supply: Supply, weights: Weights = BALANC
 
 
 class _Nodes:
-    """Nodes with their slots, in one tree for each rack; ``reference`` is where the last thread went."""
+    """Nodes with their slots, as candidates by rack; ``reference`` is where the last thread went."""
 
     def __init__(self, state: OpenSlots, racks: Mapping[str, str], weights: Weights) -> None:
         self._state, self._rack_of, self._weights = state, racks, weights
-        self._racks: dict[str, BestFit] = {}
-        self._names: dict[str, list[str]] = {}  # by rack, in the order of its tree
-        self._place: dict[str, tuple[str, int]] = {}  # a node's rack and number there
-        self._rooms: dict[str, NodeRoom] = {}
-        self._slots: dict[str, list[int]] = {}  # a node's slots: positions
+        self._racks: dict[str, Candidates] = {}
+        self._names: dict[str, list[str]] = {}  # by rack, in the order of its candidates
+        self._number: dict[str, tuple[str, int]] = {}  # a node's rack and number there
+        self._slots: dict[str, Candidates] = {}  # of a node
+        self._positions: dict[str, list[int]] = {}  # of a node's slots
         for position in range(len(state.slots)):
             self._open(position)
         self._reference = state.slots[0].node
@@ -93,45 +93,46 @@ class _Nodes:
         while not (name := self._nearest(cpu, memory)):
             self._open(self._state.another())
             begun = True
-        room = self._rooms[name]
-        # What is opened for a thread is where it goes.
-        number = room.count - 1 if begun and room.holds(room.count - 1, memory) else room.first_with(memory)
-        room.take(number, cpu, memory)
+        slots = self._slots[name]
+        # What is opened for a thread is where it goes. A slot may lend CPU to others of its node.
+        newest = slots.count - 1
+        number = newest if begun and slots.holds(newest, -inf, memory) else slots.first_with_room(memory, start=0)
+        slots.take(number, cpu, memory)
         self._refresh(name)
         self._reference = name
-        return self._slots[name][number]
+        return self._positions[name][number]
 
     def _nearest(self, cpu: float, memory: float) -> str:
         weights = self._weights
 
-        def distance(free_cpu: float, free_memory: float) -> float:
+        def distance(free_cpu, free_memory):  # of one node, or of arrays of them
             return weights.memory * (free_memory - memory) ** 2 + weights.cpu * (free_cpu - cpu) ** 2
 
-        best, nearest = float("inf"), ""
-        own_rack, number = self._place[self._reference]
+        best, nearest = inf, ""
+        own_rack, number = self._number[self._reference]
         if self._racks[own_rack].holds(number, cpu, memory):
             free_cpu, free_memory, _ = self._racks[own_rack].free(number)
             best, nearest = distance(free_cpu, free_memory), self._reference
-        for rack, tree in self._racks.items():
+        for rack, nodes in self._racks.items():
             network = weights.network * (SAME_RACK if rack == own_rack else OTHER_RACK)
-            found, number = tree.cheapest(cpu, memory, distance, below=best - network)
+            least, number = nodes.cheapest(cpu, memory, distance, below=best - network)
             if number >= 0:
-                best, nearest = found + network, self._names[rack][number]
+                best, nearest = least + network, self._names[rack][number]
         return nearest
 
     def _open(self, position: int) -> None:
         name = self._state.slots[position].node
         rack = self._rack_of.get(name, "")
-        if name not in self._place:
-            tree = self._racks.setdefault(rack, BestFit())
+        if name not in self._number:
+            nodes = self._racks.setdefault(rack, Candidates())
             self._names.setdefault(rack, []).append(name)
-            self._place[name] = (rack, tree.add(1.0, 1.0, 1.0))
-            self._rooms[name], self._slots[name] = NodeRoom(), []
-        self._rooms[name].add(*self._state.free(position))
-        self._slots[name].append(position)
+            self._number[name] = (rack, nodes.add(1.0, 1.0, 1.0))
+            self._slots[name], self._positions[name] = Candidates(), []
+        cpu, memory = self._state.free(position)
+        self._slots[name].add(cpu, memory, memory)
+        self._positions[name].append(position)
         self._refresh(name)
 
     def _refresh(self, name: str) -> None:
-        rack, number = self._place[name]
-        room = self._rooms[name]
-        self._racks[rack].put(number, room.cpu, room.memory, room.most)
+        rack, number = self._number[name]
+        self._racks[rack].put(number, *self._slots[name].together())

@@ -6,7 +6,7 @@ from scheduler.model.allocation import Allocation
 from scheduler.model.placement import Placement
 from scheduler.model.resources import Supply
 
-from .shelves import Shelves
+from .candidates import Candidates
 from .slots import OpenSlots
 
 
@@ -39,46 +39,47 @@ def map_sam(allocation: Allocation, *, supply: Supply) -> Placement:
     ----------
     .. [1] Shukla and Simmhan, "Model-driven Scheduling for Distributed Stream Processing Systems", 2017, Algorithm 6.
     """
-    state, partly = OpenSlots(allocation, supply), Shelves()
-    full = {name: sum(one.count for one in task.bundles if one.full) for name, task in allocation.tasks.items()}
-    empty = 0  # slots before it are in use, from it on none is
+    state, begun = OpenSlots(allocation, supply), Candidates()
+    full = {name: sum(bundle.count for bundle in task.bundles if bundle.full)
+            for name, task in allocation.tasks.items()}
     waiting = list(allocation.tasks)
     while waiting:
         for name in waiting:
             bundles = allocation.tasks[name].bundles
             if full[name]:
-                empty = _in_empty(state, empty, partly)
-                state.place(name, empty - 1, threads=next(one for one in bundles if one.full).threads)
+                threads = next(bundle.threads for bundle in bundles if bundle.full)
+                state.place(name, _begin_empty(state, begun), threads=threads)
                 full[name] -= 1
                 continue
             for bundle in bundles:
                 position = -1
                 for _ in range(0 if bundle.full else bundle.count):
                     # The slot that took its like before is the fullest again, as long as it has enough.
-                    if not partly.holds(position, bundle.cpu, bundle.memory):
-                        position = partly.fullest(bundle.cpu, bundle.memory)
+                    if position < 0 or not begun.holds(position, bundle.cpu, bundle.memory):
+                        _, position = begun.cheapest(bundle.cpu, bundle.memory)
                     while position < 0:
-                        empty = _opened(state, empty, partly)
-                        position = empty - 1 if partly.holds(empty - 1, bundle.cpu, bundle.memory) else -1
-                    partly.add_to(position, bundle.cpu, bundle.memory)
+                        opened = _begin(state, begun)
+                        position = opened if begun.holds(opened, bundle.cpu, bundle.memory) else -1
+                    begun.take(position, bundle.cpu, bundle.memory)
                     state.place(name, position, threads=bundle.threads)
             full[name] = -1
         waiting = [name for name in waiting if full[name] >= 0]
     return state.placement("SAM")
 
 
-def _in_empty(state: OpenSlots, empty: int, partly: Shelves) -> int:
-    """Begin an empty slot; which is then the next. Those that others have begun are put on the shelves."""
+def _begin_empty(state: OpenSlots, begun: Candidates) -> int:
+    """Begin slots until one is empty, which is for a full bundle alone; its position."""
     while True:
-        empty = _opened(state, empty, partly)
-        if state.free(empty - 1) == (1.0, 1.0):
-            partly.take_out(empty - 1)
-            return empty
+        position = _begin(state, begun)
+        if state.free(position) == (1.0, 1.0):
+            begun.withdraw(position)
+            return position
 
 
-def _opened(state: OpenSlots, empty: int, partly: Shelves) -> int:
-    """Put the next slot on the shelves, one more where there is none; which is then the next."""
-    if empty == len(state.slots):
+def _begin(state: OpenSlots, begun: Candidates) -> int:
+    """Begin the next slot, requested if there is none: its position."""
+    position = begun.count
+    if position == len(state.slots):
         state.another()
-    partly.put(empty, *state.free(empty))
-    return empty + 1
+    cpu, memory = state.free(position)
+    return begun.add(cpu, memory, memory)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from math import inf
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -11,13 +12,11 @@ from hypothesis import strategies as st
 from scheduler.allocation.acquisition import acquisition_of
 from scheduler.allocation.lsa import allocate_lsa
 from scheduler.allocation.mba import allocate_mba
-from scheduler.mapping.best_fit import BestFit
+from scheduler.mapping.candidates import Candidates
 from scheduler.mapping.dsm import map_dsm
 from scheduler.mapping.exact import map_exact
-from scheduler.mapping.node_room import NodeRoom
 from scheduler.mapping.rsm import Weights, map_rsm
 from scheduler.mapping.sam import map_sam
-from scheduler.mapping.shelves import Shelves
 from scheduler.mapping.traffic import between_nodes_per_s, on_other_slots
 from scheduler.model.allocation import Allocation, Bundle, TaskAllocation
 from scheduler.model.errors import InsufficientSlots, InvalidResources
@@ -139,62 +138,71 @@ def _nearest_of_all(allocation: Allocation, supply: Supply, weights: Weights) ->
 
 @quickly
 @given(data=st.data())
-def test_shelves_find_what_looking_at_all_slots_finds(data: st.DataObject):
-    shelves, free = Shelves(), {}
+def test_the_fullest_slot_is_that_which_looking_at_all_slots_finds(data: st.DataObject):
+    slots, free = Candidates(), {}
     share = st.integers(0, 128).map(lambda parts: parts / 128)
-    for number in range(data.draw(st.integers(1, 30))):
+    for _ in range(data.draw(st.integers(1, 30))):
         if free and data.draw(st.integers(0, 3)) == 0:
             gone = data.draw(st.sampled_from(sorted(free)))
-            shelves.take_out(gone)
+            slots.withdraw(gone)
             del free[gone]
-        free[number] = (data.draw(share), data.draw(share))
-        shelves.put(number, *free[number])
         cpu, memory = data.draw(share), data.draw(share)
-        fitting = [(sum(its), n) for n, its in free.items() if its[0] >= cpu and its[1] >= memory]
-        assert shelves.fullest(cpu, memory) == min(fitting, default=(0, -1))[1]
-        assert [n for n in free if shelves.holds(n, cpu, memory)] == sorted(n for _, n in fitting)
+        free[slots.add(cpu, memory, memory)] = (cpu, memory)
+        cpu, memory = data.draw(share), data.draw(share)
+        fitting = [(sum(left), n) for n, left in free.items() if left[0] >= cpu and left[1] >= memory]
+        assert slots.cheapest(cpu, memory)[1] == min(fitting, default=(0, -1))[1]
+        assert [n for n in free if slots.holds(n, cpu, memory)] == sorted(n for _, n in fitting)
+        if fitting:
+            _, number = min(fitting)
+            slots.take(number, cpu, memory)
+            free[number] = (free[number][0] - cpu, free[number][1] - memory)
+            assert slots.free(number) == (*free[number], free[number][1])
 
 
 @quickly
 @given(data=st.data())
-def test_best_fit_finds_what_looking_at_all_bins_finds(data: st.DataObject):
-    tree, bins = BestFit(), []
+def test_candidates_find_what_looking_at_all_of_them_finds(data: st.DataObject):
+    candidates, bins = Candidates(), []
     share = st.integers(0, 8).map(lambda eighths: eighths / 8)
     for _ in range(data.draw(st.integers(1, 30))):
         if not bins or data.draw(st.booleans()):
             bins.append((data.draw(share), data.draw(share)))
-            assert tree.add(*bins[-1], bins[-1][1]) == len(bins) - 1
+            assert candidates.add(*bins[-1], bins[-1][1]) == len(bins) - 1
         else:
             number = data.draw(st.integers(0, len(bins) - 1))
             bins[number] = (data.draw(share), data.draw(share))
-            tree.put(number, *bins[number], bins[number][1])
+            candidates.put(number, *bins[number], bins[number][1])
         cpu, memory, start = data.draw(share), data.draw(share), data.draw(st.integers(0, len(bins) - 1))
-        fitting = [(sum(free), n) for n, free in enumerate(bins) if free[0] >= cpu and free[1] >= memory]
-        assert tree.cheapest(cpu, memory, lambda a, b: a + b)[1] == min(fitting, default=(0, -1))[1]
+        fitting = [(2 * free[0] + free[1], n) for n, free in enumerate(bins) if free[0] >= cpu and free[1] >= memory]
+        least = min(fitting, default=(inf, -1))
+        assert candidates.cheapest(cpu, memory, lambda a, b: 2 * a + b) == least
+        below = data.draw(share)
+        assert candidates.cheapest(cpu, memory, lambda a, b: 2 * a + b, below=below) == (
+            least if least[0] < below else (below, -1))
         roomy = [n for n in (*range(start, len(bins)), *range(start)) if bins[n][1] >= memory]
-        assert tree.first_with_room(memory, start=start) == (roomy or [-1])[0]
+        assert candidates.first_with_room(memory, start=start) == (roomy or [-1])[0]
 
 
 @quickly
 @given(data=st.data())
 def test_a_node_knows_what_looking_at_all_its_slots_finds(data: st.DataObject):
-    room, free = NodeRoom(), []
+    slots, free = Candidates(), []
     share = st.integers(0, 128).map(lambda parts: parts / 128)
     for _ in range(data.draw(st.integers(1, 40))):
         memory = data.draw(share)
         if free and data.draw(st.booleans()):
-            with_room = [number for number, its in enumerate(free) if its[1] >= memory]
-            assert [number for number in range(len(free)) if room.holds(number, memory)] == with_room
+            with_room = [number for number, left in enumerate(free) if left[1] >= memory]
+            assert [number for number in range(len(free)) if slots.holds(number, -inf, memory)] == with_room
+            assert slots.first_with_room(memory, start=0) == (with_room or [-1])[0]
             if with_room:
-                assert room.first_with(memory) == with_room[0]
                 cpu = data.draw(share)
-                room.take(with_room[0], cpu, memory)
+                slots.take(with_room[0], cpu, memory)
                 free[with_room[0]] = (free[with_room[0]][0] - cpu, free[with_room[0]][1] - memory)
         else:
             free.append((data.draw(share), memory))
-            room.add(*free[-1])
+            slots.add(*free[-1], memory)
         cpus, memories = zip(*free, strict=True)
-        assert (room.count, room.cpu, room.memory, room.most) == (len(free), sum(cpus), sum(memories), max(memories))
+        assert slots.count == len(free) and slots.together() == (sum(cpus), sum(memories), max(memories))
 
 
 @pytest.mark.parametrize("name", MAPPINGS)

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from scheduler.allocation.lsa import allocate_lsa
 from scheduler.mapping import exact as exact_mapping
+from scheduler.mapping.eligible import eligible_slots, on_few_nodes, useful_nodes
 from scheduler.mapping.exact import map_exact
 from scheduler.mapping.packing import Effort
-from scheduler.mapping.rooms import gathered, rooms_of, worth_a_look
 from scheduler.mapping.sam import map_sam
 from scheduler.mapping.traffic import between_nodes_per_s
 from scheduler.model.allocation import Allocation, Bundle, TaskAllocation
@@ -133,12 +133,12 @@ def test_whatever_is_on_some_nodes_fits_on_those_that_are_worth_a_look(sizes: li
     nodes = tuple(Node(f"n{n}", tuple(Slot(f"n{n}", index) for index in range(size))) for n, size in enumerate(sizes))
     parts = [part for size in sizes if (part := data.draw(st.integers(0, size)))]
     count = sum(parts)
-    rooms = rooms_of(Supply(nodes), count)
-    worth = {name: len(rooms[name]) for name in worth_a_look(rooms, count)}
+    eligible = eligible_slots(Supply(nodes), count)
+    worth = {name: len(eligible[name]) for name in useful_nodes(eligible, count)}
     assert any(
         all(sum(part for part, on in zip(parts, where, strict=True) if on == name) <= worth[name] for name in worth)
         for where in product(worth, repeat=len(parts)))
-    few = gathered(rooms, count)
+    few = on_few_nodes(eligible, count)
     assert len(set(few)) == count and set(few) <= set(Supply(nodes).slots(sum(sizes)))
     assert len({slot.node for slot in few}) <= max(1, len(parts))
 

@@ -162,7 +162,7 @@ def _tasks(lab: Laboratory, sizes: Sizes, kept: dict[str, Any], save: Callable[[
 def _ends(lab: Laboratory, sizes: Sizes, kept: dict[str, Any], save: Callable[[], None]) -> Measured:
     """Profiles of the source and the sink."""
     job = _job(lab, sizes, ENDS, Profiles([]), max(ends.RATES_PER_S))
-    apart = ends.apart(job, supply=lab.supply, options=_options(sizes))
+    apart = ends.apart(job, supply=lab.supply, options=_scheduling_options(sizes))
     climb = ends.climb(first_s=COLD_S, stair_s=2 * sizes.stair_s)
     for attempt in range(MOST_RUNS):  # one bad moment at the source would limit every schedule
         if ENDS in kept and ends.reached(kept[ENDS]["stairs"]):
@@ -188,7 +188,8 @@ def _experiments(
     speeds = {entry.profile.task_type: speed for entry, speed in measured}
 
     def scheduled(name: str, pair: Pair, rate_per_s: float) -> Schedule:
-        return schedule(_job(lab, sizes, name, known, rate_per_s), pair, supply=lab.supply, options=_options(sizes))
+        job = _job(lab, sizes, name, known, rate_per_s)
+        return schedule(job, pair, supply=lab.supply, options=_scheduling_options(sizes))
 
     told_anew = [retold(run, scheduled, speeds, supply=lab.supply) for run in kept["runs"]]
     kept["runs"] = [run for run in told_anew if run is not None]
@@ -281,5 +282,5 @@ def _job(lab: Laboratory, sizes: Sizes, name: str, known: Profiles, rate_per_s: 
         flow, task_types=task_types(), profiles=known, rate_per_s=rate_per_s, trigger_s=sizes.trigger_ms / 1000)
 
 
-def _options(sizes: Sizes) -> SchedulingOptions:
+def _scheduling_options(sizes: Sizes) -> SchedulingOptions:
     return SchedulingOptions(routing="slot_aware", trigger_s=sizes.trigger_ms / 1000)
