@@ -202,7 +202,7 @@ def schedule(
     options : SchedulingOptions
         What schedules of one comparison have in common.
     arrange : callable, optional
-        Puts the mapping's places on other slots of the supply, as a `settling.Settler` does.
+        Puts the mapping's places on other slots of the supply, as a `assignment.SlotAssigner` does.
 
     Raises
     ------

@@ -31,6 +31,7 @@ from dashboard.plans.selectors import plan_of
 from dashboard.profiles.selectors import profiles_for, records_for
 from dashboard.profiles.stored import profile_of
 from dashboard.teams.models import Team
+from scheduler.assignment import SlotAssigner
 from scheduler.enactment import require_room, require_slots
 from scheduler.model.dataflow import Dataflow
 from scheduler.model.errors import InvalidResources, NotEnactable, WeirError
@@ -44,7 +45,6 @@ from scheduler.performance.routing import Routing
 from scheduler.planning import merged_plainly, woken
 from scheduler.rescheduling import bound, schedulable
 from scheduler.scheduling import Comparison, Job, Schedule, SchedulingOptions, compare, prepare, schedule
-from scheduler.settling import Settler
 
 LEAST_RATE_PER_S, MOST_RATE_PER_S = 1e-6, 1e12  # one event in eleven days; what no estate reads
 MOST_THREADS = 10_000  # of a dataflow: planned within half a second, and far beyond what an estate runs
@@ -113,12 +113,12 @@ class Question:
     def compare(self, rate_per_s: float | None = None, *, pairs: Iterable[Pair] = PAIRS) -> Comparison:
         """A schedule for each pair, with its slots chosen so that most of what runs stays; an error for each other."""
         job = self.job(rate_per_s)
-        return compare(job, supply=self.supply, pairs=pairs, options=self.options, arrange=self._settler(job))
+        return compare(job, supply=self.supply, pairs=pairs, options=self.options, arrange=self._assigner(job))
 
     def schedule(self, pair: Pair, rate_per_s: float | None = None) -> Schedule:
         """One schedule; the errors of its parts where there is none."""
         job = self.job(rate_per_s)
-        return schedule(job, pair, supply=self.supply, options=self.options, arrange=self._settler(job))
+        return schedule(job, pair, supply=self.supply, options=self.options, arrange=self._assigner(job))
 
     def require_open(self) -> None:
         """Raise where none of its schedules can be proposed, or planned.
@@ -175,8 +175,8 @@ class Question:
                 for pair, error in found.errors.items())
         return rows
 
-    def _settler(self, job: Job) -> Settler:
-        return Settler(
+    def _assigner(self, job: Job) -> SlotAssigner:
+        return SlotAssigner(
             running={task: fragment.parts for task, fragment in self.running.items()},
             pinned=bound(self.running, job), supply=self.supply)
 

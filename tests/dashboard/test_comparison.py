@@ -113,7 +113,7 @@ def test_machines_to_buy_stand_apart_from_nodes_that_are_there() -> None:
 
 def test_the_first_to_look_at_keeps_the_rate_and_costs_least() -> None:
     job = prepare(FLOW, task_types=TYPES, profiles=PROFILES, rate_per_s=100)
-    pairs = QUICK_PAIRS
+    pairs = list(QUICK_PAIRS)
     rows = rows_of(compare(job, supply=supply(), pairs=pairs))
     best = best_of(rows)
     assert best is not None and best.keeps

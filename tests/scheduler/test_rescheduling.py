@@ -9,6 +9,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from scheduler.assignment import SlotAssigner
 from scheduler.enactment import parts_of
 from scheduler.model.encoding import plan_from_json, plan_to_json
 from scheduler.model.errors import InsufficientSlots, NotEnactable, NothingToChange, NothingToGain, StalePlan, WeirError
@@ -21,7 +22,6 @@ from scheduler.rescheduling import bound, plan_schedule, plan_schedule_back, sch
 from scheduler.reuse.fragmentation import fragmentation
 from scheduler.reuse.index import EstateIndex
 from scheduler.scheduling import SchedulingOptions, prepare, schedule
-from scheduler.settling import Settler
 
 from .catalogue import PRICES, TYPES, flow
 from .schedules import SIZES
@@ -61,9 +61,9 @@ def rescheduled(estate: Estate, *, pair=SAM, rate_per_s=None, routing="slot_awar
     assert not why_not
     job = prepare(dataflow, task_types=TYPES, profiles=PROFILES, rate_per_s=rate_per_s, among=running)
     supply = supply_of(estate, list(running.values()))
-    settler = Settler(
+    assigner = SlotAssigner(
         {task: fragment.parts for task, fragment in running.items()}, pinned=bound(running, job), supply=supply)
-    found = schedule(job, pair, supply=supply, options=SchedulingOptions(routing=routing), arrange=settler)
+    found = schedule(job, pair, supply=supply, options=SchedulingOptions(routing=routing), arrange=assigner)
     return plan_schedule(estate, dataflow.name, found, task_types=TYPES, prices=PRICES, left=left), found
 
 
@@ -213,7 +213,7 @@ def test_what_cannot_leave_its_node_stays_there():
     with pytest.raises(NotEnactable, match="cannot leave"):
         plan_schedule(estate, "counted", elsewhere, task_types=TYPES, prices=PRICES)
     with pytest.raises(NotEnactable, match="cannot leave its node"):
-        schedule(job, SAM, supply=there, arrange=Settler(
+        schedule(job, SAM, supply=there, arrange=SlotAssigner(
             {"n": by_task(estate, "n", "counted").parts}, pinned={"n": home}, supply=there))
 
 
@@ -224,7 +224,7 @@ def test_a_single_slot_that_none_of_it_may_go_to_is_told():
     supply = Supply((Node("n1", (Slot("n1", 0),)),))
     assert schedule(job, SAM, supply=supply).slots == 1
     with pytest.raises(NotEnactable, match="cannot leave its node"):
-        schedule(job, SAM, supply=supply, arrange=Settler(
+        schedule(job, SAM, supply=supply, arrange=SlotAssigner(
             {"n": by_task(estate, "n", "counted").parts}, pinned={"n": "n2"}, supply=supply))
 
 
@@ -238,11 +238,11 @@ def test_a_place_on_what_others_leave_stays_there():
     running = {
         task: [RunningBundle(f"{task}{number}", part.slot, part.threads, part.weight)
                for number, part in enumerate(its)] for task, its in parts_of(found).items()}
-    assert Settler(running, pinned={}, supply=supply)(found.placement, job.streams) == found.placement
+    assert SlotAssigner(running, pinned={}, supply=supply)(found.placement, job.streams) == found.placement
     swapped = {"n1/4": "n1/5", "n1/5": "n1/4"}
     elsewhere = {
         task: [replace(one, slot=swapped.get(one.slot, one.slot)) for one in its] for task, its in running.items()}
-    moved = schedule(job, SAM, supply=supply, arrange=Settler(elsewhere, pinned={}, supply=supply))
+    moved = schedule(job, SAM, supply=supply, arrange=SlotAssigner(elsewhere, pinned={}, supply=supply))
     assert moved.placement.slots == (slots[5], slots[4], *found.placement.slots[2:])
     assert moved.placement.taken == found.placement.taken and moved.acquisition.per_hour == found.acquisition.per_hour
 

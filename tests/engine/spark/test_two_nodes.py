@@ -11,6 +11,7 @@ from contextlib import ExitStack
 import pytest
 import redis
 
+from scheduler.assignment import SlotAssigner
 from scheduler.model.documents import read_document
 from scheduler.model.errors import NotEnactable
 from scheduler.model.estate import Estate
@@ -20,7 +21,6 @@ from scheduler.planning import Prices, apply_plan, plan_removal, plan_submission
 from scheduler.rescheduling import bound, plan_schedule, schedulable
 from scheduler.reuse.division import Part, divided_anew
 from scheduler.scheduling import prepare, schedule
-from scheduler.settling import Settler
 from workers.engine import desired
 from workers.engine.channels import keys
 from workers.engine.observed import left, read_reports, steps_done
@@ -146,9 +146,9 @@ class Planned:
         assert not why_not
         job = self._job(rate_per_s)
         supply = self.supply(nodes)
-        settler = Settler(
+        assigner = SlotAssigner(
             {task: one.parts for task, one in running.items()}, pinned=bound(running, job), supply=supply)
-        found = schedule(job, ("LSA", "DSM"), supply=supply, arrange=settler)
+        found = schedule(job, ("LSA", "DSM"), supply=supply, arrange=assigner)
         return plan_schedule(
             self.estate, self.name, found, task_types=self.types, prices=Prices(), left=self.left())
 

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scheduler.assignment import SlotAssigner
 from scheduler.enactment import parts_of
 from scheduler.model.errors import InsufficientSlots, NotEnactable
 from scheduler.model.estate import RunningBundle, Slot
 from scheduler.model.placement import Placement
 from scheduler.model.resources import Node, Supply, Taken
 from scheduler.scheduling import prepare, schedule
-from scheduler.settling import Settler
 
 from .catalogue import TYPES
 from .schedules import SIZES
@@ -29,8 +29,8 @@ def test_a_schedule_that_has_to_buy_is_left_as_it_is_however_many_slots_others_h
     found = schedule(job, SAM, supply=supply)
     assert found.slots <= len(slots), "by their number they would do"
     assert len([node for node in found.acquisition.nodes if node.new]) == 1
-    settler = Settler({"by": [RunningBundle("by", "n1/0", 4, 1.0)]}, pinned={}, supply=supply)
-    assert schedule(job, SAM, supply=supply, arrange=settler) == found
+    assigner = SlotAssigner({"by": [RunningBundle("by", "n1/0", 4, 1.0)]}, pinned={}, supply=supply)
+    assert schedule(job, SAM, supply=supply, arrange=assigner) == found
     with pytest.raises(InsufficientSlots, match="2 would be on machines to buy"):
         parts_of(found)
 
@@ -41,7 +41,7 @@ def test_places_find_the_slots_of_their_own_among_those_that_others_have_part_of
     slots = [Slot("n1", index) for index in range(10 + bought.slots)]
     supply = Supply((Node("n1", tuple(slots)),), SIZES, taken={slot: Taken(0.1, 0.1) for slot in slots[:10]})
     running = {"by": [RunningBundle("by", slots[-1].name, 4, 1.0)]}
-    found = Settler(running, pinned={}, supply=supply)(bought.placement, job.streams)
+    found = SlotAssigner(running, pinned={}, supply=supply)(bought.placement, job.streams)
     assert set(found.slots) == set(slots[10:])
     assert found.slot_of("by", 0) == slots[-1], "what runs stays where it is"
 
@@ -82,7 +82,7 @@ def test_no_other_choice_of_slots_keeps_more(slots, threads, runs, bound, taken)
     known = [worth(choice) for choice in permutations([slot for node in nodes for slot in node.slots], len(slots))]
     best = max((one for one in known if one is not None), default=None)
     try:
-        found = Settler(running, pinned=pinned, supply=supply)(placement, {})
+        found = SlotAssigner(running, pinned=pinned, supply=supply)(placement, {})
     except NotEnactable:
         assert best is None
     else:
