@@ -10,6 +10,7 @@ from django.utils import timezone
 from ninja import Query, Router
 
 from dashboard.api import schemas
+from dashboard.api.answers.site import Bill, Bills
 from dashboard.bills import selectors as bill_selectors
 from dashboard.bills.periods import period_of
 from dashboard.teams import selectors as teams
@@ -17,7 +18,7 @@ from dashboard.teams import selectors as teams
 router = Router()
 
 
-@router.get("/bills")
+@router.get("/bills", response=Bills, by_alias=True)
 def bills(
     request: HttpRequest, team: str = "", period: str = "", first: str = Query("", alias="from"),
     last: str = Query("", alias="to"),
@@ -28,7 +29,7 @@ def bills(
     return schemas.bills_row(bill_selectors.bills(request.viewer, span, team=slug), span)
 
 
-@router.get("/bills/{uuid:dataflow_id}")
+@router.get("/bills/{uuid:dataflow_id}", response=Bill, by_alias=True)
 def bill(
     request: HttpRequest, dataflow_id: UUID, period: str = "", first: str = Query("", alias="from"),
     last: str = Query("", alias="to"),

@@ -12,6 +12,17 @@ from django.http import HttpRequest
 from ninja import Query, Router, Status
 
 from dashboard.api import schemas
+from dashboard.api.answers.common import Page
+from dashboard.api.answers.dataflows import (
+    DataflowDetail,
+    DataflowHistory,
+    DataflowRow,
+    Fragmentation,
+    LiveDataflow,
+    Output,
+    Submitted,
+)
+from dashboard.api.answers.proposals import ProposalRow
 from dashboard.approvals import services
 from dashboard.catalog import selectors as catalog
 from dashboard.operations import fragments
@@ -22,7 +33,7 @@ from scheduler.model.errors import NotFound
 router = Router()
 
 
-@router.get("/dataflows")
+@router.get("/dataflows", response=Page[DataflowRow])
 def dataflows(
     request: HttpRequest, search: str = "", team: str = "", status: str = "", page: int = Query(1, ge=1, le=10**6)
 ) -> dict[str, Any]:
@@ -31,7 +42,7 @@ def dataflows(
     return schemas.page_of(found, page, schemas.dataflow_row)
 
 
-@router.post("/dataflows", response={201: dict})
+@router.post("/dataflows", response={201: Submitted})
 def submit(request: HttpRequest, submission: schemas.SubmissionIn) -> Status:
     """Submit a dataflow: 201 with the dataflow and its proposal, whose plan is being computed."""
     proposal = services.submit_dataflow(
@@ -42,7 +53,7 @@ def submit(request: HttpRequest, submission: schemas.SubmissionIn) -> Status:
         "dataflow": schemas.dataflow_row(proposal.dataflow), "proposal": schemas.proposal_row(proposal)})
 
 
-@router.get("/dataflows/{uuid:dataflow_id}")
+@router.get("/dataflows/{uuid:dataflow_id}", response=DataflowDetail)
 def dataflow(request: HttpRequest, dataflow_id: UUID) -> dict[str, Any]:
     """One dataflow with its document and graph."""
     record = catalog.dataflow(request.viewer, dataflow_id)
@@ -52,31 +63,31 @@ def dataflow(request: HttpRequest, dataflow_id: UUID) -> dict[str, Any]:
         "graph": catalog.graph_of(record)}
 
 
-@router.post("/dataflows/{uuid:dataflow_id}/remove")
+@router.post("/dataflows/{uuid:dataflow_id}/remove", response=ProposalRow)
 def remove(request: HttpRequest, dataflow_id: UUID) -> dict[str, Any]:
     """Propose to remove a running dataflow."""
     return schemas.proposal_row(services.remove_dataflow(actor=request.user, dataflow_id=dataflow_id))
 
 
-@router.post("/dataflows/{uuid:dataflow_id}/pause")
+@router.post("/dataflows/{uuid:dataflow_id}/pause", response=ProposalRow)
 def pause(request: HttpRequest, dataflow_id: UUID) -> dict[str, Any]:
     """Propose that a running dataflow rests."""
     return schemas.proposal_row(services.pause_dataflow(actor=request.user, dataflow_id=dataflow_id))
 
 
-@router.post("/dataflows/{uuid:dataflow_id}/resume")
+@router.post("/dataflows/{uuid:dataflow_id}/resume", response=ProposalRow)
 def resume(request: HttpRequest, dataflow_id: UUID) -> dict[str, Any]:
     """Propose that a paused dataflow goes on."""
     return schemas.proposal_row(services.resume_dataflow(actor=request.user, dataflow_id=dataflow_id))
 
 
-@router.post("/dataflows/{uuid:dataflow_id}/defragment")
+@router.post("/dataflows/{uuid:dataflow_id}/defragment", response=ProposalRow)
 def defragment(request: HttpRequest, dataflow_id: UUID) -> dict[str, Any]:
     """Propose a step of defragmentation."""
     return schemas.proposal_row(services.defragment_dataflow(actor=request.user, dataflow_id=dataflow_id))
 
 
-@router.get("/dataflows/{uuid:dataflow_id}/fragmentation")
+@router.get("/dataflows/{uuid:dataflow_id}/fragmentation", response=Fragmentation)
 def dataflow_fragmentation(request: HttpRequest, dataflow_id: UUID) -> dict[str, Any]:
     """How a dataflow in the estate is cut into queries."""
     found = fragments.fragmentation_of(request.viewer, dataflow_id)
@@ -85,13 +96,13 @@ def dataflow_fragmentation(request: HttpRequest, dataflow_id: UUID) -> dict[str,
     return found
 
 
-@router.get("/dataflows/{uuid:dataflow_id}/live")
+@router.get("/dataflows/{uuid:dataflow_id}/live", response=LiveDataflow)
 def dataflow_live(request: HttpRequest, dataflow_id: UUID) -> dict[str, Any]:
     """A dataflow's live document."""
     return operations.live_dataflow(request.viewer, dataflow_id)
 
 
-@router.get("/dataflows/{uuid:dataflow_id}/history")
+@router.get("/dataflows/{uuid:dataflow_id}/history", response=DataflowHistory)
 def dataflow_history(
     request: HttpRequest, dataflow_id: UUID, minutes: int = Query(60, ge=1, le=360)
 ) -> dict[str, list]:
@@ -99,13 +110,13 @@ def dataflow_history(
     return operations.dataflow_history(request.viewer, dataflow_id, minutes=minutes)
 
 
-@router.get("/dataflows/{uuid:dataflow_id}/outputs")
+@router.get("/dataflows/{uuid:dataflow_id}/outputs", response=list[Output])
 def outputs(request: HttpRequest, dataflow_id: UUID) -> list[dict[str, str]]:
     """Named outputs of a running dataflow."""
     return operations.outputs(request.viewer, dataflow_id)
 
 
-@router.get("/dataflows/{uuid:dataflow_id}/outputs/{str:task_id}")
+@router.get("/dataflows/{uuid:dataflow_id}/outputs/{str:task_id}", response=list[dict[str, Any]])
 def output_events(
     request: HttpRequest, dataflow_id: UUID, task_id: str, count: int = Query(20, ge=1, le=200)
 ) -> list[dict[str, Any]]:

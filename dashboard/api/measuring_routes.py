@@ -9,6 +9,8 @@ from uuid import UUID
 from django.http import HttpRequest
 from ninja import Query, Router
 
+from dashboard.api.answers.common import Page
+from dashboard.api.answers.profiles import Feed, Observation, Profile
 from dashboard.api.profile_routes import profile_row
 from dashboard.api.schemas import page_of
 from dashboard.profiles import selectors
@@ -19,26 +21,26 @@ from dashboard.profiles.subjects import feeds_for, installed
 router = Router()
 
 
-@router.get("/feeds")
+@router.get("/feeds", response=list[Feed])
 def feeds(request: HttpRequest, type: str) -> list[dict[str, Any]]:
     """How a task type can be fed while it is measured: by keys, the first being what it is fed with unless named."""
     return [{"key": way.key, "title": way.title, "chain": way.chain} for way in feeds_for(installed(type))]
 
 
-@router.get("/profiles/unmeasured")
+@router.get("/profiles/unmeasured", response=list[str])
 def not_measured(request: HttpRequest) -> list[str]:
     """Types of running tasks that the caller may know of and of which no profile is in use, by name."""
     return unmeasured(request.viewer)
 
 
-@router.get("/profiles/{uuid:profile_id}/seen")
+@router.get("/profiles/{uuid:profile_id}/seen", response=Page[Observation])
 def seen(request: HttpRequest, profile_id: UUID, page: int = Query(1, ge=1, le=10**6)) -> dict[str, Any]:
     """What running bundles were seen to do over the last day, newest first."""
     found = selectors.profile(request.viewer, profile_id).observations.order_by("-at", "pk")
     return page_of(found, page, seen_row)
 
 
-@router.get("/profiles/{uuid:profile_id}/history")
+@router.get("/profiles/{uuid:profile_id}/history", response=Page[Profile])
 def history(request: HttpRequest, profile_id: UUID, page: int = Query(1, ge=1, le=10**6)) -> dict[str, Any]:
     """All profiles of the same type, config, machine and team, newest first: those that were superseded, too."""
     found = selectors.history_of(selectors.profile(request.viewer, profile_id))

@@ -1,11 +1,16 @@
-"""The API's errors: one JSON shape for all of them."""
+"""The API's errors: one JSON shape for all of them, and the statuses that each operation documents."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
 
 from django.http import HttpRequest, HttpResponse
 from ninja import NinjaAPI
 from ninja.errors import AuthenticationError, HttpError, ValidationError
 
+from dashboard.api.answers.common import Error
 from dashboard.core.errors import BadInput, LoginRequired, as_weir_error, response_for
 from scheduler.model.errors import PermissionDenied, WeirError
 
@@ -14,6 +19,36 @@ class InvalidRequest(WeirError):
     """Fields of the request are missing or of the wrong type."""
 
     code = "invalid_request"
+
+
+class WeirAPI(NinjaAPI):
+    """The API, whose OpenAPI document names the errors of every operation."""
+
+    def get_openapi_schema(self, **options: Any) -> Any:
+        document = super().get_openapi_schema(**options)
+        definitions = Error.model_json_schema(ref_template="#/components/schemas/{model}")
+        nested = definitions.pop("$defs", {})
+        document["components"].setdefault("schemas", {}).update({"Error": definitions, **nested})
+        for address, operations in document["paths"].items():
+            for method, operation in operations.items():
+                for status in error_statuses(method, address, operation):
+                    operation["responses"].setdefault(int(status), {
+                        "description": status.phrase,
+                        "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}})
+        return document
+
+
+def error_statuses(method: str, address: str, operation: Mapping[str, Any]) -> list[HTTPStatus]:
+    """The statuses with which an operation may fail, by what it takes and does."""
+    statuses = [HTTPStatus.BAD_REQUEST, HTTPStatus.UNAUTHORIZED, HTTPStatus.METHOD_NOT_ALLOWED,
+                HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.INTERNAL_SERVER_ERROR, HTTPStatus.SERVICE_UNAVAILABLE]
+    if "{" in address or operation.get("parameters") or "requestBody" in operation:
+        statuses += [HTTPStatus.NOT_FOUND, HTTPStatus.UNPROCESSABLE_ENTITY]
+    if method != "get":
+        statuses += [HTTPStatus.FORBIDDEN, HTTPStatus.CONFLICT, HTTPStatus.REQUEST_ENTITY_TOO_LARGE]
+    elif "{" in address:
+        statuses += [HTTPStatus.CONFLICT]
+    return sorted(statuses)
 
 
 def install(api: NinjaAPI) -> None:

@@ -12,6 +12,8 @@ from django.db.models import prefetch_related_objects
 from django.http import HttpRequest, HttpResponse
 from ninja import Query, Router, Schema, Status
 
+from dashboard.api.answers.common import Page
+from dashboard.api.answers.profiles import Profile, ProfileDetail, Sweep, SweepDetail, TrialDetail
 from dashboard.api.schemas import page_of
 from dashboard.profiles import selectors
 from dashboard.profiles.models import ProfileRecord, SweepRecord, TrialRecord
@@ -65,7 +67,7 @@ class SweepIn(Schema):
     seconds: float | None = None
 
 
-@router.get("/profiles")
+@router.get("/profiles", response=Page[Profile])
 def profiles(
     request: HttpRequest, search: str = "", set_aside: bool = False, page: int = Query(1, ge=1, le=10**6)
 ) -> dict[str, Any]:
@@ -82,7 +84,7 @@ def profiles_csv(request: HttpRequest, search: str = "") -> HttpResponse:
     return HttpResponse(write_entries(map(entry_of, found)), content_type="text/csv; charset=utf-8")
 
 
-@router.post("/profiles", response={201: list})
+@router.post("/profiles", response={201: list[Profile]})
 def import_csv(request: HttpRequest, given: ProfilesIn) -> Status:
     """Import all profiles of a CSV file: 201; or 422 with the place of every mistake, and nothing is imported."""
     records = import_profiles(actor=request.user, text=given.text)
@@ -91,7 +93,7 @@ def import_csv(request: HttpRequest, given: ProfilesIn) -> Status:
     return Status(201, [profile_row(record, machine=machine) for record in records])
 
 
-@router.get("/profiles/{uuid:profile_id}")
+@router.get("/profiles/{uuid:profile_id}", response=ProfileDetail)
 def profile(request: HttpRequest, profile_id: UUID) -> dict[str, Any]:
     """One profile with its points, how running bundles differ from it, and what load its trials were disturbed by."""
     record = selectors.profile(request.viewer, profile_id)
@@ -99,25 +101,25 @@ def profile(request: HttpRequest, profile_id: UUID) -> dict[str, Any]:
     return profile_row(record) | {"busy": disturbed_by(sweep) if sweep else None}
 
 
-@router.post("/profiles/{uuid:profile_id}/use")
+@router.post("/profiles/{uuid:profile_id}/use", response=Profile)
 def use(request: HttpRequest, profile_id: UUID) -> dict[str, Any]:
     """Put a profile in the place of the one of its kind that is in use."""
     return profile_row(use_profile(actor=request.user, profile_id=profile_id))
 
 
-@router.post("/profiles/{uuid:profile_id}/set_aside")
+@router.post("/profiles/{uuid:profile_id}/set_aside", response=Profile)
 def leave(request: HttpRequest, profile_id: UUID) -> dict[str, Any]:
     """Take a profile out of use; it is kept."""
     return profile_row(set_aside_profile(actor=request.user, profile_id=profile_id))
 
 
-@router.get("/sweeps")
+@router.get("/sweeps", response=Page[Sweep])
 def sweeps(request: HttpRequest, page: int = Query(1, ge=1, le=10**6)) -> dict[str, Any]:
     """Sweeps that the caller may know of, the newest first."""
     return page_of(selectors.sweeps(request.viewer), page, sweep_row)
 
 
-@router.post("/sweeps", response={201: dict})
+@router.post("/sweeps", response={201: Sweep})
 def start(request: HttpRequest, given: SweepIn) -> Status:
     """Ask for a measurement: 201 with the sweep, which begins as soon as its slot is free."""
     again = selectors.profile(request.viewer, given.profile) if given.profile else None
@@ -129,7 +131,7 @@ def start(request: HttpRequest, given: SweepIn) -> Status:
         any_config=manner.any_config, warm_up_s=manner.warm_up_s, seconds=manner.seconds)))
 
 
-@router.get("/sweeps/{uuid:sweep_id}")
+@router.get("/sweeps/{uuid:sweep_id}", response=SweepDetail)
 def sweep(request: HttpRequest, sweep_id: UUID) -> dict[str, Any]:
     """One sweep: how far it is, and its trials without their series."""
     record = selectors.sweep(request.viewer, sweep_id)
@@ -137,7 +139,7 @@ def sweep(request: HttpRequest, sweep_id: UUID) -> dict[str, Any]:
         "progress": progress_of(record), "trials": [trial_row(one) for one in record.trials.without_raw()]}
 
 
-@router.get("/sweeps/{uuid:sweep_id}/trials/{int:number}")
+@router.get("/sweeps/{uuid:sweep_id}/trials/{int:number}", response=TrialDetail)
 def trial(request: HttpRequest, sweep_id: UUID, number: int) -> dict[str, Any]:
     """One trial with its raw series and the batches by which it was judged.
 
@@ -151,7 +153,7 @@ def trial(request: HttpRequest, sweep_id: UUID, number: int) -> dict[str, Any]:
         "series": found.series, "batches": found.batches, "measured_s": found.measured_s}
 
 
-@router.post("/sweeps/{uuid:sweep_id}/{slug:way}")
+@router.post("/sweeps/{uuid:sweep_id}/{slug:way}", response=Sweep)
 def steer(request: HttpRequest, sweep_id: UUID, way: str) -> dict[str, Any]:
     """Pause, resume or cancel."""
     if way not in STEERING:

@@ -8,15 +8,19 @@ from __future__ import annotations
 from typing import Any
 
 from django.http import HttpRequest
-from ninja import NinjaAPI, Query
+from ninja import Query
 
 from dashboard import jobs
 from dashboard.api import schemas
+from dashboard.api.answers.common import Page
+from dashboard.api.answers.dataflows import Checked, DataflowFragmentation
+from dashboard.api.answers.proposals import NearMissOfText
+from dashboard.api.answers.site import AuditRow, Estate, EstateHistory, Sample, TaskTypeRow
 from dashboard.api.auth import BearerToken, Session
 from dashboard.api.bill_routes import router as bill_router
 from dashboard.api.dataflow_routes import router as dataflow_router
 from dashboard.api.measuring_routes import router as measuring_router
-from dashboard.api.problems import install
+from dashboard.api.problems import WeirAPI, install
 from dashboard.api.profile_routes import router as profile_router
 from dashboard.api.proposal_routes import router as proposal_router
 from dashboard.api.schedule_routes import router as schedule_router
@@ -29,7 +33,7 @@ from dashboard.operations import selectors as operations
 from dashboard.teams import selectors as teams
 from scheduler.model.schema import dataflow_schema
 
-api = NinjaAPI(
+api = WeirAPI(
     title="Weir", version="1", docs_url=None, openapi_url="/openapi.json", auth=[BearerToken(), Session()],
     urls_namespace="api")
 install(api)
@@ -38,56 +42,56 @@ for router in (
     api.add_router("", router)
 
 
-@api.get("/task-types")
+@api.get("/task-types", response=list[TaskTypeRow])
 def task_types(request: HttpRequest) -> list[dict[str, Any]]:
     """Every installed task type with its parameters."""
     return [schemas.task_type_row(declared) for declared in jobs.task_types().values()]
 
 
-@api.get("/samples")
+@api.get("/samples", response=list[Sample])
 def samples(request: HttpRequest) -> list[dict[str, Any]]:
     """Documents to start from."""
     return list(jobs.samples())
 
 
-@api.get("/document-schema")
+@api.get("/document-schema", response=dict[str, Any])
 def document_schema(request: HttpRequest) -> dict[str, Any]:
     """The JSON Schema of a dataflow's document."""
     return dataflow_schema()
 
 
-@api.post("/validate")
+@api.post("/validate", response=Checked)
 def validate(request: HttpRequest, document: schemas.DocumentIn) -> dict[str, Any]:
     """Every problem of a document, with its place and remedy; nothing is stored."""
     return schemas.checked_row(check_document(document.text, format=document.format))
 
 
-@api.post("/near-misses")
+@api.post("/near-misses", response=list[NearMissOfText])
 def near_misses(request: HttpRequest, submission: schemas.SubmissionIn) -> list[dict[str, Any]]:
     """What would let a document reuse more, best first, each with the document changed; nothing is stored."""
     team = teams.team(request.viewer, submission.team)
     return near_misses_in(team, submission.text, format=submission.format)
 
 
-@api.get("/fragmentation")
+@api.get("/fragmentation", response=list[DataflowFragmentation])
 def fragmentation(request: HttpRequest) -> list[dict[str, Any]]:
     """How the dataflows in the estate are cut into queries, the most fragmented first."""
     return fragments.fragmentations(request.viewer)
 
 
-@api.get("/estate")
+@api.get("/estate", response=Estate)
 def estate(request: HttpRequest) -> dict[str, Any]:
     """The estate's live document."""
     return operations.live_estate(request.viewer)
 
 
-@api.get("/estate/history")
+@api.get("/estate/history", response=EstateHistory)
 def estate_history(request: HttpRequest, minutes: int = Query(60, ge=1, le=360)) -> dict[str, list]:
     """Rates and running tasks of the estate over time, as columns."""
     return operations.estate_history(request.viewer, minutes=minutes)
 
 
-@api.get("/audit")
+@api.get("/audit", response=Page[AuditRow])
 def audit(request: HttpRequest, page: int = Query(1, ge=1, le=10**6)) -> dict[str, Any]:
     """The caller's part of the audit trail, newest first."""
     return schemas.page_of(entries_for(request.viewer), page, schemas.audit_row)

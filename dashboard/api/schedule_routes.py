@@ -12,6 +12,8 @@ from django.conf import settings
 from django.http import HttpRequest
 from ninja import Query, Router, Status
 
+from dashboard.api.answers.proposals import ProposalRow
+from dashboard.api.answers.schedules import Comparison, Outcome, Run, SlotDetail, WhatIf
 from dashboard.api.schemas import ScheduleIn, proposal_row
 from dashboard.approvals import selectors as proposals
 from dashboard.approvals.services import propose_schedule
@@ -32,7 +34,7 @@ router = Router()
 MOST_POINTS = 200  # of a curve
 
 
-@router.get("/dataflows/{uuid:dataflow_id}/schedules")
+@router.get("/dataflows/{uuid:dataflow_id}/schedules", response=Comparison, exclude_unset=True)
 def schedules(
     request: HttpRequest, dataflow_id: UUID, rate_per_s: float | None = None, routing: str = "slot_aware"
 ) -> dict[str, Any]:
@@ -50,7 +52,7 @@ def schedules(
         "schedules": [pair_row(row) for row in asked.rows]}
 
 
-@router.get("/dataflows/{uuid:dataflow_id}/what-if")
+@router.get("/dataflows/{uuid:dataflow_id}/what-if", response=list[WhatIf], exclude_unset=True)
 def what_if(
     request: HttpRequest, dataflow_id: UUID, most_per_s: float, points: int = Query(20, ge=1, le=MOST_POINTS),
     routing: str = "slot_aware",
@@ -61,20 +63,20 @@ def what_if(
     return question.what_if([most_per_s * number / points for number in range(1, points + 1)], pairs=QUICK_PAIRS)
 
 
-@router.post("/dataflows/{uuid:dataflow_id}/schedule", response={201: dict})
+@router.post("/dataflows/{uuid:dataflow_id}/schedule", response={201: ProposalRow})
 def propose(request: HttpRequest, dataflow_id: UUID, schedule: ScheduleIn) -> Status:
     """Propose a schedule: 201 with the proposal, whose plan is being computed."""
     return Status(201, proposal_row(propose_schedule(
         actor=request.user, dataflow_id=dataflow_id, choice=schedule.choice())))
 
 
-@router.delete("/dataflows/{uuid:dataflow_id}/schedule")
+@router.delete("/dataflows/{uuid:dataflow_id}/schedule", response=ProposalRow)
 def without(request: HttpRequest, dataflow_id: UUID) -> dict[str, Any]:
     """Plan a submission that is not decided yet without a schedule."""
     return proposal_row(propose_schedule(actor=request.user, dataflow_id=dataflow_id, choice=None))
 
 
-@router.get("/dataflows/{uuid:dataflow_id}/schedule/outcome")
+@router.get("/dataflows/{uuid:dataflow_id}/schedule/outcome", response=Outcome, exclude_unset=True)
 def outcome(request: HttpRequest, dataflow_id: UUID, proposal: UUID | None = None) -> dict[str, Any]:
     """What the schedule in force, or a proposal's, promised, what was measured, and what was missed and why."""
     found = outcome_of(request.viewer, dataflow_id, proposal_id=proposal or "")
@@ -89,7 +91,7 @@ def outcome(request: HttpRequest, dataflow_id: UUID, proposal: UUID | None = Non
         "blur": found.blur}
 
 
-@router.get("/dataflows/{uuid:dataflow_id}/schedule/runs")
+@router.get("/dataflows/{uuid:dataflow_id}/schedule/runs", response=list[Run])
 def runs(request: HttpRequest, dataflow_id: UUID) -> list[dict[str, Any]]:
     """The schedules that a dataflow has run by, newest first, with what is kept of those that are over."""
     return [
@@ -99,7 +101,7 @@ def runs(request: HttpRequest, dataflow_id: UUID) -> list[dict[str, Any]]:
         for run in schedules_of(request.viewer, dataflow_id)]
 
 
-@router.get("/slots")
+@router.get("/slots", response=list[SlotDetail])
 def slots(request: HttpRequest, proposal: UUID | None = None) -> list[dict[str, Any]]:
     """Every slot with its bundles; with ``proposal`` as before and after its plan."""
     record = proposals.proposal(request.viewer, proposal) if proposal else None

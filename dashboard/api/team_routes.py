@@ -11,6 +11,7 @@ from django.http import HttpRequest
 from ninja import Router, Status
 
 from dashboard.api import schemas
+from dashboard.api.answers.site import Containment, Defragmentation, Me, SecretRow, Token
 from dashboard.api.auth import Session
 from dashboard.teams import selectors as teams
 from dashboard.teams.models import Role
@@ -26,7 +27,7 @@ from dashboard.teams.services import (
 router = Router()
 
 
-@router.get("/me")
+@router.get("/me", response=Me)
 def me(request: HttpRequest) -> dict[str, Any]:
     """Who calls, and the role in each team."""
     roles = {team.slug: Role(request.viewer.roles[team.pk]).label for team in teams.teams(request.viewer)
@@ -34,13 +35,13 @@ def me(request: HttpRequest) -> dict[str, Any]:
     return {"username": request.user.username, "administrator": request.viewer.superuser, "roles": roles}
 
 
-@router.get("/teams/{slug:slug}/secrets")
+@router.get("/teams/{slug:slug}/secrets", response=list[SecretRow])
 def team_secrets(request: HttpRequest, slug: str) -> list[dict[str, Any]]:
     """The names of a team's secrets, and who set them when; never the values."""
     return [schemas.secret_row(secret) for secret in teams.secrets(teams.team(request.viewer, slug))]
 
 
-@router.put("/teams/{slug:slug}/secrets/{str:name}")
+@router.put("/teams/{slug:slug}/secrets/{str:name}", response=SecretRow)
 def put_secret(request: HttpRequest, slug: str, name: str, secret: schemas.SecretIn) -> dict[str, Any]:
     """Keep a value under a name, or another value; by an admin of the team."""
     return schemas.secret_row(set_secret(
@@ -54,21 +55,21 @@ def drop_secret(request: HttpRequest, slug: str, name: str) -> Status:
     return Status(204, None)
 
 
-@router.post("/teams/{slug:slug}/containment")
+@router.post("/teams/{slug:slug}/containment", response=Containment)
 def containment(request: HttpRequest, slug: str, choice: schemas.ContainmentIn) -> dict[str, Any]:
     """Let plans of the team make tasks from wider ones that run, or not; by an admin of the team."""
     team = set_containment(actor=request.user, team=teams.team(request.viewer, slug), on=choice.on)
     return {"team": team.slug, "containment": team.containment}
 
 
-@router.post("/teams/{slug:slug}/defragmentation")
+@router.post("/teams/{slug:slug}/defragmentation", response=Defragmentation)
 def defragmentation(request: HttpRequest, slug: str, choice: schemas.ControllerIn) -> dict[str, Any]:
     """Say whether Weir defragments the team's dataflows: off, recommends or acts; by an admin of the team."""
     team = set_defragmentation(actor=request.user, team=teams.team(request.viewer, slug), choice=choice.choice)
     return {"team": team.slug, "defragmentation": team.defragmentation}
 
 
-@router.post("/tokens", response={201: dict}, auth=Session())
+@router.post("/tokens", response={201: Token}, auth=Session())
 def make_token(request: HttpRequest, token: schemas.TokenIn) -> Status:
     """A new API token; its secret is shown this once. Needs a session: a token makes no tokens."""
     made, secret = create_token(actor=request.user, name=token.name)

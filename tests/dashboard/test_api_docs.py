@@ -55,3 +55,31 @@ def test_every_route_is_documented_and_every_documented_route_is_there() -> None
 def test_every_code_is_documented() -> None:
     named = set(re.findall(r"`(\w+)`", "".join(re.findall(r"^\| \d{3} \|.*$", DOCS, re.MULTILINE))))
     assert named - {"Retry"} == codes() - NEVER_ANSWERED
+
+
+# Answers that others define: the JSON Schema of documents, events of a task's own columns, and files.
+OPEN_ANSWERS = {
+    ("get", "/api/document-schema"), ("get", "/api/dataflows/{dataflow_id}/outputs/{task_id}"),
+    ("get", "/api/profiles.csv"),
+}
+
+
+def test_every_answer_has_a_schema_and_every_error_its_status() -> None:
+    document = api.get_openapi_schema(path_prefix="/api/")
+    undeclared, without_errors = [], []
+    for address, operations in document["paths"].items():
+        for method, operation in operations.items():
+            statuses = {int(status): answer for status, answer in operation["responses"].items()}
+            declared = [answer.get("content", {}).get("application/json", {}).get("schema")
+                        for status, answer in statuses.items() if status < 400 and status != 204]
+            if (method, address) not in OPEN_ANSWERS and not all(map(is_closed, declared)):
+                undeclared.append((method, address))
+            if not {400, 401, 500, 503} <= set(statuses) or ("{" in address and 404 not in statuses):
+                without_errors.append((method, address))
+    assert (undeclared, without_errors) == ([], [])
+    assert document["components"]["schemas"]["Error"]["required"] == ["code", "message", "remedy"]
+
+
+def is_closed(schema: dict | None) -> bool:
+    """Whether a schema names what it holds: a component, a list of them, or of strings."""
+    return bool(schema) and ("$ref" in schema or is_closed(schema.get("items")) or schema.get("type") == "string")

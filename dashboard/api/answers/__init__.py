@@ -1,0 +1,5 @@
+"""What the API answers: one schema for every body, from which the OpenAPI document is made.
+
+A field that an answer has and its schema lacks is an error, so the document cannot fall behind. Read ``common.py``
+first.
+"""

@@ -1,0 +1,188 @@
+"""Answers about dataflows: as they are submitted, and what runs of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .common import Answer, History, Problem, User
+from .proposals import ProposalRow
+
+
+class DataflowRow(Answer):
+    """A dataflow in a list."""
+
+    id: str
+    name: str
+    description: str
+    team: str
+    author: str
+    visibility: str
+    status: str
+    version: int
+    tasks: int
+    created: str
+
+
+class GraphTask(Answer):
+    """A task with its whole config; ``kind`` is source, transform or sink."""
+
+    id: str
+    type: str
+    config: dict[str, Any]
+    kind: str
+    family: str
+
+
+class GraphStream(Answer):
+    """A stream between two tasks."""
+
+    source: str
+    target: str
+    selectivity: float | None
+
+
+class Graph(Answer):
+    """Tasks and streams."""
+
+    tasks: list[GraphTask]
+    streams: list[GraphStream]
+
+
+class DataflowDetail(DataflowRow):
+    """A dataflow with its document, as text and as JSON, and its graph."""
+
+    document: dict[str, Any]
+    text: str
+    format: str
+    graph: Graph
+
+
+class Submitted(Answer):
+    """A submission: the dataflow, and the proposal whose plan is being computed."""
+
+    dataflow: DataflowRow
+    proposal: ProposalRow
+
+
+class CheckedDataflow(Answer):
+    """What a valid document holds."""
+
+    name: str
+    visibility: str
+    tasks: int
+    streams: int
+
+
+class Checked(Answer):
+    """The outcome of a check; ``suggestion`` is a corrected document where one can be made."""
+
+    valid: bool
+    problems: list[Problem]
+    suggestion: str | None
+    dataflow: CheckedDataflow | None
+
+
+class Fragmentation(Answer):
+    """How a dataflow is cut into queries, and what that costs an hour."""
+
+    queries: int
+    fewest: int
+    longest_hops: int
+    total_hops: int
+    latency_ms: float | None
+    idle_cores: float
+    dead_tasks: int
+    money_per_hour: float
+    spare_queries: int
+
+
+class DataflowFragmentation(Fragmentation):
+    """The same, with the dataflow."""
+
+    id: str
+    name: str
+    team: str
+    status: str
+
+
+class Live(Answer):
+    """Whether the broker answers and rates mean something; ``reason`` says why not."""
+
+    available: bool
+    measured: bool
+    reason: str
+
+
+class Totals(Answer):
+    """Rates, latency and state of a dataflow as a whole; null until measured."""
+
+    state: str
+    events_in_per_s: float | None
+    events_out_per_s: float | None
+    latency_p50_ms: float | None
+    latency_p99_ms: float | None
+
+
+class LiveTask(Answer):
+    """A task's query: where it runs, how it is, and what it does; ``running`` is the running task's id."""
+
+    running: str
+    fragment: str
+    position: int
+    slot: str
+    state: str
+    error: str | None
+    retry_at_ms: int | None
+    throttled_by: str | None
+    rate_per_s: float | None
+    events: int | None
+    latency_p50_ms: float | None
+    latency_p99_ms: float | None
+    shared_with: list[User]
+
+
+class LiveStream(Answer):
+    """A stream: ``fused`` where no channel carries it."""
+
+    fused: bool
+    rate_per_s: float | None
+    channel_p50_ms: float | None
+    channel_p99_ms: float | None
+    wait_p50_ms: float | None
+    wait_p99_ms: float | None
+
+
+class LiveProposal(Answer):
+    """The newest proposal."""
+
+    id: str
+    kind: str
+    status: str
+
+
+class LiveDataflow(Answer):
+    """A dataflow's live document; tasks by submitted id, streams by ``"<source>><target>"``."""
+
+    live: Live
+    id: str
+    name: str
+    status: str
+    totals: Totals
+    tasks: dict[str, LiveTask]
+    streams: dict[str, LiveStream]
+    proposal: LiveProposal | None
+
+
+class DataflowHistory(History):
+    """A dataflow over time."""
+
+    latency_p50_ms: list[float | None]
+    latency_p99_ms: list[float | None]
+
+
+class Output(Answer):
+    """A named output: the task, its name and its channel."""
+
+    task: str
+    name: str
+    channel: str

@@ -1,0 +1,188 @@
+"""Answers about profiles, sweeps and trials."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .common import Answer
+from .schedules import Point
+
+
+class Profile(Answer):
+    """A profile; ``stale`` says why it no longer holds, ``rough`` and ``at_least`` are thread counts."""
+
+    id: str
+    task_type: str
+    config: dict[str, Any] | None
+    version: int
+    code: str
+    machine: str
+    static: bool
+    origin: str
+    team: str | None
+    active: bool
+    created: str
+    rough: list[int]
+    at_least: list[int]
+    drifts: list[Any]
+    stale: str | None
+    points: list[Point]
+
+
+class Busy(Answer):
+    """What disturbed the trials: the load, the cores, and the part of the CPU that the machine's host took."""
+
+    load: float
+    cores: int
+    stolen: float
+
+
+class ProfileDetail(Profile):
+    """A profile, and what its trials were disturbed by."""
+
+    busy: Busy | None
+
+
+class Observation(Answer):
+    """What running bundles were seen to do."""
+
+    at: str
+    threads: int
+    rate_per_s: float
+    cpu: float | None
+    memory: float | None
+    stable: bool
+    shared: bool
+
+
+class FeedTask(Answer):
+    """A task of the chain that feeds a measured one."""
+
+    type: str
+    config: dict[str, Any]
+
+
+class Feed(Answer):
+    """A way to feed a task type while it is measured."""
+
+    key: str
+    title: str
+    chain: list[FeedTask]
+
+
+class Bounds(Answer):
+    """How far and how precisely a sweep searches; times in seconds, rates in events/s."""
+
+    smallest_rate_per_s: float
+    largest_rate_per_s: float
+    largest_threads: int
+    latency_slope: float
+    rate_slope: float
+    window: int
+    rate_precision: float
+    thread_precision: float
+    keeps_up: float
+    again_after_s: list[float]
+    trial_s: float
+    budget_s: float
+
+
+class Sweep(Answer):
+    """A measurement of a task type on a slot."""
+
+    id: str
+    task_type: str
+    config: dict[str, Any]
+    version: int
+    code: str
+    any_config: bool
+    feed: list[FeedTask]
+    slot: str
+    slot_threads: int | None
+    team: str | None
+    status: str
+    reason: str
+    bounds: Bounds
+    author: str
+    created: str
+    profile: str | None
+
+
+class Peak(Answer):
+    """The highest stable and the lowest unstable rate found for a number of threads."""
+
+    stable_per_s: float
+    unstable_per_s: float
+    trials: int
+
+
+class TrialUnderWay(Answer):
+    """The trial that runs now."""
+
+    number: int
+    threads: int
+    rate_per_s: float
+    why: str
+    attempts: int
+    state: str
+    error: str | None
+
+
+class Progress(Answer):
+    """How far a sweep is; peaks by number of threads."""
+
+    id: str
+    status: str
+    reason: str
+    slot: str
+    spent_s: float
+    budget_s: float
+    trials: int
+    peaks: dict[str, Peak]
+    under_way: TrialUnderWay | None
+    profile: str | None
+
+
+class Trial(Answer):
+    """One trial: what was offered, what came through, and what it took."""
+
+    number: int
+    threads: int
+    rate_per_s: float
+    why: str
+    stable: bool | None
+    starved: bool
+    set_aside: bool
+    offered_per_s: float | None
+    achieved_per_s: float | None
+    selectivity: float | None
+    latency_slope: float | None
+    cpu: float | None
+    memory: float | None
+    idle_cpu: float | None
+    idle_memory: float | None
+    base_cpu: float | None
+    base_memory: float | None
+    batches_per_s: float | None
+    took_s: float
+    quantiles: dict[str, Any]
+    machine: dict[str, Any]
+    versions: dict[str, Any]
+    attempts: int
+    error: str
+    remedy: str
+
+
+class TrialDetail(Trial):
+    """A trial with its raw series and the batches by which it was judged."""
+
+    series: list[list[float | None]]
+    batches: list[list[float | None]]
+    measured_s: float | None
+
+
+class SweepDetail(Sweep):
+    """A sweep with its progress and its trials."""
+
+    progress: Progress
+    trials: list[Trial]

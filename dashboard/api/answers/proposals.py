@@ -1,0 +1,209 @@
+"""Answers about proposals: their plans, differences and reviews."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .common import Answer, Error, User
+from .schedules import Promise
+
+
+class ProposalRow(Answer):
+    """A proposal in a list; ``error`` says why no plan could be made, ``progress`` how far its execution is."""
+
+    id: str
+    kind: str
+    status: str
+    dataflow: str
+    name: str
+    team: str
+    author: str
+    chosen_by: str | None
+    digest: str
+    generation: int | None
+    error: Error | None
+    options: dict[str, Any]
+    created: str
+    progress: dict[str, Any]
+
+
+class Price(Answer):
+    """What the estate costs for this dataflow; cores are CPU cores, money is per hour."""
+
+    tasks_started: int
+    tasks_reused: int
+    tasks_stopped: int
+    queries_started: int
+    queries_stopped: int
+    cores_delta: float
+    cores_alone: float
+    money_per_hour_delta: float
+    basis: str
+
+
+class DifferenceTask(Answer):
+    """A task before and after: ``started``, ``reused``, ``stopped`` or a ``neighbour``, and who uses it."""
+
+    id: str
+    name: str
+    type: str
+    kind: str
+    config: dict[str, Any]
+    status: str
+    used_by: list[User]
+    fragment: str | None
+    slot: str | None
+
+
+class DifferenceStream(Answer):
+    """A stream before and after."""
+
+    source: str
+    target: str
+    status: str
+
+
+class Step(Answer):
+    """One step of the plan, in words, and whether it is in force."""
+
+    key: str
+    kind: str
+    text: str
+    done: bool
+
+
+class Refined(Answer):
+    """A task that is made from a wider one that runs."""
+
+    task: str
+    wider: DifferenceTask
+    stateful: bool
+
+
+class Counts(Answer):
+    """How many tasks the plan starts, reuses, stops, resumes and rests."""
+
+    started: int
+    reused: int
+    stopped: int
+    resumed: int
+    rested: int
+
+
+class BundleSide(Answer):
+    """A bundle before or after the plan."""
+
+    slot: str
+    threads: int
+    weight: float
+
+
+class BundleChange(Answer):
+    """A bundle of a divided fragment before and after."""
+
+    id: str
+    fragment: str
+    tasks: list[str]
+    before: BundleSide | None
+    after: BundleSide | None
+    change: str
+
+
+class JoinedTask(Answer):
+    """A running task that the submission joins, and since when it runs."""
+
+    task: str
+    type: str
+    stateful: bool
+    rests: bool
+    since: str | None
+
+
+class Joining(Answer):
+    """What the submission joins, and the price of the other choice."""
+
+    fresh: bool
+    begin: str
+    tasks: list[JoinedTask]
+    streams: bool
+    price: Price | None
+    otherwise: Price | None
+
+
+class Difference(Answer):
+    """What a plan changes."""
+
+    kind: str
+    generation: int
+    digest: str
+    tasks: list[DifferenceTask]
+    streams: list[DifferenceStream]
+    steps: list[Step]
+    touched: list[User]
+    touched_more: int
+    refined: list[Refined]
+    price: Price | None
+    counts: Counts
+    why: str
+    notes: list[str]
+    bundles: list[BundleChange]
+    promise: Promise | None
+    joining: Joining | None
+
+
+class TeamReview(Answer):
+    """A team that is asked, and its verdict."""
+
+    slug: str
+    name: str
+    verdict: str | None
+    reviewer: str
+    comment: str
+    at: str | None
+
+
+class Review(Answer):
+    """Where the review stands, and what the caller may do."""
+
+    teams: list[TeamReview]
+    outdated: list[str]
+    may_approve: bool
+    may_reject: bool
+    may_cancel: bool
+    may_recompute: bool
+    may_roll_back: bool
+    why_not: str
+
+
+class ProposalDetail(ProposalRow):
+    """A proposal with its difference (null until there is a plan) and its review."""
+
+    difference: Difference | None
+    review: Review
+
+
+class ParameterDifference(Answer):
+    """A parameter that differs from a running task's."""
+
+    task: str
+    parameter: str
+    submitted: Any
+    running: Any
+    text: str
+
+
+class NearMiss(Answer):
+    """A change that would let the dataflow reuse more, and what that saves."""
+
+    key: str
+    summary: str
+    tasks: list[str]
+    cores_saved: float
+    money_per_hour_saved: float
+    differences: list[ParameterDifference]
+
+
+class NearMissOfText(NearMiss):
+    """The same, with the document changed."""
+
+    text: str

@@ -1,0 +1,235 @@
+"""Answers about the library, the estate, bills, teams and the audit trail."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field
+
+from .common import Answer, History, User
+from .dataflows import Live
+
+
+class Parameter(Answer):
+    """A parameter of a task type."""
+
+    name: str
+    type: str
+    doc: str
+    default: Any
+    required: bool
+    minimum: float | None
+    maximum: float | None
+    choices: list[Any]
+    items: str | None
+    pattern: str | None
+    unit: str | None
+    is_set: bool
+    bounds: bool
+    secret: bool
+    near: str | None
+    near_ratio: float
+
+
+class TaskTypeRow(Answer):
+    """An installed task type."""
+
+    name: str
+    kind: str
+    doc: str
+    parameters: list[Parameter]
+    family: str
+    stateful: bool
+    key: str | None
+    selectivity: float
+    cost_us: float
+    chain: str
+    terminal: str | None
+    version: int
+    movable_state: bool
+
+
+class Sample(Answer):
+    """A document to start from."""
+
+    slug: str
+    name: str
+    description: str
+    text: str
+    tasks: int
+
+
+class EstateCounts(Answer):
+    """Dataflows and tasks of the estate; rates are null until measured."""
+
+    submitted: int
+    running_tasks: int
+    without_reuse: int
+    events_in_per_s: float | None
+    events_out_per_s: float | None
+
+
+class EstateNode(Answer):
+    """Whether a node reports, and its size."""
+
+    reporting: bool
+    cores: float | None
+    memory_mb: float | None
+
+
+class EstateSlot(Answer):
+    """A slot's state and what it takes."""
+
+    state: str
+    cpu: float | None
+    memory_mb: float | None
+    bundles_cpu: float | None
+    bundles_memory: float | None
+    restarts: int
+    fragments: int
+    reserved: bool
+
+
+class FailingQuery(Answer):
+    """A query that fails, and whose dataflows it serves."""
+
+    cause: str
+    state: str
+    slot: str
+    retry_at_ms: int | None
+    dataflows: list[User]
+
+
+class EstateDataflow(Answer):
+    """A dataflow of the estate with its totals."""
+
+    name: str
+    team: str
+    status: str
+    state: str
+    events_in_per_s: float | None
+    events_out_per_s: float | None
+    latency_p50_ms: float | None
+    latency_p99_ms: float | None
+
+
+class Estate(Answer):
+    """The estate's live document; nodes, slots, failing queries and dataflows by name or id."""
+
+    live: Live
+    generation: int
+    counts: EstateCounts
+    nodes: dict[str, EstateNode]
+    slots: dict[str, EstateSlot]
+    health: dict[str, FailingQuery]
+    dataflows: dict[str, EstateDataflow]
+
+
+class EstateHistory(History):
+    """The estate over time."""
+
+    running_tasks: list[float]
+    tasks_without_reuse: list[float]
+
+
+class Amounts(Answer):
+    """What was used, and money as decimals in text, exact to the billionth."""
+
+    core_hours: float
+    memory_gib_hours: float
+    traffic_bytes: int
+    pays: str
+    alone: str
+    saved: str
+
+
+class DataflowBill(Amounts):
+    """A dataflow's part of a bill."""
+
+    id: str
+    name: str
+    team: str
+
+
+class TaskBill(Amounts):
+    """A task's part of a bill; ``users`` is how many needed it on average."""
+
+    task: str
+    type: str
+    users: float
+    shared_with: list[str]
+
+
+class Period(Answer):
+    """The days of a bill, both included, and its currency."""
+
+    first: str = Field(alias="from")
+    last: str = Field(alias="to")
+    currency: str
+
+
+class Bills(Period):
+    """What the caller's dataflows used and pay in a period."""
+
+    total: Amounts
+    dataflows: list[DataflowBill]
+
+
+class Bill(Period):
+    """One dataflow's bill, task by task."""
+
+    id: str
+    name: str
+    team: str
+    total: Amounts
+    tasks: list[TaskBill]
+
+
+class Me(Answer):
+    """Who calls, and the role in each team."""
+
+    username: str
+    administrator: bool
+    roles: dict[str, str]
+
+
+class SecretRow(Answer):
+    """A secret without its value."""
+
+    name: str
+    set_at: str
+    set_by: str
+
+
+class Containment(Answer):
+    """Whether plans of the team may refine wider tasks that run."""
+
+    team: str
+    containment: bool
+
+
+class Defragmentation(Answer):
+    """What Weir may do by itself for the team."""
+
+    team: str
+    defragmentation: str
+
+
+class Token(Answer):
+    """A new API token; its secret is shown this once."""
+
+    id: int
+    name: str
+    secret: str
+
+
+class AuditRow(Answer):
+    """An entry of the audit trail."""
+
+    at: str
+    actor: str | None
+    verb: str
+    subject_type: str
+    subject_id: str
+    team: str | None
+    details: dict[str, Any]
