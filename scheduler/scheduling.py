@@ -209,7 +209,7 @@ def schedule(
     RateNotHeld, MissingProfile, InsufficientSlots
         As the parts do: nothing comes of the pair then.
     """
-    return _complete(job, pair, _allocate(job, pair), supply=supply, options=options, arrange=arrange)
+    return _complete(job, pair, allocate(job, pair), supply=supply, options=options, arrange=arrange)
 
 
 def compare(
@@ -233,17 +233,24 @@ def compare(
     return Comparison(tuple(schedules), errors)
 
 
-def _allocate(job: Job, pair: Pair) -> Allocation:
-    allocate = ALLOCATIONS[pair[0]].allocate
+def allocate(job: Job, pair: Pair) -> Allocation:
+    """The allocation of a pair: with bundles of several threads only where the mapping keeps them together.
+
+    Raises
+    ------
+    RateNotHeld, MissingProfile, InvalidResources
+        As the algorithm does.
+    """
+    kind = ALLOCATIONS[pair[0]]
     if keeps_together(pair):
-        return allocate(job.rates_per_s, job.profiles, one_thread=job.one_thread, one_slot=job.one_slot)
+        return kind.allocate(job.rates_per_s, job.profiles, one_thread=job.one_thread, one_slot=job.one_slot)
     # Threads are placed one by one: what has to be on one slot has one.
-    return allocate(job.rates_per_s, job.profiles, one_thread=job.one_slot)
+    return kind.allocate(job.rates_per_s, job.profiles, one_thread=job.one_slot)
 
 
 def _or_error(job: Job, pair: Pair) -> Allocation | WeirError:
     try:
-        return _allocate(job, pair)
+        return allocate(job, pair)
     except WeirError as error:
         return error
 

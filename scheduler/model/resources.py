@@ -146,8 +146,3 @@ class Supply:
 def _require_price(price: float, what: str, **facts: object) -> None:
     if not 0 <= price < math.inf:
         raise InvalidResources(what, remedy="Give a price from 0.", price=price, **facts)
-
-
-# Microsoft Azure, Southeast Asia, as paper [2] (7.1) has it: an example of a catalogue.
-AZURE_D = Catalogue(
-    (VmSize("D1", 1, 0.098), VmSize("D2", 2, 0.196), VmSize("D3", 4, 0.392), VmSize("D4", 8, 0.784)))

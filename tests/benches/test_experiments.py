@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import partial
 from math import isnan, nan
 from types import SimpleNamespace
 
@@ -12,7 +13,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.highest_rate import highest_rate
 from scheduler.model.errors import MissingProfile, WeirError
 from scheduler.model.estate import Slot
 from scheduler.model.profile import Point, Profile, Profiles
@@ -34,6 +34,7 @@ from workers.benches.experiments import (
     plan,
     stairs,
 )
+from workers.benches.highest_rate import highest_rate
 from workers.benches.laboratory import runs_as, told
 from workers.benches.schedules_on_spark import at_their_speed, retold
 from workers.library.registry import task_types
@@ -141,10 +142,13 @@ SLOTS = 2
 SUPPLY = Supply(free=(Node("n1", tuple(Slot("n1", index) for index in range(SLOTS))),))
 
 
-def scheduled(name, pair, rate_per_s):
+def job_at(name, rate_per_s, profiles=PROFILES):
     flow = dataflow(name, TASKS, path="events.parquet", run="x")
-    job = prepare(flow, task_types=task_types(), profiles=PROFILES, rate_per_s=rate_per_s)
-    return schedule(job, pair, supply=SUPPLY)
+    return prepare(flow, task_types=task_types(), profiles=profiles, rate_per_s=rate_per_s)
+
+
+def scheduled(name, pair, rate_per_s):
+    return schedule(job_at(name, rate_per_s), pair, supply=SUPPLY)
 
 
 def is_scheduled(name, pair, rate_per_s):
@@ -156,7 +160,7 @@ def is_scheduled(name, pair, rate_per_s):
 
 def test_the_plan_has_every_pair_at_every_part_of_its_highest_rate():
     names = sorted(set(SHAPES) - {ENDS})
-    found = list(plan(names, PUBLISHED_PAIRS, (1.0, 0.5), scheduled=scheduled, slots=SLOTS))
+    found = list(plan(names, PUBLISHED_PAIRS, (1.0, 0.5), job_at=job_at, supply=SUPPLY, slots=SLOTS))
     assert len(found) == 2 * len(names) * len(PUBLISHED_PAIRS) and len(PUBLISHED_PAIRS) == 5
     made = {(name, pair, part): one for name, pair, part, one in found if not isinstance(one, WeirError)}
     assert len(made) >= 20, {key[:3]: str(one) for *key, one in found if isinstance(one, WeirError)}
@@ -166,7 +170,8 @@ def test_the_plan_has_every_pair_at_every_part_of_its_highest_rate():
             assert not is_scheduled(name, pair, one.rate_per_s + STEP_PER_S)
         elif (name, pair, 1.0) in made:
             assert one.rate_per_s == pytest.approx(0.5 * made[name, pair, 1.0].rate_per_s)
-    none = highest_rate(lambda rate: scheduled("linear", ("MBA", "SAM"), 1000 + rate), slots=SLOTS, step_per_s=1)
+    none = highest_rate(
+        lambda rate: job_at("linear", 1000 + rate), ("MBA", "SAM"), supply=SUPPLY, slots=SLOTS, step_per_s=1)
     assert none is None
 
 
@@ -180,13 +185,9 @@ def test_source_and_sink_end_no_plan():
     tried = (Profile(task_type, (Point(1, max(ends.RATES_PER_S), 0.08, 0.01),)) for task_type in ends.TYPES.values())
     known = Profiles([*measured, *tried])
 
-    def of_measured(name, pair, rate_per_s):
-        flow = dataflow(name, TASKS, path="events.parquet", run="x")
-        return schedule(prepare(flow, task_types=task_types(), profiles=known, rate_per_s=rate_per_s), pair,
-                        supply=SUPPLY)
-
     names = sorted(set(SHAPES) - {ENDS})
-    for name, pair, _, one in plan(names, PUBLISHED_PAIRS, (1.0,), scheduled=of_measured, slots=SLOTS):
+    of_measured = partial(job_at, profiles=known)
+    for name, pair, _, one in plan(names, PUBLISHED_PAIRS, (1.0,), job_at=of_measured, supply=SUPPLY, slots=SLOTS):
         limit = one.prediction.routed.limit
         assert max(one.rate_per_s, one.sustained_per_s) < 0.9 * max(ends.RATES_PER_S), (name, pair)
         assert limit is None or not {"source", "sink"}.intersection(limit.reason.split()), (name, pair, limit.reason)
@@ -196,12 +197,9 @@ def test_a_pair_without_a_schedule_comes_with_the_reason_and_the_others_with_the
     """Nobody has measured the look-up, which "enrich" has: that is told of it, and the other dataflow is planned."""
     known = Profiles([one for one in KNOWN if one.task_type != "sql_lookup"])
 
-    def of_known(name, pair, rate_per_s):
-        flow = dataflow(name, TASKS, path="events.parquet", run="x")
-        return schedule(prepare(flow, task_types=task_types(), profiles=known, rate_per_s=rate_per_s), pair,
-                        supply=SUPPLY)
-
-    found = list(plan(["enrich", "fetch"], PUBLISHED_PAIRS, (1.0, 0.5), scheduled=of_known, slots=SLOTS))
+    found = list(plan(
+        ["enrich", "fetch"], PUBLISHED_PAIRS, (1.0, 0.5), job_at=partial(job_at, profiles=known), supply=SUPPLY,
+        slots=SLOTS))
     assert len(found) == 2 * 2 * len(PUBLISHED_PAIRS)
     for name, _, _, one in found:
         if name == "enrich":

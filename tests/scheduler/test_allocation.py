@@ -16,7 +16,7 @@ from scheduler.model.errors import InsufficientSlots, InvalidResources, MissingP
 from scheduler.model.estate import Slot
 from scheduler.model.prices import VmSize
 from scheduler.model.profile import Point, Profile
-from scheduler.model.resources import AZURE_D, Catalogue, Node, Supply
+from scheduler.model.resources import Catalogue, Node, Supply
 
 from .schedules import BUY, SIZES, profiles
 
@@ -120,6 +120,11 @@ def test_machines_are_as_few_as_published_and_slots_grow_one_by_one(slots: int, 
     assert got.per_hour == pytest.approx(0.1 * sum(sizes) + 0.1 * min(free, slots))
     assert sum(len(node.slots) for node in got.nodes) == slots
     assert tuple(slot for node in got.nodes for slot in node.slots) == supply.slots(slots + 1)[:slots]
+
+
+# Microsoft Azure, Southeast Asia, as paper [2] (7.1) has it.
+AZURE_D = Catalogue(
+    (VmSize("D1", 1, 0.098), VmSize("D2", 2, 0.196), VmSize("D3", 4, 0.392), VmSize("D4", 8, 0.784)))
 
 
 def test_the_published_catalogue():

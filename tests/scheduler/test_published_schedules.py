@@ -8,7 +8,6 @@ import pytest
 
 from scheduler.allocation.lsa import allocate_lsa
 from scheduler.allocation.mba import allocate_mba
-from scheduler.highest_rate import highest_rate
 from scheduler.mapping.dsm import map_dsm
 from scheduler.model.allocation import Allocation
 from scheduler.model.profile_csv import read_profiles, write_profiles
@@ -18,6 +17,7 @@ from scheduler.performance.prediction import predict
 from scheduler.scheduling import Job, compare, prepare, schedule
 from tests.scheduler.shared_data import shared_data
 from workers.benches import schedules
+from workers.benches.highest_rate import highest_rate
 from workers.benches.published_dataflows import MACHINES, TYPES, published_dataflows, published_profiles, without_ends
 
 SUPPLY = Supply(catalogue=MACHINES)
@@ -87,8 +87,7 @@ def test_the_rate_that_twenty_slots_are_planned_for_by_mba(pair: Pair, planned: 
     folder = shared_data("performance_models")
     linear, profiles = published_dataflows(folder)["linear"], published_profiles(folder)
     found = highest_rate(
-        lambda rate: schedule(
-            prepare(linear, task_types=TYPES, profiles=profiles, rate_per_s=rate), pair, supply=SUPPLY),
+        lambda rate: prepare(linear, task_types=TYPES, profiles=profiles, rate_per_s=rate), pair, supply=SUPPLY,
         slots=20, step_per_s=10)
     assert found.rate_per_s == planned
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 
 from scheduler.enactment import require_slots
-from scheduler.highest_rate import highest_rate
 from scheduler.model.errors import InsufficientSlots, InvalidResources, MissingProfile, RateNotHeld
 from scheduler.model.estate import Slot
 from scheduler.model.profile import Point, Profile, Profiles
@@ -118,16 +117,6 @@ def test_what_a_mapping_asks_for_has_to_be_there_though_it_leaves_some_of_it_emp
     with pytest.raises(InsufficientSlots, match="4 slots, and 2 are free here: 2 would be") as lacking:
         require_slots(found)
     assert lacking.value.facts == {"needed": 4, "available": 2, "machines": {"D2": 1}}
-
-
-def test_the_highest_rate_is_that_for_which_as_many_slots_do_as_a_mapping_asks_for():
-    def at(rate_per_s: float):
-        return schedule(
-            prepare(PI, task_types=TYPES, profiles=OF_PI, rate_per_s=rate_per_s), LSA_RSM, supply=BUY)
-
-    found = highest_rate(at, slots=1, step_per_s=10)
-    beyond = at(found.rate_per_s + 10)
-    assert found.placement.needed == 1 and (beyond.placement.needed, beyond.slots) == (2, 1)
 
 
 @pytest.mark.parametrize("routing", ["slot_aware", "shuffle"])
@@ -245,32 +234,3 @@ def test_state_is_not_divided():
     with pytest.raises(RateNotHeld) as caught:
         schedule(at_100, ("MBA", "SAM"), supply=BUY)
     assert caught.value.facts == {"task": "n", "rate_per_s": 100, "peak_per_s": 80, "threads": 1}
-
-
-def test_the_highest_rate_that_slots_hold():
-    def best(slots: int):
-        return highest_rate(
-            lambda rate: schedule(job(rate), ("MBA", "SAM"), supply=BUY, options=SchedulingOptions(routing="shuffle")),
-            slots=slots, step_per_s=10)
-
-    found = best(3)
-    assert found.slots <= 3 and schedule(job(found.rate_per_s + 10), ("MBA", "SAM"), supply=BUY).slots > 3
-    assert best(1).rate_per_s < found.rate_per_s
-    with pytest.raises(InvalidResources, match="0 slots"):
-        best(0)
-
-
-def test_a_rate_that_no_slot_holds_ends_the_search_and_one_without_end_is_refused():
-    counting = flow("c", {"in": "sensors", "n": "count", "out": "archive"}, "in > n > out")
-    ends = {name: Profile(name, (Point(1, 1, 0.1, 0.1),), static=True) for name in ("sensors", "archive", "count")}
-
-    def best(of: dict[str, Profile]):
-        known = Profiles(of.values())
-        return highest_rate(
-            lambda rate: schedule(
-                prepare(counting, task_types=TYPES, profiles=known, rate_per_s=rate), ("MBA", "DSM"), supply=BUY),
-            slots=4, step_per_s=10)
-
-    assert best(ends | {"count": Profile("count", (Point(1, 120, 0.5, 0.1),))}).rate_per_s == 120
-    with pytest.raises(InvalidResources, match="No rate is too high"):
-        best(ends)

@@ -16,12 +16,15 @@ from math import isnan, nan, sqrt
 
 import numpy as np
 
-from scheduler.highest_rate import highest_rate
 from scheduler.model.errors import InsufficientSlots, WeirError
+from scheduler.model.resources import Supply
 from scheduler.model.slope import slope
+from scheduler.pairs import Pair
 from scheduler.performance.rates import KEEPS_UP
 from scheduler.performance.sweep import Sweep
-from scheduler.scheduling import Pair, Schedule
+from scheduler.scheduling import DEFAULTS, Job, Schedule, SchedulingOptions, schedule
+
+from .highest_rate import highest_rate
 
 STEP_PER_S = 1.0  # of the rates from which the highest is chosen
 GIVES_UP = 0.85  # a stair that carries less leaves nothing to be learnt from a higher one
@@ -206,21 +209,40 @@ def loads_at(schedule: Schedule, rate_per_s: float) -> dict[str, tuple[float, fl
 
 def plan(
     names: Sequence[str], pairs: Sequence[Pair], fractions: Sequence[float],
-    *, scheduled: Callable[[str, Pair, float], Schedule], slots: int,
+    *, job_at: Callable[[str, float], Job], supply: Supply, slots: int, options: SchedulingOptions = DEFAULTS,
 ) -> Iterator[tuple[str, Pair, float, Schedule | WeirError]]:
     """Each dataflow by each pair at parts of the highest rate that it plans for these slots: what to run.
 
     A pair that has no schedule comes with the reason.
+
+    Parameters
+    ----------
+    names : sequence of str
+        The dataflows.
+    pairs : sequence of Pair
+        Of allocation and mapping.
+    fractions : sequence of float
+        Parts of the highest rate.
+    job_at : callable
+        The job of a dataflow at a rate.
+    supply : Supply
+        Where slots come from.
+    slots : int
+        How many of them the highest rate may take.
+    options : SchedulingOptions
+        What the schedules have in common.
     """
     best: dict[tuple[str, Pair], Schedule | None] = {}
     for fraction, name, pair in product(fractions, names, pairs):
         try:
             if (name, pair) not in best:
-                best[name, pair] = highest_rate(partial(scheduled, name, pair), slots=slots, step_per_s=STEP_PER_S)
+                best[name, pair] = highest_rate(
+                    partial(job_at, name), pair, supply=supply, slots=slots, step_per_s=STEP_PER_S, options=options)
             if (found := best[name, pair]) is None:
                 raise InsufficientSlots(
                     f"{name} by {'+'.join(pair)} needs more than {slots} slots at any rate", remedy="Give more slots.",
                     available=slots)
-            yield name, pair, fraction, scheduled(name, pair, fraction * found.rate_per_s)
+            job = job_at(name, fraction * found.rate_per_s)
+            yield name, pair, fraction, schedule(job, pair, supply=supply, options=options)
         except WeirError as error:
             yield name, pair, fraction, error

@@ -187,13 +187,19 @@ def _experiments(
     known = Profiles([entry.profile for entry, _ in measured])
     speeds = {entry.profile.task_type: speed for entry, speed in measured}
 
+    options = _scheduling_options(sizes)
+
+    def job_at(name: str, rate_per_s: float) -> Job:
+        return _job(lab, sizes, name, known, rate_per_s)
+
     def scheduled(name: str, pair: Pair, rate_per_s: float) -> Schedule:
-        job = _job(lab, sizes, name, known, rate_per_s)
-        return schedule(job, pair, supply=lab.supply, options=_scheduling_options(sizes))
+        return schedule(job_at(name, rate_per_s), pair, supply=lab.supply, options=options)
 
     told_anew = [retold(run, scheduled, speeds, supply=lab.supply) for run in kept["runs"]]
     kept["runs"] = [run for run in told_anew if run is not None]
-    planned = list(plan(sizes.dataflows, sizes.pairs, sizes.fractions, scheduled=scheduled, slots=sizes.slots))
+    planned = list(plan(
+        sizes.dataflows, sizes.pairs, sizes.fractions, job_at=job_at, supply=lab.supply, slots=sizes.slots,
+        options=options))
     for name, pair, fraction, found in planned * MOST_RUNS:
         key = f"{name}, {'+'.join(pair)}, {fraction:g}"
         if any(run["key"] == key and not is_to_repeat(run) for run in kept["runs"]):
