@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from math import inf
 
 from .allocation.acquisition import Acquisition, acquisition_of
 from .allocation.registry import ALLOCATIONS
@@ -47,14 +46,15 @@ class Job:
 class SchedulingOptions:
     """What all schedules of a comparison share: routing, times for the latency estimate, the solver's effort.
 
-    More than ``most_threads`` are not mapped: who asks for a rate that takes millions is answered at once.
+    More than ``most_threads`` are not mapped: who asks for a rate that takes millions is answered at once. As many as
+    the default are mapped within seconds.
     """
 
     routing: Routing = "slot_aware"
     trigger_s: float = 0.5
     hop_s: float = 0.05
     effort: float = 0.5
-    most_threads: float = inf
+    most_threads: int = 100_000
 
 
 DEFAULTS = SchedulingOptions()

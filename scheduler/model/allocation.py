@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from .checks import is_between, is_count
+from .errors import InvalidResources
 from .resources import TOLERANCE
 
 
@@ -25,6 +27,15 @@ class Bundle:
     memory: float
     full: bool = False
     count: int = 1
+
+    def __post_init__(self) -> None:
+        needs = self.rate_per_s, self.cpu, self.memory
+        if not (is_count(self.threads) and is_count(self.count) and all(is_between(need, 0) for need in needs)):
+            raise InvalidResources(
+                f"A bundle of {self.task} has {self.threads} threads, {self.rate_per_s} events/s, {self.cpu} of a "
+                f"slot's CPU and {self.memory} of its memory, {self.count} times over",
+                remedy="Give whole numbers of threads and bundles from 1, and a rate and shares from 0.",
+                task=self.task)
 
 
 @dataclass(frozen=True, slots=True)

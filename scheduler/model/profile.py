@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from numbers import Real
 from typing import Literal
 
 from .canonical import canonical_config, canonical_json
+from .checks import is_between, is_count
 from .dataflow import Task
 from .errors import InvalidProfile, MissingProfile, RateNotHeld
 from .resources import TOLERANCE
@@ -19,6 +20,7 @@ BUSY = 0.5  # of the peak rate: above it a query may not be done when its next t
 # Of its triggers, the query that keeps a slot from more still runs so many batches: they are two triggers apart.
 # Latency grows with that, but nothing piles up.
 LEAST_OFTEN = 0.5
+MOST_THREADS = 100_000  # on one slot: far beyond what a driver runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,7 @@ class Point:
 
     @property
     def fewest_batches_cpu(self) -> float:
-        """The same where it is what keeps its slot from more, and runs as few batches as that leaves it."""
+        """CPU share of batches when this query is its slot's bottleneck and batches as rarely as allowed."""
         return min(LEAST_OFTEN, self.often) * self.idle_cpu
 
     def at_speed(self, ratio: float) -> Point:
@@ -85,11 +87,15 @@ class Point:
             event_cpu=of_events)
 
     def problems(self) -> Iterator[tuple[str, str]]:
-        """What cannot be in it: fields, and what is wrong with each."""
-        if self.threads < 1:
-            yield "threads", f"{self.threads} threads; there is at least one"
-        if not 0 < self.rate_per_s < math.inf:
-            yield "rate_per_s", f"a peak rate of {self.rate_per_s:g} events/s; it is above 0"
+        """Impossible values: the field, and what is wrong with it, for each."""
+        if not is_count(self.threads, most=MOST_THREADS):
+            yield "threads", f"{self.threads} threads; it is a whole number from 1 to {MOST_THREADS:,}"
+        shares = self.cpu, self.memory, self.idle_cpu, self.idle_memory, self.event_cpu or 0.0
+        if not all(isinstance(number, Real) for number in (self.rate_per_s, *shares)):
+            yield "rate_per_s", "a rate or a share that is no number"
+            return
+        if not (self.rate_per_s > 0 and is_between(self.rate_per_s, 0)):
+            yield "rate_per_s", f"a peak rate of {self.rate_per_s:g} events/s; it is a number above 0"
         for field, name in (("cpu", "CPU"), ("memory", "memory")):
             share, idle = getattr(self, field), getattr(self, f"idle_{field}")
             if not 0 <= share <= 1 + TOLERANCE:

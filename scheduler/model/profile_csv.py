@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from decimal import Decimal
@@ -19,13 +20,32 @@ OPTIONAL = (
     "static", "code")
 
 
+# Python reads 1_000 and digits of any script as numbers, too; other programs do not.
+_WHOLE = re.compile(r"\s*[+-]?[0-9]{1,30}\s*", re.ASCII)
+_DECIMAL = re.compile(r"\s*[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?\s*", re.ASCII)
+
+
+def _whole(text: str) -> int:
+    if not _WHOLE.fullmatch(text):
+        raise ValueError(text)
+    return int(text)
+
+
+def _number(text: str) -> float:
+    if not _DECIMAL.fullmatch(text):
+        raise ValueError(text)
+    return float(text)
+
+
 def _share(percent: str) -> float:
+    if not _DECIMAL.fullmatch(percent):
+        raise ValueError(percent)
     return float(Decimal(percent) / 100)
 
 
 NUMBERS = {
-    "threads": int, "peak_rate_tuples_s": float, "cpu_pct": _share, "mem_pct": _share, "idle_cpu_pct": _share,
-    "idle_mem_pct": _share, "event_cpu_pct": _share, "version": int,
+    "threads": _whole, "peak_rate_tuples_s": _number, "cpu_pct": _share, "mem_pct": _share, "idle_cpu_pct": _share,
+    "idle_mem_pct": _share, "event_cpu_pct": _share, "version": _whole,
 }
 COLUMNS = {  # of a point's fields
     "threads": "threads", "rate_per_s": "peak_rate_tuples_s", "cpu": "cpu_pct", "memory": "mem_pct",
@@ -166,8 +186,8 @@ def _take(row: Mapping[str | None, str | None], line: int, rows: _Rows, problems
             try:
                 values[name] = NUMBERS[name](text)
             except (ValueError, ArithmeticError):
-                kind = "whole number" if NUMBERS[name] is int else "number"
-                problems.append(_problem(line, f"{name} is {text!r}", f"Give a {kind}.", column))
+                kind = "whole number of at most 30 digits" if NUMBERS[name] is _whole else "number"
+                problems.append(_problem(line, f"{name} is {(text or '')[:60]!r}", f"Give a {kind}.", column))
         if name in MARKS and text not in TRUTHS:
             problems.append(_problem(line, f"{name} is {text!r}", "Give 0 or 1.", column))
         if name == "config" and text and not _is_object(text):

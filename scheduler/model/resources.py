@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from .checks import is_between, is_count
 from .errors import InsufficientSlots, InvalidResources
 from .estate import Slot
 from .prices import VmSize
@@ -31,16 +33,16 @@ class Catalogue:
         if not names:
             raise InvalidResources("The catalogue has no size", remedy="Give one: name, slots, price per hour.")
         for size in self.sizes:
-            if size.slots < 1:
+            if not is_count(size.slots):
                 raise InvalidResources(
-                    f"Size {size.name} has {size.slots} slots", remedy="Give it at least one slot, or leave it out.",
+                    f"Size {size.name} has {size.slots} slots", remedy="Give it a whole number of slots from 1.",
                     size=size.name, slots=size.slots,
                 )
-            _require_price(size.hour, f"Size {size.name} costs {size.hour:g} for an hour", size=size.name)
+            _require_price(size.hour, f"Size {size.name} costs {size.hour} for an hour", size=size.name)
         if len(set(names)) < len(names):
             twice = next(name for name in names if names.count(name) > 1)
             raise InvalidResources(f"Size {twice} is there twice", remedy="Name each size once.", size=twice)
-        _require_price(self.slot_hour, f"A slot costs {self.slot_hour:g} for an hour")
+        _require_price(self.slot_hour, f"A slot costs {self.slot_hour} for an hour")
         in_order = sorted(self.sizes, key=lambda size: (size.slots, size.hour, size.name))
         object.__setattr__(self, "sizes", tuple(in_order))
 
@@ -106,6 +108,10 @@ class Supply:
         if self.catalogue is None and not any(node.slots for node in self.free):
             raise InvalidResources(
                 "There are 0 slots to schedule on", remedy="Give free slots, or machines to buy.", slots=0)
+        listed = [slot.name for node in self.free for slot in node.slots]
+        if len(set(listed)) < len(listed):
+            twice = next(name for name, count in Counter(listed).items() if count > 1)
+            raise InvalidResources(f"Slot {twice} is listed twice", remedy="List each slot once.", slot=twice)
 
     def taken_of(self, slot: Slot) -> Taken:
         """What others take of a slot."""
@@ -144,5 +150,5 @@ class Supply:
 
 
 def _require_price(price: float, what: str, **facts: object) -> None:
-    if not 0 <= price < math.inf:
+    if not is_between(price, 0):
         raise InvalidResources(what, remedy="Give a price from 0.", price=price, **facts)

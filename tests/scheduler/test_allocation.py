@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from scheduler.allocation.acquisition import Acquisition, acquisition_of
 from scheduler.allocation.lsa import allocate_lsa
 from scheduler.allocation.mba import allocate_mba
+from scheduler.model.allocation import Bundle
 from scheduler.model.errors import InsufficientSlots, InvalidResources, MissingProfile, RateNotHeld
 from scheduler.model.estate import Slot
 from scheduler.model.prices import VmSize
@@ -104,6 +105,14 @@ def test_a_static_task_has_one_thread_with_its_share_at_any_rate():
         assert (task.threads, task.cpu, task.memory) == (1, 0.10, 0.15)
 
 
+@pytest.mark.parametrize("values", [
+    {"threads": 1.5}, {"threads": 0}, {"count": 1.5}, {"count": float("nan")}, {"cpu": float("nan")}, {"cpu": -0.1},
+    {"memory": float("nan")}, {"memory": "1"}, {"rate_per_s": float("nan")}, {"rate_per_s": float("inf")}])
+def test_a_bundle_of_what_is_no_number_is_refused(values: dict):
+    with pytest.raises(InvalidResources, match="A bundle of t has"):
+        Bundle(**{"task": "t", "threads": 1, "rate_per_s": 10.0, "cpu": 0.5, "memory": 0.1} | values)
+
+
 def acquire(slots: int, *, supply: Supply) -> Acquisition:
     """The machines of so many slots, taken in the order in which a supply offers them."""
     return acquisition_of(supply.slots(slots), supply=supply)
@@ -139,6 +148,16 @@ def test_bad_resources_are_refused_with_the_numbers():
     assert caught.value.facts["price"] == -1.0
     with pytest.raises(InvalidResources, match="0 slots"):
         Catalogue((VmSize("D1", 0, 1.0),))
+    for slots in (1.5, float("nan"), float("inf"), "2", True):
+        with pytest.raises(InvalidResources, match="Size D1 has"):
+            Catalogue((VmSize("D1", slots, 1.0),))
+    for price in (float("nan"), float("inf"), "1"):
+        with pytest.raises(InvalidResources, match="Size D1 costs"):
+            Catalogue((VmSize("D1", 1, price),))
+    with pytest.raises(InvalidResources, match="Slot n1/0 is listed twice"):
+        Supply((Node("n1", (Slot("n1", 0),) * 10),))
+    with pytest.raises(InvalidResources, match="Slot n1/0 is listed twice"):
+        Supply((Node("n1", (Slot("n1", 0),)), Node("n1", (Slot("n1", 0),))))
     with pytest.raises(InvalidResources, match="twice"):
         Catalogue((VmSize("D1", 1, 1.0), VmSize("D1", 2, 1.0)))
     with pytest.raises(InvalidResources, match="no size"):

@@ -130,7 +130,15 @@ def test_what_a_measurement_left_open_reads_back_point_by_point():
     ("a,1,5,10,10\na,0,5,10,10", 3, 2, "0 threads"),
     ("a,1,5,10,10\na,2,-5,10,10", 3, 3, "-5 events/s"),
     ("a,1,5,110,10", 2, 4, "CPU"),
-    ("a,1,5,10,nan", 2, 5, "memory"),
+    ("a,1,5,10,nan", 2, 5, "mem_pct is 'nan'"),
+    ("a,1_000,5,10,10", 2, 2, "threads is '1_000'"),
+    ("a,1,1_000,10,10", 2, 3, "peak_rate_tuples_s is '1_000'"),
+    ("a,1,5,1_0,10", 2, 4, "cpu_pct is '1_0'"),
+    ("a,１,5,10,10", 2, 2, "threads is '１'"),
+    ("a,99999999999999999999,5,10,10", 2, 2, "from 1 to 100,000"),
+    (f"a,{'9' * 31},5,10,10", 2, 2, "threads is '999"),
+    ("a,100001,5,10,10", 2, 2, "from 1 to 100,000"),
+    ("a,1,1e999,10,10", 2, 3, "inf events/s"),
     ("a,1,5,10,10\nb,1,5,10,10\na,1,6,10,10", 4, None, "two points for 1 threads"),
     ("a,1,5,10", 2, None, "another number of values"),
     (",1,5,10,10", 2, 1, "no task"),
@@ -157,6 +165,24 @@ def test_all_mistakes_are_told_and_unknown_columns_are_one():
     assert "Leave one of them out" in twice.value.facts["problems"][0]["remedy"]
     with pytest.raises(InvalidProfile, match="'colour'"):
         read_profiles(f"{HEADER},colour\na,1,1,1,1,red\n")
+
+
+NAN = float("nan")
+
+
+@pytest.mark.parametrize(("point", "field"), [
+    (Point(1.5, 100, 0.5, 0.1), "threads"), (Point(NAN, 100, 0.5, 0.1), "threads"),
+    (Point(True, 9, 0.5, 0.1), "threads"),
+    (Point("1", 100, 0.5, 0.1), "threads"), (Point(10**20, 100, 0.5, 0.1), "threads"),
+    (Point(1, NAN, 0.5, 0.1), "rate_per_s"), (Point(1, "100", 0.5, 0.1), "rate_per_s"),
+    (Point(1, 100, NAN, 0.1), "cpu"), (Point(1, 100, 0.5, NAN), "memory"), (Point(1, 100, 0.5, 0.1, NAN), "idle_cpu"),
+    (Point(1, 100, 0.5, 0.1, 0.1, NAN), "idle_memory"), (Point(1, 100, 0.5, 0.1, 0.1, 0.0, NAN), "event_cpu"),
+    (Point(1, 100, 0.5, 0.1, NAN, 0.0, 0.1), "idle_cpu"),
+])
+def test_a_point_with_a_value_that_is_none_makes_no_profile(point: Point, field: str):
+    assert field in {name for name, _ in point.problems()}
+    with pytest.raises(InvalidProfile):
+        Profile("t", (point,))
 
 
 def test_a_profile_of_nothing_or_of_two_minds_is_none():

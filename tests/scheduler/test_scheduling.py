@@ -159,6 +159,16 @@ def test_too_few_slots_are_told_with_the_numbers():
         assert isinstance(error, InsufficientSlots) and error.facts["available"] == 2 < error.facts["needed"]
 
 
+def test_a_rate_that_takes_too_many_threads_is_refused_by_every_pair_at_once():
+    """It was mapped for more than twenty seconds."""
+    light = (Profile(end, (Point(1, 1, 0.1, 0.1),), static=True) for end in ("sensors", "archive"))
+    known = Profiles([*light, Profile("scale", (Point(1, 10, 0.6, 0.2),))])
+    found = compare(prepare(PI, task_types=TYPES, profiles=known, rate_per_s=1e6 + 10), supply=BUY)
+    assert set(found.errors) == set(PAIRS)
+    for error in found.errors.values():
+        assert isinstance(error, RateNotHeld) and error.facts["threads"] > error.facts["most_threads"] == 100_000
+
+
 @pytest.mark.parametrize("rate_per_s", [0.0, -5.0, float("nan"), float("inf")])
 def test_a_rate_that_is_none_is_refused(rate_per_s: float):
     with pytest.raises(InvalidResources, match="events/s"):

@@ -25,7 +25,6 @@ LONGEST = {  # by field: its column and the most characters
     "task_type": ("task", 100), "machine": ("machine", 120), "origin": ("origin", 200), "code": ("code", 64)}
 MOST_PROFILES = 1_000  # of a file: a few statements each, in one transaction that others wait for
 MOST_POINTS = 10_000
-MOST_THREADS = 100_000
 LATEST_VERSION = 1_000_000
 Found = tuple[int | None, str, str, str]  # a mistake: line, column's name, message and remedy
 FORMULA = ("=", "+", "-", "@")  # what a spreadsheet takes for one, where an export is opened
@@ -112,8 +111,6 @@ def _unstorable(entries: Iterable[Entry]) -> Iterator[Found]:
                 yield line, column, f"{column} {text[:40]!r} holds a line break or control character", "Remove it."
             elif text.startswith(FORMULA):
                 yield line, column, f"{column} {text[:40]!r} looks like a formula", "Begin it with a letter."
-        if (threads := profile.points[-1].threads) > MOST_THREADS:
-            yield line, "threads", f"{profile.task_type} has {threads} threads", f"{MOST_THREADS} are the most."
         if not 1 <= profile.version <= LATEST_VERSION:
             yield (line, "version", f"{profile.task_type} is of version {profile.version}",
                    f"Versions are 1 to {LATEST_VERSION}.")
