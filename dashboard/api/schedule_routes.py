@@ -18,9 +18,10 @@ from dashboard.api.schemas import ScheduleIn, proposal_row
 from dashboard.approvals import selectors as proposals
 from dashboard.approvals.services import propose_schedule
 from dashboard.catalog import selectors as catalog
-from dashboard.plans.scheduling import Choice, question_of
+from dashboard.plans.choices import Choice
+from dashboard.plans.scheduling_problem import problem_of
 from dashboard.plans.selectors import plan_of
-from dashboard.schedules import asking
+from dashboard.schedules import options
 from dashboard.schedules.comparison import Row
 from dashboard.schedules.selectors import outcome_of, schedules_of
 from dashboard.schedules.slots import SlotCell, slots_grid
@@ -40,15 +41,15 @@ def schedules(
 ) -> dict[str, Any]:
     """All pairs of allocation and mapping at a rate: schedules, or why there is none."""
     choice = Choice.of(pair=PAIRS[0], rate_per_s=rate_per_s, routing=routing)
-    question = question_of(catalog.dataflow(request.viewer, dataflow_id), routing=choice.routing)
-    asked = asking.answer(question, choice.rate_per_s)
+    problem = problem_of(catalog.dataflow(request.viewer, dataflow_id), routing=choice.routing)
+    asked = options.answer(problem, choice.rate_per_s)
     if asked.failure is not None:
         raise asked.failure
-    room = asking.room_of(question)
+    room = options.room_of(problem)
     return {
-        "currency": settings.CURRENCY, "routing": choice.routing, "blocked": question.blocked,
+        "currency": settings.CURRENCY, "routing": choice.routing, "blocked": problem.blocked,
         "free_slots": room.free, "own_slots": room.own, "shared_slots": room.shared,
-        "tasks": [task_row(one) for one in asking.basis_of(question, asked.job)] if asked.job else [],
+        "tasks": [task_row(one) for one in options.basis_of(problem, asked.job)] if asked.job else [],
         "schedules": [pair_row(row) for row in asked.rows]}
 
 
@@ -59,8 +60,8 @@ def what_if(
 ) -> list[dict[str, Any]]:
     """What each quick pair takes and gives, at rates from ``most_per_s / points`` up to that."""
     choice = Choice.of(pair=PAIRS[0], rate_per_s=most_per_s, routing=routing)
-    question = question_of(catalog.dataflow(request.viewer, dataflow_id), routing=choice.routing)
-    return question.what_if([most_per_s * number / points for number in range(1, points + 1)], pairs=QUICK_PAIRS)
+    problem = problem_of(catalog.dataflow(request.viewer, dataflow_id), routing=choice.routing)
+    return problem.what_if([most_per_s * number / points for number in range(1, points + 1)], pairs=QUICK_PAIRS)
 
 
 @router.post("/dataflows/{uuid:dataflow_id}/schedule", response={201: ProposalRow})
@@ -123,7 +124,7 @@ def slot_row(slot: SlotCell, *, unpinned: str = "") -> dict[str, Any]:
     }
 
 
-def task_row(basis: asking.TaskBasis) -> dict[str, Any]:
+def task_row(basis: options.TaskBasis) -> dict[str, Any]:
     """What a task's part of all schedules rests on."""
     return {
         "task": basis.id, "type": basis.type, "rate_per_s": basis.rate_per_s, "profile": basis.origin,

@@ -19,7 +19,7 @@ from dashboard.bills.prices import lists_between
 from dashboard.bills.selectors import DataflowBill, TaskBill, total
 from dashboard.catalog.documents import Checked
 from dashboard.catalog.models import DataflowRecord
-from dashboard.plans.scheduling import Choice
+from dashboard.plans.choices import Choice
 from dashboard.teams.models import Secret
 from scheduler.model.task_types import TaskType
 

@@ -7,9 +7,9 @@ from dataclasses import asdict
 from typing import Any
 
 from dashboard import jobs
-from dashboard.approvals.bundles import bundles_of
+from dashboard.approvals.bundle_changes import bundles_of
+from dashboard.approvals.joining import joining_of
 from dashboard.approvals.models import Proposal
-from dashboard.approvals.under_way import joining_of
 from dashboard.approvals.wording import step_text
 from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.permissions import visible_to

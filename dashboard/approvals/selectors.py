@@ -24,8 +24,8 @@ from dashboard.approvals.lifecycle import COMPUTING, DONE, EXECUTING, FAILED, OP
 from dashboard.approvals.models import Proposal, Review
 from dashboard.catalog.permissions import visible_to
 from dashboard.operations.models import EstateState
-from dashboard.plans.scheduling import profiles_since
 from dashboard.plans.selectors import plan_of
+from dashboard.plans.stale_profiles import profiles_since
 from dashboard.teams.models import Role, Team
 from dashboard.teams.permissions import Viewer
 

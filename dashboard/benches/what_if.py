@@ -64,31 +64,31 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _asked(tasks: int, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Rows of a dataflow that is submitted, and of the same one running: the science alone, then each way."""
-    from dashboard.plans.scheduling import question_of  # here, and below: Django is set up by the command
+    from dashboard.plans.scheduling_problem import problem_of  # here, and below: Django is set up by the command
 
     record = stored(random_dataflow(tasks, seed=options.seed), slots=options.slots)
-    question = question_of(record)
-    middle = _rate_for(question, options.threads_per_task * tasks)
+    problem = problem_of(record)
+    middle = _rate_for(problem, options.threads_per_task * tasks)
     rng = random.Random(options.seed)
     rates = [middle * rng.uniform(0.5, 1.5) for _ in range(options.questions)]
     with _server() as ask:
         for state in ("submitted", "running"):
             if state == "running":
                 let_run(record, rate_per_s=middle)
-                question = question_of(record)
-            schedules = question.compare(middle, pairs=QUICK_PAIRS).schedules
+                problem = problem_of(record)
+            schedules = problem.compare(middle, pairs=QUICK_PAIRS).schedules
             size = {"tasks": tasks, "threads": max(one.allocation.threads for one in schedules),
                     "slots": max(one.slots for one in schedules), "dataflow": state}
-            yield from (size | row for row in _rows(record, question, rates, ask))
+            yield from (size | row for row in _rows(record, problem, rates, ask))
 
 
 def _rows(
-    record: DataflowRecord, question: Any, rates: Sequence[float],
+    record: DataflowRecord, problem: Any, rates: Sequence[float],
     ask: Callable[[DataflowRecord], Callable[[float], Any]],
 ) -> Iterator[dict[str, Any]]:
     """A row for each way to ask."""
 
-    yield {"way": "science", "reading": "none"} | _timed(lambda rate: question.compare(rate, pairs=QUICK_PAIRS), rates)
+    yield {"way": "science", "reading": "none"} | _timed(lambda rate: problem.compare(rate, pairs=QUICK_PAIRS), rates)
     for way, question_at in (("in process", _in_process(record)), ("over HTTP", ask(record))):
         yield {"way": way, "reading": "warm"} | _timed(question_at, rates)
         with _nothing_kept():
@@ -98,13 +98,13 @@ def _rows(
 @contextmanager
 def _nothing_kept() -> Iterator[None]:
     """The site reads anew for each question, as it does for those that come seconds apart."""
-    from dashboard.schedules import asking
+    from dashboard.schedules import options
 
-    before, asking.KEPT_S = asking.KEPT_S, 1e-6
+    before, options.KEPT_S = options.KEPT_S, 1e-6
     try:
         yield
     finally:
-        asking.KEPT_S = before
+        options.KEPT_S = before
 
 
 def _timed(question_at: Callable[[float], Any], rates: Sequence[float]) -> dict[str, float]:
@@ -119,19 +119,19 @@ def _timed(question_at: Callable[[float], Any], rates: Sequence[float]) -> dict[
     return {"median ms": results.median(took) or 0.0, "p95 ms": took[int(len(took) * 0.95)], "max ms": took[-1]}
 
 
-def _rate_for(question: Any, threads: float) -> float:
+def _rate_for(problem: Any, threads: float) -> float:
     """The rate of the source at which MBA gives about so many threads."""
     low, high = 0.1, 0.1
-    while _threads(question, high) < threads:
+    while _threads(problem, high) < threads:
         low, high = high, high * 2
     for _ in range(12):
         middle = (low + high) / 2
-        low, high = (middle, high) if _threads(question, middle) < threads else (low, middle)
+        low, high = (middle, high) if _threads(problem, middle) < threads else (low, middle)
     return high
 
 
-def _threads(question: Any, rate_per_s: float) -> int:
-    found = question.compare(rate_per_s, pairs=[MODEL_BASED])
+def _threads(problem: Any, rate_per_s: float) -> int:
+    found = problem.compare(rate_per_s, pairs=[MODEL_BASED])
     return found.schedules[0].allocation.threads if found.schedules else 0
 
 

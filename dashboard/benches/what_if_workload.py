@@ -92,17 +92,17 @@ def let_run(record: DataflowRecord, *, rate_per_s: float) -> None:
     from dashboard.audit.trail import audited
     from dashboard.catalog.lifecycle import RUNNING
     from dashboard.operations.estate import stored_estate
+    from dashboard.operations.estate_writer import store_plan
     from dashboard.operations.generation import lock_generation
-    from dashboard.operations.storing import store_plan
     from dashboard.plans.computing import prices
-    from dashboard.plans.scheduling import question_of
+    from dashboard.plans.scheduling_problem import problem_of
 
     with audited(actor=record.author, verb="dataflow.run", team=record.team) as audit:
         lock_generation()
-        question = question_of(record)
+        problem = problem_of(record)
         plan = plan_submission(
-            stored_estate(), question.dataflow, dataflow_id=str(record.pk), team=record.team.slug,
-            task_types=task_types(), prices=prices(), schedule=question.schedule(MODEL_BASED, rate_per_s))
+            stored_estate(), problem.dataflow, dataflow_id=str(record.pk), team=record.team.slug,
+            task_types=task_types(), prices=prices(), schedule=problem.schedule(MODEL_BASED, rate_per_s))
         store_plan(plan)
         record.status = RUNNING
         record.save()

@@ -17,8 +17,8 @@ from dashboard import jobs
 from dashboard.bills.models import NeedRow, SlotReading, UsageHour
 from dashboard.bills.needs import note_needs_of
 from dashboard.bills.prices import note_prices, prices_at
+from dashboard.operations.estate_reader import queries_of
 from dashboard.operations.models import RunningTaskRow
-from dashboard.operations.stored import queries_of
 from scheduler.model.amounts import Amounts
 from scheduler.model.estate import Fragment
 from scheduler.performance.attribution import Counters, attribute, grown, query_work

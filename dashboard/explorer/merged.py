@@ -12,7 +12,7 @@ from uuid import UUID
 from django.db.models import Count, Q, QuerySet
 
 from dashboard.catalog.permissions import dataflow_for, visible_to
-from dashboard.explorer.kept import kept
+from dashboard.explorer.generation_cache import cached
 from dashboard.explorer.overlap import running_dataflows
 from dashboard.operations.models import RunningTaskRow, Use
 from dashboard.teams.models import Team
@@ -66,7 +66,7 @@ def tasks_for(viewer: Viewer) -> QuerySet[RunningTaskRow]:
 
 def shape_for(viewer: Viewer) -> Shape:
     """The shape of what the viewer may know of, kept until the estate changes."""
-    return kept(("shape", viewer.scope), lambda: Shape({
+    return cached(("shape", viewer.scope), lambda: Shape({
         task_id: tuple(parents)
         for task_id, parents in tasks_for(viewer).order_by("pk").values_list("pk", "parents").iterator(2000)}))
 
@@ -104,7 +104,7 @@ def sheet(viewer: Viewer, *, number: int = 1, dataflow_id: UUID | str = "") -> d
         lit = str(record.pk) if wanted else ""
         number = shape.sheet_of(min(wanted)) if wanted else number
     number = max(1, min(number, len(shape.sheets) or 1))
-    return kept(("sheet", viewer.scope, number, lit), lambda: _sheet(viewer, shape, number, wanted, lit))
+    return cached(("sheet", viewer.scope, number, lit), lambda: _sheet(viewer, shape, number, wanted, lit))
 
 
 def found_in_estate(viewer: Viewer, search: str) -> list[dict[str, str]]:

@@ -12,7 +12,7 @@ from django.db.models import Count, Exists, OuterRef, Q, QuerySet
 
 from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.permissions import dataflow_for, visible_to
-from dashboard.explorer.kept import kept
+from dashboard.explorer.generation_cache import cached
 from dashboard.operations.models import RunningTaskRow, Use
 from dashboard.teams.permissions import Viewer
 from scheduler.model.errors import NotFound
@@ -72,7 +72,7 @@ def overlap_map(viewer: Viewer, *, team: str = "", search: str = "") -> OverlapM
     At most ``MOST_DATAFLOWS`` are compared: those that share the most.
     """
     words = tuple(search.replace("\0", "").split()[:8])
-    return kept(("overlap", viewer.scope, team, words), lambda: _build(viewer, team, words))
+    return cached(("overlap", viewer.scope, team, words), lambda: _build(viewer, team, words))
 
 
 def _build(viewer: Viewer, team: str, words: Sequence[str]) -> OverlapMap:

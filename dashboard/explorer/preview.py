@@ -15,8 +15,8 @@ from dashboard.catalog.lifecycle import AT_REST
 from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.permissions import visible_to
 from dashboard.operations.estate import stored_estate
+from dashboard.operations.estate_reader import StoredEstate
 from dashboard.operations.models import Use
-from dashboard.operations.stored import StoredEstate
 from dashboard.plans.computing import prices
 from dashboard.plans.containment import containment_of
 from dashboard.teams.models import Team

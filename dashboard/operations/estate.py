@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from dashboard.operations.estate_reader import StoredEstate, current_generation, fragment_of, submitted_of, task_of
 from dashboard.operations.models import BundleSlot, EstateState, FragmentRow, NodeRow, RunningTaskRow, SlotRow
-from dashboard.operations.stored import StoredEstate, fragment_of, generation_now, submitted_of, task_of
 from scheduler.model.estate import Estate, Fragment, Slot
 
 _kept: tuple[object, Estate] = (None, Estate())
@@ -14,9 +14,9 @@ _kept: tuple[object, Estate] = (None, Estate())
 def load_estate() -> Estate:
     """The whole estate at one generation: rows that were changed while they were read are read again."""
     while True:
-        generation = generation_now()
+        generation = current_generation()
         estate = _read(generation)
-        if generation_now() == generation:
+        if current_generation() == generation:
             return estate
 
 
@@ -26,15 +26,15 @@ def load_part_of(node: str) -> Estate:
     Read again where it changed meanwhile, as the whole is.
     """
     while True:
-        generation = generation_now()
+        generation = current_generation()
         part = _read_part(node, generation)
-        if generation_now() == generation:
+        if current_generation() == generation:
             return part
 
 
 def stored_estate() -> StoredEstate:
     """The estate as it stands, for planning: read in part, as it is looked up."""
-    return StoredEstate(generation_now())
+    return StoredEstate(current_generation())
 
 
 def current_estate() -> Estate:

@@ -26,10 +26,10 @@ from dashboard.catalog.lifecycle import PAUSED, PAUSING, REMOVING, RUNNING
 from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.permissions import dataflow_for
 from dashboard.operations.estate import current_estate, fragments_where, load_estate, load_part_of
+from dashboard.operations.estate_reader import slots_around, slots_gone
 from dashboard.operations.live import live_dataflow, live_estate
 from dashboard.operations.models import HistoryPoint, NodeRow
 from dashboard.operations.notable import notable_events
-from dashboard.operations.stored import slots_around, slots_gone
 from dashboard.teams.models import Team
 from dashboard.teams.permissions import Viewer
 from scheduler.model.errors import NotFound

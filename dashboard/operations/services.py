@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dashboard import jobs
 from dashboard.audit.trail import audited
+from dashboard.operations.estate_writer import store_slots
 from dashboard.operations.generation import lock_generation
 from dashboard.operations.models import NodeRow
-from dashboard.operations.storing import store_slots
 from dashboard.teams.models import User
 
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from django.db.models import F, Window
 from django.db.models.functions import RowNumber
 
+from dashboard.operations.estate_reader import task_of
 from dashboard.operations.models import RunningTaskRow
-from dashboard.operations.stored import task_of
 from scheduler.model.estate import RunningTask
 from scheduler.reuse.siblings import MOST_SIBLINGS
 

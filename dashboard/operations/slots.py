@@ -7,7 +7,7 @@ from itertools import groupby
 
 from django.conf import settings
 
-from dashboard.operations.offered import offered_slots
+from dashboard.operations.offered_slots import offered_slots
 from scheduler.model.estate import Slot
 from scheduler.model.prices import Prices
 from scheduler.model.resources import NOTHING_TAKEN, Catalogue, Node, Supply, Taken

@@ -10,13 +10,14 @@ from django.conf import settings
 from dashboard import jobs
 from dashboard.catalog.documents import stored_dataflow
 from dashboard.catalog.models import DataflowVersion
+from dashboard.operations.estate_reader import StoredEstate
 from dashboard.operations.nodes import pinning_remarks
-from dashboard.operations.stored import StoredEstate
+from dashboard.plans.choices import Choice
 from dashboard.plans.containment import containment_of
 from dashboard.plans.evidence import evidence_of, left_bundles, rule
 from dashboard.plans.models import PlanRecord
-from dashboard.plans.scheduling import Choice, question_of
-from dashboard.profiles.doubts import doubts_about, machine_remarks, remarks_on
+from dashboard.plans.scheduling_problem import problem_of
+from dashboard.profiles.warnings import machine_warnings, warning_notes, warnings_about
 from scheduler import planning, rearranging, rescheduling
 from scheduler.model.errors import StalePlan, WeirError
 from scheduler.model.plan import Plan
@@ -87,17 +88,17 @@ def _schedule(
     if wanted is None:
         return None, []
     choice = Choice.of(**wanted)
-    question = question_of(
+    problem = problem_of(
         record.dataflow, routing=choice.routing, version=record.version, estate=estate,
         fresh=bool(options.get("fresh")))
-    question.require_open()
-    found = question.schedule(choice.pair, choice.rate_per_s)
+    problem.require_open()
+    found = problem.schedule(choice.pair, choice.rate_per_s)
     profiles = found.job.profiles
-    doubts = doubts_about(profiles.values(), team=question.team)
-    remarks = [remark.text for remark in remarks_on(
+    doubts = warnings_about(profiles.values(), team=problem.team)
+    remarks = [remark.text for remark in warning_notes(
         (task, profile.task_type, doubts.get(profile, ())) for task, profile in profiles.items())]
     return found, [
-        *remarks, *machine_remarks(found), *pinning_remarks(slot.node for slot in found.placement.slots)]
+        *remarks, *machine_warnings(found), *pinning_remarks(slot.node for slot in found.placement.slots)]
 
 
 def prices() -> planning.Prices:

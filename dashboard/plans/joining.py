@@ -34,7 +34,7 @@ def options_of(
         ``now``, ``oldest`` (the oldest event that the channel still holds), or a time: ISO 8601, UTC unless it says
         otherwise.
     schedule : mapping, optional
-        The schedule that it is to have (``plans.scheduling.Choice``); what is scheduled begins now.
+        The schedule that it is to have (``plans.choices.Choice``); what is scheduled begins now.
 
     Raises
     ------

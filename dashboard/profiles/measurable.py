@@ -11,7 +11,7 @@ from django.db.models import Max, Q
 
 from dashboard import jobs
 from dashboard.operations.models import NodeRow, RunningTaskRow, SlotRow
-from dashboard.operations.offered import silent_nodes
+from dashboard.operations.offered_slots import silent_nodes
 from dashboard.operations.reservations import fragments_by_slot
 from dashboard.profiles.lifecycle import CANCELLED, DONE, FAILED, OPEN
 from dashboard.profiles.models import ProfileRecord, SweepRecord

@@ -10,12 +10,12 @@ from uuid import UUID
 
 from django.db.models import Q
 
-from dashboard.approvals.deciding import decided
 from dashboard.approvals.lifecycle import DONE, ROLLED_BACK
 from dashboard.approvals.models import Proposal
+from dashboard.approvals.plan_in_force import plans_in_force
 from dashboard.plans.models import PlanRecord
 from dashboard.plans.selectors import plan_of
-from dashboard.schedules.bundles import fragments_of, parts_of, promised_ids
+from dashboard.schedules.promised_bundles import fragments_of, parts_of, promised_ids
 from scheduler.model.estate import Estate
 from scheduler.model.plan import Plan
 from scheduler.model.promise import Load, Promise
@@ -34,7 +34,7 @@ def in_force(dataflow_ids: Collection[UUID | str]) -> dict[str, InForce]:
     """What the newest enacted plans of dataflows promised, by their ids; one that runs without a schedule is absent."""
     return {
         dataflow_id: InForce(promise, one.proposal_id, one.since)
-        for dataflow_id, one in decided(dataflow_ids).items()
+        for dataflow_id, one in plans_in_force(dataflow_ids).items()
         if one.has_promise and (promise := _promise(one.plan_id)) is not None}
 
 

@@ -20,12 +20,12 @@ from dashboard.catalog.lifecycle import REMOVED, RUNNING
 from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.permissions import dataflow_for
 from dashboard.operations.estate import current_estate
-from dashboard.schedules.against import Figures, figures_of
-from dashboard.schedules.bundles import stands
-from dashboard.schedules.keeping import ENOUGH, Measured, kept_in, measured_of
 from dashboard.schedules.models import KeptOutcome
+from dashboard.schedules.outcome_store import ENOUGH, Measured, kept_in, measured_of
+from dashboard.schedules.planned_vs_actual import Figures, figures_of
+from dashboard.schedules.promised_bundles import stands
 from dashboard.schedules.promises import InForce, in_force, made_by, ran_by
-from dashboard.schedules.standing import NEVER, Standing, standing_of
+from dashboard.schedules.status import NEVER, ScheduleStatus, status_of
 from dashboard.teams.permissions import Viewer
 from scheduler.model.errors import NotFound
 from scheduler.performance.outcome import Miss, Told, blur_of, misses, told
@@ -45,7 +45,7 @@ class Outcome:
 
     record: DataflowRecord
     kept: InForce | None = None
-    standing: Standing = NEVER
+    standing: ScheduleStatus = NEVER
     measured: Measured = field(default_factory=Measured)
     figures: Figures = field(default_factory=Figures)
     missed: tuple[Miss, ...] = ()
@@ -135,7 +135,7 @@ def _run(kept: InForce, row: KeptOutcome | None, newest: InForce | None) -> Run:
 
 
 def _outcome(record: DataflowRecord, kept: InForce, proposal: Proposal) -> Outcome:
-    standing = standing_of(proposal, kept.promise)
+    standing = status_of(proposal, kept.promise)
     measured = measured_of(proposal.pk, since=standing.steady_since)
     promise, seen = kept.promise, measured.seen
     missed = misses(promise, seen) if measured.judged else ()

@@ -6,7 +6,7 @@ from django.utils import timezone
 
 from dashboard import queue
 from dashboard.jobs import BrokerAway
-from dashboard.profiles import observing
+from dashboard.profiles import observations
 from dashboard.profiles.services import driving
 from dashboard.queue import app
 
@@ -23,4 +23,4 @@ def advance_sweeps() -> int:
 @app.task(name=queue.OBSERVE_PROFILES)
 def observe_profiles() -> int:
     """Note what running bundles do beside their profiles; how many were noted."""
-    return observing.record_observations(at=timezone.now())
+    return observations.record_observations(at=timezone.now())

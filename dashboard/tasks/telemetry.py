@@ -9,7 +9,7 @@ from dashboard.bills import measuring
 from dashboard.jobs import BrokerAway
 from dashboard.operations import telemetry
 from dashboard.queue import app
-from dashboard.schedules.keeping import record_readings
+from dashboard.schedules.outcome_store import record_readings
 
 
 @app.task(name=queue.RECORD_OBSERVATIONS)

@@ -57,7 +57,7 @@ def fill(count: int) -> None:
     from dashboard.audit.trail import audited
     from dashboard.catalog.models import DataflowRecord, DataflowVersion
     from dashboard.operations.estate import stored_estate
-    from dashboard.operations.storing import store_plan
+    from dashboard.operations.estate_writer import store_plan
     from dashboard.plans.computing import prices
     from dashboard.plans.models import PlanRecord
     from dashboard.teams.models import Team, User

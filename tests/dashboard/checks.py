@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dashboard.operations.estate import load_estate
+from dashboard.operations.estate_reader import StoredEstate
 from dashboard.operations.models import SlotRow, TeamUse
-from dashboard.operations.stored import StoredEstate
 from scheduler.model.estate import Estate
 from scheduler.model.usage import SlotLoad
 from tests.scheduler.invariants import check_fragments, check_outlets

@@ -13,7 +13,7 @@ from dashboard.audit.trail import audited
 from dashboard.catalog.lifecycle import move
 from dashboard.config.environment import ROOT
 from dashboard.operations.estate import load_estate
-from dashboard.operations.storing import store_plan
+from dashboard.operations.estate_writer import store_plan
 from dashboard.plans.selectors import plan_of
 from dashboard.teams.models import Role, Team
 from dashboard.teams.services import create_team, create_token, create_user, remove_member, revoke_token, set_role
@@ -33,14 +33,14 @@ WRITERS = {
     "dashboard/catalog/lifecycle.py": "checked when it runs: inside a command only",
     "dashboard/approvals/moves.py": "checked when it runs: inside a command only",
     "dashboard/operations/generation.py": "checked when it runs: inside a command only",
-    "dashboard/operations/storing.py": "checked when it runs: inside a command only",
+    "dashboard/operations/estate_writer.py": "checked when it runs: inside a command only",
     "dashboard/operations/telemetry.py": "measurements, no state",
     "dashboard/bills/measuring.py": "measurements, no state",
-    "dashboard/schedules/keeping.py": "measurements, no state",
+    "dashboard/schedules/outcome_store.py": "measurements, no state",
     "dashboard/bills/needs.py": "follows the states of dataflows, whose commands leave rows",
     "dashboard/bills/prices.py": "follows the settings",
     "dashboard/operations/reservations.py": "checked when it runs: inside a command only",
-    "dashboard/profiles/observing.py": "measurements, no state",
+    "dashboard/profiles/observations.py": "measurements, no state",
     "dashboard/profiles/stored.py": "checked when it runs: inside a command only",
     "dashboard/teams/logins.py": "counts failed log-ins",
     "dashboard/api/auth.py": "when a token was last used",

@@ -21,9 +21,9 @@ from dashboard.catalog.models import DataflowRecord, DataflowVersion
 from dashboard.operations.estate import stored_estate
 from dashboard.operations.models import EstateState, FragmentRow, NodeRow, RunningTaskRow, SlotRow
 from dashboard.operations.services import register_node
+from dashboard.plans.choices import Choice
 from dashboard.plans.computing import compute
 from dashboard.plans.models import PlanRecord
-from dashboard.plans.scheduling import Choice
 from scheduler.model.errors import InsufficientSlots, WeirError
 from tests.dashboard.building import World, document, planned
 from tests.pages.scheduling import linear, measured

@@ -18,10 +18,10 @@ from dashboard.approvals.services import prepare_proposal, recompute_proposal, r
 from dashboard.audit.models import AuditEntry
 from dashboard.audit.trail import audited
 from dashboard.operations.estate import current_estate, load_estate, load_part_of, stored_estate
+from dashboard.operations.estate_writer import NodeInUse, store_plan
 from dashboard.operations.models import RunningTaskRow, SlotRow, TeamUse
 from dashboard.operations.selectors import slots_around
 from dashboard.operations.services import register_node
-from dashboard.operations.storing import NodeInUse, store_plan
 from dashboard.plans.computing import compute
 from dashboard.plans.selectors import plan_of
 from dashboard.tasks.execution import touched_nodes

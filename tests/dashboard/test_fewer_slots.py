@@ -7,7 +7,7 @@ import pytest
 from dashboard.approvals.services import prepare_proposal, resume_dataflow, roll_back_proposal, submit_dataflow
 from dashboard.operations.estate import load_estate, load_part_of
 from dashboard.operations.services import register_node
-from dashboard.plans.scheduling import question_of
+from dashboard.plans.scheduling_problem import problem_of
 from dashboard.plans.selectors import plan_of
 from dashboard.tasks import execution
 from tests.dashboard.building import World, approved, enacted, planned
@@ -64,8 +64,8 @@ def test_what_routes_by_a_silent_node_waits_for_it_and_says_so(here: World):
 def test_what_a_submission_wakes_is_not_room_for_its_schedule(here: World):
     """The same tasks with another output: only that is new, and all of the others work again."""
     paused(here, scheduled(here, at(50)))
-    estate, question = load_estate(), question_of(planned(here.carla, here.city, linear("other")).dataflow)
-    offered = {slot.name for node in question.supply.free for slot in node.slots}
+    estate, problem = load_estate(), problem_of(planned(here.carla, here.city, linear("other")).dataflow)
+    offered = {slot.name for node in problem.supply.free for slot in node.slots}
     woken = {
         part.slot for fragment in estate.fragments.values() for part in fragment.parts
         if estate.tasks[fragment.tasks[0]].type == "pi_viete"}

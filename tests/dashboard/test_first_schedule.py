@@ -11,7 +11,7 @@ from dashboard.approvals.models import Proposal
 from dashboard.approvals.services import pause_dataflow, prepare_proposal, roll_back_proposal
 from dashboard.operations.estate import load_estate
 from dashboard.plans.models import PlanRecord
-from dashboard.plans.scheduling import question_of
+from dashboard.plans.scheduling_problem import problem_of
 from dashboard.plans.selectors import plan_of
 from dashboard.teams.permissions import viewer_of
 from scheduler.model.encoding import freeze_plan, plan_to_json
@@ -31,8 +31,8 @@ def here(world: World) -> World:
 
 def test_what_runs_fused_is_cut_and_divided_by_its_first_schedule(here: World):
     record = running(here.carla, here.city, linear(), here.ana)
-    question = question_of(record)
-    assert not question.blocked and question.compare(50).schedules
+    problem = problem_of(record)
+    assert not problem.blocked and problem.compare(50).schedules
     [fused] = load_estate().fragments.values()
     proposal = rescheduled(here, record, SAM)
     plan = plan_of(proposal.plan)

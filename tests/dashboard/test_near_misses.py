@@ -80,7 +80,7 @@ def test_siblings_are_found_by_their_column(world):
     running(world.carla, world.city, document("older", window=20), world.ana)
     row = RunningTaskRow.objects.get(type="block_average", config__window=60)
     assert {one.config["window"] for one in StoredSiblings().siblings(row.kin)} == {20, 60}
-    from dashboard.operations.stored import task_of
+    from dashboard.operations.estate_reader import task_of
     assert all(row.kin == kin_of(task_of(row)) for row in RunningTaskRow.objects.all())
 
 

@@ -13,11 +13,11 @@ from django.utils import timezone
 from dashboard.approvals.services import prepare_proposal, submit_dataflow
 from dashboard.operations.models import NodeRow, SlotRow
 from dashboard.operations.services import register_node
-from dashboard.plans.scheduling import question_of
+from dashboard.plans.scheduling_problem import problem_of
 from dashboard.plans.selectors import plan_of
-from dashboard.profiles.doubts import doubts_about
 from dashboard.profiles.models import ProfileRecord, SweepRecord, TrialRecord
 from dashboard.profiles.services.importing import import_profiles
+from dashboard.profiles.warnings import warnings_about
 from scheduler.model.canonical import canonical_config, canonical_json
 from scheduler.model.profile import Point, Profile
 from scheduler.model.profile_csv import write_profiles
@@ -118,16 +118,16 @@ def test_doubts_about_two_profiles_of_a_type_are_both_told(here: World):
 
 def test_what_is_said_of_profiles_takes_as_many_statements_for_many_as_for_one(here: World):
     record = planned(here.carla, here.city, linear()).dataflow
-    question = question_of(record)
+    question = problem_of(record)
     profiles = question.job(18).profiles
 
     def statements(those) -> int:
         with CaptureQueriesContext(connection) as found:
-            doubts_about(those)
+            warnings_about(those)
         return len(found)
 
     assert statements([profiles["pi"]]) == statements(profiles.values()) > 0
-    assert doubts_about([profiles["sense"]]) == {}, "what a type declares was never measured"
+    assert warnings_about([profiles["sense"]]) == {}, "what a type declares was never measured"
 
 
 def test_the_bounds_of_a_schedule_stand_on_its_proposal(here: World, client):

@@ -21,11 +21,12 @@ from dashboard.approvals.services import (
 from dashboard.audit.models import AuditEntry
 from dashboard.catalog.models import DataflowRecord
 from dashboard.operations.estate import load_estate, load_part_of
+from dashboard.operations.estate_reader import queries_of
 from dashboard.operations.models import BundleSlot, SlotRow
 from dashboard.operations.services import register_node
-from dashboard.operations.stored import queries_of
+from dashboard.plans.choices import Choice, InvalidChoice
 from dashboard.plans.joining import InvalidBeginning
-from dashboard.plans.scheduling import Choice, InvalidChoice, question_of
+from dashboard.plans.scheduling_problem import problem_of
 from dashboard.plans.selectors import plan_of
 from dashboard.teams.permissions import viewer_of
 from scheduler.model.errors import InvalidTransition, MissingProfile, PermissionDenied, RateNotHeld
@@ -70,7 +71,7 @@ def here(world: World) -> World:
 
 def test_all_pairs_are_compared_for_a_submission_before_it_is_decided(here: World):
     proposal = planned(here.carla, here.city, linear())
-    found = question_of(proposal.dataflow).compare(40)
+    found = problem_of(proposal.dataflow).compare(40)
     assert {one.pair for one in found.schedules} | set(found.errors) == {
         (allocation, mapping) for allocation in ("LSA", "MBA") for mapping in ("DSM", "RSM", "SAM", "exact")}
     assert {one.rate_per_s for one in found.schedules} == {40}
@@ -169,10 +170,10 @@ def test_a_plan_of_a_schedule_is_overtaken_like_any_other(here: World):
 
 def test_only_free_slots_count_and_reserved_ones_do_not(here: World):
     proposal = planned(here.carla, here.city, linear())
-    assert sum(len(node.slots) for node in question_of(proposal.dataflow).supply.free) == 8
+    assert sum(len(node.slots) for node in problem_of(proposal.dataflow).supply.free) == 8
     SlotRow.objects.filter(name="n1/0").update(reserved_for="sweep")
     running(here.carla, here.city, document("other"), here.ana)
-    found = question_of(proposal.dataflow).supply
+    found = problem_of(proposal.dataflow).supply
     taken = {fragment.slot for fragment in load_estate().fragments.values()}
     offered = [slot.name for slot in found.slots(7)]
     assert "n1/0" not in offered and {slot.name for slot in found.taken} == taken == set(offered[-len(taken):])
@@ -197,34 +198,34 @@ def test_what_others_leave_of_a_slot_is_scheduled_and_told(here: World):
     check_rows()
     again = rescheduled(here, record, at(12))
     assert again.plan.error["code"] == "nothing_to_change"
-    free = [slot.name for slot in question_of(record).supply.taken]
+    free = [slot.name for slot in problem_of(record).supply.taken]
     second = planned(here.carla, here.city, linear("second", rate=49)).dataflow
-    offered = {slot.name for node in question_of(second).supply.free for slot in node.slots}
+    offered = {slot.name for node in problem_of(second).supply.free for slot in node.slots}
     assert offered == set(free) - set(plan.promise.slots), "what one schedule counts on no other gets"
 
 
 def test_own_slots_count_as_free_and_come_first(here: World):
     record = scheduled(here, at(18))
-    question = question_of(record)
+    problem = problem_of(record)
     own = {one.slot for fragment in load_estate().fragments.values() for one in fragment.parts}
-    free = [slot.name for node in question.supply.free for slot in node.slots]
-    assert set(free[:len(own)]) == own and len(free) == 8 and not question.blocked
-    found = question.schedule(("MBA", "SAM"), 18)
+    free = [slot.name for node in problem.supply.free for slot in node.slots]
+    assert set(free[:len(own)]) == own and len(free) == 8 and not problem.blocked
+    found = problem.schedule(("MBA", "SAM"), 18)
     assert {slot.name for slot in found.placement.slots} == own
 
 
 def test_task_types_that_nobody_measured_are_named(here: World):
     proposal = planned(here.carla, here.city, document("other"))
     with pytest.raises(MissingProfile, match="block_average"):
-        question_of(proposal.dataflow).compare()
-    rows = question_of(proposal.dataflow).what_if([10.0, 20.0])
+        problem_of(proposal.dataflow).compare()
+    rows = problem_of(proposal.dataflow).what_if([10.0, 20.0])
     assert {row["error"]["code"] for row in rows} == {"missing_profile"} and len(rows) == 12
 
 
 def test_rates_that_no_slot_holds_and_choices_that_are_none(here: World):
     proposal = planned(here.carla, here.city, linear())
     with pytest.raises(RateNotHeld, match="declares"):
-        question_of(proposal.dataflow).schedule(("MBA", "SAM"), 1e9)
+        problem_of(proposal.dataflow).schedule(("MBA", "SAM"), 1e9)
     with pytest.raises(InvalidChoice, match="is no pair"):
         Choice.of(pair=("MBA", "FIFO"))
     with pytest.raises(InvalidChoice, match="is no routing"):
@@ -305,10 +306,10 @@ def test_a_private_dataflow_has_no_schedules_for_others(here: World, client):
 def test_what_runs_is_scheduled_by_the_selectivities_that_were_measured(here: World, monkeypatch):
     record = scheduled(here, at(18))
     running_as = load_estate().submitted[str(record.pk)].running
-    declared = question_of(record).job(18).rates_per_s
+    declared = problem_of(record).job(18).rates_per_s
     monkeypatch.setattr("dashboard.jobs.selectivities", lambda fragments, least: {
         running_as["parse"]: 12.58, running_as["pi"]: 1.04})
-    found = question_of(record).job(18).rates_per_s
+    found = problem_of(record).job(18).rates_per_s
     assert declared["pi"] == 5 * declared["parse"] and found["pi"] == 13 * found["parse"]
     assert found["out"] == found["pi"], "so near to what is declared it is that"
 
@@ -345,7 +346,7 @@ def test_bundles_that_have_left_free_their_slots_once_all_is_done(here: World):
     assert len(leaving) == 2 and drop_left_bundles(left=leaving) == [], "not while the plan is being enacted"
     enacted(proposal)
     waiting = planned(here.carla, here.city, document("other"))
-    before = question_of(record).supply
+    before = problem_of(record).supply
     assert drop_left_bundles(left=[*leaving[:1], "gone"]) == leaving[:1]
     parts = [one for fragment in load_estate().fragments.values() for one in fragment.parts]
     assert [one.id for one in parts if one.leaving] == leaving[1:]
@@ -355,7 +356,7 @@ def test_bundles_that_have_left_free_their_slots_once_all_is_done(here: World):
     assert drop_left_bundles(left=running_ids) == [], "what does not leave stays"
     check_rows()
     waiting.refresh_from_db()
-    assert waiting.status == "stale" and before.free != question_of(waiting.dataflow).supply.free
+    assert waiting.status == "stale" and before.free != problem_of(waiting.dataflow).supply.free
 
 
 def test_profiles_that_may_no_longer_hold_are_told_of(here: World, monkeypatch):

@@ -7,8 +7,8 @@ import re
 
 import pytest
 
-from dashboard.plans import scheduling
-from dashboard.plans.scheduling import question_of
+from dashboard.plans import scheduling_problem
+from dashboard.plans.scheduling_problem import problem_of
 from scheduler.pairs import QUICK_PAIRS
 from tests.dashboard.building import World, planned
 from tests.pages.scheduling import linear, measured
@@ -21,12 +21,12 @@ def here(world: World) -> World:
 
 
 def test_many_rates_at_once_share_what_one_question_may_cost(here: World, monkeypatch):
-    question = question_of(planned(here.carla, here.city, linear()).dataflow)
-    assert not any("error" in row for row in question.what_if([50.0] * 40))
-    monkeypatch.setattr(scheduling, "MOST_THREADS_AT_ONCE", 2 * 40 * len(QUICK_PAIRS))
-    for row in question.what_if([50.0] * 40):
+    problem = problem_of(planned(here.carla, here.city, linear()).dataflow)
+    assert not any("error" in row for row in problem.what_if([50.0] * 40))
+    monkeypatch.setattr(scheduling_problem, "MOST_THREADS_AT_ONCE", 2 * 40 * len(QUICK_PAIRS))
+    for row in problem.what_if([50.0] * 40):
         assert row["error"]["code"] == "rate_not_held" and row["error"]["facts"]["most_threads"] == 2
-    assert not any("error" in row for row in question.what_if([50.0])), "one rate has all of it"
+    assert not any("error" in row for row in problem.what_if([50.0])), "one rate has all of it"
 
 
 @pytest.mark.parametrize("rate", ["1e-320", "1e308", "1e13", "nan", "-1", "inf"])

@@ -16,7 +16,7 @@ from dashboard.approvals.services import (
 )
 from dashboard.catalog.models import DataflowRecord
 from dashboard.operations.estate import load_estate
-from dashboard.plans.scheduling import question_of
+from dashboard.plans.scheduling_problem import problem_of
 from dashboard.plans.selectors import plan_of
 from scheduler.model.errors import NotEnactable
 from scheduler.performance.declared import DECLARED_MEMORY
@@ -90,24 +90,24 @@ def test_a_query_that_goes_on_for_others_keeps_its_room_on_the_slot(here: World,
     running(here.carla, here.city, linear(), here.ana)
     [chain] = (estate := load_estate()).fragments.values()
     record = running(here.carla, here.city, tapped(), here.ana)
-    question = question_of(record)
+    question = problem_of(record)
     assert question.running["sense"].id == question.running["parse"].id == chain.id
     [found] = [taken for slot, taken in question.supply.taken.items() if slot.name == chain.slot]
     work = sum(estate.tasks[task].cores for task in chain.tasks[2:])
     assert (found.queries, found.memory) == (1, DECLARED_MEMORY)
     assert found.cpu == pytest.approx(work + query_cores(Prices(trigger_ms=settings.TRIGGER_MS)), abs=1e-6)
     enacted(approved(rescheduled(here, record, at(18)), here.ana))
-    [later] = [taken for slot, taken in question_of(record).supply.taken.items() if slot.name == chain.slot]
+    [later] = [taken for slot, taken in problem_of(record).supply.taken.items() if slot.name == chain.slot]
     assert later == found, "what others leave is the same before and after"
 
 
 def test_what_is_new_is_scheduled_by_what_was_measured_of_what_it_joins(here: World, monkeypatch):
     record = running(here.carla, here.city, linear(), here.ana)
     second = planned(here.carla, here.city, linear("second")).dataflow
-    declared = question_of(second).job(18).rates_per_s
+    declared = problem_of(second).job(18).rates_per_s
     parse = load_estate().submitted[str(record.pk)].running["parse"]
     monkeypatch.setattr("dashboard.jobs.selectivities", lambda fragments, least: {parse: 12.58})
     assert set(declared) == {"out"}, "all else runs"
-    assert question_of(second).job(18).rates_per_s["out"] == pytest.approx(13 / 5 * declared["out"])
+    assert problem_of(second).job(18).rates_per_s["out"] == pytest.approx(13 / 5 * declared["out"])
     promise = plan_of(proposed(here, at(18), name="third").plan).promise
     assert promise.rates_per_s["out"] == pytest.approx(13 / 5 * declared["out"])

@@ -8,7 +8,8 @@ from dashboard import jobs
 from dashboard.approvals.services import prepare_proposal, propose_schedule, submit_dataflow
 from dashboard.operations.models import NodeRow, SlotRow
 from dashboard.operations.slots import supply
-from dashboard.plans.scheduling import Choice, question_of
+from dashboard.plans.choices import Choice
+from dashboard.plans.scheduling_problem import problem_of
 from dashboard.plans.selectors import plan_of
 from dashboard.schedules.promises import in_force
 from scheduler.model.placement import Crowd
@@ -45,7 +46,7 @@ def test_a_slot_with_more_threads_than_its_driver_has_sustains_less_and_says_so(
     assert found["sustained_per_s"] == pytest.approx(10) and not found["keeps"]
     assert (found["limited_by"], found["limit"]) == ("threads", TOLD.format(slot=slot))
     assert TOLD.format(slot=slot) in client.get(f"/dataflows/{proposal.dataflow_id}/schedule").content.decode()
-    (row,) = question_of(proposal.dataflow).what_if([20], pairs=[SAM])
+    (row,) = problem_of(proposal.dataflow).what_if([20], pairs=[SAM])
     assert row["sustained_per_s"] == pytest.approx(10) and not row["keeps"]
 
     propose_schedule(actor=here.carla, dataflow_id=proposal.dataflow_id, choice=Choice.of(pair=SAM))

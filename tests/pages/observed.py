@@ -12,7 +12,7 @@ from django.utils import timezone
 from dashboard import jobs
 from dashboard.catalog.models import DataflowRecord
 from dashboard.operations.estate import load_estate
-from dashboard.schedules.keeping import record_readings
+from dashboard.schedules.outcome_store import record_readings
 from scheduler.model.promise import BundlePromise, Promise
 from workers.engine.observed import Flows, TaskFlow
 

@@ -23,10 +23,10 @@ from dashboard.approvals.services import (
 )
 from dashboard.catalog.models import DataflowRecord
 from dashboard.plans.models import PlanRecord
-from dashboard.schedules.keeping import SETTLES, WINDOW, record_readings
 from dashboard.schedules.models import KeptOutcome, Reading
+from dashboard.schedules.outcome_store import SETTLES, WINDOW, record_readings
 from dashboard.schedules.promises import in_force
-from dashboard.schedules.standing import steady_since
+from dashboard.schedules.status import steady_since
 from tests.dashboard.building import World, approved, enacted, running
 from tests.pages.conftest import ClientOf
 from tests.pages.observed import RATE, Observed

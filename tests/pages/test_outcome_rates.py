@@ -12,7 +12,7 @@ from django.urls import reverse
 from dashboard import jobs
 from dashboard.approvals.models import Proposal
 from dashboard.approvals.services import prepare_proposal
-from dashboard.schedules.observing import typical
+from dashboard.schedules.measurements import typical
 from dashboard.schedules.promises import in_force
 from scheduler.performance.seen import BundleSeen, Seen
 from tests.dashboard.building import World, approved, enacted, planned

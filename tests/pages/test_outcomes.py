@@ -16,9 +16,9 @@ from dashboard.catalog.models import DataflowRecord
 from dashboard.pages.templatetags.schedules import seconds
 from dashboard.pages.templatetags.weir import share
 from dashboard.profiles.models import SweepRecord, TrialRecord
-from dashboard.schedules.against import figures_of
-from dashboard.schedules.keeping import WINDOW
 from dashboard.schedules.models import Reading
+from dashboard.schedules.outcome_store import WINDOW
+from dashboard.schedules.planned_vs_actual import figures_of
 from dashboard.schedules.promises import in_force
 from scheduler.model.promise import Load
 from scheduler.performance.outcome import misses

@@ -10,10 +10,10 @@ from dashboard.approvals.models import Proposal
 from dashboard.approvals.services import drop_left_bundles, prepare_proposal, propose_schedule, roll_back_proposal
 from dashboard.catalog.models import DataflowRecord
 from dashboard.operations.estate import load_estate
-from dashboard.plans.scheduling import Choice
-from dashboard.schedules.bundles import promised_ids
-from dashboard.schedules.keeping import SETTLES
+from dashboard.plans.choices import Choice
 from dashboard.schedules.models import KeptOutcome, Reading
+from dashboard.schedules.outcome_store import SETTLES
+from dashboard.schedules.promised_bundles import promised_ids
 from dashboard.schedules.slots import slots_grid
 from dashboard.teams.permissions import viewer_of
 from scheduler.model.estate import RunningBundle

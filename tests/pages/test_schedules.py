@@ -9,7 +9,7 @@ from collections import Counter
 import pytest
 from django.urls import reverse
 
-from dashboard.approvals.bundles import bundles_of
+from dashboard.approvals.bundle_changes import bundles_of
 from dashboard.approvals.models import Proposal
 from dashboard.approvals.services import prepare_proposal
 from dashboard.catalog.models import DataflowRecord

@@ -15,9 +15,9 @@ from dashboard import jobs
 from dashboard.approvals.models import Proposal
 from dashboard.approvals.services import prepare_proposal, propose_schedule
 from dashboard.operations.models import FragmentRow, NodeRow, SlotRow
-from dashboard.operations.offered import SILENT_AFTER
+from dashboard.operations.offered_slots import SILENT_AFTER
 from dashboard.operations.services import register_node
-from dashboard.plans.scheduling import Choice
+from dashboard.plans.choices import Choice
 from dashboard.plans.selectors import plan_of
 from dashboard.schedules.slots import slots_grid
 from dashboard.teams.permissions import viewer_of

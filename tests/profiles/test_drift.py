@@ -10,9 +10,9 @@ from dashboard import jobs
 from dashboard.operations.estate import load_estate
 from dashboard.operations.models import NodeRow
 from dashboard.operations.telemetry import record_history
-from dashboard.profiles import observing, selectors
+from dashboard.profiles import observations, selectors
 from dashboard.profiles.models import ObservationRow, ProfileRecord
-from dashboard.profiles.observing import record_observations
+from dashboard.profiles.observations import record_observations
 from dashboard.profiles.services.importing import import_profiles
 from dashboard.profiles.stored import profile_of
 from scheduler.model.estate import Fragment
@@ -197,7 +197,7 @@ def test_of_many_bundles_some_are_noted_each_time_and_all_in_turn(
     world: World, reports: Reports, branch: str, monkeypatch: pytest.MonkeyPatch
 ):
     run_forked(world, "b", "shared", window=4)
-    monkeypatch.setattr(observing, "MOST_AT_ONCE", 1)
+    monkeypatch.setattr(observations, "MOST_AT_ONCE", 1)
     profile(world)
     seen(2)
     assert len({row.bundle for row in ObservationRow.objects.all()}) == ObservationRow.objects.count() == 2

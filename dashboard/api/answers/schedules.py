@@ -91,7 +91,7 @@ class Point(Answer):
     event_cpu: float | None
 
 
-class Doubt(Answer):
+class ProfileWarning(Answer):
     """A warning about a profile: ``stale``, ``drifted``, ``rough`` or ``busy``, and why."""
 
     kind: str
@@ -107,7 +107,7 @@ class TaskBasis(Answer):
     profile: str
     peak: Point | None
     divided: str
-    doubts: list[Doubt]
+    doubts: list[ProfileWarning]
 
 
 class Machine(Answer):

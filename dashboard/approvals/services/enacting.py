@@ -12,23 +12,24 @@ from django.utils import timezone
 
 from dashboard import jobs
 from dashboard.approvals import permissions
-from dashboard.approvals.deciding import decided
 from dashboard.approvals.lifecycle import DONE, EXECUTING, FAILED, PENDING, ROLLED_BACK, ROLLING_BACK, STALE, UNDER_WAY
 from dashboard.approvals.models import Proposal
 from dashboard.approvals.moves import move_proposal
+from dashboard.approvals.plan_in_force import plans_in_force
 from dashboard.audit.trail import Audit, audited
 from dashboard.catalog import lifecycle as dataflows
 from dashboard.catalog.permissions import visible_to
+from dashboard.operations.estate_reader import StoredEstate
+from dashboard.operations.estate_writer import drop_bundles, on_slots_there, store_plan
 from dashboard.operations.generation import lock_generation
 from dashboard.operations.models import EstateState
-from dashboard.operations.stored import StoredEstate
-from dashboard.operations.storing import drop_bundles, on_slots_there, store_plan
 from dashboard.plans import services as plans
 from dashboard.plans.computing import compute
 from dashboard.plans.joining import by_schedule, last_options
 from dashboard.plans.models import PlanRecord
-from dashboard.plans.scheduling import profiles_since, question_of
+from dashboard.plans.scheduling_problem import problem_of
 from dashboard.plans.selectors import plan_of
+from dashboard.plans.stale_profiles import profiles_since
 from dashboard.teams.models import User
 from dashboard.teams.permissions import viewer_of
 from scheduler.model.errors import InvalidTransition
@@ -160,10 +161,10 @@ def _options_as_it_was(removal: Proposal) -> dict[str, Any]:
 
     Where all of it goes on for others there is nothing to schedule.
     """
-    before = decided([removal.dataflow_id]).get(str(removal.dataflow_id))
+    before = plans_in_force([removal.dataflow_id]).get(str(removal.dataflow_id))
     ran_by = PlanRecord.objects.values_list("options", flat=True).get(pk=before.plan_id) if before else {}
     options = by_schedule(last_options(removal.dataflow), ran_by.get("schedule"))
-    if "schedule" in options and question_of(removal.dataflow, fresh=bool(options.get("fresh"))).blocked:
+    if "schedule" in options and problem_of(removal.dataflow, fresh=bool(options.get("fresh"))).blocked:
         return by_schedule(options, None)
     return options
 

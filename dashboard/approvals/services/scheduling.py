@@ -15,8 +15,10 @@ from dashboard.catalog import lifecycle as dataflows
 from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.permissions import dataflow_for
 from dashboard.operations.generation import lock_generation
+from dashboard.plans.choices import Choice
 from dashboard.plans.joining import begin_in_words, options_of
-from dashboard.plans.scheduling import Choice, profiles_since, question_of
+from dashboard.plans.scheduling_problem import problem_of
+from dashboard.plans.stale_profiles import profiles_since
 from dashboard.teams.models import Role, User
 from dashboard.teams.permissions import require_role, viewer_of
 from scheduler.model.errors import InvalidTransition
@@ -28,8 +30,8 @@ def propose_schedule(*, actor: User, dataflow_id: UUID | str, choice: Choice | N
     A submission that is not decided yet is planned anew with it (without one where ``choice`` is None); of a running
     dataflow another schedule is proposed, in place of one that is proposed and not decided yet.
 
-    Nothing is proposed that has no schedule here as things stand: `Question.require` says why. Its plan, computed
-    later, decides by what is there then.
+    Nothing is proposed that has no schedule here as things stand: `SchedulingProblem.require` says why. Its plan,
+    computed later, decides by what is there then.
 
     Parameters
     ----------
@@ -52,7 +54,7 @@ def propose_schedule(*, actor: User, dataflow_id: UUID | str, choice: Choice | N
     if choice is not None:  # before the estate is locked: it takes up to half a second
         known = dataflow_for(viewer, dataflow_id)
         require_role(viewer, known.team, Role.ENGINEER)
-        question_of(known, routing=choice.routing).require(choice.pair, choice.rate_per_s)
+        problem_of(known, routing=choice.routing).require(choice.pair, choice.rate_per_s)
     with audited(actor=actor, verb="dataflow.propose_schedule") as audit:
         lock_generation()
         record = dataflow_for(viewer, dataflow_id)

@@ -21,9 +21,11 @@ from dashboard.catalog.services import store_dataflow
 from dashboard.operations.estate import stored_estate
 from dashboard.operations.generation import lock_generation
 from dashboard.plans import services as plans
+from dashboard.plans.choices import Choice
 from dashboard.plans.computing import compute
 from dashboard.plans.joining import options_of
-from dashboard.plans.scheduling import Choice, profiles_since, question_of_new
+from dashboard.plans.scheduling_problem import problem_of_new
+from dashboard.plans.stale_profiles import profiles_since
 from dashboard.teams.models import Role, Team, User
 from dashboard.teams.permissions import require_role, viewer_of
 from dashboard.teams.secrets import require_secrets
@@ -79,7 +81,7 @@ def submit_dataflow(
     dataflow = parse_document(text, format=format)
     require_secrets(team, dataflow)
     if schedule is not None:  # before the estate is locked
-        question_of_new(dataflow, team=team, routing=schedule.routing, fresh=fresh).require(
+        problem_of_new(dataflow, team=team, routing=schedule.routing, fresh=fresh).require(
             schedule.pair, schedule.rate_per_s)
     with audited(actor=actor, verb="dataflow.submit", team=team) as audit:
         lock_generation()

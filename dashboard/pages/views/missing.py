@@ -19,7 +19,7 @@ from dashboard.profiles.permissions import may_measure
 from dashboard.profiles.progress import progress_of
 from dashboard.profiles.services.sweeps import USUAL, start_sweeps
 from dashboard.profiles.subjects import Subject
-from dashboard.schedules import asking
+from dashboard.schedules import options
 from dashboard.schedules.comparison import missing_of
 from scheduler.model.errors import NothingToChange, WeirError
 
@@ -44,7 +44,7 @@ def schedule_measure(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
 
 def _unasked(request: HttpRequest, record: DataflowRecord, rate: str) -> list[Subject]:
     """What nobody has asked for yet of what a schedule at this rate is missing; raises where there is nothing."""
-    failure = asking.ask(record, asking.rate_of(rate)).failure
+    failure = options.ask(record, options.rate_of(rate)).failure
     tasks = missing_of(failure)
     if failure is not None and not tasks:
         raise failure

@@ -24,9 +24,9 @@ from dashboard.pages.figures import curve_figure
 from dashboard.pages.templatetags.schedules import exact_rate
 from dashboard.pages.templatetags.weir import words
 from dashboard.pages.views.missing import may_measure_for, measure_address, missing_part
-from dashboard.plans.scheduling import LEAST_RATE_PER_S, Choice
+from dashboard.plans.choices import LEAST_RATE_PER_S, Choice
 from dashboard.plans.selectors import plan_of
-from dashboard.schedules import asking, selectors
+from dashboard.schedules import options, selectors
 from dashboard.schedules.comparison import Row, best_of
 from dashboard.schedules.slots import slots_grid
 from dashboard.teams.models import Role
@@ -69,7 +69,7 @@ def schedule(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
     try:
         asked = _ask(request, record)
     except WeirError as error:  # no rate, or no routing: the page shows what it would without
-        refused, asked = error, asking.ask(record, None)
+        refused, asked = error, options.ask(record, None)
     failure = refused or asked.failure
     return render(request, "schedules/compare.html", {
         "record": record, "failure": failure, **missing_part(request, record, failure),
@@ -98,11 +98,11 @@ def schedule_pairs(request: HttpRequest, dataflow_id: UUID) -> JsonResponse:
 def schedule_curve(request: HttpRequest, dataflow_id: UUID) -> JsonResponse:
     """Slots and price of one pair over rates, as a figure."""
     record = catalog.dataflow(request.viewer, dataflow_id)
-    most_per_s = asking.rate_of(request.GET.get("most", ""))
+    most_per_s = options.rate_of(request.GET.get("most", ""))
     pair = pair_of(request.GET.get("pair", "")) or MODEL_BASED
     if most_per_s is None:
         raise NotFound("There is no curve without an end.", remedy="Give most: the highest rate.")
-    rows = asking.curve(record, pair, most_per_s=most_per_s, routing=_routing(request))
+    rows = options.curve(record, pair, most_per_s=most_per_s, routing=_routing(request))
     bounded_by = "" if pair in QUICK_PAIRS else quick_pair(pair)[1]
     return JsonResponse({"curve": curve_figure(rows, currency=settings.CURRENCY, bounded_by=bounded_by)})
 
@@ -115,7 +115,7 @@ def schedule_propose(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
     given, address = request.POST, reverse("schedule", args=[dataflow_id])
     try:
         choice = None if given.get("without") == "1" else Choice.of(
-            pair=given.get("pair", "").split("-"), rate_per_s=asking.rate_of(given.get("rate", "")),
+            pair=given.get("pair", "").split("-"), rate_per_s=options.rate_of(given.get("rate", "")),
             routing=given.get("routing", ROUTINGS[0]))
         if choice is not None:  # what is refused is seen where it was chosen
             asked = {name: given[name] for name in ("rate", "pair", "routing") if given.get(name)}
@@ -132,11 +132,11 @@ def schedule_propose(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
     return redirect("proposal", proposal.pk)
 
 
-def _ask(request: HttpRequest, record: DataflowRecord) -> asking.Asked:
+def _ask(request: HttpRequest, record: DataflowRecord) -> options.ScheduleOptions:
     """What the address asks; raises where its rate is none."""
     pairs = PAIRS if request.GET.get("complete") == "1" else QUICK_PAIRS
-    return asking.ask(
-        record, asking.rate_of(request.GET.get("rate", "")), pairs=pairs, routing=_routing(request))
+    return options.ask(
+        record, options.rate_of(request.GET.get("rate", "")), pairs=pairs, routing=_routing(request))
 
 
 def _routing(request: HttpRequest) -> Routing:
@@ -145,9 +145,9 @@ def _routing(request: HttpRequest) -> Routing:
     return next((routing for routing in ROUTINGS if routing == named), ROUTINGS[0])
 
 
-def _answer(request: HttpRequest, asked: asking.Asked) -> dict[str, Any]:
+def _answer(request: HttpRequest, asked: options.ScheduleOptions) -> dict[str, Any]:
     """What the table and the figures of the chosen pair show; ``rate_asked`` asks for the same again."""
-    own = asking.own_rates(asked.question)
+    own = options.own_rates(asked.problem)
     rate_per_s = asked.rate_per_s or own[0]
     at, given = exact_rate(rate_per_s), _plain(rate_per_s)
     if asked.rate_per_s is None and len(own) > 1:  # each has another one: no rate stands for them
@@ -164,29 +164,29 @@ def _answer(request: HttpRequest, asked: asking.Asked) -> dict[str, Any]:
     }
 
 
-def _frame(request: HttpRequest, record: DataflowRecord, asked: asking.Asked) -> dict[str, Any]:
+def _frame(request: HttpRequest, record: DataflowRecord, asked: options.ScheduleOptions) -> dict[str, Any]:
     """What stands around the table: the slider's scale, free slots, profiles, and whether one may propose."""
-    own = asking.own_rates(asked.question)
+    own = options.own_rates(asked.problem)
     mean = sum(own) / len(own)
     rate_per_s = asked.rate_per_s or mean
-    most = asking.scale_of(max(rate_per_s, mean))
-    basis = asking.basis_of(asked.question, asked.job) if asked.job else []
+    most = options.scale_of(max(rate_per_s, mean))
+    basis = options.basis_of(asked.problem, asked.job) if asked.job else []
     may = request.viewer.has_role(record.team_id, Role.ENGINEER)
     may_measure = may_measure_for(request, record)
     proposal = _replaced(record)
     submitted = proposal is not None and proposal.plan.kind == "submit"
     scheduled = proposal is not None and "schedule" in proposal.plan.options
-    why_not = asked.question.blocked or ("" if submitted else _not_running(record)) or (
+    why_not = asked.problem.blocked or ("" if submitted else _not_running(record)) or (
         "" if may else f"Engineers of {record.team} may propose a schedule.")
     return {
         "sources": len(own), "own_rate": own[0], "is_own": asked.rate_per_s is None, "most": most, "steps": STEPS,
         "least": f"{LEAST_RATE_PER_S:f}", "step": max(1, round(rate_per_s / most * STEPS)), "tasks": basis,
         "remarks": [
             {"remark": one, "url": measure_address(record, one.tasks[0]) if may_measure else ""}
-            for one in asking.remarks_of(basis)],
-        "room": asking.room_of(asked.question), "buys": asked.question.supply.catalogue is not None,
+            for one in options.notes_of(basis)],
+        "room": options.room_of(asked.problem), "buys": asked.problem.supply.catalogue is not None,
         "may_propose": not why_not, "why_not": why_not,
-        "may_drop": may and submitted and scheduled, "cut": asked.question.cut,
+        "may_drop": may and submitted and scheduled, "cut": asked.problem.cut,
         "proposed": proposal if scheduled else None, "runs_by": selectors.runs_by(record),
     }
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from dashboard.approvals.services import propose_schedule
 from dashboard.commands.proposing import ProposingCommand
-from dashboard.plans.scheduling import Choice
+from dashboard.plans.choices import Choice
 from scheduler.pairs import MODEL_BASED, key_of
 
 

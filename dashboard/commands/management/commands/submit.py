@@ -9,7 +9,7 @@ from django.core.management.base import BaseCommand, CommandError
 from dashboard.approvals.services import submit_dataflow
 from dashboard.commands.actors import actor_of
 from dashboard.commands.files import text_of
-from dashboard.plans.scheduling import Choice
+from dashboard.plans.choices import Choice
 from dashboard.teams.permissions import viewer_of
 from dashboard.teams.selectors import teams_to_submit_for
 from scheduler.model.errors import InvalidDataflow, WeirError

@@ -14,11 +14,11 @@ from django.db.models import Max
 from dashboard.catalog.lifecycle import RUNNING
 from dashboard.operations.telemetry import EVERYTHING
 from dashboard.operations.view import View, view_for
-from dashboard.schedules.bundles import fragments_of, stands
+from dashboard.schedules.measurements import driver_cpu, seen_now, typical
 from dashboard.schedules.models import KeptOutcome, Reading
-from dashboard.schedules.observing import driver_cpu, seen_now, typical
+from dashboard.schedules.promised_bundles import fragments_of, stands
 from dashboard.schedules.promises import InForce, in_force
-from dashboard.schedules.standing import steady_since, unsettled_fragments
+from dashboard.schedules.status import steady_since, unsettled_fragments
 from scheduler.performance.seen import Seen
 
 SETTLES = timedelta(seconds=45)  # after a change, what is measured is that of its beginning

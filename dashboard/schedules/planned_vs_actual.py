@@ -42,7 +42,7 @@ class BundleOutcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class FigureRow:
     """A task or a slot as a whole, with its bundles."""
 
     name: str
@@ -60,8 +60,8 @@ class Figures:
 
     rate: Figure = NOTHING
     latency: Figure = NOTHING
-    tasks: tuple[Part, ...] = ()
-    slots: tuple[Part, ...] = ()
+    tasks: tuple[FigureRow, ...] = ()
+    slots: tuple[FigureRow, ...] = ()
 
 
 def figures_of(promise: Promise, seen: Seen, misses: Sequence[Miss]) -> Figures:
@@ -92,23 +92,23 @@ def _bundle(promise: BundlePromise, seen: Seen, missed: Missed) -> BundleOutcome
                ("memory", promise.slot) in missed and _is_more(load.memory, promise.memory)))
 
 
-def _task(task: str, promise: Promise, seen: Seen, bundles: Sequence[BundleOutcome], missed: Missed) -> Part:
+def _task(task: str, promise: Promise, seen: Seen, bundles: Sequence[BundleOutcome], missed: Missed) -> FigureRow:
     own = tuple(bundle for bundle in bundles if bundle.promise.task == task)
     planned = promise.rates_per_s[task]
     predicted = planned * min(1.0, promise.sustained_per_s / promise.rate_per_s)
     read = seen.read_per_s.get(task)
     cpu, memory = promise.allocated.get(task, (None, None))
-    return Part(
+    return FigureRow(
         task, Figure(planned, predicted, read, ("rate", "") in missed and _is_less(read, predicted, seen)),
         _sum([bundle.cpu for bundle in own], planned=cpu), _sum([bundle.memory for bundle in own], planned=memory), own,
         latency=_latency(promise.latencies_s.get(task), seen.latencies_s.get(task), missed))
 
 
-def _slot(slot: str, promise: Promise, seen: Seen, bundles: Sequence[BundleOutcome], missed: Missed) -> Part:
+def _slot(slot: str, promise: Promise, seen: Seen, bundles: Sequence[BundleOutcome], missed: Missed) -> FigureRow:
     own = tuple(bundle for bundle in bundles if bundle.promise.slot == slot)
     expected, found = promised_of(promise, seen, slot), taken_of(promise, seen, slot)
     alone = promise.own_load_of(slot)  # what is expected with others' is for what is measured with them
-    return Part(
+    return FigureRow(
         slot, None,
         Figure(None, alone.cpu if found.cpu is None else expected.cpu, found.cpu, ("CPU", slot) in missed),
         Figure(

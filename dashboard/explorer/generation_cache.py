@@ -21,7 +21,7 @@ def generation() -> int:
     return EstateState.objects.filter(pk=1).values_list("generation", flat=True).first() or 0
 
 
-def kept(key: Hashable, build: Callable[[], Value]) -> Value:
+def cached(key: Hashable, build: Callable[[], Value]) -> Value:
     """The value under this key at the estate's generation, built where it is not there yet.
 
     Two who ask at once may both build it: the values are equal.

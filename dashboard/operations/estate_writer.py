@@ -11,10 +11,10 @@ from dataclasses import asdict, replace
 from django.db.models import F
 
 from dashboard.operations.estate import fragments_on, fragments_where
+from dashboard.operations.estate_reader import slots_gone, task_of
 from dashboard.operations.generation import advance, state_for_update
 from dashboard.operations.models import BundleSlot, FragmentRow, NodeRow, RunningTaskRow, SlotRow, TeamUse, Use
 from dashboard.operations.reservations import require_unreserved
-from dashboard.operations.stored import slots_gone, task_of
 from dashboard.teams.models import Team
 from scheduler.model.errors import StalePlan, WeirError
 from scheduler.model.estate import Fragment, RunningBundle, RunningTask, Slot, Submitted

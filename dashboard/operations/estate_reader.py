@@ -12,7 +12,7 @@ from django.db.models import F, Q
 
 from dashboard.catalog.models import DataflowRecord
 from dashboard.operations.models import BundleSlot, EstateState, FragmentRow, RunningTaskRow, SlotRow, TeamUse, Use
-from dashboard.operations.offered import offered_slots
+from dashboard.operations.offered_slots import offered_slots
 from scheduler.model.encoding import bundles_from_data
 from scheduler.model.estate import Fragment, RunningTask, Slot, Submitted, divided_among
 from scheduler.model.usage import NAMED, NANO, Users, nanocores
@@ -72,7 +72,7 @@ class StoredEstate:
 
     def has_moved_on(self) -> bool:
         """Whether the estate is of another generation by now."""
-        return self.generation != generation_now()
+        return self.generation != current_generation()
 
     def users_of(self, task_id: str) -> Users:
         """Who uses a running task."""
@@ -123,7 +123,7 @@ class StoredEstate:
         return found
 
 
-def generation_now() -> int:
+def current_generation() -> int:
     """The estate's generation as it stands."""
     return EstateState.objects.filter(pk=1).values_list("generation", flat=True).first() or 0
 

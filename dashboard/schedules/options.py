@@ -12,11 +12,12 @@ from django.db.models import Max
 
 from dashboard import jobs
 from dashboard.catalog.models import DataflowRecord
-from dashboard.explorer.kept import kept
+from dashboard.explorer.generation_cache import cached
+from dashboard.plans.choices import LEAST_RATE_PER_S, MOST_RATE_PER_S
 from dashboard.plans.models import PlanRecord
-from dashboard.plans.scheduling import LEAST_RATE_PER_S, MOST_RATE_PER_S, Question, question_of
-from dashboard.profiles.doubts import Doubt, Remark, doubts_about, remarks_on
+from dashboard.plans.scheduling_problem import SchedulingProblem, problem_of
 from dashboard.profiles.models import ProfileRecord
+from dashboard.profiles.warnings import ProfileWarning, WarningNote, warning_notes, warnings_about
 from dashboard.schedules.comparison import Row, Today, rows_of
 from scheduler.model.errors import InvalidResources, WeirError
 from scheduler.model.profile import Point
@@ -39,15 +40,15 @@ class TaskBasis:
     rate_per_s: float
     origin: str
     peak: Point | None  # None where one thread does at any rate
-    doubts: tuple[Doubt, ...]
+    doubts: tuple[ProfileWarning, ...]
     divided: str
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A dataflow's question at one rate: its rows, or the error that all pairs share."""
+class ScheduleOptions:
+    """A dataflow's problem at one rate: its rows, or the error that all pairs share."""
 
-    question: Question
+    problem: SchedulingProblem
     rate_per_s: float | None
     rows: tuple[Row, ...] = ()
     job: Job | None = None
@@ -87,35 +88,35 @@ def rate_of(text: str) -> float | None:
 def ask(
     record: DataflowRecord, rate_per_s: float | None, *, pairs: Iterable[Pair] = QUICK_PAIRS,
     routing: Routing = "slot_aware",
-) -> Asked:
+) -> ScheduleOptions:
     """All pairs at a rate, or at the sources' own; those that are not asked for now have an empty row."""
-    return answer(_question(record, routing), rate_per_s, pairs=pairs)
+    return answer(_problem(record, routing), rate_per_s, pairs=pairs)
 
 
-def answer(question: Question, rate_per_s: float | None, *, pairs: Iterable[Pair] = PAIRS) -> Asked:
-    """The same of a question that was read already."""
+def answer(problem: SchedulingProblem, rate_per_s: float | None, *, pairs: Iterable[Pair] = PAIRS) -> ScheduleOptions:
+    """The same of a problem that was read already."""
     pairs = tuple(pairs)
     try:
-        found = question.compare(rate_per_s, pairs=pairs)
-        job = found.schedules[0].job if found.schedules else question.job(rate_per_s)
+        found = problem.compare(rate_per_s, pairs=pairs)
+        job = found.schedules[0].job if found.schedules else problem.job(rate_per_s)
     except WeirError as error:
-        return Asked(question, rate_per_s, failure=error)
-    rows = {row.pair: row for row in rows_of(found, today=today_of(question))}
-    return Asked(question, rate_per_s, tuple(rows.get(pair) or Row(pair) for pair in PAIRS), job)
+        return ScheduleOptions(problem, rate_per_s, failure=error)
+    rows = {row.pair: row for row in rows_of(found, today=today_of(problem))}
+    return ScheduleOptions(problem, rate_per_s, tuple(rows.get(pair) or Row(pair) for pair in PAIRS), job)
 
 
-def _question(record: DataflowRecord, routing: Routing) -> Question:
+def _problem(record: DataflowRecord, routing: Routing) -> SchedulingProblem:
     """What the dataflow asks of this estate with these profiles, kept for seconds: a slider asks many times."""
     profile = ProfileRecord.objects.aggregate(changed=Max("changed"))["changed"]
     plan = PlanRecord.objects.filter(dataflow=record).order_by("-created").values_list("pk", flat=True).first()
-    key = ("question", record.pk, record.version, routing, profile, plan, int(monotonic() / KEPT_S))
-    return kept(key, lambda: question_of(record, routing=routing))
+    key = ("problem", record.pk, record.version, routing, profile, plan, int(monotonic() / KEPT_S))
+    return cached(key, lambda: problem_of(record, routing=routing))
 
 
-def today_of(question: Question) -> Today:
+def today_of(problem: SchedulingProblem) -> Today:
     """The bundles that run now, by submitted task; of a chain that would be cut none goes on as it is."""
     return {
-        task: fragment.parts if len(fragment.tasks) == 1 else () for task, fragment in question.running.items()}
+        task: fragment.parts if len(fragment.tasks) == 1 else () for task, fragment in problem.running.items()}
 
 
 def curve(
@@ -126,15 +127,15 @@ def curve(
     Of a pair that is not quick they are those of the quick one that bounds it.
     """
     rates = [most_per_s * number / points for number in range(1, points + 1)]
-    return _question(record, routing).what_if(rates, pairs=[quick_pair(pair)])
+    return _problem(record, routing).what_if(rates, pairs=[quick_pair(pair)])
 
 
-def room_of(question: Question) -> Room:
+def room_of(problem: SchedulingProblem) -> Room:
     """The slots that are there for it, counted apart: its own run something already."""
-    supply = question.supply
+    supply = problem.supply
     offered = {slot.name for node in supply.free for slot in node.slots}
     whole = offered - {slot.name for slot in supply.taken}
-    own = {part.slot for fragment in question.running.values() if not fragment.paused for part in fragment.parts}
+    own = {part.slot for fragment in problem.running.values() if not fragment.paused for part in fragment.parts}
     return Room(len(whole - own), len(whole & own), len(supply.taken))
 
 
@@ -144,10 +145,10 @@ def scale_of(rate_per_s: float) -> float:
     return min(MOST_RATE_PER_S, next(power * step for step in (1, 2, 5, 10) if power * step >= rate_per_s * 4))
 
 
-def basis_of(question: Question, job: Job) -> list[TaskBasis]:
+def basis_of(problem: SchedulingProblem, job: Job) -> list[TaskBasis]:
     """The profile of each task, its rate, and how far it may be divided; upstream first."""
     types = {task.id: task.type for task in job.dataflow.tasks}
-    doubts = doubts_about(job.profiles.values(), team=question.team)
+    doubts = warnings_about(job.profiles.values(), team=problem.team)
     found = []
     for task, rate_per_s in job.rates_per_s.items():
         profile = job.profiles[task]
@@ -159,15 +160,15 @@ def basis_of(question: Question, job: Job) -> list[TaskBasis]:
     return found
 
 
-def remarks_of(basis: Iterable[TaskBasis]) -> list[Remark]:
+def notes_of(basis: Iterable[TaskBasis]) -> list[WarningNote]:
     """What is to be said of the profiles that it rests on, once where several tasks share a doubt."""
-    return remarks_on((one.id, one.type, one.doubts) for one in basis)
+    return warning_notes((one.id, one.type, one.doubts) for one in basis)
 
 
-def own_rates(question: Question) -> tuple[float, ...]:
+def own_rates(problem: SchedulingProblem) -> tuple[float, ...]:
     """What each source of the dataflow makes by itself; known without a profile, and whether or not a slot holds it."""
-    rates = input_rates_per_s(question.dataflow, task_types=jobs.task_types())
-    return tuple(rates[task] for task, its in question.dataflow.parents().items() if not its)
+    rates = input_rates_per_s(problem.dataflow, task_types=jobs.task_types())
+    return tuple(rates[task] for task, its in problem.dataflow.parents().items() if not its)
 
 
 def _divided(job: Job, task: str) -> str:

@@ -2,20 +2,20 @@
 
 For pages and API, with a dataflow that the viewer may know of:
 
-- ``question_of(record, routing=…)``: what is asked, read from the database once; then, without the database,
-- ``question.compare(rate_per_s)``: a ``scheduler.scheduling.Comparison``: schedules, and an error for each other pair
-- ``question.schedule(pair, rate_per_s)``: one of them
-- ``question.require(pair, rate_per_s)``: the error that would keep it from a plan, as far as that is found at once
-- ``question.what_if(rates_per_s, pairs)``: rows of slots, price and predicted rate, fast enough for a slider
+- ``problem_of(record, routing=…)``: what is to be scheduled on what, read from the database once; then, without it,
+- ``problem.compare(rate_per_s)``: a ``scheduler.scheduling.Comparison``: schedules, and an error for each other pair
+- ``problem.schedule(pair, rate_per_s)``: one of them
+- ``problem.require(pair, rate_per_s)``: the error that would keep it from a plan, as far as that is found at once
+- ``problem.what_if(rates_per_s, pairs)``: rows of slots, price and predicted rate, fast enough for a slider
 
 To propose one: ``dashboard.approvals.services.propose_schedule``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, get_args
+from typing import Any
 
 from django.conf import settings as site
 
@@ -26,15 +26,12 @@ from dashboard.operations.estate import stored_estate
 from dashboard.operations.slots import supply
 from dashboard.plans.evidence import measured_selectivities
 from dashboard.plans.joining import last_options
-from dashboard.plans.models import PlanRecord
-from dashboard.plans.selectors import plan_of
-from dashboard.profiles.selectors import profiles_for, records_for
-from dashboard.profiles.stored import profile_of
+from dashboard.profiles.selectors import profiles_for
 from dashboard.teams.models import Team
 from scheduler.assignment import SlotAssigner
 from scheduler.enactment import require_room, require_slots
 from scheduler.model.dataflow import Dataflow
-from scheduler.model.errors import InvalidResources, NotEnactable, WeirError
+from scheduler.model.errors import NotEnactable, WeirError
 from scheduler.model.estate import Fragment, RunningTask
 from scheduler.model.ports import EstateView
 from scheduler.model.profile import Profiles
@@ -46,47 +43,14 @@ from scheduler.planning import merged_plainly, woken
 from scheduler.rescheduling import bound, schedulable
 from scheduler.scheduling import Comparison, Job, Schedule, SchedulingOptions, compare, prepare, schedule
 
-LEAST_RATE_PER_S, MOST_RATE_PER_S = 1e-6, 1e12  # one event in eleven days; what no estate reads
 MOST_THREADS = 10_000  # of a dataflow: planned within half a second, and far beyond what an estate runs
-MOST_THREADS_AT_ONCE = 200_000  # of all rates and pairs of one question
+MOST_THREADS_AT_ONCE = 200_000  # of all rates and pairs of one call
 
 
-class InvalidChoice(WeirError):
-    """There is no such pair of allocation and mapping, or no such routing."""
-
-    code = "invalid_choice"
 
 
 @dataclass(frozen=True)
-class Choice:
-    """The schedule that somebody asks for; without a rate each source has its own."""
-
-    pair: Pair
-    rate_per_s: float | None = None
-    routing: Routing = "slot_aware"
-
-    @classmethod
-    def of(cls, *, pair: Sequence[str], rate_per_s: float | None = None, routing: str = "slot_aware") -> Choice:
-        """The choice that these words make; ``InvalidChoice`` or ``InvalidResources`` where they make none."""
-        if tuple(pair) not in PAIRS:
-            known = ", ".join(map("/".join, PAIRS))
-            raise InvalidChoice(f"{'/'.join(pair)} is no pair.", remedy=f"Choose one of {known}.", pair=list(pair))
-        if rate_per_s is not None and not LEAST_RATE_PER_S <= rate_per_s <= MOST_RATE_PER_S:
-            raise InvalidResources(
-                f"{rate_per_s:g} events/s are no rate.",
-                remedy=f"Give a rate from {LEAST_RATE_PER_S:f} to {MOST_RATE_PER_S:g}.", rate_per_s=str(rate_per_s))
-        if routing not in get_args(Routing):
-            raise InvalidChoice(
-                f"{routing!r} is no routing.", remedy="Choose shuffle or slot_aware.", routing=routing)
-        return cls((pair[0], pair[1]), rate_per_s, routing)
-
-    def as_option(self) -> dict[str, Any]:
-        """The choice as a plan's record keeps it."""
-        return {"pair": list(self.pair), "rate_per_s": self.rate_per_s, "routing": self.routing}
-
-
-@dataclass(frozen=True)
-class Question:
+class SchedulingProblem:
     """What is to be scheduled on what, read once; its answers are pure."""
 
     dataflow: Dataflow
@@ -160,7 +124,7 @@ class Question:
         ``keeps``, ``latency_s``, ``free`` (whether the slots are there); or ``error`` (code, message, remedy, facts).
         """
         rates, pairs, rows = list(rates_per_s), tuple(pairs), []
-        # Each has its share of what one question may cost: two hundred rates of thousands of threads take minutes.
+        # Each has its share of what one call may cost: two hundred rates of thousands of threads take minutes.
         most_threads = min(self.options.most_threads, MOST_THREADS_AT_ONCE // max(1, len(rates) * len(pairs)))
         options = replace(self.options, most_threads=most_threads)
         for rate_per_s in rates:
@@ -181,74 +145,53 @@ class Question:
             pinned=bound(self.running, job), supply=self.supply)
 
 
-def question_of(
+def problem_of(
     record: DataflowRecord, *, routing: Routing = "slot_aware", version: int | None = None,
     estate: EstateView | None = None, fresh: bool | None = None,
-) -> Question:
-    """What a dataflow asks: of one that runs, its tasks that a schedule may change; of another, those that are new."""
+) -> SchedulingProblem:
+    """Build the scheduling problem: a running dataflow's tasks that a schedule may change, or those that a submission
+    would start."""
     estate = estate or stored_estate()
     stored = DataflowVersion.objects.get(dataflow=record, number=version or record.version)
     dataflow = stored_dataflow(stored.document)
     if str(record.pk) not in estate.submitted:
         joined = bool(last_options(record).get("fresh")) if fresh is None else fresh
-        return question_of_new(
+        return problem_of_new(
             dataflow, team=record.team, routing=routing, fresh=joined, estate=estate, dataflow_id=str(record.pk))
     running, blocked = schedulable(estate, str(record.pk), dataflow, task_types=jobs.task_types())
     among = frozenset(running) if not blocked else None
     ids = estate.submitted[str(record.pk)].running
-    return Question(
+    return SchedulingProblem(
         **_known(dataflow, record.team, routing), supply=supply(own=_own_loads(running, ids, estate.tasks)),
         among=among, running=running, blocked=blocked, measured=measured_selectivities(estate, ids, dataflow))
 
 
-def question_of_new(
+def problem_of_new(
     dataflow: Dataflow, *, team: Team, routing: Routing = "slot_aware", fresh: bool = False,
     estate: EstateView | None = None, dataflow_id: str = "new",
-) -> Question:
-    """What a dataflow asks that does not run, stored or not: its tasks that would have to start."""
+) -> SchedulingProblem:
+    """Build the scheduling problem of a dataflow that does not run, stored or not: the tasks that it would start."""
     estate = estate or stored_estate()
     merged = merged_plainly(
         estate, dataflow, dataflow_id=dataflow_id, team=team.slug, task_types=jobs.task_types(), fresh=fresh)
     new = frozenset(merged.new)
     blocked = "" if new else f"All tasks of {dataflow.name} run already, for others: there is nothing to schedule."
-    return Question(
+    return SchedulingProblem(
         **_known(dataflow, team, routing), supply=supply(besides=woken(estate, merged)), among=new or None,
         blocked=blocked,
         measured=measured_selectivities(estate, merged.joined, dataflow))
 
 
-def profiles_since(record: PlanRecord) -> tuple[str, ...]:
-    """The tasks of a schedule's plan whose profiles came into use, or went out of it, since it was asked for.
-
-    What it promises of their rate, slots and price may be another by now.
-    """
-    if "schedule" not in record.options:
-        return ()
-    stored = DataflowVersion.objects.get(dataflow=record.dataflow_id, number=record.version)
-    dataflow = stored_dataflow(stored.document)
-    owner = _owner(dataflow, record.dataflow.team)
-    there = records_for({task.type for task in dataflow.tasks}, team=owner, or_since=record.created)
-    changed = {profile_of(one) for one in there if one.changed > record.created}
-    plan = plan_of(record) if changed else None
-    if plan is None or plan.promise is None:
-        return ()
-    promised = {bundle.task for bundle in plan.promise.bundles}
-    now, with_gone = (profiles_for(dataflow.tasks, team=owner, or_since=since) for since in (None, record.created))
-    return tuple(
-        task.id for task in dataflow.tasks
-        if task.id in promised and not changed.isdisjoint((now.find(task), with_gone.find(task))))
-
-
 def _known(dataflow: Dataflow, team: Team, routing: Routing) -> dict[str, Any]:
-    """What any question of a dataflow has: its profiles and settings."""
-    owner = _owner(dataflow, team)
+    """What every problem of a dataflow has: its profiles and options."""
+    owner = owner_of(dataflow, team)
     return {
         "dataflow": dataflow, "team": owner, "profiles": profiles_for(dataflow.tasks, team=owner),
         "options": SchedulingOptions(routing=routing, trigger_s=site.TRIGGER_MS / 1000, most_threads=MOST_THREADS),
     }
 
 
-def _owner(dataflow: Dataflow, team: Team) -> str:
+def owner_of(dataflow: Dataflow, team: Team) -> str:
     """The team whose own profiles count: what was measured of a private dataflow is not to be told from a shared one's
     schedule."""
     return team.slug if dataflow.visibility == "private" else ""

@@ -13,11 +13,11 @@ from dashboard.approvals.models import Proposal
 from dashboard.catalog.models import DataflowRecord
 
 # Kinds of plan that say by what schedule a dataflow runs; what was removed has none, also where it comes again.
-DECIDING = ("submit", "schedule", "remove")
+SETS_PLAN = ("submit", "schedule", "remove")
 
 
 @dataclass(frozen=True, slots=True)
-class Decided:
+class PlanInForce:
     """The plan that a dataflow runs by, or was removed by, the proposal that it belongs to, and since when."""
 
     proposal_id: UUID
@@ -26,17 +26,17 @@ class Decided:
     has_promise: bool
 
 
-def decided(dataflow_ids: Collection[UUID | str]) -> dict[str, Decided]:
+def plans_in_force(dataflow_ids: Collection[UUID | str]) -> dict[str, PlanInForce]:
     """The plan that each dataflow was given last, by dataflow id; one that none was enacted for is absent.
 
     Of a removal that was rolled back it is the submission that took it back.
     """
-    enacted = Proposal.objects.in_effect().filter(plan__kind__in=DECIDING, dataflow=OuterRef("pk"))
+    enacted = Proposal.objects.in_effect().filter(plan__kind__in=SETS_PLAN, dataflow=OuterRef("pk"))
     newest = DataflowRecord.objects.filter(pk__in=dataflow_ids).values(
         last=Subquery(enacted.order_by("-finished_at").values("pk")[:1]))
     rows = Proposal.objects.filter(pk__in=newest).values_list(
         "pk", "dataflow_id", "finished_at", "plan_id", "plan__has_promise", "rollback_plan_id",
         "rollback_plan__has_promise")
     return {
-        str(dataflow_id): Decided(pk, back or plan, at, promises_back if back else promises)
+        str(dataflow_id): PlanInForce(pk, back or plan, at, promises_back if back else promises)
         for pk, dataflow_id, at, plan, promises, back, promises_back in rows}

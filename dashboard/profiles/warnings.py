@@ -1,8 +1,8 @@
 """What may be wrong with a profile that is planned with: stale, drifted, rough, or measured while the machine was busy.
 
-- ``doubts_about(profiles, team=…)``: what there is to say of each of them
-- ``remarks_on(tasks)``: the same of tasks, said once where several of a type have one doubt
-- ``machine_remarks(schedule)``: the nodes that are another class of machine than its profiles were measured on
+- ``warnings_about(profiles, team=…)``: what there is to say of each of them
+- ``warning_notes(tasks)``: the same of tasks, said once where several of a type have one doubt
+- ``machine_warnings(schedule)``: the nodes that are another class of machine than its profiles were measured on
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NAMED = 5  # tasks in a remark
 
 
 @dataclass(frozen=True, slots=True)
-class Doubt:
+class ProfileWarning:
     """Why what a profile says may not hold, as the rest of a sentence."""
 
     kind: Kind
@@ -35,13 +35,13 @@ class Doubt:
 
 
 @dataclass(frozen=True, slots=True)
-class Remark:
+class WarningNote:
     """A doubt about the profiles of some tasks of one type; ``of_all`` where these are all its tasks."""
 
     task_type: str
     tasks: tuple[str, ...]
     of_all: bool
-    doubt: Doubt
+    doubt: ProfileWarning
 
     @property
     def head(self) -> str:
@@ -55,7 +55,7 @@ class Remark:
         return f"{self.head}: {self.doubt.why}."
 
 
-def doubts_about(profiles: Iterable[Profile], *, team: str = "") -> dict[Profile, tuple[Doubt, ...]]:
+def warnings_about(profiles: Iterable[Profile], *, team: str = "") -> dict[Profile, tuple[ProfileWarning, ...]]:
     """What may be wrong with each of these profiles; nothing of what a type declares.
 
     Parameters
@@ -77,20 +77,20 @@ def doubts_about(profiles: Iterable[Profile], *, team: str = "") -> dict[Profile
     return {profile: tuple(doubts) for profile, doubts in found.items()}
 
 
-def remarks_on(tasks: Iterable[tuple[str, str, Iterable[Doubt]]]) -> list[Remark]:
+def warning_notes(tasks: Iterable[tuple[str, str, Iterable[ProfileWarning]]]) -> list[WarningNote]:
     """What is to be said of tasks, given by id, type and doubts: by type, then in the order of the tasks."""
     of_type: dict[str, list[str]] = {}
-    found: dict[tuple[str, Doubt], list[str]] = {}
+    found: dict[tuple[str, ProfileWarning], list[str]] = {}
     for task, name, doubts in tasks:
         of_type.setdefault(name, []).append(task)
         for doubt in doubts:
             found.setdefault((name, doubt), []).append(task)
     return [
-        Remark(name, tuple(its), len(its) == len(of_type[name]), doubt)
+        WarningNote(name, tuple(its), len(its) == len(of_type[name]), doubt)
         for (name, doubt), its in sorted(found.items(), key=lambda one: one[0][0])]
 
 
-def machine_remarks(schedule: Schedule) -> list[str]:
+def machine_warnings(schedule: Schedule) -> list[str]:
     """What a plan has to say of nodes that are another class of machine than what runs there was measured on.
 
     Only of others than most slots are: where a profile is not of those, it is stale.
@@ -118,21 +118,21 @@ def _named(tasks: Sequence[str]) -> str:
     return ", ".join(tasks[:NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
-def _of_age(profile: Profile, machine: str) -> Iterator[Doubt]:
+def _of_age(profile: Profile, machine: str) -> Iterator[ProfileWarning]:
     if why := staleness(profile, machine=machine):
-        yield Doubt("stale", why)
+        yield ProfileWarning("stale", why)
 
 
-def _of_record(record: ProfileRecord, disturbed: Mapping[str, float] | None) -> Iterator[Doubt]:
+def _of_record(record: ProfileRecord, disturbed: Mapping[str, float] | None) -> Iterator[ProfileWarning]:
     """What its running bundles and its own trials say against it."""
     if told := [_drift(drift) for drift in record.drifts if drift["beyond"]]:
-        yield Doubt("drifted", f"running bundles {'; they '.join(told)}")
+        yield ProfileWarning("drifted", f"running bundles {'; they '.join(told)}")
     if record.rough:
-        yield Doubt("rough", (
+        yield ProfileWarning("rough", (
             f"the peak of {counted_threads(record.rough)} is less sure than was asked for, because time ended first or "
             "a lower rate was never stable"))
     if disturbed is not None:
-        yield Doubt("busy", (
+        yield ProfileWarning("busy", (
             f"a load of {disturbed['load']:.1f} on {disturbed['cores']} cores meanwhile"
             + (f", and {disturbed['stolen']:.0%} of the CPU went elsewhere" if disturbed["stolen"] > 0.01 else "")
             + ", so that a slot may well sustain more"))

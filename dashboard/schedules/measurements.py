@@ -8,7 +8,7 @@ from typing import Any
 
 from dashboard.operations.view import FAILING, View, at_work, exact_rate, totals_of
 from dashboard.profiles.models import TrialRecord
-from dashboard.schedules.bundles import Parts, fragments_of, parts_of, promised_ids
+from dashboard.schedules.promised_bundles import Parts, fragments_of, parts_of, promised_ids
 from scheduler.model.estate import Fragment
 from scheduler.model.promise import Load, Promise
 from scheduler.performance.seen import BundleSeen, Seen

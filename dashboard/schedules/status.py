@@ -16,7 +16,7 @@ from dashboard.catalog.lifecycle import PAUSED, PAUSING, RUNNING
 from dashboard.catalog.models import DataflowRecord
 from dashboard.operations.estate import current_estate
 from dashboard.plans.selectors import plan_of
-from dashboard.schedules.bundles import stands
+from dashboard.schedules.promised_bundles import stands
 from scheduler.model.promise import Promise
 
 What = Literal["running", "changing", "moved", "paused", "removed", "replaced", "never"]
@@ -25,7 +25,7 @@ REARRANGING = ("schedule", "defragment")  # kinds of plan that change bundles of
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class ScheduleStatus:
     """What has become of a schedule.
 
     ``running`` or ``changing`` (a plan for its dataflow is being enacted), or no longer in force: ``moved`` (bundles
@@ -40,7 +40,7 @@ class Standing:
     steady_since: datetime | None = None
 
 
-NEVER = Standing("never")
+NEVER = ScheduleStatus("never")
 
 
 def steady_since(dataflow_ids: Collection[UUID | str]) -> dict[str, datetime]:
@@ -63,7 +63,7 @@ def unsettled_fragments(*, since: datetime) -> set[str]:
         for fragment in (*plan.fragments_before, *plan.fragments_after)}
 
 
-def standing_of(proposal: Proposal, promise: Promise) -> Standing:
+def status_of(proposal: Proposal, promise: Promise) -> ScheduleStatus:
     """What has become of the schedule that a proposal planned, which promised that; its dataflow is fetched with it."""
     if not proposal.is_in_effect:
         return NEVER
@@ -73,23 +73,23 @@ def standing_of(proposal: Proposal, promise: Promise) -> Standing:
         ).order_by("approved_at").values("pk", "status", "plan__kind", "approved_at"))
     for row in later:
         if row["status"] == ROLLED_BACK:  # a removal: it was submitted anew, by that plan
-            return Standing("replaced", row["approved_at"], row["pk"])
+            return ScheduleStatus("replaced", row["approved_at"], row["pk"])
         if row["status"] == DONE and row["plan__kind"] in ENDED_BY:
-            return Standing(ENDED_BY[row["plan__kind"]], row["approved_at"], row["pk"])
+            return ScheduleStatus(ENDED_BY[row["plan__kind"]], row["approved_at"], row["pk"])
     status = proposal.dataflow.status
     if status == RUNNING:
         return _running(proposal, promise, [row for row in later if row["status"] in UNDER_WAY])
     kind, what = ("pause", "paused") if status in (PAUSED, PAUSING) else ("remove", "removed")
     last = next((row for row in reversed(later) if row["plan__kind"] == kind), {})
-    return Standing(what, last.get("approved_at"), last.get("pk"))
+    return ScheduleStatus(what, last.get("approved_at"), last.get("pk"))
 
 
-def _running(proposal: Proposal, promise: Promise, under_way: list[dict]) -> Standing:
+def _running(proposal: Proposal, promise: Promise, under_way: list[dict]) -> ScheduleStatus:
     dataflow_id = str(proposal.dataflow_id)
     since = steady_since([dataflow_id]).get(dataflow_id)
     if since is None:
         by = under_way[-1] if under_way else {}
-        return Standing("changing", by.get("approved_at"), by.get("pk"))
+        return ScheduleStatus("changing", by.get("approved_at"), by.get("pk"))
     if not stands(current_estate(), dataflow_id, promise):
-        return Standing("moved")
-    return Standing("running", proposal.finished_at, proposal.pk, since)
+        return ScheduleStatus("moved")
+    return ScheduleStatus("running", proposal.finished_at, proposal.pk, since)
