@@ -1,4 +1,4 @@
-"""What both allocations share: dividing a rate into whole peaks and a rest, and what needs no dividing."""
+"""What both allocations share: checks, a rate divided into peaks and a rest, and tasks that have one thread."""
 
 from __future__ import annotations
 
@@ -33,36 +33,54 @@ def divided(rate_per_s: float, peak_per_s: float) -> tuple[int, float]:
 
 
 def scaled_thread(task: str, profile: Profile, rate_per_s: float, *, reserved: bool) -> Bundle:
-    """One thread at no more than its peak, its CPU and memory in proportion to the rate above what it takes anyway.
+    """A bundle of one thread at no more than its peak rate, with the CPU and memory of that rate.
 
-    With ``reserved`` CPU is what has to be there for it beside others (`Estimate.reserve_at`).
+    With ``reserved`` the CPU is what has to be there for it beside others (`Estimate.reserve_at`).
     """
-    one = profile.estimate(1)
-    cpu = one.reserve_at(rate_per_s) if reserved else one.cpu_at(rate_per_s)
-    return Bundle(task, 1, rate_per_s, cpu, one.memory_at(rate_per_s))
+    estimate = profile.estimate(1)
+    cpu = estimate.reserve_at(rate_per_s) if reserved else estimate.cpu_at(rate_per_s)
+    return Bundle(task, 1, rate_per_s, cpu, estimate.memory_at(rate_per_s))
 
 
 def undivided(
     task: str, profile: Profile, rate_per_s: float, *, one_thread: Collection[str], reserved: bool
 ) -> TaskAllocation | None:
-    """The allocation of a task that always has one thread; None of any other.
+    """The allocation of a task that has one thread; None where its threads follow from its rate.
 
-    A static one has its fixed share. One without events waits for some. One that may not be divided has to hold its
-    whole rate.
+    A static task takes its fixed share at any rate. A task without events keeps one thread, which takes nothing. The
+    thread of a ``one_thread`` task has to sustain the whole rate.
+
+    Parameters
+    ----------
+    task : str
+        Its id.
+    profile : Profile
+        What was measured of its type.
+    rate_per_s : float
+        Its input rate.
+    one_thread : collection of str
+        Ids of the tasks that may not be divided over threads.
+    reserved : bool
+        Whether to count the CPU that has to be there beside others (`Estimate.reserve_at`) instead of the mean load.
+
+    Raises
+    ------
+    RateNotHeld
+        A ``one_thread`` task has more events than a thread sustains.
     """
     if profile.static:
-        one = profile.one
-        return TaskAllocation(task, rate_per_s, (Bundle(task, 1, rate_per_s, one.cpu, one.memory),))
+        point = profile.one
+        return TaskAllocation(task, rate_per_s, (Bundle(task, 1, rate_per_s, point.cpu, point.memory),))
     if rate_per_s == 0:
         return TaskAllocation(task, 0.0, (Bundle(task, 1, 0.0, 0.0, 0.0),))
     if task not in one_thread:
         return None
-    one = profile.one
-    if rate_per_s > one.rate_per_s * (1 + TOLERANCE):
+    peak_per_s = profile.one.rate_per_s
+    if rate_per_s > peak_per_s * (1 + TOLERANCE):
         raise RateNotHeld(
             f"{rate_per_s:g} events/s are too many for task {task}: it cannot be divided, and one thread sustains "
-            f"{one.rate_per_s:g}",
+            f"{peak_per_s:g}",
             remedy="Lower the rate, or thin the stream before this task.",
-            task=task, rate_per_s=rate_per_s, peak_per_s=one.rate_per_s, threads=1,
+            task=task, rate_per_s=rate_per_s, peak_per_s=peak_per_s, threads=1,
         )
     return TaskAllocation(task, rate_per_s, (scaled_thread(task, profile, rate_per_s, reserved=reserved),))

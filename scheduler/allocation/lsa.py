@@ -55,11 +55,11 @@ def allocate_lsa(
 
 
 def _linear(task: str, profile: Profile, rate_per_s: float) -> TaskAllocation:
-    one = profile.one
-    times, rest = divided(rate_per_s, one.rate_per_s)
+    point = profile.one
+    times, rest = divided(rate_per_s, point.rate_per_s)
     bundles = []
     if times:
-        bundles.append(Bundle(task, 1, one.rate_per_s, one.cpu, one.memory, count=times))
+        bundles.append(Bundle(task, 1, point.rate_per_s, point.cpu, point.memory, count=times))
     if rest:
         bundles.append(scaled_thread(task, profile, rest, reserved=False))
     return TaskAllocation(task, rate_per_s, tuple(bundles))

@@ -52,10 +52,10 @@ def allocate_mba(
     tasks = {}
     for task, rate_per_s in rates_per_s.items():
         profile = profiles[task]
-        of_one = undivided(task, profile, rate_per_s, one_thread=one_thread, reserved=True)
-        if of_one is None and task in one_slot:
+        single = undivided(task, profile, rate_per_s, one_thread=one_thread, reserved=True)
+        if single is None and task in one_slot:
             profile.adequate(rate_per_s)  # or it is not held
-        tasks[task] = of_one or _in_bundles(task, profile, rate_per_s)
+        tasks[task] = single or _in_bundles(task, profile, rate_per_s)
     return Allocation("MBA", tasks)
 
 

@@ -67,54 +67,56 @@ def map_exact(allocation: Allocation, *, supply: Supply, streams: Streams, effor
     ]
     full = sum(unit.full for unit in units)
     # In the order in which SAM comes to them: best fit then takes as many slots as SAM.
-    order = sorted(allocation.tasks.values(), key=lambda task: sum(one.count for one in task.bundles if one.full))
+    order = sorted(
+        allocation.tasks.values(), key=lambda task: sum(bundle.count for bundle in task.bundles if bundle.full))
+    partial = [bundle for task in order for bundle in task.bundles if not bundle.full]
     packing = Effort(PACKING * effort)
-    packed, least = fewest_slots([one for task in order for one in task.bundles if not one.full], effort=packing)
+    packed, least = fewest_slots(partial, effort=packing)
     count = full + len(packed)
     first = supply.slots(count)
     if any(slot in supply.taken for slot in first):
         return _in_what_is_left(allocation, supply, streams, full + least)
     eligible = eligible_slots(supply, count)
     starts = _starts(allocation, supply, units, packed, dict.fromkeys((first, on_few_nodes(eligible, count))))
-    starts.sort(key=lambda one: between_nodes_per_s(one, streams))  # of equals the one on the first slots stays first
-    found = _nearest(starts, units, eligible, streams, Effort(effort - packing.spent))
-    used = len(found.held)  # nearer to each other they may take fewer
-    return replace(found, slots_bound=Bound(used, full + least, proved=used == full + least))
+    starts.sort(key=lambda start: between_nodes_per_s(start, streams))  # of equals that on the first slots stays first
+    placement = _with_least_traffic(starts, units, eligible, streams, Effort(effort - packing.spent))
+    used = len(placement.held)  # nearer to each other they may take fewer
+    return replace(placement, slots_bound=Bound(used, full + least, proved=used == full + least))
 
 
-def _nearest(
+def _with_least_traffic(
     starts: Sequence[Placement], units: Sequence[Bundle], eligible: Eligible, streams: Streams, effort: Effort
 ) -> Placement:
-    """What has least traffic on as many slots, as far as it is found, with its bound: the first of these, or better."""
-    found, count = starts[0], len(starts[0].slots)
-    start = between_nodes_per_s(found, streams)
-    if start <= TOLERANCE:
-        return replace(found, traffic_bound=Bound(0.0, 0.0, proved=True))
+    """The placement with the least traffic that is found on as many slots, with its bound: the first start, or better."""
+    best, count = starts[0], len(starts[0].slots)
+    traffic = between_nodes_per_s(best, streams)
+    if traffic <= TOLERANCE:
+        return replace(best, traffic_bound=Bound(0.0, 0.0, proved=True))
     useful = useful_nodes(eligible, count) | {slot.node for slot in on_few_nodes(eligible, count)}
     eligible = {node: slots for node, slots in eligible.items() if node in useful}
-    offered = {slot for its in eligible.values() for slot in its}
+    offered = {slot for node_slots in eligible.values() for slot in node_slots}
     by_task = Counter(unit.task for unit in units)
     pairs = sum(by_task[source] * by_task[target] for source, target in streams)
     places = sum(not unit.full for unit in units) * len(offered)
     if pairs * len(eligible) > LARGEST or places > MOST_PLACES:
-        return replace(found, traffic_bound=Bound(start, 0.0, proved=False))
-    hint = next(one for one in starts if offered.issuperset(one.slots))
+        return replace(best, traffic_bound=Bound(traffic, 0.0, proved=False))
+    hint = next(start for start in starts if offered.issuperset(start.slots))
     where, bound, proved = _least_traffic(units, eligible, count, streams, _of_units(hint, units), effort)
     slots = _filled_up(eligible, set(where), count)
     number = {slot: position for position, slot in enumerate(slots)}
-    nearer = replace(found, slots=slots, threads=_threads(found.threads, units, [number[slot] for slot in where]))
-    found = min(found, nearer, key=lambda one: between_nodes_per_s(one, streams))
-    reached = between_nodes_per_s(found, streams)
-    return replace(found, traffic_bound=Bound(reached, min(bound, reached), proved=proved))
+    solved = replace(best, slots=slots, threads=_threads(best.threads, units, [number[slot] for slot in where]))
+    best = min(best, solved, key=lambda placement: between_nodes_per_s(placement, streams))
+    reached = between_nodes_per_s(best, streams)
+    return replace(best, traffic_bound=Bound(reached, min(bound, reached), proved=proved))
 
 
 def _in_what_is_left(allocation: Allocation, supply: Supply, streams: Streams, least: int) -> Placement:
     """SAM's placement, where slots are not alike because others have part of some: their bound holds all the same."""
-    found = map_sam(allocation, supply=supply)
-    traffic = between_nodes_per_s(found, streams)
-    count = len(found.slots)
+    placement = map_sam(allocation, supply=supply)
+    traffic = between_nodes_per_s(placement, streams)
+    count = len(placement.slots)
     return replace(
-        found, slots_bound=Bound(count, least, proved=count == least),
+        placement, slots_bound=Bound(count, least, proved=count == least),
         traffic_bound=Bound(traffic, 0.0, proved=traffic <= TOLERANCE))
 
 
@@ -122,29 +124,29 @@ def _starts(
     allocation: Allocation, supply: Supply, units: Sequence[Bundle], packed: Bins, choices: Iterable[tuple[Slot, ...]]
 ) -> list[Placement]:
     """Placements to begin with: the packing's and, with as few slots, SAM's, on each choice of slots."""
-    ours = _threads(allocation.tasks, units, _positions(allocation, units, packed))
-    found = []
+    by_packing = _threads(allocation.tasks, units, _positions(allocation, units, packed))
+    starts = []
     try:
         by_sam = map_sam(allocation, supply=supply)
     except InsufficientSlots:
         by_sam = None  # where SAM finds no room another packing may
     for slots in choices:
-        found.append(Placement("exact", allocation.slots, slots, ours))
+        starts.append(Placement("exact", allocation.slots, slots, by_packing))
         if by_sam is not None and len(by_sam.slots) == len(slots):
-            found.append(replace(found[-1], threads=by_sam.threads))
-    return found
+            starts.append(replace(starts[-1], threads=by_sam.threads))
+    return starts
 
 
 def _positions(allocation: Allocation, units: Sequence[Bundle], packed: Bins) -> list[int]:
     """A slot's position for each unit: slots in the order of the tasks on them, so that neighbours share nodes."""
     rank = {task: number for number, task in enumerate(allocation.tasks)}
     contents = [[unit] for unit in units if unit.full] + packed
-    contents.sort(key=lambda those: sum(rank[one.task] for one in those) / len(those))
-    free: dict[Bundle, list[int]] = {}
-    for position, those in enumerate(contents):
-        for one in those:
-            free.setdefault(replace(one, count=1), []).append(position)
-    return [free[unit].pop(0) for unit in units]
+    contents.sort(key=lambda bundles: sum(rank[bundle.task] for bundle in bundles) / len(bundles))
+    positions: dict[Bundle, list[int]] = {}
+    for position, bundles in enumerate(contents):
+        for bundle in bundles:
+            positions.setdefault(replace(bundle, count=1), []).append(position)
+    return [positions[unit].pop(0) for unit in units]
 
 
 def _threads(tasks: Iterable[str], units: Sequence[Bundle], positions: Sequence[int]) -> dict[str, tuple[int, ...]]:
@@ -152,22 +154,22 @@ def _threads(tasks: Iterable[str], units: Sequence[Bundle], positions: Sequence[
     threads: dict[str, list[int]] = {task: [] for task in tasks}
     for unit, position in zip(units, positions, strict=True):
         threads[unit.task].extend([position] * unit.threads)
-    return {task: tuple(its) for task, its in threads.items()}
+    return {task: tuple(on) for task, on in threads.items()}
 
 
 def _of_units(placement: Placement, units: Sequence[Bundle]) -> list[Slot]:
     """Where each unit is: its threads are numbered in the order of the units."""
     done: Counter[str] = Counter()
-    found = []
+    slots = []
     for unit in units:
-        found.append(placement.slot_of(unit.task, done[unit.task]))
+        slots.append(placement.slot_of(unit.task, done[unit.task]))
         done[unit.task] += unit.threads
-    return found
+    return slots
 
 
 def _filled_up(eligible: Eligible, used: Collection[Slot], count: int) -> tuple[Slot, ...]:
     """So many slots in order, the used ones among them: where fewer do than were asked for, the first others."""
-    offered = [slot for its in eligible.values() for slot in its]
+    offered = [slot for node_slots in eligible.values() for slot in node_slots]
     others = [slot for slot in offered if slot not in used][: count - len(used)]
     return tuple(slot for slot in offered if slot in used or slot in others)
 
@@ -180,42 +182,42 @@ def _least_traffic(
     With a traffic that none goes below, and whether it is reached.
     """
     model = cp_model.CpModel()
-    slots = [slot for its in eligible.values() for slot in its]
+    slots = [slot for node_slots in eligible.values() for slot in node_slots]
     partial = [u for u, unit in enumerate(units) if not unit.full]
     on_slot = {(u, slot): model.new_bool_var(f"{u} on slot {slot.name}") for u in partial for slot in slots}
     on_node = {(u, node): model.new_bool_var(f"{u} on {node}") for u in range(len(units)) for node in eligible}
     shared = {slot: model.new_bool_var(f"slot {slot.name} has partial bundles") for slot in slots}
     for u, unit in enumerate(units):
         model.add_exactly_one(on_node[u, node] for node in eligible)
-        for node, its in () if unit.full else eligible.items():
-            model.add(sum(on_slot[u, slot] for slot in its) == on_node[u, node])
+        for node, node_slots in () if unit.full else eligible.items():
+            model.add(sum(on_slot[u, slot] for slot in node_slots) == on_node[u, node])
     for slot, used in shared.items():
         model.add(sum(units_of(units[u].cpu) * on_slot[u, slot] for u in partial) <= UNIT * used)
         model.add(sum(units_of(units[u].memory) * on_slot[u, slot] for u in partial) <= UNIT)
         for u in partial:
             model.add_implication(on_slot[u, slot], used)
-    for node, its in eligible.items():
-        whole = sum(on_node[u, node] for u, unit in enumerate(units) if unit.full)
-        model.add(whole + sum(shared[slot] for slot in its) <= len(its))
-        for one, next_one in pairwise(its):
-            model.add_implication(shared[next_one], shared[one])  # slots of a node are alike
+    for node, node_slots in eligible.items():
+        filled = sum(on_node[u, node] for u, unit in enumerate(units) if unit.full)
+        model.add(filled + sum(shared[slot] for slot in node_slots) <= len(node_slots))
+        for slot, next_slot in pairwise(node_slots):
+            model.add_implication(shared[next_slot], shared[slot])  # slots of a node are alike
     model.add(len(units) - len(partial) + sum(shared.values()) <= count)
     total, near = _local_traffic(model, units, list(eligible), streams, on_node)
     model.maximize(near)
-    for (u, slot), here in on_slot.items():
-        model.add_hint(here, start[u] == slot)
-    for (u, node), here in on_node.items():
-        model.add_hint(here, start[u].node == node)
+    for (u, slot), is_there in on_slot.items():
+        model.add_hint(is_there, start[u] == slot)
+    for (u, node), is_there in on_node.items():
+        model.add_hint(is_there, start[u].node == node)
     solver, status = effort.solve(model)
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         return list(start), 0.0, False
     places = list(start)
-    for node, its in eligible.items():
-        empty = [slot for slot in its if not any(solver.value(on_slot[u, slot]) for u in partial)]
+    for node, node_slots in eligible.items():
+        empty = [slot for slot in node_slots if not any(solver.value(on_slot[u, slot]) for u in partial)]
         for u, unit in enumerate(units):
             if solver.value(on_node[u, node]):
                 places[u] = empty.pop(0) if unit.full else next(
-                    slot for slot in its if solver.value(on_slot[u, slot]))
+                    slot for slot in node_slots if solver.value(on_slot[u, slot]))
     bound = max(0.0, total * (1 - solver.best_objective_bound / SCALE))
     beside: dict[Slot, list[Bundle]] = {}
     for u in partial:
@@ -230,7 +232,7 @@ def _local_traffic(model, units, nodes, streams, on_node) -> tuple[float, cp_mod
     by_task: dict[str, list[int]] = {}
     for u, unit in enumerate(units):
         by_task.setdefault(unit.task, []).append(u)
-    threads = {task: sum(units[u].threads for u in its) for task, its in by_task.items()}
+    threads = {task: sum(units[u].threads for u in of_task) for task, of_task in by_task.items()}
     total, near = sum(streams.values()), []
     for (source, target), rate in streams.items():
         for u in by_task[source]:

@@ -29,9 +29,9 @@ def fewest_slots(kinds: Sequence[Bundle], *, effort: Effort) -> tuple[Bins, int]
     """
     packed = min((best_fit(kinds), best_fit(sorted(kinds, key=_falling))), key=len)
     least = max(
-        ceil(sum(one.cpu * one.count for one in kinds) - TOLERANCE),
-        ceil(sum(one.memory * one.count for one in kinds) - TOLERANCE),
-        sum(one.count for one in kinds if one.cpu > HALF), sum(one.count for one in kinds if one.memory > HALF),
+        ceil(sum(kind.cpu * kind.count for kind in kinds) - TOLERANCE),
+        ceil(sum(kind.memory * kind.count for kind in kinds) - TOLERANCE),
+        sum(kind.count for kind in kinds if kind.cpu > HALF), sum(kind.count for kind in kinds if kind.memory > HALF),
         1 if kinds else 0,
     )
     while len(packed) > least and len(kinds) * len(packed) <= LARGEST and effort.left > 0:
@@ -90,7 +90,7 @@ def units_of(share: float) -> int:
 
 def fit(bundles: Sequence[Bundle]) -> bool:
     """Whether bundles of count 1 fit a slot together, by the shares as they are."""
-    return max(sum(one.cpu for one in bundles), sum(one.memory for one in bundles)) <= 1.0 + TOLERANCE
+    return max(sum(bundle.cpu for bundle in bundles), sum(bundle.memory for bundle in bundles)) <= 1.0 + TOLERANCE
 
 
 def _pack(kinds: Sequence[Bundle], slots: int, effort: Effort) -> tuple[Bins | None, int]:
@@ -104,13 +104,13 @@ def _pack(kinds: Sequence[Bundle], slots: int, effort: Effort) -> tuple[Bins | N
         [model.new_int_var(0, kind.count, f"kind{k} on {slot}") for slot in range(slots)]
         for k, kind in enumerate(kinds)
     ]
-    for kind, its in zip(kinds, within, strict=True):
-        model.add(sum(its) == kind.count)
+    for kind, counts in zip(kinds, within, strict=True):
+        model.add(sum(counts) == kind.count)
     loads = []
     for slot in range(slots):
-        cpu = sum(units_of(kind.cpu) * its[slot] for kind, its in zip(kinds, within, strict=True))
+        cpu = sum(units_of(kind.cpu) * counts[slot] for kind, counts in zip(kinds, within, strict=True))
         model.add(cpu <= UNIT)
-        model.add(sum(units_of(kind.memory) * its[slot] for kind, its in zip(kinds, within, strict=True)) <= UNIT)
+        model.add(sum(units_of(kind.memory) * counts[slot] for kind, counts in zip(kinds, within, strict=True)) <= UNIT)
         loads.append(cpu)
     for first, second in pairwise(loads):
         model.add(first >= second)  # slots are alike: one order of them is enough
@@ -118,10 +118,10 @@ def _pack(kinds: Sequence[Bundle], slots: int, effort: Effort) -> tuple[Bins | N
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         return None, slots + 1 if status == cp_model.INFEASIBLE else 0
     bins = [
-        [kind for kind, its in zip(kinds, within, strict=True) for _ in range(solver.value(its[slot]))]
+        [kind for kind, counts in zip(kinds, within, strict=True) for _ in range(solver.value(counts[slot]))]
         for slot in range(slots)
     ]
-    return [its for its in bins if its] if all(map(fit, bins)) else None, 0
+    return [packed for packed in bins if packed] if all(map(fit, bins)) else None, 0
 
 
 def _falling(bundle: Bundle) -> float:

@@ -1,4 +1,4 @@
-"""The slots of a mapping under way: those asked for, then one more each time that nothing fits."""
+"""The slots that a mapping has requested: as many as were allocated, then one more each time that nothing fits."""
 
 from __future__ import annotations
 
@@ -44,16 +44,19 @@ class OpenSlots:
         self.threads[task].extend([position] * threads)
 
     def placement(self, algorithm: str, *, lends_cpu: bool = False) -> Placement:
-        """What came of it, without the slots of others in which nothing fitted, unless they lend CPU to their node."""
+        """The placement of all threads so far.
+
+        Slots that others have part of and in which nothing fitted are left out, unless they lend CPU to their node.
+        """
         shared = {position for position, slot in enumerate(self.slots) if slot in self._supply.taken}
         left_out = set() if lends_cpu else shared.difference(*self.threads.values())
-        kept = [position for position in range(len(self.slots)) if position not in left_out]
-        number = {position: place for place, position in enumerate(kept)}
+        remaining = [position for position in range(len(self.slots)) if position not in left_out]
+        number = {position: index for index, position in enumerate(remaining)}
         threads: Mapping[str, tuple[int, ...]] = {
-            task: tuple(number[position] for position in its) for task, its in self.threads.items()}
+            task: tuple(number[position] for position in positions) for task, positions in self.threads.items()}
         return Placement(
-            algorithm, self._allocation.slots, tuple(self.slots[position] for position in kept), threads,
-            {number[one]: self._supply.taken_of(self.slots[one]) for one in sorted(shared - left_out)})
+            algorithm, self._allocation.slots, tuple(self.slots[position] for position in remaining), threads,
+            {number[position]: self._supply.taken_of(self.slots[position]) for position in sorted(shared - left_out)})
 
 
 def _require_that_slots_hold(allocation: Allocation) -> None:

@@ -92,10 +92,21 @@ NOTHING_TAKEN = Taken()
 class Supply:
     """Where slots come from: those that are free, in order, then machines bought from the catalogue.
 
-    A schedule of n slots takes the first n; with one slot more it keeps those. Without a catalogue there are no more
-    than the free ones. Of some slots others have taken a part (``taken``); these come last among the free ones.
-    ``threads`` says by node how many the driver of each of its slots has, for all its queries together; a node that is
-    absent has not told, or is to be bought.
+    A schedule of n slots takes the first n; with one slot more it keeps those.
+
+    Parameters
+    ----------
+    free : tuple of Node
+        Machines with the slots that may be used, each slot once.
+    catalogue : Catalogue, optional
+        Sizes of machine that may be bought; without it there are no more slots than the free ones.
+    new_names : str
+        How machines to buy are named: this, and a number.
+    taken : mapping of Slot to Taken
+        The part that others take of some free slots, which come last among them.
+    threads : mapping of str to int
+        By node, how many threads the driver of each of its slots has, for all its queries together. Nothing is known of
+        a node that is absent: it has not reported, or is to be bought.
     """
 
     free: tuple[Node, ...] = ()
@@ -123,13 +134,11 @@ class Supply:
         return math.inf if self.catalogue else sum(len(node.slots) for node in self.free)
 
     def slots(self, count: int) -> tuple[Slot, ...]:
-        """The first so many; ``InsufficientSlots`` where there are fewer."""
+        """The first ``count`` slots; ``InsufficientSlots`` where there are fewer."""
         self.require(count)
         free = [slot for node in self.free for slot in node.slots]
-        found = sorted(free, key=self.taken.__contains__)[:count] if self.taken else free[:count]
-        if len(found) < count:
-            found.extend(slot for _, slot in zip(range(count - len(found)), self._bought(), strict=False))
-        return tuple(found)
+        first = sorted(free, key=self.taken.__contains__)[:count] if self.taken else free[:count]
+        return (*first, *itertools.islice(self._bought(), count - len(first))) if len(first) < count else tuple(first)
 
     def require(self, count: int) -> None:
         """Raise ``InsufficientSlots`` where there cannot be so many."""

@@ -36,7 +36,7 @@ class BundleLoad:
 
 
 @dataclass(frozen=True, slots=True)
-class SlotLoad:
+class PredictedSlot:
     """Shares of a slot's CPU and memory that its bundles take, with what others are expected to take of it."""
 
     slot: Slot
@@ -53,7 +53,7 @@ class Prediction:
 
     routed: Routed
     bundles: tuple[BundleLoad, ...]
-    slots: tuple[SlotLoad, ...]
+    slots: tuple[PredictedSlot, ...]
 
     @property
     def factor(self) -> float:
@@ -126,7 +126,7 @@ def predict(
         cpu[position], memory[position] = taken.cpu, taken.memory
     bundles = []
     for task, counts in placement.counts.items():
-        for position, threads in sorted(counts.items()):
+        for position, count in sorted(counts.items()):
             estimate, share = routed.estimates[task][position], routed.shares[task][position]
             rate_per_s = rates_per_s[task] * share * at
             static = profiles[task].static
@@ -137,13 +137,15 @@ def predict(
             else:  # without events it runs no batch and keeps no Python worker
                 takes = 0.0, 0.0
             load = BundleLoad(
-                task, placement.slots[position], threads, share, rate_per_s,
+                task, placement.slots[position], count, share, rate_per_s,
                 inf if static else estimate.point.rate_per_s, *takes, estimate.basis)
             cpu[position] += load.cpu
             memory[position] += load.memory
             bundles.append(load)
     # A slot without CPU left runs batches less often, and so takes no more than all of it.
-    slots = tuple(SlotLoad(slot, min(1.0, cpu[at]), memory[at]) for at, slot in enumerate(placement.slots))
+    slots = tuple(
+        PredictedSlot(slot, min(1.0, cpu[position]), memory[position])
+        for position, slot in enumerate(placement.slots))
     return Prediction(routed, tuple(bundles), slots)
 
 
