@@ -87,7 +87,7 @@ def map_exact(allocation: Allocation, *, supply: Supply, streams: Streams, effor
 def _with_least_traffic(
     starts: Sequence[Placement], units: Sequence[Bundle], eligible: Eligible, streams: Streams, effort: Effort
 ) -> Placement:
-    """The placement with the least traffic that is found on as many slots, with its bound: the first start, or better."""
+    """The placement with the least traffic that is found on as many slots, with its bound: a start, or better."""
     best, count = starts[0], len(starts[0].slots)
     traffic = between_nodes_per_s(best, streams)
     if traffic <= TOLERANCE:
