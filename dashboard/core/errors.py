@@ -103,8 +103,8 @@ def response_for(request: HttpRequest, error: WeirError) -> HttpResponse:
         response: HttpResponse = JsonResponse(error.as_dict(), status=status)
     else:
         context = {
-            "status": status, "title": HTTPStatus(status).phrase, "message": error.message, "remedy": error.remedy,
-            "facts": error.facts}
+            "status": status, "title": HTTPStatus(status).phrase, "code": error.code, "message": error.message,
+            "remedy": error.remedy, "facts": error.facts}
         # Without the request: no session, user or database is asked for, because they may be what failed.
         text = select_template([f"{status}.html", "error.html"]).render(context)
         response = HttpResponse(text, status=status)

@@ -18,6 +18,7 @@ from dashboard.teams.models import Secret
 from dashboard.teams.selectors import sealed_secrets
 from dashboard.teams.services import InvalidValue, SecretInUse, delete_secret, set_secret
 from scheduler.model.errors import InvalidDataflow, NotFound, PermissionDenied
+from tests.pages.markup import Markup
 from workers.engine.secrets import Vault
 
 from .building import approved, planned, removal_planned, running
@@ -126,8 +127,8 @@ def test_what_the_broker_gets_is_sealed_and_by_team(world):
 def test_pages_and_api_set_and_delete(world):
     client = Client()
     client.force_login(world.dev)
-    page = client.post("/teams/city/secrets", {"name": "hook", "value": VALUE}, follow=True).content.decode()
-    assert "hook is kept" in page and VALUE not in page
+    page = client.post("/teams/city/secrets", {"name": "hook", "value": VALUE}, follow=True).text
+    assert Markup(page).flashes == ["secret-set"] and VALUE not in page
     url = "/api/teams/city/secrets/hook"
     assert client.put(url, {"value": "next"}, content_type="application/json").json()["name"] == "hook"
     assert client.delete(url).status_code == 204 and client.delete(url).status_code == 404

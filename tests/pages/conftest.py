@@ -33,6 +33,13 @@ def client_of(world: World) -> ClientOf:  # noqa: F811 - pytest's way of naming 
 
 
 @pytest.fixture
+def asked(world: World) -> DataflowRecord:  # noqa: F811
+    """A dataflow in review whose tasks have profiles, and a node with slots enough."""
+    measured(world, slots=16)
+    return planned(world.carla, world.city, linear()).dataflow
+
+
+@pytest.fixture
 def scheduled(world: World, client_of: ClientOf) -> DataflowRecord:  # noqa: F811
     """A dataflow that runs by MBA with SAM, for 190 events/s."""
     measured(world, slots=16)

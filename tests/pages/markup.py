@@ -1,30 +1,115 @@
-"""What a page's markup says of itself, read with the standard library's parser."""
+"""A page as tests read it: its data attributes, and whether its markup is sound. By the standard library's parser."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 
+from django.http import HttpResponse
+
 NAMED_BY_LABEL = {"input", "select", "textarea"}
 VOID = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}
 
 
+class Scope:
+    """Reads the data attributes of its elements; what a sentence on a page says stands in one of these, too.
+
+    ========================  =========================================================================================
+    ``data-field``            the name of a figure; ``data-value`` beside it holds the figure, not rounded
+    ``data-note``             the name of a notice or of an empty state that is shown
+    ``data-error``            the code of an error that is shown
+    ``data-flash``            the code of a message about what was just done: an error's, or what was done
+    ``data-status``           the state that a chip shows
+    ``data-cause``            the cause of what went wrong, as the API names it
+    ========================  =========================================================================================
+    """
+
+    elements: list[Element]
+
+    def having(self, name: str, value: str | None = None) -> list[Element]:
+        """The elements with this attribute, and with this value where one is given."""
+        return [element for element in self.elements
+                if name in element.attributes and value in (None, element.attributes[name])]
+
+    def one(self, name: str, value: str | None = None) -> Element:
+        """The only element with this attribute."""
+        [element] = self.having(name, value)
+        return element
+
+    def by(self, name: str) -> dict[str, Element]:
+        """Elements by the value of an attribute that is their key."""
+        elements = self.having(name)
+        keyed = {element.attributes[name]: element for element in elements}
+        assert len(keyed) == len(elements), f"{name} is no key"
+        return keyed
+
+    def values(self, name: str) -> list[str]:
+        """The values of an attribute wherever it is, in order."""
+        return [element.attributes[name] or "" for element in self.having(name)]
+
+    def field(self, name: str) -> str:
+        """The value of a figure that is shown once."""
+        return self.one("data-field", name).attributes["data-value"]
+
+    def number(self, name: str) -> float:
+        """The value of a figure as a number."""
+        return float(self.field(name))
+
+    @property
+    def notes(self) -> set[str]:
+        """The names of the notices that are shown."""
+        return set(self.values("data-note"))
+
+    @property
+    def flashes(self) -> list[str]:
+        """The codes of the messages about what was just done."""
+        return self.values("data-flash")
+
+    @property
+    def statuses(self) -> list[str]:
+        """The states that chips show."""
+        return self.values("data-status")
+
+    def submits(self, address: str) -> bool:
+        """Whether a form or a button sends to an address."""
+        return bool(self.having("action", address) or self.having("formaction", address))
+
+    def links(self, address: str) -> bool:
+        """Whether a link leads to an address."""
+        return bool(self.having("href", address))
+
+    def every(self, *tags: str) -> list[Element]:
+        """The elements of these tags, in order."""
+        return [element for element in self.elements if element.tag in tags]
+
+
 @dataclass
-class Element:
-    """A start tag with its attributes, and the text inside."""
+class Element(Scope):
+    """A start tag with its attributes, the text inside and the elements inside."""
 
     tag: str
     attributes: dict[str, str | None]
-    ancestors: tuple[str, ...]
-    text: list[str] = field(default_factory=list)
+    above: tuple[Element, ...]
+    fragments: list[str] = field(default_factory=list)
+    elements: list[Element] = field(default_factory=list)
+
+    @property
+    def ancestors(self) -> tuple[str, ...]:
+        """The tags that it is within, the outermost first."""
+        return tuple(element.tag for element in self.above)
+
+    @property
+    def text(self) -> str:
+        """The text inside, with single spaces."""
+        return " ".join("".join(self.fragments).split())
 
 
-class Markup(HTMLParser):
+class Markup(HTMLParser, Scope):
     """Collects elements in order; mismatched tags are noted as ``errors``."""
 
     def __init__(self, html: str) -> None:
         super().__init__()
-        self.elements: list[Element] = []
+        self.elements = []
         self.errors: list[str] = []
         self._open: list[Element] = []
         self.feed(html)
@@ -32,13 +117,19 @@ class Markup(HTMLParser):
         self.errors += [f"<{element.tag}> is not closed" for element in self._open]
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        element = Element(tag, dict(attrs), tuple(above.tag for above in self._open))
-        self.elements.append(element)
+        element = self._add(tag, attrs)
         if tag not in VOID:
             self._open.append(element)
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.append(Element(tag, dict(attrs), tuple(above.tag for above in self._open)))
+        self._add(tag, attrs)
+
+    def _add(self, tag: str, attributes: list[tuple[str, str | None]]) -> Element:
+        element = Element(tag, dict(attributes), tuple(self._open))
+        self.elements.append(element)
+        for around in self._open:
+            around.elements.append(element)
+        return element
 
     def handle_endtag(self, tag: str) -> None:
         if tag in VOID:
@@ -50,11 +141,7 @@ class Markup(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         for element in self._open:
-            element.text.append(data)
-
-    def every(self, *tags: str) -> list[Element]:
-        """The elements of these tags, in order."""
-        return [element for element in self.elements if element.tag in tags]
+            element.fragments.append(data)
 
     def with_style_or_behaviour(self) -> list[str]:
         """Inline styles, scripts and handlers: the policy refuses them, so none may be there."""
@@ -72,7 +159,7 @@ class Markup(HTMLParser):
             if element.tag in NAMED_BY_LABEL and element.attributes.get("type") not in {"hidden", "submit"}:
                 named = named or element.attributes.get("id") in labelled or "label" in element.ancestors
             elif element.tag in {"button", "a", "summary"}:
-                named = named or "".join(element.text).strip()
+                named = named or element.text
             elif element.tag in {"nav", "dialog", "progress"}:
                 pass
             else:
@@ -95,3 +182,21 @@ class Markup(HTMLParser):
                 wanted = (element.attributes.get(name) or "").split()
                 found += [f"{name}={target}" for target in wanted if target not in ids]
         return found
+
+
+def assert_sound(response: HttpResponse, address: str) -> None:
+    """The policy is strict and holds; markup closes, names its controls and points at what is there."""
+    policy = response.headers["Content-Security-Policy"]
+    assert "unsafe" not in policy
+    assert "default-src 'none'" in policy
+    markup = Markup(response.text)
+    assert markup.errors == [], address
+    assert markup.with_style_or_behaviour() == [], address
+    assert markup.without_name() == [], address
+    assert markup.repeated_ids() == [], address
+    assert markup.dangling_references() == [], address
+    assert len(markup.every("h1")) == 1, address
+    assert len(markup.every("main")) == 1, address
+    assert markup.every("html")[0].attributes["lang"] == "en"
+    texts = {part.strip() for element in markup.every("td", "dd", "b") for part in element.fragments}
+    assert "None" not in texts | set(markup.values("data-value")), address

@@ -8,9 +8,11 @@ from django.test import Client
 from dashboard.approvals.models import Proposal
 from dashboard.approvals.services import prepare_proposal
 from dashboard.catalog.models import DataflowRecord
+from dashboard.plans.selectors import plan_of
 from dashboard.teams.models import ApiToken, Membership, Role, Team
 from tests.dashboard.building import PASSWORD, World, approved, document, planned, running
 from tests.pages.conftest import ClientOf
+from tests.pages.markup import Markup
 
 
 def test_a_document_is_submitted_and_its_proposal_shown(world: World, client_of: ClientOf) -> None:
@@ -18,8 +20,8 @@ def test_a_document_is_submitted_and_its_proposal_shown(world: World, client_of:
         "/dataflows/new", {"text": document("traffic"), "format": "json", "team": "city"}, follow=True)
     proposal = Proposal.objects.get()
     assert response.redirect_chain == [(f"/proposals/{proposal.pk}/", 302)]
-    assert "Its plan is being computed" in response.text
-    assert "Submitted." in response.text
+    page = Markup(response.text)
+    assert "computing" in page.notes and page.flashes == ["submitted"]
 
 
 def test_a_page_without_a_plan_knows_that_it_shows_none(
@@ -37,9 +39,11 @@ def test_a_document_with_problems_comes_back_with_all_of_them(world: World, clie
     text = "name: x\ntasks:\n  - {id: a, type: urban_sensig}\n  - {id: a, type: output}\nstreams: []\n"
     response = client_of("carla").post("/dataflows/new", {"text": text, "format": "yaml", "team": "city"})
     assert response.status_code == 422
-    assert "line 3, column" in response.text
-    assert "urban_sensing" in response.text  # the remedy
-    assert "urban_sensig" in response.text.split("<textarea")[1]  # the text is kept
+    page = Markup(response.text)
+    assert "3" in page.values("data-line") and all(page.values("data-column"))
+    assert "urban_sensing" in response.context["problems"][0].remedy
+    [editor] = page.every("textarea")
+    assert "urban_sensig" in editor.text, "what was typed is kept"
     assert not DataflowRecord.objects.exists()
 
 
@@ -56,7 +60,7 @@ def test_the_editor_is_told_what_a_document_would_reuse(world: World, client_of:
     answer = client_of("mo").post("/dataflows/preview", form, headers={"accept": "application/json"})
     found = answer.json()
     assert (found["reused"], found["tasks"]) == (2, 4)
-    assert "traffic" in found["html"]
+    assert Markup(found["html"]).values("data-source") == [str(DataflowRecord.objects.get(name="traffic").pk)]
     marks = {task["id"]: (task["marks"], task["note"]) for task in found["graph"]["tasks"]}
     assert marks["parse"] == (["shared"], "with traffic")
     assert marks["average"] == (["starts"], "")
@@ -67,37 +71,44 @@ def test_the_editor_is_told_what_a_document_would_reuse(world: World, client_of:
 
 
 def test_whoever_cannot_submit_is_told_what_is_missing(client_of: ClientOf) -> None:
-    assert "role engineer" in client_of("vera").get("/dataflows/new").text
+    assert "may-not-submit" in Markup(client_of("vera").get("/dataflows/new").text).notes
+    assert "may-not-submit" not in Markup(client_of("carla").get("/dataflows/new").text).notes
 
 
 def test_another_person_approves_and_it_is_enacted(world: World, client_of: ClientOf) -> None:
     proposal = planned(world.carla, world.city, document("traffic"))
     author, approver = client_of("carla"), client_of("ana")
-    assert "Approve this plan" not in author.get(f"/proposals/{proposal.pk}/").text
-    assert "Approve this plan" in approver.get(f"/proposals/{proposal.pk}/").text
+    approve = f"/proposals/{proposal.pk}/approve"
+    assert not Markup(author.get(f"/proposals/{proposal.pk}/").text).submits(approve)
+    assert Markup(approver.get(f"/proposals/{proposal.pk}/").text).submits(approve)
     form = {"digest": proposal.plan.digest, "comment": ""}
-    author.post(f"/proposals/{proposal.pk}/approve", form)
+    author.post(approve, form)
     assert Proposal.objects.get().status == "pending"
-    response = approver.post(f"/proposals/{proposal.pk}/approve", form, follow=True)
+    page = Markup(approver.post(approve, form, follow=True).text)
     assert Proposal.objects.get().status == "executing"
-    assert "being enacted" in response.text
+    assert "executing" in page.statuses and page.flashes == ["executing"]
 
 
 def test_another_digest_than_the_plans_is_refused_with_what_to_do(world: World, client_of: ClientOf) -> None:
     proposal = planned(world.carla, world.city, document("traffic"))
     response = client_of("ana").post(f"/proposals/{proposal.pk}/approve", {"digest": "0" * 64}, follow=True)
-    assert "recomputed after you opened it" in response.text
+    assert Markup(response.text).flashes == ["digest_mismatch"]
     assert Proposal.objects.get().status == "pending"
 
 
 def test_a_pause_and_a_step_of_defragmentation_are_proposed_from_the_page(world: World, client_of: ClientOf) -> None:
     record = running(world.carla, world.city, document("traffic"), world.ana)
     client = client_of("carla")
-    for way, title in (("defragment", "Defragment traffic"), ("pause", "Pause traffic")):
-        response = client.post(f"/dataflows/{record.pk}/rearrange/{way}", follow=True)
-        assert title in response.text and title in client.get("/proposals/").text
+    for way in ("defragment", "pause"):
+        page = Markup(client.post(f"/dataflows/{record.pk}/rearrange/{way}", follow=True).text)
+        newest = Proposal.objects.latest("created")
+        assert newest.plan.kind == way and page.flashes == [way]
+        assert page.every("h1")[0].attributes["data-kind"] == way
+        row = Markup(client.get("/proposals/").text).one("data-proposal", str(newest.pk))
+        assert row.attributes["data-kind"] == way and row.links(f"/proposals/{newest.pk}/")
     assert client.post(f"/dataflows/{record.pk}/rearrange/vanish").status_code == 404
-    assert "nothing to resume" in client.post(f"/dataflows/{record.pk}/rearrange/resume", follow=True).text
+    page = Markup(client.post(f"/dataflows/{record.pk}/rearrange/resume", follow=True).text)
+    assert page.flashes == ["invalid_transition"]
     assert client_of("vera").get(f"/dataflows/{record.pk}/").text.count("rearrange") == 0
 
 
@@ -106,15 +117,15 @@ def test_how_to_join_is_chosen_on_the_pages(world: World, client_of: ClientOf) -
     client = client_of("carla")
     form = {"text": document("mine"), "format": "json", "team": "city", "fresh": "1", "begin": "soon"}
     response = client.post("/dataflows/new", form)
-    assert response.status_code == 422 and "is no time" in response.text
+    assert response.status_code == 422 and Markup(response.text).values("data-error") == ["invalid_beginning"]
     client.post("/dataflows/new", form | {"begin": "oldest"})
     proposal = Proposal.objects.latest("created")
     prepare_proposal(proposal_id=proposal.pk)
-    assert "Starts fresh" in client.get(f"/proposals/{proposal.pk}/").text
+    assert Markup(client.get(f"/proposals/{proposal.pk}/").text).values("data-joining") == ["fresh"]
     client.post(f"/proposals/{proposal.pk}/joining", {"fresh": "0", "begin": "now"})
     prepare_proposal(proposal_id=proposal.pk)
-    page = client.get(f"/proposals/{proposal.pk}/").text
-    assert "Joins what is under way" in page and "has run since" in page
+    joining = Markup(client.get(f"/proposals/{proposal.pk}/").text).one("data-joining")
+    assert joining.attributes["data-joining"] == "join" and any(joining.values("data-since"))
 
 
 def test_an_admin_says_whether_weir_defragments(world: World, client_of: ClientOf) -> None:
@@ -126,7 +137,9 @@ def test_an_admin_says_whether_weir_defragments(world: World, client_of: ClientO
 def test_a_rejection_needs_a_comment_and_shows_it(world: World, client_of: ClientOf) -> None:
     proposal = planned(world.carla, world.city, document("traffic"))
     client = client_of("ana")
-    assert "needs a comment" in client.post(f"/proposals/{proposal.pk}/reject", {"comment": " "}, follow=True).text
+    page = Markup(client.post(f"/proposals/{proposal.pk}/reject", {"comment": " "}, follow=True).text)
+    assert page.flashes == ["bad_input"]
+    assert Proposal.objects.get().status == "pending"
     response = client.post(f"/proposals/{proposal.pk}/reject", {"comment": "Too <b>dear</b>"}, follow=True)
     assert Proposal.objects.get().status == "rejected"
     assert "Too &lt;b&gt;dear&lt;/b&gt;" in response.text
@@ -142,23 +155,24 @@ def test_a_stale_plan_is_recomputed_with_one_click(world: World, client_of: Clie
     late = planned(world.carla, world.city, document("jams", window=20))
     running(world.carla, world.city, document("traffic"), world.ana)
     client = client_of("carla")
-    assert "The estate moved on" in client.get(f"/proposals/{late.pk}/").text
-    response = client.post(f"/proposals/{late.pk}/recompute", follow=True)
-    assert "A new plan is being computed" in response.text
+    assert "stale-estate" in Markup(client.get(f"/proposals/{late.pk}/").text).notes
+    page = Markup(client.post(f"/proposals/{late.pk}/recompute", follow=True).text)
+    assert page.flashes == ["computing"]
     assert Proposal.objects.get(pk=late.pk).status == "computing"
 
 
 def test_what_is_being_enacted_is_rolled_back(world: World, client_of: ClientOf) -> None:
     proposal = approved(planned(world.carla, world.city, document("traffic")), world.ana)
     response = client_of("ana").post(f"/proposals/{proposal.pk}/roll_back", follow=True)
-    assert "Stop query" in response.text  # the reverse plan's steps, in words
-    assert Proposal.objects.get().status == "rolling_back"
+    back = Proposal.objects.get()
+    assert back.status == "rolling_back"
+    assert set(Markup(response.text).values("data-step")) == {step.key for step in plan_of(back.rollback_plan).steps}
 
 
 def test_a_removal_is_proposed(world: World, client_of: ClientOf) -> None:
     record = running(world.carla, world.city, document("traffic"), world.ana)
     response = client_of("carla").post(f"/dataflows/{record.pk}/remove", follow=True)
-    assert "Its removal is proposed" in response.text
+    assert Markup(response.text).flashes == ["remove"]
     assert Proposal.objects.filter(plan__kind="remove", dataflow=record).exists()
 
 
@@ -168,7 +182,7 @@ def test_a_viewer_sees_no_button_that_would_be_refused(world: World, client_of: 
     client = client_of("vera")
     assert f"/dataflows/{record.pk}/remove" not in client.get(f"/dataflows/{record.pk}/").text
     response = client.post(f"/dataflows/{record.pk}/remove", follow=True)
-    assert "This needs the role engineer" in response.text
+    assert Markup(response.text).flashes == ["permission_denied"]
 
 
 def test_nothing_of_a_private_dataflow_shows_to_another_team(world: World, client_of: ClientOf) -> None:
@@ -203,7 +217,8 @@ def test_admins_change_members_and_others_do_not(world: World, client_of: Client
 def test_a_member_that_cannot_be_is_an_error_on_the_page(form: dict, world: World, client_of: ClientOf) -> None:
     response = client_of("dev").post("/teams/city/members", form, follow=True)
     assert response.status_code == 200
-    assert "toast-error" in response.text
+    [flash] = Markup(response.text).having("data-flash")
+    assert flash.attributes["class"] == "toast toast-error" and flash.attributes["data-flash"] == "not_found"
     assert not Membership.objects.filter(team=world.city, user=world.mo).exists()
 
 
@@ -215,9 +230,11 @@ def test_administrators_make_teams(client_of: ClientOf) -> None:
 
 def test_a_token_is_shown_once_and_revoked(client_of: ClientOf) -> None:
     client = client_of("carla")
-    shown = client.post("/tokens/new", {"name": "laptop"}, follow=True).text
-    assert "weir_" in shown
-    assert "it is shown this once" not in client.get("/teams/").text
+    page = Markup(client.post("/tokens/new", {"name": "laptop"}, follow=True).text)
+    [secret] = page.one("data-note", "new-token").every("code")
+    assert secret.text.startswith("weir_")
+    again = client.get("/teams/").text
+    assert "new-token" not in Markup(again).notes and secret.text not in again
     client.post(f"/tokens/{ApiToken.objects.get().pk}/revoke")
     assert not ApiToken.objects.exists()
 
@@ -226,7 +243,7 @@ def test_logging_in_and_out(world: World) -> None:
     client = Client()
     wrong = client.post("/login/", {"username": "carla", "password": "no"})
     assert wrong.status_code == 200
-    assert "don't match" in wrong.text.replace("&#x27;", "'")
+    assert "wrong-password" in Markup(wrong.text).notes
     right = client.post("/login/", {"username": "carla", "password": PASSWORD, "next": "/dataflows/"})
     assert right.url == "/dataflows/"
     assert client.post("/logout/").url == "/login/"
@@ -244,7 +261,7 @@ def test_too_many_failures_are_told_with_how_long_to_wait(world: World, settings
         client.post("/login/", {"username": "carla", "password": "no"})
     response = client.post("/login/", {"username": "carla", "password": PASSWORD})
     assert response.status_code == 429
-    assert "Wait 15 minutes" in response.text
+    assert Markup(response.text).values("data-error") == ["too_many_logins"]
     assert response.headers["Retry-After"] == "900"
 
 
@@ -252,7 +269,7 @@ def test_the_password_is_changed(world: World, client_of: ClientOf) -> None:
     client = client_of("carla")
     new = "an entirely new one 7"
     form = {"old_password": PASSWORD, "new_password1": new, "new_password2": new}
-    assert "Your password is changed" in client.post("/password/", form, follow=True).text
+    assert Markup(client.post("/password/", form, follow=True).text).flashes == ["password-changed"]
     assert Client().login(username="carla", password=new)
 
 

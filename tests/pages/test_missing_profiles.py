@@ -9,10 +9,10 @@ from dashboard.operations.services import register_node
 from dashboard.profiles.models import ProfileRecord, SweepRecord
 from dashboard.profiles.services.choosing import set_aside_profile
 from tests.dashboard.building import World, planned
+from tests.pages.building import JSON, rows
 from tests.pages.conftest import ClientOf
+from tests.pages.markup import Markup, assert_sound
 from tests.pages.scheduling import linear, measured
-from tests.pages.test_every_page import assert_sound
-from tests.pages.test_schedules import JSON, rows
 
 
 def test_tasks_that_nobody_has_measured_are_named(world: World, client_of: ClientOf) -> None:
@@ -21,9 +21,12 @@ def test_tasks_that_nobody_has_measured_are_named(world: World, client_of: Clien
     address = f"/dataflows/{record.pk}/schedule"
     page = client_of("carla").get(address)
     assert_sound(page, address)
-    assert "no profile in use, of types pi_viete, senml_parse" in page.text
-    for task in ("parse", "pi"):
-        assert f"{reverse('measure')}?dataflow={record.pk}&amp;task={task}" in page.text
+    markup = Markup(page.text)
+    assert markup.values("data-error") == ["missing_profile"]
+    missing = {name: row.attributes["data-tasks"] for name, row in markup.by("data-missing").items()}
+    assert missing == {"pi_viete": "pi", "senml_parse": "parse"}
+    for task in missing.values():
+        assert markup.links(f"{reverse('measure')}?dataflow={record.pk}&task={task}")
     assert rows(page.text) == {}
     found = client_of("carla").get(f"{address}/pairs.json?rate=5", headers=JSON)
     assert (found.status_code, found.json()["code"]) == (409, "missing_profile")
@@ -34,8 +37,9 @@ def test_a_profile_that_was_set_aside_is_named_where_it_is_missing(world: World,
     record, client = planned(world.carla, world.city, linear()).dataflow, client_of("carla")
     aside = ProfileRecord.objects.get(task_type="pi_viete")
     set_aside_profile(actor=world.carla, profile_id=aside.pk)
-    page = client.get(reverse("schedule", args=[record.pk])).text
-    assert "1 of" in page and "set aside" in page and reverse("profile", args=[aside.pk]) in page
+    page = Markup(client.get(reverse("schedule", args=[record.pk])).text)
+    [row] = page.by("data-missing").values()
+    assert row.attributes["data-aside"] == str(aside.pk) and row.links(reverse("profile", args=[aside.pk]))
 
 
 def test_all_that_is_missing_is_measured_at_once(world: World, client_of: ClientOf) -> None:
@@ -43,19 +47,20 @@ def test_all_that_is_missing_is_measured_at_once(world: World, client_of: Client
     record = planned(world.carla, world.city, linear()).dataflow
     ask, client = reverse("schedule_measure", args=[record.pk]), client_of("carla")
     refused = client.post(ask, {"slot": "n1/0", "budget_minutes": "many"}, follow=True)
-    assert "budget minutes is &#x27;many&#x27;" in refused.text and not SweepRecord.objects.exists()
+    assert Markup(refused.text).flashes == ["bad_input"] and not SweepRecord.objects.exists()
     page = client.post(ask, {"slot": "n1/0", "budget_minutes": "2"}, follow=True)
     assert_sound(page, ask)
     found = SweepRecord.objects.order_by("task_type")
     assert [(one.task_type, one.slot, one.bounds["budget_s"]) for one in found] == [
         ("pi_viete", "n1/0", 120.0), ("senml_parse", "n1/0", 120.0)]
     assert [task["type"] for task in found[0].feed] == ["urban_sensing", "senml_parse"]
-    assert page.text.count('data-status="queued"') == 2
+    assert Markup(page.text).statuses.count("queued") == 2
     client.post(ask, {"slot": "n1/0"})  # again: what is under way is not asked for twice
     assert SweepRecord.objects.count() == 2
     SweepRecord.objects.filter(task_type="pi_viete").update(status="failed", reason="It is broken.")
-    page = client.get(reverse("schedule", args=[record.pk])).text
-    assert "It is broken." in page and "Measure it" in page, "what has failed is asked for again from here"
+    page = Markup(client.get(reverse("schedule", args=[record.pk])).text)
+    assert page.by("data-missing")["pi_viete"].values("data-reason") == ["It is broken."]
+    assert page.submits(ask), "what has failed is asked for again from here"
     client.post(ask, {"slot": "n1/1"})
     assert list(SweepRecord.objects.order_by("created").values_list("task_type", "slot", "status"))[2:] == [
         ("pi_viete", "n1/1", "queued")]
@@ -87,8 +92,8 @@ def test_what_is_under_way_is_told_before_what_has_failed_since(world: World, cl
         SweepRecord.objects.create(**{
             field.attname: getattr(sweep, field.attname) for field in SweepRecord._meta.concrete_fields
             if field.name not in ("id", "created")} | {"status": "failed", "reason": "It is broken."})
-    page = client.get(reverse("schedule", args=[record.pk])).text
-    assert "It is broken." not in page and page.count('data-status="queued"') == 2
+    page = Markup(client.get(reverse("schedule", args=[record.pk])).text)
+    assert "It is broken." not in page.values("data-reason") and page.statuses.count("queued") == 2
 
 
 def test_only_who_may_measure_is_offered_it(world: World, client_of: ClientOf) -> None:
@@ -96,8 +101,8 @@ def test_only_who_may_measure_is_offered_it(world: World, client_of: ClientOf) -
     record = planned(world.carla, world.city, linear()).dataflow
     address, ask = f"/dataflows/{record.pk}/schedule", reverse("schedule_measure", args=[record.pk])
     assert ask in client_of("carla").get(address).text
-    page = client_of("vera").get(address).text
-    assert ask not in page and "Measuring needs the role engineer" in page
+    page = Markup(client_of("vera").get(address).text)
+    assert not page.submits(ask) and "may-not-measure" in page.notes
     client_of("vera").post(ask, {"slot": "n1/0"})
     assert not SweepRecord.objects.exists()
 
@@ -107,21 +112,20 @@ def test_what_is_missing_is_measured_at_the_rate_that_was_looked_at(world: World
     register_node(name="n1", slots=8)
     record = planned(world.carla, world.city, linear(rate=1_000_000)).dataflow
     ask, client = reverse("schedule_measure", args=[record.pk]), client_of("carla")
-    page = client.get(f"/dataflows/{record.pk}/schedule?rate=50")
-    assert ask in page.text and '<input type="hidden" name="rate" value="50">' in page.text
+    page = Markup(client.get(f"/dataflows/{record.pk}/schedule?rate=50").text)
+    assert "50" in [field.attributes["value"] for field in page.one("action", ask).having("name", "rate")]
     answer = client.post(ask, {"slot": "n1/0", "rate": "50"}, follow=True)
-    assert SweepRecord.objects.count() == 2 and "They are measured one after the other" in answer.text
-    assert answer.request["QUERY_STRING"] == "rate=50" and answer.text.count('data-status="queued"') == 2
+    assert SweepRecord.objects.count() == 2 and Markup(answer.text).flashes == ["measuring"]
+    assert answer.request["QUERY_STRING"] == "rate=50" and Markup(answer.text).statuses.count("queued") == 2
 
 
 def test_where_nothing_is_left_to_ask_for_it_is_said(world: World, client_of: ClientOf) -> None:
     measured(world)
     record = planned(world.carla, world.city, linear(rate=1_000_000)).dataflow
     ask, client = reverse("schedule_measure", args=[record.pk]), client_of("carla")
-    asked = (("50", "Nothing is missing here"), ("", "events/s of urban_sensing"), ("x", "&#x27;x&#x27; is no"))
-    for rate, told in asked:
+    for rate, code in (("50", "nothing_to_change"), ("", "rate_not_held"), ("x", "invalid_resources")):
         answer = client.post(ask, {"slot": "n1/0", "rate": rate}, follow=True)
-        assert told in answer.text and "one after the other" not in answer.text, rate
+        assert Markup(answer.text).flashes == [code], rate
     assert not SweepRecord.objects.exists()
 
 
@@ -130,6 +134,11 @@ def test_what_was_filled_in_stays_where_measuring_is_refused(world: World, clien
     SlotRow.objects.filter(name="n1/3").update(reserved_for="something else")
     record = planned(world.carla, world.city, linear()).dataflow
     ask = reverse("schedule_measure", args=[record.pk])
-    page = client_of("carla").post(ask, {"slot": "n1/3", "budget_minutes": "2.5", "rate": "40"}, follow=True).text
-    assert "Slot n1/3 is reserved for something else" in page and not SweepRecord.objects.exists()
-    assert '<option value="n1/3" selected>' in page and 'step="any" value="2.50"' in page and 'value="40"' in page
+    form = {"slot": "n1/3", "budget_minutes": "2.5", "rate": "40"}
+    page = Markup(client_of("carla").post(ask, form, follow=True).text)
+    assert page.flashes == ["slot_taken"] and not SweepRecord.objects.exists()
+    sent = page.one("action", ask)
+    [place] = sent.having("selected")
+    assert (place.attributes["value"], place.attributes["data-use"]) == ("n1/3", "reserved")
+    values = {field.attributes["name"]: field.attributes.get("value") for field in sent.every("input")}
+    assert float(values["budget_minutes"]) == 2.5 and values["rate"] == "40"

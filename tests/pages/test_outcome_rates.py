@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import asdict
 
@@ -17,8 +16,9 @@ from dashboard.schedules.promises import in_force
 from scheduler.performance.seen import BundleSeen, Seen
 from tests.dashboard.building import World, approved, enacted, planned
 from tests.pages.conftest import ClientOf
+from tests.pages.markup import Markup
 from tests.pages.observed import RATE, Observed
-from tests.pages.outcomes import page_of
+from tests.pages.outcomes import misses_on, page_of, whole
 from tests.pages.scheduling import linear, measured, two_sources
 
 Running = Callable[..., Observed]
@@ -42,10 +42,10 @@ def runs(world: World, client_of: ClientOf, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def links(client_of: ClientOf, observed: Observed) -> set[str]:
-    """The ways from its outcome to other schedules, by their questions."""
-    page = client_of("carla").get(reverse("schedule_outcome", args=[observed.record.pk])).text
-    notes = page[page.index('id="outcome-notes"'):page.index('id="outcome-whole"')]
-    return set(re.findall(rf'href="{reverse("schedule", args=[observed.record.pk])}(\?[^"]*)?"', notes))
+    """The queries of the links from its outcome's notices to Compare."""
+    notes = page_of(client_of, observed.record).one("id", "outcome-notes")
+    compare = reverse("schedule", args=[observed.record.pk])
+    return {address.removeprefix(compare) for address in notes.values("href") if address.startswith(compare)}
 
 
 def test_a_task_that_makes_less_of_its_events_is_told_and_nothing_is_missed(
@@ -53,8 +53,8 @@ def test_a_task_that_makes_less_of_its_events_is_told_and_nothing_is_missed(
 ) -> None:
     observed.keep(pi={"made": 19.0}, out={"rate_per_s": 19.0})
     page = page_of(client_of, observed.record)
-    assert "It keeps what it promised." in page and "missed:" not in page and "instead of" not in page
-    assert "Fewer events for out than planned. 19 of the 950 events/s planned for out come" in page
+    assert "keeps" in page.notes and not page.having("data-missed") and misses_on(page) == []
+    assert page.one("data-deviation", "out").attributes["data-cause"] == "selectivity"
     assert links(client_of, observed) == {f"?rate={RATE}"}
     found = client_of("carla").get(f"/api/dataflows/{observed.record.pk}/schedule/outcome").json()
     assert found["missed"] == []
@@ -65,23 +65,26 @@ def test_a_task_that_makes_less_of_its_events_is_told_and_nothing_is_missed(
 def test_sources_that_give_less_are_compared_for_what_each_of_them_gives(client_of: ClientOf, runs: Running) -> None:
     observed = runs(two_sources(), "40")
     observed.keep(factor=0.5)
-    assert "40 of 80 events/s came from the sources" in page_of(client_of, observed.record)
+    [miss] = misses_on(page_of(client_of, observed.record))
+    assert (miss.cause, miss.measured, miss.promised) == ("source", 40, 80)
     assert links(client_of, observed) == {"?rate=20"}
 
 
 def test_a_rate_of_several_sources_is_said_to_be_of_all_of_them(client_of: ClientOf, runs: Running) -> None:
     """It was asked for of each."""
     observed = runs(two_sources(), "40")
-    assert "for 80/s of all sources together" in page_of(client_of, observed.record)
+    promised = page_of(client_of, observed.record).one("data-field", "promised.rate").attributes
+    assert float(promised["data-value"]) == 80 and "data-together" in promised
     proposal = Proposal.objects.get(dataflow=observed.record)
-    page = client_of("carla").get(reverse("proposal", args=[proposal.pk])).text
-    assert re.search(r"80/s planned, [\d.]+/s predicted, of all sources together<", page)
+    page = Markup(client_of("carla").get(reverse("proposal", args=[proposal.pk])).text)
+    assert page.one("data-together").number("promise.rate") == 80 <= page.number("promise.sustained")
 
 
 def test_sources_of_different_rates_are_compared_for_their_own(client_of: ClientOf, runs: Running) -> None:
     observed = runs(two_sources(rates=(10, 40)))
     observed.keep(factor=0.5)
-    assert "25 of 50 events/s came from the sources" in page_of(client_of, observed.record)
+    [miss] = misses_on(page_of(client_of, observed.record))
+    assert (miss.cause, miss.measured, miss.promised) == ("source", 25, 50)
     assert links(client_of, observed) == {""}
 
 
@@ -90,8 +93,8 @@ def test_a_slow_dataflow_is_judged_by_its_rate_as_it_was_measured(client_of: Cli
     observed.over_s = 10.0
     observed.keep()
     page = page_of(client_of, observed.record)
-    assert "It keeps what it promised." in page and "measured 0.64/s" in page
-    assert re.search(r"Few events came\. Of its rate 59% may be missing by chance", page)
+    assert {"keeps", "few-events"} <= page.notes and page.number("by-chance") == pytest.approx(0.59, abs=0.005)
+    assert float(whole(page, "measured").attributes["data-value"]) == pytest.approx(0.64)
 
 
 def test_of_few_events_none_is_missed_in_most_readings(client_of: ClientOf, runs: Running) -> None:
@@ -101,9 +104,10 @@ def test_of_few_events_none_is_missed_in_most_readings(client_of: ClientOf, runs
     for factor in (0.0, 2.0, 0.0, 2.0, 0.0):
         observed.keep(factor=factor, count=1)
     page = page_of(client_of, observed.record)
-    assert "It keeps what it promised." in page and "measured 0.04/s" in page
+    assert "keeps" in page.notes and float(whole(page, "measured").attributes["data-value"]) == pytest.approx(0.04)
     observed.keep(factor=0.0, count=80)
-    assert "Rate: 0.002" in page_of(client_of, observed.record), "yet one that has stopped is not taken for slow"
+    [miss] = misses_on(page_of(client_of, observed.record))
+    assert miss.what == "rate" and miss.measured < 0.003, "yet one that has stopped is not taken for slow"
 
 
 def test_where_many_events_come_no_odd_reading_says_anything_and_few_are_counted_together() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from datetime import timedelta
 
@@ -13,8 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dashboard.catalog.models import DataflowRecord
-from dashboard.pages.templatetags.schedules import seconds
-from dashboard.pages.templatetags.weir import share
 from dashboard.profiles.models import SweepRecord, TrialRecord
 from dashboard.schedules.models import Reading
 from dashboard.schedules.outcome_store import WINDOW
@@ -25,27 +22,36 @@ from scheduler.performance.outcome import misses
 from scheduler.performance.seen import BundleSeen, Seen
 from tests.dashboard.building import World, running
 from tests.pages.conftest import ClientOf
+from tests.pages.markup import Element, Markup
 from tests.pages.observed import RATE, Observed
-from tests.pages.outcomes import page_of
+from tests.pages.outcomes import misses_on, page_of, schedule_on, whole
 from tests.pages.scheduling import linear
 from tests.scheduler.test_outcome import PROMISE, kept
+
+
+def says_missed(element: Element) -> bool:
+    """Whether a figure says to who does not see colours that it missed."""
+    return any("visually-hidden" in (inner.attributes.get("class") or "") and inner.text for inner in element.elements)
 
 
 def test_what_is_promised_stands_there_before_anything_is_measured(
     client_of: ClientOf, scheduled: DataflowRecord
 ) -> None:
     page = page_of(client_of, scheduled)
-    assert "Too soon to say." in page and "It keeps what it promised." not in page
-    assert "MBA with SAM for 190/s" in page
+    assert "too-soon" in page.notes and "keeps" not in page.notes
+    assert schedule_on(page) == ("MBA-SAM", 190)
 
 
 def test_a_schedule_that_keeps_its_promises_is_said_to(client_of: ClientOf, observed: Observed) -> None:
     observed.keep()
     page = page_of(client_of, observed.record)
-    assert "It keeps what it promised." in page
-    assert "planned 190/s" in page and "measured 190/s" in page
+    assert "keeps" in page.notes
+    for name in ("planned", "measured"):
+        assert float(whole(page, name).attributes["data-value"]) == pytest.approx(190)
+    shown = page.by("data-bundle")
     for bundle in observed.promise.bundles:
-        assert re.search(rf"{bundle.slot} {bundle.threads} threads?", page)
+        row = shown[bundle.id].attributes
+        assert (row["data-on"], int(row["data-threads"])) == (bundle.slot, bundle.threads)
     figure = client_of("carla").get(reverse("schedule_outcome_plots", args=[observed.record.pk])).json()["rate"]
     assert [trace["name"] for trace in figure["data"]] == ["measured", "planned", "predicted to sustain"]
     assert figure["data"][0]["y"] == pytest.approx([190.0] * 4)
@@ -54,32 +60,37 @@ def test_a_schedule_that_keeps_its_promises_is_said_to(client_of: ClientOf, obse
 def test_a_source_that_gives_less_is_told(client_of: ClientOf, observed: Observed) -> None:
     observed.keep(factor=0.5)
     page = page_of(client_of, observed.record)
-    assert "Rate: 95/s instead of 190/s." in page
-    assert "95 of 190 events/s came from the sources" in page
-    assert "Compare schedules for the rate that comes" in page
-    assert "measured missed: 95/s" in page, "not by colour alone"
+    [miss] = misses_on(page)
+    assert (miss.what, miss.measured, miss.promised, miss.cause) == ("rate", 95, 190, "source")
+    assert page.one("id", "outcome-notes").links(f"{reverse('schedule', args=[observed.record.pk])}?rate=95")
+    measured = whole(page, "measured")
+    assert "data-missed" in measured.attributes and says_missed(measured), "not by colour alone"
 
 
 def test_a_node_that_is_silent_is_the_reason_and_not_the_source(client_of: ClientOf, observed: Observed) -> None:
     observed.keep(count=2)
     observed.silent = True
     observed.keep(factor=0.1, count=4)
-    page = page_of(client_of, observed.record)
-    assert re.search(r"Rate: 19/s instead of 190/s\. Why: nothing is heard of node n1, where \w+ is to run\.", page)
-    assert "came from the sources" not in page
+    [miss] = misses_on(page_of(client_of, observed.record))
+    assert (miss.what, miss.measured, miss.promised, miss.cause) == ("rate", 19, 190, "silent")
+    assert "node n1" in miss.text
 
 
 def test_a_driver_that_is_away_is_the_reason(client_of: ClientOf, observed: Observed) -> None:
     slot = observed.promise.bundles[-1].slot
     observed.states = {slot.rpartition("/")[2]: "starting"}
     observed.keep(factor=0.1)
-    assert f"the driver of slot {slot} is starting, where" in page_of(client_of, observed.record)
+    [miss] = misses_on(page_of(client_of, observed.record))
+    assert miss.cause == "silent" and f"slot {slot}" in miss.text and "starting" in miss.text
 
 
 def test_a_slot_that_misses_says_so_without_colour(client_of: ClientOf, observed: Observed) -> None:
     observed.keep(parse={"cpu": 0.97})
     page = page_of(client_of, observed.record)
-    assert "missed: 97%" in page and "measured missed:" not in page
+    missed = [element for element in page.having("data-missed") if "data-value" in element.attributes]
+    assert missed and all(says_missed(element.above[-1]) for element in missed)
+    assert "0.97" in {element.attributes["data-value"] for element in missed}
+    assert "data-missed" not in whole(page, "measured").attributes
 
 
 def test_a_task_that_does_less_than_its_profile_asks_for_a_measurement(
@@ -87,18 +98,19 @@ def test_a_task_that_does_less_than_its_profile_asks_for_a_measurement(
 ) -> None:
     behind = [bundle for bundle in observed.promise.bundles if bundle.task == "pi"]
     observed.keep(pi={"rate_per_s": 40.0})
-    response = client_of("carla").get(reverse("schedule_outcome", args=[observed.record.pk])).text
-    assert f"{reverse('measure')}?dataflow={observed.record.pk}&amp;task=pi" in response
     page = page_of(client_of, observed.record)
-    assert re.search(rf"Rate: [\d.]+/s instead of 190/s\. Why: the \d threads? of pi on {behind[0].slot[:2]}", page)
-    assert "though their profile allows" in page
+    assert page.one("id", "outcome-notes").links(f"{reverse('measure')}?dataflow={observed.record.pk}&task=pi")
+    [miss] = misses_on(page)
+    assert (miss.what, miss.promised, miss.cause, miss.remedy) == ("rate", 190, "drift", "measure")
+    assert any(bundle.slot in miss.text for bundle in behind)
 
 
 def test_a_slot_that_takes_more_names_those_that_share_it(client_of: ClientOf, observed: Observed) -> None:
     observed.keep(parse={"cpu": 0.97})
-    page = page_of(client_of, observed.record)
-    assert re.search(
-        r"CPU of n1/\d: \d+% instead of \d+%\. Why: the queries of [\w, ]*parse[\w, ]* take \d+% of it together", page)
+    misses = [miss for miss in misses_on(page_of(client_of, observed.record)) if miss.what == "CPU"]
+    assert misses and {miss.where for miss in misses} <= set(observed.promise.slots)
+    assert all(miss.measured > miss.promised and "parse" in miss.text for miss in misses)
+    assert {(miss.cause, miss.remedy) for miss in misses} == {("together", "measure")}
 
 
 def test_of_a_slot_that_others_are_on_too_no_task_is_named(client_of: ClientOf, observed: Observed) -> None:
@@ -106,15 +118,16 @@ def test_of_a_slot_that_others_are_on_too_no_task_is_named(client_of: ClientOf, 
     observed.beside = 0.0
     observed.keep(parse={"cpu": 0.97})
     page = page_of(client_of, observed.record)
-    assert "others&#x27; are among them, and which takes more is not measured" in page
-    assert "See what else is on the slot" in page
+    misses = [miss for miss in misses_on(page) if miss.what == "CPU"]
+    assert {(miss.cause, miss.remedy) for miss in misses} == {("together", "slots")}
+    assert page.one("id", "outcome-notes").links(reverse("slots"))
 
 
 def test_one_odd_reading_changes_nothing(client_of: ClientOf, observed: Observed) -> None:
     observed.keep(count=3)
     observed.keep(factor=0.1, count=1)
     observed.keep(count=2)
-    assert "It keeps what it promised." in page_of(client_of, observed.record)
+    assert "keeps" in page_of(client_of, observed.record).notes
 
 
 def test_what_a_schedule_does_at_its_beginning_is_not_held_against_it(
@@ -122,7 +135,7 @@ def test_what_a_schedule_does_at_its_beginning_is_not_held_against_it(
 ) -> None:
     observed.at = timezone.now() + timedelta(seconds=2)
     observed.keep(factor=0.1, count=4)
-    assert "Too soon to say." in page_of(client_of, observed.record)
+    assert "too-soon" in page_of(client_of, observed.record).notes
 
 
 def test_readings_are_of_scheduled_dataflows_alone_and_are_forgotten(world: World, observed: Observed) -> None:
@@ -138,15 +151,15 @@ def test_readings_are_of_scheduled_dataflows_alone_and_are_forgotten(world: Worl
 def test_a_dataflow_without_a_schedule_says_how_to_get_one(world: World, client_of: ClientOf) -> None:
     record = running(world.carla, world.city, linear(), world.ana)
     page = page_of(client_of, record, user="vera")
-    assert "runs by no schedule" in page and "Compare schedules" in page
+    assert page.one("data-note", "no-schedule").links(reverse("schedule", args=[record.pk]))
 
 
 def test_slots_show_what_was_promised_of_their_bundles(client_of: ClientOf, observed: Observed) -> None:
-    page = client_of("carla").get("/estate/slots").text
+    cells = Markup(client_of("carla").get("/estate/slots").text).by("data-slot")
     for slot in observed.promise.slots:
         load = observed.promise.load_of(slot)
-        found = re.search(rf'data-slot="{slot}".*?planned</dt><dd>CPU (\S+), memory ([^<]+)<', page, re.DOTALL)
-        assert found.groups() == (share(load.cpu), share(load.memory)), slot
+        planned = [cells[slot].number(name) for name in ("planned.cpu", "planned.memory")]
+        assert planned == pytest.approx([load.cpu, load.memory]), slot
 
 
 def test_the_api_says_the_same(client_of: ClientOf, observed: Observed) -> None:
@@ -179,11 +192,11 @@ def test_each_task_shows_planned_predicted_and_measured(client_of: ClientOf, obs
     page = page_of(client_of, observed.record)
     for task, (cpu, memory) in observed.promise.allocated.items():
         bundles = [bundle for bundle in observed.promise.bundles if bundle.task == task]
-        predicted = [sum(getattr(bundle, field) for bundle in bundles) for field in ("cpu", "memory")]
-        shown = " ".join(
-            f"{share(measured)} {share(measured)} predicted {share(planned)} planned"
-            for measured, planned in zip(predicted, (cpu, memory), strict=True))
-        assert shown in page, (task, shown)
+        row = page.one("data-task", task)
+        for part, planned in (("cpu", cpu), ("memory", memory)):
+            predicted = sum(getattr(bundle, part) for bundle in bundles)
+            figures = [row.one("data-part", part).number(name) for name in ("measured", "predicted", "planned")]
+            assert figures == pytest.approx([predicted, predicted, planned]), (task, part)
 
 
 def test_latency_is_shown_task_by_task_as_far_as_it_was_predicted(client_of: ClientOf, observed: Observed) -> None:
@@ -191,8 +204,9 @@ def test_latency_is_shown_task_by_task_as_far_as_it_was_predicted(client_of: Cli
     page, along = page_of(client_of, observed.record), observed.promise.latencies_s
     assert along["out"] == pytest.approx(observed.promise.latency_s)
     assert along["sense"] < along["parse"] < along["pi"] < along["out"]
-    for predicted_s in along.values():
-        assert f"800 ms ≈ {seconds(predicted_s)} predicted" in page
+    for task, predicted_s in along.items():
+        latency = page.one("data-task", task).one("data-part", "latency")
+        assert [latency.number(name) for name in ("measured", "predicted")] == pytest.approx([0.8, predicted_s])
 
 
 def test_what_is_predicted_of_a_slot_is_of_the_schedules_own_bundles_before_they_are_measured_too() -> None:

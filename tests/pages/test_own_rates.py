@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 from django.core.management import call_command
 from django.urls import reverse
@@ -13,10 +11,10 @@ from dashboard.approvals.services import prepare_proposal
 from dashboard.catalog.models import DataflowRecord
 from dashboard.plans.selectors import plan_of
 from tests.dashboard.building import World, planned
+from tests.pages.building import JSON, rows, texts
 from tests.pages.conftest import ClientOf
+from tests.pages.markup import Markup, assert_sound
 from tests.pages.scheduling import linear, measured, two_sources
-from tests.pages.test_every_page import assert_sound
-from tests.pages.test_schedules import JSON, rows
 
 OWN = {"slow": 10, "fast": 40}
 
@@ -28,9 +26,10 @@ def asked(world: World) -> DataflowRecord:
     return planned(world.carla, world.city, two_sources(rates=(OWN["slow"], OWN["fast"]))).dataflow
 
 
-def field(page: str, part: str) -> str:
-    """The value of an input, by something of its tag."""
-    return re.search(r'value="([^"]*)"', re.search(rf"<input[^>]*{part}[^>]*>", page)[0])[1]
+def asked_rates(page: str) -> set[str | None]:
+    """The rates that the form and the proposal would send."""
+    markup = Markup(page)
+    return {markup.one(*name).attributes["value"] for name in (("id", "rate"), ("data-part", "propose-rate"))}
 
 
 def planned_rates(proposal: Proposal) -> dict[str, float]:
@@ -43,22 +42,22 @@ def test_what_is_proposed_is_what_was_shown(client_of: ClientOf, asked: Dataflow
     client, address = client_of("carla"), f"/dataflows/{asked.pk}/schedule"
     response = client.get(address)
     assert_sound(response, address)
-    assert "each source&#x27;s own rate, 50/s together" in response.text
-    assert field(response.text, 'id="rate"') == field(response.text, "propose-rate") == ""
+    assert asked_rates(response.text) == {""} and Markup(response.text).number("rate.together") == 50
     # What the page asks for a moment later is the same.
-    again = client.get(f"{address}/pairs.json", {"rate": field(response.text, 'id="rate"')}, headers=JSON).json()
-    assert again["rate"] == "" and "50/s together" in again["shown"]
-    assert rows(again["pairs"]) == rows(response.text)
+    again = client.get(f"{address}/pairs.json", {"rate": ""}, headers=JSON).json()
+    assert again["rate"] == "" and again["together_per_s"] == 50
+    assert texts(again["pairs"]) == texts(response.text)
     client.post(reverse("schedule_propose", args=[asked.pk]), {
-        "pair": "MBA-SAM", "rate": field(response.text, "propose-rate")})
+        "pair": "MBA-SAM", "rate": ""})
     assert planned_rates(Proposal.objects.open().get()) == OWN
 
 
 def test_a_rate_that_is_asked_for_is_that_of_each_source(client_of: ClientOf, asked: DataflowRecord) -> None:
     client, address = client_of("carla"), f"/dataflows/{asked.pk}/schedule"
     page = client.get(f"{address}?rate=20").text
-    assert field(page, 'id="rate"') == field(page, "propose-rate") == "20"
-    assert "As submitted: each its own" in page and ">20/s</output>" in page
+    assert asked_rates(page) == {"20"} and Markup(page).number("rate") == 20
+    back = Markup(page).one("data-part", "own").attributes
+    assert "hidden" not in back and "rate" not in back["href"], "as submitted: each source by its own rate"
     assert client.get(f"{address}/pairs.json?rate=20", headers=JSON).json()["rate"] == 20
     client.post(reverse("schedule_propose", args=[asked.pk]), {"pair": "MBA-SAM", "rate": "20"})
     assert planned_rates(Proposal.objects.open().get()) == {"slow": 20, "fast": 20}
@@ -85,8 +84,9 @@ def test_a_lower_rate_is_compared_where_no_slot_holds_the_sources_own(world: Wor
     address = f"/dataflows/{record.pk}/schedule"
     page = client_of("carla").get(address)
     assert_sound(page, address)
-    assert 'role="alert"' in page.text and field(page.text, 'id="rate"') == "1000000"
+    assert Markup(page.text).values("data-error") == ["rate_not_held"]
+    assert Markup(page.text).one("id", "rate").attributes["value"] == "1000000"
     lower = client_of("carla").get(f"{address}?rate=50")
     assert_sound(lower, address)
-    assert "No schedule" not in rows(lower.text)["MBA-SAM"]
-    assert "As submitted: 1 000 000/s" in lower.text.replace("\u202f", " ")
+    assert rows(lower.text)["MBA-SAM"].number("slots") >= 1
+    assert Markup(lower.text).number("rate.submitted") == 1_000_000

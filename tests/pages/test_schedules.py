@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import html
-import re
 from collections import Counter
 
 import pytest
@@ -19,53 +17,31 @@ from dashboard.plans.selectors import plan_of
 from dashboard.profiles.models import ProfileRecord
 from scheduler.performance.prediction import Prediction
 from tests.dashboard.building import World, approved, document, enacted, planned, running
+from tests.pages.building import JSON, PAIRS, cannot, chosen, headlines, is_disabled, rows, selected, texts
 from tests.pages.conftest import ClientOf
+from tests.pages.markup import Markup, assert_sound
 from tests.pages.scheduling import linear, measured
-from tests.pages.test_every_page import assert_sound
-
-PAIRS = [f"{allocation}-{mapping}" for allocation in ("LSA", "MBA") for mapping in ("DSM", "RSM", "SAM", "exact")]
-JSON = {"accept": "application/json"}
-
-
-@pytest.fixture
-def asked(world: World) -> DataflowRecord:
-    """A dataflow in review whose tasks have profiles, and a node with slots enough."""
-    measured(world, slots=16)
-    return planned(world.carla, world.city, linear()).dataflow
-
-
-def rows(page: str) -> dict[str, str]:
-    """The text of each pair's row."""
-    found = re.findall(r'<tr data-pair="([^"]+)"(.*?)</tr>', page, re.DOTALL)
-    return {name: " ".join(re.sub(r"<[^>]+>", " ", text).split()) for name, text in found}
-
-
-def headlines(page: str) -> dict[str, str]:
-    """The figures of each pair, which stand there for when it is chosen."""
-    return dict(re.findall(r'<template data-headline="([^"]+)">(.*?)</template>', page, re.DOTALL))
-
-
-def cannot(page: str, pair: str) -> str:
-    """Why a pair cannot be proposed; empty where it can."""
-    return re.search(rf'value="{pair}" form="propose" data-cannot="([^"]*)"', page)[1]
 
 
 def test_all_pairs_stand_side_by_side(client_of: ClientOf, asked: DataflowRecord) -> None:
     address = f"/dataflows/{asked.pk}/schedule?rate=100"
     response = client_of("carla").get(address)
     assert_sound(response, address)
-    found = rows(response.text)
-    assert list(found) == PAIRS
-    for pair in PAIRS:
+    page = Markup(response.text)
+    pairs = rows(response.text)
+    assert list(pairs) == PAIRS
+    for pair, row in pairs.items():
         if pair.endswith("exact"):
-            assert "Being worked out" in found[pair]
+            assert "data-pending" in row.attributes
             continue
-        assert re.search(r"\d n1 0\.\d{3} \d+\.\d{2} [\d.]+/s", found[pair]), found[pair]
-        assert re.search(r"\d starts?$", found[pair]), found[pair]
+        assert row.values("data-nodes") == ["n1"] and row.number("slots") >= 1
+        assert row.number("per-month") > row.number("per-hour") > 0 and row.number("sustained") > 0
+        assert row.number("changes.start") >= 1 and row.number("changes.move") == row.number("changes.leave") == 0
     exact = client_of("carla").get(f"{address}&complete=1")
     assert_sound(exact, address)
-    assert all("least slots, proved" in rows(exact.text)[pair] for pair in ("LSA-exact", "MBA-exact"))
-    assert "measured here" in response.text and "declared by its type" in response.text
+    for pair in ("LSA-exact", "MBA-exact"):
+        assert rows(exact.text)[pair].one("data-bound", "slots").attributes["data-proved"] == "yes"
+    assert set(page.values("data-origin")) == {"measured here", "declared by its type, not measured"}
 
 
 def test_what_if_answers_with_the_table_at_that_rate(client_of: ClientOf, asked: DataflowRecord) -> None:
@@ -74,11 +50,11 @@ def test_what_if_answers_with_the_table_at_that_rate(client_of: ClientOf, asked:
     for rate in (20, 100, 220):
         found = client.get(f"{address}?rate={rate}&pair=MBA-SAM", headers=JSON).json()
         assert (found["rate"], found["chosen"]) == (rate, "MBA-SAM")
-        assert re.search(r"<tr data-pair=\"MBA-SAM\" data-chosen>", found["pairs"])
-        slots.append(int(re.search(r"</dt><dd>(\d+)</dd>", headlines(found["pairs"])["MBA-SAM"])[1]))
+        assert chosen(found["pairs"]) == "MBA-SAM"
+        slots.append(headlines(found["pairs"])["MBA-SAM"].number("slots"))
     assert slots == sorted(slots) and slots[0] < slots[-1]
     whole = client.get(f"/dataflows/{asked.pk}/schedule?rate=220&pair=MBA-SAM").text
-    assert rows(whole) == rows(found["pairs"])
+    assert texts(whole) == texts(found["pairs"])
 
 
 def test_a_profile_that_is_set_aside_or_used_again_counts_at_once(
@@ -91,7 +67,7 @@ def test_a_profile_that_is_set_aside_or_used_again_counts_at_once(
     client.post(reverse("profile_act", args=[record.pk, "set_aside"]))
     assert client.get(address, headers=JSON).json().get("pairs") != before
     client.post(reverse("profile_act", args=[record.pk, "use"]))
-    assert rows(client.get(address, headers=JSON).json()["pairs"]) == rows(before)
+    assert texts(client.get(address, headers=JSON).json()["pairs"]) == texts(before)
 
 
 def test_one_answer_has_what_is_shown_of_whichever_pair_is_chosen(client_of: ClientOf, asked: DataflowRecord) -> None:
@@ -101,40 +77,40 @@ def test_one_answer_has_what_is_shown_of_whichever_pair_is_chosen(client_of: Cli
     for text in (page, answer):
         assert list(headlines(text)) == PAIRS
         for pair, figures in headlines(text).items():
-            slots, _, predicted, _ = re.findall(r"<dd[^>]*>([^<]+)</dd>", figures)
-            assert re.search(rf" {slots} .*n1 .* {re.escape(predicted)}", rows(text)[pair]), pair
-            assert cannot(text, pair) == ""
-    shown = re.search(r'data-part="headline"[^>]*>(.*?)</div>\s*<div class="plot-shell"', page, re.DOTALL)[1]
-    assert shown.strip() == headlines(page)["LSA-DSM"].strip()
+            row = rows(text)[pair]
+            for name in ("slots", "per-hour", "sustained"):
+                assert figures.field(name) == row.field(name), pair
+            assert row.values("data-nodes") == ["n1"] and cannot(text, pair) == ""
+    assert Markup(page).one("data-part", "headline").text == headlines(page)["LSA-DSM"].text
 
 
 def test_without_scripts_our_own_mapping_is_worked_out_beside_what_was_chosen(
     client_of: ClientOf, asked: DataflowRecord
 ) -> None:
-    chosen = "rate=100&pair=LSA-RSM&routing=shuffle"
-    page = client_of("carla").get(f"/dataflows/{asked.pk}/schedule?{chosen}").text
-    [link] = set(re.findall(r'<noscript> <a href="([^"]+)">Work it out', page))
-    again = client_of("carla").get(f"/dataflows/{asked.pk}/schedule{html.unescape(link)}").text
-    assert "least slots, proved" in rows(again)["MBA-exact"]
-    assert '<tr data-pair="LSA-RSM" data-chosen>' in again and '<option value="shuffle" selected>' in again
-    assert ">100/s</output>" in again
+    query = "rate=100&pair=LSA-RSM&routing=shuffle"
+    page = Markup(client_of("carla").get(f"/dataflows/{asked.pk}/schedule?{query}").text)
+    [link] = {link.attributes["href"] for link in page.every("a") if "noscript" in link.ancestors}
+    again = client_of("carla").get(f"/dataflows/{asked.pk}/schedule{link}").text
+    assert rows(again)["MBA-exact"].one("data-bound", "slots").attributes["data-proved"] == "yes"
+    assert chosen(again) == "LSA-RSM" and selected(again, "routing") == "shuffle"
+    assert Markup(again).number("rate") == 100
 
 
 def test_only_what_keeps_the_rate_is_said_to_keep_it(
     client_of: ClientOf, asked: DataflowRecord, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    page = client_of("carla").get(f"/dataflows/{asked.pk}/schedule?rate=100").text
-    assert page.count("least that keeps it") == 1
+    page = Markup(client_of("carla").get(f"/dataflows/{asked.pk}/schedule?rate=100").text)
+    assert page.one("data-best").attributes["data-keeps"] == "yes"
     monkeypatch.setattr(Prediction, "keeps", False)
-    page = client_of("carla").get(f"/dataflows/{asked.pk}/schedule?rate=101").text
-    assert "does not keep it" in page and "least that keeps it" not in page
+    page = Markup(client_of("carla").get(f"/dataflows/{asked.pk}/schedule?rate=101").text)
+    assert set(page.values("data-keeps")) == {"no"} and not page.having("data-best")
 
 
 def test_routing_changes_what_is_predicted(client_of: ClientOf, asked: DataflowRecord) -> None:
     address = f"/dataflows/{asked.pk}/schedule/pairs.json?rate=190&pair=MBA-SAM&routing="
     aware, even = (client_of("carla").get(address + one, headers=JSON).json() for one in ("slot_aware", "shuffle"))
-    assert "does not keep it" not in rows(aware["pairs"])["MBA-SAM"]
-    assert "does not keep it" in rows(even["pairs"])["MBA-SAM"]
+    assert rows(aware["pairs"])["MBA-SAM"].attributes["data-keeps"] == "yes"
+    assert rows(even["pairs"])["MBA-SAM"].attributes["data-keeps"] == "no"
 
 
 def test_the_curve_goes_over_rates_and_ends_where_there_is_no_schedule(
@@ -159,7 +135,7 @@ def test_the_curve_goes_over_rates_and_ends_where_there_is_no_schedule(
 def test_what_is_no_rate_is_refused(client_of: ClientOf, asked: DataflowRecord, rate: str) -> None:
     page = client_of("carla").get(f"/dataflows/{asked.pk}/schedule", {"rate": rate})
     assert page.status_code == 422
-    assert "is no rate" in page.text and "a number from 0.000001 to 1e+12" in page.text
+    assert Markup(page.text).values("data-error") == ["invalid_resources"]
     assert list(rows(page.text)) == PAIRS  # at the sources' own
     assert_sound(page, rate)
     found = client_of("carla").get(f"/dataflows/{asked.pk}/schedule/pairs.json", {"rate": rate}, headers=JSON)
@@ -172,34 +148,36 @@ def test_what_is_no_rate_is_refused(client_of: ClientOf, asked: DataflowRecord, 
 def test_slots_that_are_not_there_would_be_bought(world: World, client_of: ClientOf, settings) -> None:
     measured(world, slots=2)
     record = planned(world.carla, world.city, linear()).dataflow
-    found = rows(client_of("carla").get(f"/dataflows/{record.pk}/schedule?rate=600").text)
-    assert re.search(r"n1 3 × D4 to buy 1 × D3 to buy", found["MBA-SAM"]), found["MBA-SAM"]
-    whole = client_of("carla").get(f"/dataflows/{record.pk}/schedule?rate=600").text
-    assert "28 of its slots would be on machines to buy" in whole
-    assert re.search(r"data-part=\"propose\" disabled", whole)
+    page = client_of("carla").get(f"/dataflows/{record.pk}/schedule?rate=600").text
+    row = rows(page)["MBA-SAM"]
+    bought = {size: int(machines.attributes["data-count"]) for size, machines in row.by("data-buy").items()}
+    assert row.values("data-nodes") == ["n1"] and bought == {"D4": 3, "D3": 1}
+    assert row.number("slots.to-buy") == 28
+    assert cannot(page, chosen(page)) and is_disabled(page, "propose")
 
 
 def test_where_no_slot_is_free_it_is_said_with_what_helps(
     world: World, client_of: ClientOf, asked: DataflowRecord
 ) -> None:
     address = f"/dataflows/{asked.pk}/schedule?rate=50"
-    assert "No slot is free." not in client_of("carla").get(address).text
+    assert "no-slot-free" not in Markup(client_of("carla").get(address).text).notes
     register_node(name="n1", slots=0)
     response = client_of("carla").get(address)
     assert_sound(response, address)
-    page = response.text
-    assert "No slot is free." in page and "on machines to buy, and cannot be proposed" in page
-    assert f'href="{reverse("slots")}"' in page and "./weir agent" in page
-    assert re.search(r"data-part=\"propose\" disabled", page)
+    note = Markup(response.text).one("data-note", "no-slot-free")
+    assert note.attributes["data-buys"] == "yes" and note.links(reverse("slots"))
+    assert any(code.text.startswith("./weir agent") for code in note.every("code"))
+    assert is_disabled(response.text, "propose")
 
 
 def test_a_stale_profile_is_said(world: World, client_of: ClientOf, asked: DataflowRecord) -> None:
     ProfileRecord.objects.filter(task_type="pi_viete").update(version=0)
-    page = client_of("carla").get(f"/dataflows/{asked.pk}/schedule?rate=50").text
-    assert "The profile of pi_viete is stale." in page and "Measure it again" in page
-    page_of_vera = client_of("vera").get(f"/dataflows/{asked.pk}/schedule?rate=50").text
-    assert "The profile of pi_viete is stale." in page_of_vera and "Measure it again" not in page_of_vera
-    assert "Measured with version 0 of pi_viete" in page
+    measure = f"{reverse('measure')}?dataflow={asked.pk}&task=pi"
+    for name, may_measure in (("carla", True), ("vera", False)):
+        note = Markup(client_of(name).get(f"/dataflows/{asked.pk}/schedule?rate=50").text).one("data-warning")
+        assert (note.attributes["data-warning"], note.attributes["data-type"]) == ("stale", "pi_viete")
+        assert note.links(measure) is may_measure
+        assert "version 0 of pi_viete" in note.text, "which version it was measured with"
 
 
 def test_drift_and_rough_peaks_are_said_with_the_task_and_where_to_measure_again(
@@ -210,11 +188,15 @@ def test_drift_and_rough_peaks_are_said_with_the_task_and_where_to_measure_again
     address = f"/dataflows/{asked.pk}/schedule?rate=50"
     response = client_of("carla").get(address)
     assert_sound(response, address)
-    page = response.text
-    assert "The profile of pi_viete has drifted." in page and "The profile of pi_viete is rough." in page
-    assert page.count("running bundles show a peak of 70 events/s with 1 thread, where it says 100") == 1
-    assert "drifted: running bundles show a peak" in page, "below, beside the task"
-    assert page.count(f"{reverse('measure')}?dataflow={asked.pk}&amp;task=pi\"") == 2
+    page = Markup(response.text)
+    warnings = {note.attributes["data-warning"]: note for note in page.having("data-warning")}
+    assert set(warnings) == {"drifted", "rough"}
+    for note in warnings.values():
+        assert note.attributes["data-type"] == "pi_viete"
+        assert note.links(f"{reverse('measure')}?dataflow={asked.pk}&task=pi")
+    assert "70 events/s" in warnings["drifted"].text and "100" in warnings["drifted"].text
+    [task] = page.having("data-task", "pi")
+    assert set(task.values("data-doubt")) == {"drifted", "rough"}, "below, beside the task"
 
 
 def test_what_is_chosen_becomes_a_proposal_that_shows_its_bundles(
@@ -229,62 +211,65 @@ def test_what_is_chosen_becomes_a_proposal_that_shows_its_bundles(
     assert promise.pair == ("MBA", "SAM") and promise.rate_per_s == 150
     page = client.get(response.url)
     assert_sound(page, response.url)
-    shown = " ".join(re.sub(r"<[^>]+>", " ", page.text).split())
+    shown = Markup(page.text)
+    bundles = shown.by("data-bundle")
     for bundle in promise.bundles:
-        threads = f"{bundle.threads} thread" + ("s" if bundle.threads > 1 else "")
-        assert re.search(rf"{bundle.id} {bundle.slot} – {threads}, {round(bundle.share * 100)}%", shown), bundle
-    slots = client.get(f"/estate/slots?proposal={proposal.pk}").text
-    assert slots.count("starts here") == len(promise.bundles)
-    assert f"Slots {len(promise.slots)} Limit" in shown or f"Slots {len(promise.slots)} Latency" in shown
+        row = bundles[bundle.id].attributes
+        assert (row["data-change"], row["data-on"], int(row["data-threads"])) == ("starts", bundle.slot, bundle.threads)
+        assert float(row["data-weight"]) == pytest.approx(bundle.share, abs=1e-5)
+    slots = Markup(client.get(f"/estate/slots?proposal={proposal.pk}").text)
+    assert {bundle.attributes["data-bundle"] for bundle in slots.having("data-change", "starts")} == {
+        bundle.id for bundle in promise.bundles}
+    assert shown.number("promise.slots") == len(promise.slots)
     client.post(reverse("schedule_propose", args=[asked.pk]), {"pair": "MBA-exact", "rate": "150"})
     prepare_proposal(proposal_id=proposal.pk)
     page = client.get(response.url)
     assert_sound(page, response.url)
-    assert re.search(r"<dt>Slots</dt><dd>\d+<span class=\"sub\">least slots, proved</span>", page.text)
+    assert Markup(page.text).one("data-bound", "slots").attributes["data-proved"] == "yes"
 
 
 def test_what_is_proposed_already_is_said_to_be(client_of: ClientOf, asked: DataflowRecord) -> None:
     client, address = client_of("carla"), reverse("schedule_propose", args=[asked.pk])
     proposal = Proposal.objects.get(dataflow=asked)
-    for given, already in (
-        ({"pair": "MBA-SAM", "rate": "150"}, "This schedule is proposed already; here is its plan."),
-        ({"without": "1"}, "It is submitted without a schedule already; here is its plan."),
-    ):
+    for given in ({"pair": "MBA-SAM", "rate": "150"}, {"without": "1"}):
         for _ in range(2):  # while its plan is computed, too
-            assert "Its plan is being computed. Nothing" in client.post(address, given, follow=True).text
+            page = Markup(client.post(address, given, follow=True).text)
+            assert page.flashes == ["computing"] and "computing" in page.notes
         prepare_proposal(proposal_id=proposal.pk)
-        page = client.post(address, given, follow=True).text
-        assert already in page and "Its plan is being computed" not in page
+        page = Markup(client.post(address, given, follow=True).text)
+        assert page.flashes == ["proposed-before"] and "computing" not in page.notes
+        assert ("schedule" in Proposal.objects.get(dataflow=asked).plan.options) is ("pair" in given)
     assert Proposal.objects.get(dataflow=asked) == proposal
 
 
 def test_a_schedule_that_another_choice_would_replace_is_named(
     world: World, client_of: ClientOf, asked: DataflowRecord
 ) -> None:
-    def said(name: str = "carla") -> str:
+    def replaced(name: str = "carla") -> tuple[str | None, ...] | None:
         response = client_of(name).get(f"/dataflows/{asked.pk}/schedule?rate=50")
         assert_sound(response, name)
-        told = re.search(r'<a href="([^"]+)">(The schedule that \w+ proposed)</a>( [^<]*)<', response.text)
-        if told is None:
-            return ""
-        assert told[1] == reverse("proposal", args=[Proposal.objects.open().get(dataflow=asked).pk])
-        return told[2] + told[3]
+        page = Markup(response.text)
+        if "replaces" not in page.notes:
+            return None
+        note = page.one("data-note", "replaces")
+        assert note.links(reverse("proposal", args=[Proposal.objects.open().get(dataflow=asked).pk]))
+        return note.attributes["data-by"], note.attributes["data-status"]
 
     def propose(name: str, rate: str) -> None:
         client_of(name).post(reverse("schedule_propose", args=[asked.pk]), {"pair": "MBA-SAM", "rate": rate})
 
-    assert said() == "", "it is submitted without one"
+    assert replaced() is None, "it is submitted without one"
     propose("carla", "90")
-    assert said() == "The schedule that carla proposed (planning) is replaced by another choice."
+    assert replaced() == ("carla", "computing")
     proposal = prepare_proposal(proposal_id=Proposal.objects.get(dataflow=asked).pk)
-    assert said("dev") == "The schedule that carla proposed (in review) is replaced by another choice."
-    assert said("mo") == "", "whoever may not propose replaces nothing"
+    assert replaced("dev") == ("carla", "pending")
+    assert replaced("mo") is None, "whoever may not propose replaces nothing"
     propose("dev", "100")
-    assert said().startswith("The schedule that dev proposed")
+    assert replaced() == ("dev", "computing")
     enacted(approved(prepare_proposal(proposal_id=proposal.pk), world.ana))
-    assert said() == ""
+    assert replaced() is None
     propose("dev", "190")
-    assert said().startswith("The schedule that dev proposed")
+    assert replaced() == ("dev", "computing")
 
 
 def test_another_schedule_of_what_runs_says_what_it_changes(
@@ -294,32 +279,33 @@ def test_another_schedule_of_what_runs_says_what_it_changes(
     client.post(reverse("schedule_propose", args=[asked.pk]), {"pair": "MBA-SAM", "rate": "90"})
     first = Proposal.objects.get(dataflow=asked)
     enacted(approved(prepare_proposal(proposal_id=first.pk), world.ana))
-    found = rows(client.get(f"/dataflows/{asked.pk}/schedule?rate=90").text)
-    assert found["MBA-SAM"].endswith("nothing"), found["MBA-SAM"]
+    row = rows(client.get(f"/dataflows/{asked.pk}/schedule?rate=90").text)["MBA-SAM"]
+    assert row.number("slots") and not row.having("data-field", "changes.stay"), "it changes nothing"
     address = f"/dataflows/{asked.pk}/schedule/pairs.json?rate=90&pair="
     answer = client.get(f"{address}MBA-SAM", headers=JSON).json()["pairs"]
-    assert cannot(answer, "MBA-SAM").startswith("It runs so already")
-    assert cannot(answer, "MBA-exact") == "It is being worked out."
+    assert cannot(answer, "MBA-SAM"), "it runs like this already"
+    assert cannot(answer, "MBA-exact") and "data-pending" in rows(answer)["MBA-exact"].attributes
     assert cannot(answer, "LSA-DSM") == ""
     more = rows(client.get(f"/dataflows/{asked.pk}/schedule?rate=190").text)["MBA-SAM"]
-    assert re.search(r"\d starts?", more) and re.search(r"\d stays?", more), more
+    assert more.number("changes.start") and more.number("changes.stay")
     client.post(reverse("schedule_propose", args=[asked.pk]), {"pair": "MBA-SAM", "rate": "190"})
     second = prepare_proposal(proposal_id=Proposal.objects.get(dataflow=asked, plan__kind="schedule").pk)
     assert second.status == "pending", second.plan.error
     plan = plan_of(second.plan)
     changed = Counter(bundle["change"] for bundle in bundles_of(plan, {}))
-    told = {word: int(number) for number, word in re.findall(r"(\d+) (start|move|leave|reweighed)", more)}
-    assert told == {word: changed[kind] for word, kind in (
-        ("start", "starts"), ("move", "moves"), ("leave", "leaves"), ("reweighed", "weighs")) if changed[kind]}
+    for name, kind in (("start", "starts"), ("move", "moves"), ("leave", "leaves"), ("weigh", "weighs")):
+        assert more.number(f"changes.{name}") == changed[kind], kind
     page = client.get(reverse("proposal", args=[second.pk]))
     assert_sound(page, "second")
-    assert f"{asked.pk}/schedule?pair=MBA-SAM&amp;rate=190.0&amp;routing=slot_aware\"" in page.text, "what is reviewed"
-    assert "Schedule linear" in page.text
+    shown = Markup(page.text)
+    assert shown.links(f"/dataflows/{asked.pk}/schedule?pair=MBA-SAM&rate=190.0&routing=slot_aware"), "what is reviewed"
+    assert shown.every("h1")[0].attributes["data-kind"] == "schedule"
 
 
 def test_who_may_not_propose_is_told_and_cannot(world: World, client_of: ClientOf, asked: DataflowRecord) -> None:
-    page = client_of("mo").get(f"/dataflows/{asked.pk}/schedule?rate=50").text
-    assert "Engineers of City may propose a schedule." in page and "Propose this schedule" not in page
+    page = Markup(client_of("mo").get(f"/dataflows/{asked.pk}/schedule?rate=50").text)
+    assert "City" in page.one("data-note", "not-proposable").text, "whose engineers may"
+    assert not page.having("data-part", "propose")
     client_of("mo").post(reverse("schedule_propose", args=[asked.pk]), {"pair": "MBA-SAM", "rate": "90"})
     assert "schedule" not in Proposal.objects.get(dataflow=asked).plan.options
 
@@ -331,25 +317,29 @@ def test_a_dataflow_that_was_submitted_without_a_schedule_is_offered_its_first(
     record = running(world.carla, world.city, linear(), world.ana)
     client = client_of("carla")
     page = client.get(f"/dataflows/{record.pk}/schedule?rate=50").text
-    assert "1 query is cut into tasks then" in page and "Propose this schedule" in page
-    told = rows(page)["MBA-SAM"]
+    assert Markup(page).number("queries.cut") == 1 and not is_disabled(page, "propose")
+    row = rows(page)["MBA-SAM"]
     client.post(reverse("schedule_propose", args=[record.pk]), {"pair": "MBA-SAM", "rate": "50"})
     proposal = prepare_proposal(proposal_id=Proposal.objects.get(dataflow=record, plan__kind="schedule").pk)
     assert proposal.status == "pending", proposal.plan.error
     bundles = Counter(bundle["change"] for bundle in bundles_of(plan_of(proposal.plan), {}))
-    assert f"{bundles['starts']} start" in told and bundles["stops"] == 1
+    assert row.number("changes.start") == bundles["starts"] and bundles["stops"] == 1
     page = client.get(reverse("proposal", args=[proposal.pk]))
     assert_sound(page, "first schedule")
-    [fused] = plan_of(proposal.plan).fragments_before.keys() - plan_of(proposal.plan).fragments_after.keys()
-    assert f"Hand {fused} over to" in page.text and "no event is lost" in page.text
+    plan = plan_of(proposal.plan)
+    [fused] = plan.fragments_before.keys() - plan.fragments_after.keys()
+    handovers = [
+        step for step in plan.steps
+        if step.kind == "hand_over" and fused in plan.fragments_after[step.fragment].inherits]
+    assert handovers and {step.key for step in handovers} <= set(Markup(page.text).values("data-step"))
 
 
 def test_a_dataflow_at_rest_can_be_compared_but_not_scheduled(client_of: ClientOf, asked: DataflowRecord) -> None:
     Proposal.objects.filter(dataflow=asked).update(status="rejected")
     DataflowRecord.objects.filter(pk=asked.pk).update(status="rejected")
     page = client_of("carla").get(f"/dataflows/{asked.pk}/schedule?rate=50").text
-    assert "It is rejected: a schedule is chosen for a submission in review" in page
-    assert list(rows(page)) == PAIRS and "Propose this schedule" not in page
+    assert "rejected" in Markup(page).one("data-note", "not-proposable").text
+    assert list(rows(page)) == PAIRS and not Markup(page).having("data-part", "propose")
 
 
 @pytest.mark.parametrize("way", ["schedule", "schedule_pairs", "schedule_curve", "schedule_outcome"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import pytest
@@ -24,9 +23,8 @@ from dashboard.teams.permissions import viewer_of
 from scheduler.model.estate import RunningBundle
 from tests.dashboard.building import World, approved, document, enacted, planned, running
 from tests.pages.conftest import ClientOf
-from tests.pages.markup import Markup
+from tests.pages.markup import Element, Markup, assert_sound
 from tests.pages.scheduling import linear, measured
-from tests.pages.test_every_page import assert_sound
 
 
 def reports(**slots: dict[str, Any]) -> jobs.LiveReading:
@@ -53,10 +51,15 @@ def divide(fragment_id: str, *bundles: RunningBundle) -> None:
         {"id": one.id, "slot": one.slot, "threads": one.threads, "weight": one.weight} for one in bundles])
 
 
-def cells(page: str) -> dict[str, str]:
-    """The text of each slot's cell, by its name."""
-    found = re.findall(r'data-slot="([^"]+)"(.*?)</details>', page, re.DOTALL)
-    return {name: re.sub(r"<[^>]+>|\s+", " ", text) for name, text in found}
+def cells(page: str) -> dict[str, Element]:
+    """Each slot's cell, by its name."""
+    return Markup(page).by("data-slot")
+
+
+def bundles(cell: Element) -> list[tuple[str, int, float]]:
+    """The tasks, threads and weight of each bundle of a cell."""
+    return [(bundle.attributes["data-tasks"], int(bundle.attributes["data-threads"]),
+             float(bundle.attributes["data-weight"])) for bundle in cell.having("data-bundle")]
 
 
 def test_bundles_stand_on_their_slots_with_threads_and_weight(world: World, client_of: ClientOf, live: Any) -> None:
@@ -68,10 +71,10 @@ def test_bundles_stand_on_their_slots_with_threads_and_weight(world: World, clie
     response = client_of("carla").get("/estate/slots")
     assert_sound(response, "/estate/slots")
     found = cells(response.text)
-    assert re.search(r"sense → parse → average → out\s+3 threads, 70% of the events", found[fragment.slot])
-    assert re.search(r"sense → parse → average → out\s+2 threads, 30% of the events", found[other])
-    assert re.search(r"whole slot now\s+CPU\s+41%\s*,\s+1.0 GB", found["n1/0"])
-    assert "2 slots, 1 node" in response.text
+    assert bundles(found[fragment.slot]) == [("sense parse average out", 3, 0.7)]
+    assert bundles(found[other]) == [("sense parse average out", 2, 0.3)]
+    assert (found["n1/0"].number("whole.cpu"), found["n1/0"].number("whole.memory-mb")) == (0.41, 1024)
+    assert Markup(response.text).number("slots") == 2 and Markup(response.text).values("data-node") == ["n1"]
 
 
 def test_what_is_measured_of_a_slot_is_of_its_bundles_as_what_is_planned(
@@ -83,7 +86,8 @@ def test_what_is_measured_of_a_slot_is_of_its_bundles_as_what_is_planned(
     told = {"state": "running", "cpu": 0.31, "memory": 0.0042}
     live(reports(**{f"s{slot}": {"cpu": 0.41, "memory_mb": 1024, "fragments": {fragment.pk: told}}}))
     found = cells(client_of("carla").get("/estate/slots").text)
-    assert re.search(r"CPU\s+31%.*Memory\s+0.42%.*whole slot now\s+CPU\s+41%", found[fragment.slot])
+    cell = found[fragment.slot]
+    assert [cell.number(name) for name in ("measured.cpu", "measured.memory", "whole.cpu")] == [0.31, 0.0042, 0.41]
     row = next(one for one in client_of("carla").get("/api/slots").json() if one["name"] == fragment.slot)
     assert row["measured"] == {"cpu": 0.31, "memory": 0.0042}
     assert row["whole"] == {"cpu": 0.41, "memory": 0.25}  # 1024 MB of the half of 8 GiB
@@ -96,10 +100,9 @@ def test_a_slot_says_what_it_holds_to_who_hears_it(world: World, client_of: Clie
     told = {"state": "running", "cpu": 0.31, "memory": 0.0042}
     live(reports(**{f"s{index}": {"fragments": {fragment.pk: told}}, f"s{1 - int(index)}": {"state": "starting"}}))
     page = Markup(client_of("carla").get("/estate/slots").text)
-    summaries = [one for one in page.every("summary") if "section" in one.ancestors]
-    assert not any("aria-label" in one.attributes for one in summaries), "it would be said in place of what is there"
-    said = {" ".join("".join(one.text).split()) for one in summaries}
-    assert said == {
+    summaries = [summary for summary in page.every("summary") if "section" in summary.ancestors]
+    assert not any("aria-label" in summary.attributes for summary in summaries), "it would hide the text"
+    assert {summary.text for summary in summaries} == {
         f"Slot {index} of n1 1 bundle CPU 31% Memory 0.42%", f"Slot {1 - int(index)} of n1 starting CPU – Memory –"}
 
 
@@ -119,7 +122,7 @@ def test_a_plan_is_shown_before_and_after_it_is_enacted(world: World, client_of:
     address = f"/estate/slots?proposal={proposal.pk}"
     before = client_of("carla").get(address)
     assert_sound(before, address)
-    assert "starts here" in before.text and "leaves here" not in before.text
+    assert set(Markup(before.text).values("data-change")) == {"stays", "starts"}
     sides = slots_grid(viewer_of(world.carla), plan=plan_of(proposal.plan))
     assert sum(slot.after.cpu - slot.before.cpu for slot in sides.slots) > 0
     enacted(approved(proposal, world.ana))
@@ -155,7 +158,7 @@ def test_private_bundles_of_others_are_on_no_slot(world: World, client_of: Clien
     running(world.carla, world.city, document("hush", visibility="private"), world.ana)
     for name, seen in (("carla", True), ("mo", False), ("root", True)):
         page = client_of(name).get("/estate/slots").text
-        assert ("sense → parse" in page) is seen
+        assert bool(Markup(page).having("data-bundle")) is seen
         assert ("hush" in page) is seen
         planned_cpu = sum(slot.before.cpu for slot in slots_grid(viewer_of(world.users[name])).slots)
         assert (planned_cpu > 0) is seen
@@ -167,10 +170,10 @@ def test_private_bundles_of_others_are_on_no_slot(world: World, client_of: Clien
 def test_a_slot_with_what_one_may_not_see_is_not_free(world: World, client_of: ClientOf, live: Any) -> None:
     running(world.carla, world.city, document("hush", visibility="private"), world.ana)
     slot = FragmentRow.objects.get().slot
-    for name, said in (("carla", "1 bundle"), ("mo", "Nothing that you may see runs here: it is not free.")):
+    for name, use, shown in (("carla", "used", 1), ("mo", "hidden", 0)):
         page = client_of(name).get("/estate/slots").text
-        assert said in cells(page)[slot] and "it is free" not in cells(page)[slot]
-        assert "1 slot free" in page
+        assert cells(page)[slot].attributes["data-use"] == use and len(bundles(cells(page)[slot])) == shown
+        assert Markup(page).number("slots.free") == 1
         assert {one["name"]: one["free"] for one in client_of(name).get("/api/slots").json()} == {
             "n1/0": slot != "n1/0", "n1/1": slot != "n1/1"}
 
@@ -178,14 +181,14 @@ def test_a_slot_with_what_one_may_not_see_is_not_free(world: World, client_of: C
 def test_what_a_slot_is_reserved_for_is_said(world: World, client_of: ClientOf, live: Any) -> None:
     SlotRow.objects.filter(name="n1/1").update(reserved_for="measuring senml_parse")
     found = cells(client_of("vera").get("/estate/slots").text)
-    assert "Reserved for measuring senml_parse" in found["n1/1"]
-    assert "it is free" in found["n1/0"]
+    assert found["n1/1"].attributes["data-reserved"] == "measuring senml_parse"
+    assert [found[name].attributes["data-use"] for name in ("n1/0", "n1/1")] == ["free", "reserved"]
 
 
 def test_an_estate_without_slots_says_how_to_get_some(world: World, client_of: ClientOf) -> None:
     register_node(name="n1", slots=0)
     response = client_of("carla").get("/estate/slots")
-    assert "No slot yet" in response.text
+    assert "no-slot" in Markup(response.text).notes
     assert_sound(response, "/estate/slots")
 
 
@@ -234,7 +237,8 @@ def test_a_slot_says_which_core_it_is_held_to(world: World, client_of: ClientOf,
     live(pinned("own", s0={"core": 3}, s1={"core": 2}))
     response = client_of("vera").get("/estate/slots")
     assert_sound(response, "/estate/slots")
-    assert "held to core 3" in cells(response.text)["n1/0"] and "not held to cores" not in response.text
+    assert [cell.attributes["data-core"] for cell in cells(response.text).values()] == ["3", "2"]
+    assert not Markup(response.text).having("data-unpinned")
     assert [(one["core"], one["unpinned"]) for one in client_of("vera").get("/api/slots").json()] == [
         (3, None), (2, None)]
 
@@ -248,14 +252,14 @@ def test_slots_without_cores_of_their_own_are_said_to_be(
 ) -> None:
     live(pinned(how, s0={"core": core}, s1={"core": core}))
     page = client_of("vera").get("/estate/slots").text
-    assert "slots not held to cores of their own" in page and why in page
-    assert ("held to none" in cells(page)["n1/0"]) is (core is None)
+    assert why in Markup(page).one("data-unpinned").attributes["data-unpinned"]
+    assert cells(page)["n1/0"].attributes["data-core"] == ("none" if core is None else str(core))
     assert all(why in one["unpinned"] for one in client_of("vera").get("/api/slots").json())
 
 
 def test_of_a_node_that_says_nothing_nothing_is_said(world: World, client_of: ClientOf, live: Any) -> None:
-    page = client_of("vera").get("/estate/slots").text
-    assert "held to" not in page
+    page = Markup(client_of("vera").get("/estate/slots").text)
+    assert page.having("data-slot") and not page.having("data-core") and not page.having("data-unpinned")
 
 
 def test_a_plan_says_where_its_slots_have_no_cores_of_their_own(
@@ -280,13 +284,13 @@ def test_slots_of_a_node_that_nothing_is_heard_of_are_free_nowhere(
     NodeRow.objects.filter(name="n0").update(seen=timezone.now() - 2 * SILENT_AFTER)
     client = client_of("carla")
     page = client.get("/estate/slots").text
-    assert "2 slots free" in page and "nothing is placed here while its node is silent" in cells(page)["n0/0"]
+    assert Markup(page).number("slots.free") == 2 and cells(page)["n0/0"].attributes["data-use"] == "silent"
     assert {one["name"]: one["free"] for one in client.get("/api/slots").json()} == {
         "n0/0": False, "n1/0": True, "n1/1": True}
-    assert "on 2 free slots" in client.get(reverse("schedule", args=[record.pk])).text
-    form = client.get(f"{reverse('measure')}?type=block_average").text
-    assert re.findall(r'<option value="n\d/\d" *(?:selected)?>([^<]+)<', form) == [
-        "n1/0: free", "n1/1: free", "n0/0: its node is silent"]
+    assert Markup(client.get(reverse("schedule", args=[record.pk])).text).number("slots.free") == 2
+    form = Markup(client.get(f"{reverse('measure')}?type=block_average").text)
+    assert [(option.attributes["value"], option.attributes["data-use"]) for option in form.having("data-use")] == [
+        ("n1/0", "free"), ("n1/1", "free"), ("n0/0", "silent")]
 
 
 def test_of_many_nodes_those_that_change_are_shown_alone(world: World, client_of: ClientOf, live: Any) -> None:
@@ -294,6 +298,6 @@ def test_of_many_nodes_those_that_change_are_shown_alone(world: World, client_of
     proposal = planned(world.carla, world.city, document("traffic"))
     address = f"/estate/slots?proposal={proposal.pk}"
     pages = [client_of("carla").get(one).text for one in (address, f"{address}&only=changed")]
-    shown = [re.findall(r'id="node-(\w+)"', page) for page in pages]
+    shown = [Markup(page).values("data-node") for page in pages]
     [changed] = {slot.rpartition("/")[0] for slot in cells(pages[1])}
     assert shown == [["n1", "n2"], [changed]]

@@ -20,6 +20,7 @@ from scheduler.model.errors import InvalidResources
 from scheduler.performance.modelling import Sweep
 from tests.dashboard.building import World
 from tests.pages.conftest import ClientOf
+from tests.pages.markup import Markup
 from tests.profiles.nodes import Node
 from tests.profiles.test_importing import HEADER
 from tests.profiles.test_sweeps import started
@@ -53,8 +54,8 @@ def test_more_threads_than_the_driver_has_are_refused_with_both_numbers(world: W
 
 def test_what_is_not_said_is_no_more_than_the_driver_has(world: World, twelve: int, client_of: ClientOf):
     client = client_of("carla")
-    page = client.get(f"{reverse('measure')}?type=senml_parse").text
-    assert 'max="12" value="12"' in page
+    threads = Markup(client.get(f"{reverse('measure')}?type=senml_parse").text).one("id", "largest_threads").attributes
+    assert (threads["max"], threads["value"]) == ("12", "12")
     client.post(reverse("measure"), FORM)
     client.post("/api/sweeps", {"type": "senml_parse", "slot": "n1/0"}, "application/json")
     assert [sweep.bounds["largest_threads"] for sweep in SweepRecord.objects.all()] == [12, 12]
@@ -65,7 +66,8 @@ def test_what_is_not_said_is_no_more_than_the_driver_has(world: World, twelve: i
 def test_what_is_said_is_refused_wherever_it_is_said(world: World, twelve: int, client_of: ClientOf):
     client = client_of("carla")
     page = client.post(reverse("measure"), FORM | {"largest_threads": "13"})
-    assert page.status_code == 422 and "13 threads" in page.text and "has 12" in page.text
+    assert page.status_code == 422 and page.context["failure"].facts == {"threads": 13, "there": 12}
+    assert Markup(page.text).values("data-error") == ["invalid_resources"]
     asked = {"type": "senml_parse", "slot": "n1/0", "largest_threads": 13}
     answer = client.post("/api/sweeps", asked, "application/json")
     assert (answer.status_code, answer.json()["facts"]) == (422, {"threads": 13, "there": 12})
@@ -132,12 +134,11 @@ def test_a_feeder_that_is_the_bottleneck_ends_the_sweep_and_the_profile_says_at_
     short = sweep.trials.filter(starved=True)
     assert short.count() == 3 and not short.filter(stable=True).exists()
     client = client_of("vera")
-    page = client.get(reverse("profile", args=[sweep.profile_id])).text
-    assert "sustains all that could be fed" in page and "fed less" in page
-    page = client.get(reverse("trial", args=[short.first().pk])).text
-    assert "Fed less than was asked for" in page and "50.0 of 64.0 events/s" in page
-    assert "it was tried again by" in page
-    assert "tried again" not in client.get(reverse("trial", args=[short.last().pk])).text, "it was the last"
+    page = Markup(client.get(reverse("profile", args=[sweep.profile_id])).text)
+    assert page.one("data-note", "at-least").attributes["data-threads"] == "1" and page.having("data-starved")
+    notes = [Markup(client.get(reverse("trial", args=[trial.pk])).text).one("data-note", "starved") for trial in short]
+    assert [notes[0].number(name) for name in ("offered", "asked")] == [50, 64]
+    assert [bool(note.every("a")) for note in notes] == [True, True, False], "the last was not tried again"
     figure = client.get(reverse("sweep_plots", args=[sweep.pk])).json()["trials"]["data"]
     assert [one["name"] for one in figure] == ["stable", "not stable", "fed less than was asked for"]
     assert figure[1]["y"] == [] and set(figure[2]["y"]) == {50.0}
@@ -178,7 +179,8 @@ def test_a_profile_is_stale_as_soon_as_the_code_of_its_type_is_another(
     here["code"] = "bb22"
     assert "other code of senml_parse" in selectors.staleness(profile_of(record))
     client = client_of("carla")
-    assert "other code of senml_parse" in client.get(reverse("profile", args=[record.pk])).text
+    page = Markup(client.get(reverse("profile", args=[record.pk])).text)
+    assert page.one("data-note", "stale").attributes["data-why"] == selectors.staleness(profile_of(record))
     told = client.get(f"/api/profiles/{record.pk}").json()
     assert told["code"] == "aa11" and "other code" in told["stale"]
     exported = client.get(reverse("profile_export", args=[record.pk])).text
@@ -216,7 +218,8 @@ def test_a_profile_of_which_nobody_noted_the_machine_says_so(world: World, node:
     why = "nobody noted on which machine it was measured; here is cpu-a"
     assert selectors.staleness(profile_of(record)) == why
     client = client_of("vera")
-    assert why in client.get(reverse("profiles")).text and why in client.get(f"/profiles/{record.pk}/").text
+    assert Markup(client.get(reverse("profiles")).text).values("data-stale") == [why]
+    assert Markup(client.get(f"/profiles/{record.pk}/").text).values("data-why") == [why]
     assert client.get("/api/profiles").json()["items"][0]["stale"] == why
     out = io.StringIO()
     call_command("profile", "list", stdout=out)
@@ -242,9 +245,10 @@ def manner(sweep: SweepRecord) -> tuple:
 
 def test_measuring_again_is_by_the_bounds_of_before(before: ProfileRecord, client_of: ClientOf):
     client, first = client_of("carla"), before.sweep
-    page = client.get(f"{reverse('measure')}?again={before.pk}").text
-    for shown in ('value="20"', 'value="900"', 'value="8"', 'value="30"', 'value="3"', 'value="6"'):
-        assert shown in page, shown
+    page = Markup(client.get(f"{reverse('measure')}?again={before.pk}").text)
+    shown = {name: float(page.one("id", name).attributes["value"]) for name in (
+        "smallest_rate_per_s", "largest_rate_per_s", "largest_threads", "budget_minutes", "warm_up_s", "seconds")}
+    assert list(shown.values()) == [20, 900, 8, 30, 3, 6]
     client.post(reverse("measure"), {"again": str(before.pk), "slot": "n1/0", "any_config": "1"})
     client.post("/api/sweeps", {"profile": str(before.pk), "slot": "n1/1"}, "application/json")
     again = SweepRecord.objects.exclude(pk=first.pk)
@@ -283,7 +287,8 @@ def test_the_threads_of_the_driver_of_before_do_not_bound_what_is_measured_again
     assert first.slot_threads == 12
     NodeRow.objects.update(threads=64)  # WEIR_SLOT_THREADS was raised
     client = client_of("carla")
-    assert 'value="64"' in client.get(f"{reverse('measure')}?again={first.profile_id}&slot=n1/0").text
+    page = Markup(client.get(f"{reverse('measure')}?again={first.profile_id}&slot=n1/0").text)
+    assert page.one("id", "largest_threads").attributes["value"] == "64"
     answer = client.post("/api/sweeps", {"profile": str(first.profile_id), "slot": "n1/0"}, "application/json")
     assert (answer.status_code, answer.json()["bounds"]["largest_threads"]) == (201, 64)
 

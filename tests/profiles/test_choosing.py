@@ -18,6 +18,7 @@ from scheduler.model.dataflow import Task
 from scheduler.model.errors import MissingProfile, NotFound, PermissionDenied
 from tests.dashboard.building import World
 from tests.dashboard.test_concurrency import at_once
+from tests.pages.markup import Markup
 from tests.profiles.test_importing import HEADER
 
 TASK = Task("t", "a", {})
@@ -94,18 +95,18 @@ def test_the_page_offers_it_and_says_what_is_in_use(world: World, client):
     first, second = imported(world, 10, 20)
     client.force_login(world.carla)
     page = reverse("profile", args=[first.pk])
-    shown = client.get(page).content.decode()
-    assert "Superseded." in shown and reverse("profile_act", args=[first.pk, "use"]) in shown
-    said = client.post(reverse("profile_act", args=[second.pk, "set_aside"]), follow=True).content.decode()
-    assert "Set aside." in said and "It is set aside" in said
-    assert reverse("profile", args=[second.pk]) in client.get(reverse("profiles")).content.decode()
-    assert "It is in use" in client.post(reverse("profile_act", args=[first.pk, "use"]), follow=True).content.decode()
+    shown = Markup(client.get(page).text)
+    assert "superseded" in shown.notes and shown.submits(reverse("profile_act", args=[first.pk, "use"]))
+    aside = Markup(client.post(reverse("profile_act", args=[second.pk, "set_aside"]), follow=True).text)
+    assert "set-aside" in aside.notes and aside.flashes == ["set_aside"]
+    assert str(second.pk) in Markup(client.get(reverse("profiles")).text).values("data-set-aside")
+    assert Markup(client.post(reverse("profile_act", args=[first.pk, "use"]), follow=True).text).flashes == ["use"]
     assert planned_with() == 10
     assert client.post(reverse("profile_act", args=[first.pk, "drop"])).status_code == 404
     client.force_login(world.vera)
-    assert "profile_act" not in (shown := client.get(page).content.decode()) and "/set_aside" not in shown
-    refused = client.post(reverse("profile_act", args=[first.pk, "set_aside"]), follow=True).content.decode()
-    assert "needs the role engineer" in refused and planned_with() == 10
+    assert not Markup(client.get(page).text).submits(reverse("profile_act", args=[first.pk, "set_aside"]))
+    refused = client.post(reverse("profile_act", args=[first.pk, "set_aside"]), follow=True)
+    assert Markup(refused.text).flashes == ["permission_denied"] and planned_with() == 10
 
 
 def test_the_api_and_the_command_line_do_the_same(world: World, client):

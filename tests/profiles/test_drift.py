@@ -18,6 +18,7 @@ from dashboard.profiles.stored import profile_of
 from scheduler.model.estate import Fragment
 from tests.dashboard.building import World, document, running
 from tests.pages.conftest import ClientOf
+from tests.pages.markup import Markup
 from workers.engine.observed import Flows, TaskFlow
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -103,9 +104,9 @@ def test_a_drift_beyond_the_bound_asks_for_a_new_measurement(
     seen(6)
     record.refresh_from_db()
     assert ("cpu", True) in {(drift["what"], drift["beyond"]) for drift in record.drifts} and record.drifted
-    page = client_of("vera").get(f"/profiles/{record.pk}/").content.decode()
-    assert "Running bundles differ from it" in page and "40% of a slot" in page and "20% is expected" in page
-    assert "drifted" in client_of("vera").get("/profiles/").content.decode()
+    drift = Markup(client_of("vera").get(f"/profiles/{record.pk}/").text).one("data-drift", "cpu")
+    assert [drift.number(name) for name in ("observed", "expected")] == pytest.approx([0.4, 0.2])
+    assert Markup(client_of("vera").get("/profiles/").text).having("data-drifted")
     cross = client_of("vera").get(f"/profiles/{record.pk}/plots.json").json()["cpu"]["data"][-1]
     assert (cross["name"], set(cross["y"])) == ("seen running", {40.0})
 

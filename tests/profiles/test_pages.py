@@ -20,7 +20,7 @@ from scheduler.model.profile_csv import read_entries, read_profiles
 from scheduler.performance.modelling import Sweep
 from tests.dashboard.building import World, document, planned, running
 from tests.pages.conftest import ClientOf
-from tests.pages.test_every_page import assert_sound
+from tests.pages.markup import Markup, assert_sound
 from tests.profiles.nodes import Node, saturating
 from tests.profiles.test_sweeps import started
 from tests.scheduler.shared_data import shared_data
@@ -68,28 +68,32 @@ def test_nothing_is_shown_without_a_log_in(measured: SweepRecord) -> None:
 
 
 def test_an_empty_list_explains_itself(client_of: ClientOf) -> None:
-    page = client_of("carla").get("/profiles/").content.decode()
-    assert "No profile yet" in page and reverse("measure") in page
-    assert reverse("measure") not in client_of("vera").get("/profiles/").content.decode()
+    page = Markup(client_of("carla").get("/profiles/").text)
+    assert "no-profile" in page.notes and page.links(reverse("measure"))
+    assert not Markup(client_of("vera").get("/profiles/").text).links(reverse("measure"))
 
 
 def test_the_list_tells_what_holds_and_what_does_not(measured: SweepRecord, client_of: ClientOf) -> None:
-    page = client_of("vera").get("/profiles/").content.decode()
-    assert "cpu-a" in page and "measured with version 99 of senml_parse" in page and "is not installed" in page
+    page = Markup(client_of("vera").get("/profiles/").text)
+    assert "cpu-a" in page.values("data-machine")
+    stale = " ".join(page.values("data-stale"))
+    assert "version 99 of senml_parse" in stale and "not installed" in stale
 
 
 def test_what_runs_without_a_profile_in_use_is_named(world: World, client_of: ClientOf) -> None:
     running(world.carla, world.city, document("shown"), world.ana)
     running(world.carla, world.city, document("hidden", visibility="private", window=91), world.ana)
-    page = client_of("ben").get("/profiles/").content.decode()
-    assert "2 task types that run have no profile in use" in page
+    page = Markup(client_of("ben").get("/profiles/").text)
+    assert "unmeasured" in page.notes and page.number("unmeasured") == 2
 
 
 def test_the_published_profiles_import_by_upload(world: World, client_of: ClientOf) -> None:
     data = shared_data("performance_models/performance_model.csv").read_bytes()
     client = client_of("carla")
     response = client.post(reverse("profiles_import"), {"file": SimpleUploadedFile("model.csv", data)}, follow=True)
-    assert "Imported 5 profiles: batchedWrite, blob, floatpi, table, xmlparse." in response.content.decode()
+    assert Markup(response.text).flashes == ["imported"]
+    imported = set(ProfileRecord.objects.values_list("task_type", flat=True))
+    assert imported == {"batchedWrite", "blob", "floatpi", "table", "xmlparse"}
     exported = client.get(reverse("profiles_export")).content.decode()
     assert set(read_profiles(exported)) == set(read_profiles(data.decode()))
     blob = ProfileRecord.objects.get(task_type="blob")
@@ -120,12 +124,13 @@ def test_a_profile_whatever_it_is_called_is_exported(world: World, client_of: Cl
 def test_a_bad_file_shows_every_place_and_keeps_the_text(world: World, client_of: ClientOf) -> None:
     text = f"{HEADER}\na,1,5,10,10\nb,x,5,10,10\nc,1,5,10,<b>\n"
     response = client_of("carla").post(reverse("profiles_import"), {"text": text})
-    page = response.content.decode()
-    assert response.status_code == 422 and "line 3, column 2" in page and "line 4, column 5" in page
-    assert "c,1,5,10,&lt;b&gt;" in page and not ProfileRecord.objects.exists()
+    page = Markup(response.text)
+    places = list(zip(page.values("data-line"), page.values("data-column"), strict=True))
+    assert response.status_code == 422 and places == [("3", "2"), ("4", "5")]
+    assert "c,1,5,10,<b>" in page.one("id", "text").text and not ProfileRecord.objects.exists()
     assert_sound(response, "import")
     latin = client_of("carla").post(reverse("profiles_import"), {"file": SimpleUploadedFile("x.csv", b"\xff\xfe")})
-    assert latin.status_code == 400 and "byte 1" in latin.content.decode()
+    assert latin.status_code == 400 and Markup(latin.text).values("data-error") == ["bad_input"]
     assert client_of("vera").post(reverse("profiles_import"), {"text": CSV}).status_code == 403
 
 
@@ -147,14 +152,14 @@ def test_measuring_a_type_through_the_form(world: World, node: Node, client_of: 
         assert sweep.status == status
     assert SlotRow.objects.filter(reserved_for="").count() == 2
     refused = client.post(reverse("sweep_act", args=[sweep.pk, "resume"]), follow=True)
-    assert "cannot become" in refused.content.decode()
+    assert Markup(refused.text).flashes[-1] == "invalid_transition"
     assert client.post(reverse("sweep_act", args=[sweep.pk, "burn"])).status_code == 404
 
 
 def test_measuring_a_task_of_a_dataflow_through_the_form(world: World, node: Node, client_of: ClientOf) -> None:
     record = planned(world.carla, world.city, document("traffic")).dataflow
-    page = client_of("carla").get(f"{reverse('measure')}?dataflow={record.pk}").content.decode()
-    assert "average (block_average)" in page
+    page = Markup(client_of("carla").get(f"{reverse('measure')}?dataflow={record.pk}").text)
+    assert "average" in page.one("id", "task").values("value")
     client_of("carla").post(
         reverse("measure"), {"dataflow": str(record.pk), "task": "average", "slot": "n1/1", "budget_minutes": "1"})
     assert [task["type"] for task in SweepRecord.objects.get().feed] == ["urban_sensing", "senml_parse"]
@@ -191,8 +196,8 @@ def test_a_rate_that_is_the_highest_asked_for_is_told_to_be_a_least(
     bounded = node.finish(started(world, bounds=Sweep(largest_rate_per_s=50.0, largest_threads=1)))
     found = node.finish(started(world, bounds=Sweep(largest_rate_per_s=5000.0, largest_threads=1)))
     for sweep, told in ((bounded, True), (found, False)):
-        page = client_of("vera").get(reverse("profile", args=[sweep.profile_id])).content.decode()
-        assert ("may sustain more" in page) is told
+        page = Markup(client_of("vera").get(reverse("profile", args=[sweep.profile_id])).text)
+        assert bool({"bounded", "at-least"} & page.notes) is told
 
 
 def test_a_busy_machine_is_told_of_where_it_was_measured_on(
@@ -204,22 +209,25 @@ def test_a_busy_machine_is_told_of_where_it_was_measured_on(
             trial.machine |= {"load": load, "cores": 2}
             trial.save()
         for page in pages:
-            shown = client_of("root").get(page).text
-            assert ("The machine was busy with other work" in shown) is told
-            assert ("a load of 7.5 on 2 cores" in shown) is told
+            shown = Markup(client_of("root").get(page).text)
+            assert ("disturbed" in shown.notes) is told
+            if told:
+                assert shown.number("load") == 7.5
+                assert shown.one("data-note", "disturbed").attributes["data-cores"] == "2"
 
 
 def test_a_core_whose_speed_changed_is_told_of(measured: SweepRecord, client_of: ClientOf) -> None:
     address = reverse("sweep", args=[measured.pk])
-    assert "Speed of the core" not in client_of("vera").get(address).text, "nobody looked"
+    assert "speeds" not in Markup(client_of("vera").get(address).text).notes, "nobody looked"
     stable = list(measured.trials.filter(stable=True))
     assert len(stable) > 1
     for number, trial in enumerate(stable):
         trial.machine |= {"speed": 30.0 if number == 0 else 10.0}
         trial.save()
     mean = (30 + 10 * (len(stable) - 1)) / len(stable)
-    page = client_of("vera").get(address).text
-    assert f"{round(1000 / mean)}% to {round(3000 / mean)}% of the mean" in page
+    page = Markup(client_of("vera").get(address).text)
+    speeds = [page.number(name) for name in ("speed.least", "speed.most")]
+    assert speeds == pytest.approx([10 / mean, 30 / mean], abs=0.005)
 
 
 def test_a_trial_shows_its_series(measured: SweepRecord, client_of: ClientOf) -> None:
@@ -240,11 +248,12 @@ def test_what_was_set_aside_keeps_its_figures_and_series(world: World, node: Nod
     trial = sweep.trials.first()
     trial.series = [[0.5, 0.1, 10.0, 0.2, 0.1]]
     trial.save()
-    page = client.get(reverse("trial", args=[trial.pk])).content.decode()
-    assert "set aside" in page and "Got through" in page and reverse("trial_plots", args=[trial.pk]) in page
+    page = Markup(client.get(reverse("trial", args=[trial.pk])).text)
+    assert "set-aside" in page.notes and page.number("achieved") >= 0
+    assert page.having("data-plots", reverse("trial_plots", args=[trial.pk]))
     assert_sound(client.get(reverse("trial", args=[trial.pk])), "trial")
     assert client.get(reverse("trial_plots", args=[trial.pk])).json()["latency"]["data"][0]["y"] == [0.1]
-    assert "set aside" in client.get(reverse("sweep", args=[sweep.pk])).content.decode()
+    assert Markup(client.get(reverse("sweep", args=[sweep.pk])).text).having("data-set-aside")
     named = {one["name"]: one["x"] for one in client.get(
         reverse("sweep_plots", args=[sweep.pk])).json()["trials"]["data"]}
     assert named["not stable, set aside"] == [1] * 4 and not named["not stable"]
@@ -288,10 +297,14 @@ def test_a_longer_list_asks_the_database_no_more_often(world: World, node: Node,
 def test_a_profile_has_the_same_figures_on_each_page(world: World, client_of: ClientOf) -> None:
     [record] = import_profiles(actor=world.carla, text=f"{HEADER}\nslow,1,9.5,5,5\nslow,16,17.6,12,10\n")
     ProfileRecord.objects.filter(pk=record.pk).update(at_least=[16], rough=[16])
-    listed, own = (client_of("vera").get(address).text for address in ("/profiles/", f"/profiles/{record.pk}/"))
-    assert ">17.6/s<" in listed and "17.6/s with 16 threads" in own and own.count(">17.6/s<") == 1
-    assert "with 16 threads it sustains all that could be fed" in own
-    assert "the peak of 16 threads is less sure than was asked for" in own
+    listed, own = (
+        Markup(client_of("vera").get(address).text) for address in ("/profiles/", f"/profiles/{record.pk}/"))
+    assert listed.values("data-peak") == ["17.6"]
+    peak = own.one("data-field", "peak").attributes
+    assert (peak["data-value"], peak["data-threads"]) == ("17.6", "16")
+    assert own.one("data-point", "16").attributes["data-rate"] == "17.6"
+    for note in ("at-least", "rough"):
+        assert own.one("data-note", note).attributes["data-threads"] == "16"
 
 
 def test_what_was_left_unchecked_stays_so_where_the_form_is_refused(
@@ -318,8 +331,10 @@ def test_what_is_another_teams_alone_is_offered_to_its_engineers(
         address = f"{reverse('measure')}?{asked}"
         page = client_of("mo").get(address)
         assert_sound(page, address)
-        assert "measured by engineers of City" in page.text and 'id="budget_minutes"' not in page.text
-        assert 'id="budget_minutes"' in client_of("carla").get(address).text
+        markup = Markup(page.text)
+        assert markup.one("data-note", "owners-alone").attributes["data-team"] == "city"
+        assert not markup.having("id", "budget_minutes")
+        assert Markup(client_of("carla").get(address).text).having("id", "budget_minutes")
 
 
 def test_what_was_measured_last_is_told_whenever_it_was_asked_for(
@@ -331,9 +346,8 @@ def test_what_was_measured_last_is_told_whenever_it_was_asked_for(
     for sweep in others:
         cancel_sweep(actor=world.carla, sweep_id=sweep.pk)
     cancel_sweep(actor=world.carla, sweep_id=first.pk)
-    page = client_of("vera").get("/profiles/").text
-    past = page[page.index("Measured last"):]
-    assert [reverse("sweep", args=[one.pk]) in past for one in (first, *others)] == [True, False, False, *[True] * 4]
+    past = Markup(client_of("vera").get("/profiles/").text).values("data-past")
+    assert [str(sweep.pk) in past for sweep in (first, *others)] == [True, False, False, *[True] * 4]
 
 
 def test_a_sweep_that_a_schedule_waits_for_leads_back_to_it(world: World, node: Node, client_of: ClientOf) -> None:
@@ -342,17 +356,22 @@ def test_a_sweep_that_a_schedule_waits_for_leads_back_to_it(world: World, node: 
     asked = client.post(
         reverse("measure"), {"dataflow": str(record.pk), "task": "average", "slot": "n1/1"}, follow=True)
     act = reverse("sweep_act", args=[SweepRecord.objects.get().pk, "pause"]) + f"?for={record.pk}"
-    assert f'action="{act}"' in asked.text
-    assert reverse("schedule", args=[record.pk]) in client.post(act, follow=True).text
+    assert Markup(asked.text).submits(act)
+    assert Markup(client.post(act, follow=True).text).links(reverse("schedule", args=[record.pk]))
 
 
 def test_what_comes_of_trying_again_is_said(world: World, node: Node, client_of: ClientOf) -> None:
     node.peak = lambda threads: 0.1
     failed = node.finish(started(world))
     resume = reverse("sweep_act", args=[failed.pk, "resume"])
-    assert "It begins anew as soon as its slot is free." in client_of("carla").post(resume, follow=True).text
+    assert "starts again" in resumed(client_of("carla").post(resume, follow=True).text)
     node.peak = saturating
     node.run(steps=4)
     for way in ("pause", "resume"):
         page = client_of("carla").post(reverse("sweep_act", args=[failed.pk, way]), follow=True).text
-    assert "It goes on from its trials as soon as its slot is free." in page
+    assert "continues from its trials" in resumed(page)
+
+
+def resumed(page: str) -> str:
+    """What a page says of a sweep that was resumed."""
+    return Markup(page).one("data-flash", "resume").text

@@ -11,6 +11,7 @@ from dashboard.approvals.moves import move_proposal
 from dashboard.approvals.services.enacting import execute
 from dashboard.audit.trail import audited
 from dashboard.catalog import lifecycle as dataflows
+from dashboard.core.errors import BadInput
 from dashboard.operations.generation import lock_generation
 from dashboard.teams.models import Team, User
 from dashboard.teams.permissions import Viewer, viewer_of
@@ -79,7 +80,8 @@ def reject_proposal(*, actor: User, proposal_id: UUID | str, comment: str) -> Pr
                 f"A proposal that is {proposal.status} cannot be rejected.", remedy="Reload the page.",
                 status=proposal.status)
         if not _clean(comment):
-            raise WeirError("A rejection needs a comment.", remedy="Say what would have to change.")
+            raise BadInput(
+                "A rejection needs a comment.", remedy="Say what would have to change.", parameter="comment")
         team = next((t for t in proposal.teams.all() if permissions.may_approve_for(viewer, proposal, t)), None)
         if team is None:
             raise _not_a_reviewer(viewer, proposal)

@@ -167,6 +167,12 @@ def did(verb: str) -> str:
     return f"{deed} {subject}".replace("_", " ").strip()
 
 
+@register.simple_tag(name="field")
+def field_attributes(name: str, value: Any) -> SafeString:
+    """The attributes that tell programs which figure an element shows and its value, not rounded for reading."""
+    return format_html('data-field="{}" data-value="{}"', name, "" if value is None else value)
+
+
 def tone(status: str) -> str:
     """Which of the four tones of a chip a state has."""
     return next((name for name, states in _CHIPS.items() if status in states), "still")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from django.contrib import messages
 from django.contrib.auth import views
 from django.contrib.auth.forms import AuthenticationForm, PasswordChangeForm
 from django.forms import Form
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse_lazy
 
+from dashboard.pages import flash
 from dashboard.teams.logins import TooManyLogins
 
 
@@ -37,5 +37,5 @@ class ChangePassword(views.PasswordChangeView):
     success_url = reverse_lazy("estate")
 
     def form_valid(self, form: Form) -> HttpResponse:
-        messages.success(self.request, "Your password is changed.")
+        flash.success(self.request, "Password changed.", code="password-changed")
         return super().form_valid(form)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from django.conf import settings
-from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse, JsonResponse
@@ -26,6 +25,7 @@ from dashboard.core.errors import http_status
 from dashboard.explorer.preview import preview_submission
 from dashboard.operations import selectors as operations
 from dashboard.operations.fragments import fragmentation_of
+from dashboard.pages import flash
 from dashboard.pages.figures import latency_figure, rate_figure
 from dashboard.pages.graphs import dataflow_graph, preview_graph, stream_id
 from dashboard.teams import selectors as teams
@@ -79,7 +79,7 @@ def dataflow_new(request: HttpRequest) -> HttpResponse:
     except WeirError as error:
         context = _editor(request, may, record, text=text, format=form_format or "yaml", failure=error)
         return render(request, "dataflow_new.html", context, status=http_status(error))
-    messages.success(request, "Submitted. Its plan is being computed.")
+    flash.success(request, "Submitted. The plan is being computed.", code="submitted")
     return redirect("proposal", proposal.pk)
 
 
@@ -184,9 +184,9 @@ def dataflow_remove(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
     try:
         proposal = services.remove_dataflow(actor=request.user, dataflow_id=dataflow_id)
     except WeirError as error:
-        messages.error(request, error.told)
+        flash.failure(request, error)
         return redirect("dataflow", dataflow_id)
-    messages.success(request, "Its removal is proposed. Nothing stops until that is approved.")
+    flash.success(request, "Removal proposed. Nothing stops until it is approved.", code="remove")
     return redirect("proposal", proposal.pk)
 
 
@@ -197,20 +197,20 @@ def dataflow_rearrange(request: HttpRequest, dataflow_id: UUID, way: str) -> Htt
     catalog.dataflow(request.viewer, dataflow_id)
     if way not in _REARRANGE:
         raise NotFound("There is no such action.", remedy="Use the buttons of the dataflow's page.")
-    propose, said = _REARRANGE[way]
+    propose, text = _REARRANGE[way]
     try:
         proposal = propose(actor=request.user, dataflow_id=dataflow_id)
     except WeirError as error:
-        messages.error(request, error.told)
+        flash.failure(request, error)
         return redirect("dataflow", dataflow_id)
-    messages.success(request, said)
+    flash.success(request, text, code=way)
     return redirect("proposal", proposal.pk)
 
 
 _REARRANGE = {
-    "pause": (services.pause_dataflow, "Its pause is proposed. Nothing rests until that is approved."),
-    "resume": (services.resume_dataflow, "It is proposed to go on. Nothing starts until that is approved."),
-    "defragment": (services.defragment_dataflow, "The best step is being worked out. Nothing changes until approved."),
+    "pause": (services.pause_dataflow, "Pause proposed. Nothing stops until it is approved."),
+    "resume": (services.resume_dataflow, "Resumption proposed. Nothing starts until it is approved."),
+    "defragment": (services.defragment_dataflow, "Looking for the best step. Nothing changes until it is approved."),
 }
 
 

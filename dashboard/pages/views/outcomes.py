@@ -18,7 +18,7 @@ from django.views.decorators.http import require_safe
 
 from dashboard.catalog import selectors as catalog
 from dashboard.pages.figures import outcome_rate_figure
-from dashboard.pages.views.missing import measure_address
+from dashboard.pages.views.missing_profiles import measure_address
 from dashboard.schedules import selectors
 from scheduler.performance.outcome import Reason
 from scheduler.performance.rates import KEEPS_UP

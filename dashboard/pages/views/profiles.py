@@ -6,7 +6,6 @@ import math
 from typing import Any
 from uuid import UUID
 
-from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.core.paginator import Paginator
 from django.db.models import Count, Q
@@ -18,8 +17,8 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from dashboard import jobs
 from dashboard.core.errors import BadInput, http_status
+from dashboard.pages import flash
 from dashboard.pages.profile_figures import profile_figures, trial_figures
-from dashboard.pages.telling import told_of
 from dashboard.profiles import selectors
 from dashboard.profiles.lifecycle import OPEN, PAUSED
 from dashboard.profiles.measurable import unmeasured
@@ -37,8 +36,8 @@ from scheduler.performance.drift import BOUND
 PER_PAGE = 50
 MOST_OBSERVATIONS = 300
 CHOOSING = {
-    "use": (use_profile, "It is in use for its config, class of machine and team."),
-    "set_aside": (set_aside_profile, "It is set aside: nothing is planned with it. It is kept, and can be used again."),
+    "use": (use_profile, "Weir plans with this profile now."),
+    "set_aside": (set_aside_profile, "Profile set aside. Weir does not plan with it, and you can use it again later."),
 }
 
 
@@ -82,7 +81,7 @@ def profile(request: HttpRequest, profile_id: UUID) -> HttpResponse:
 def profile_act(request: HttpRequest, profile_id: UUID, way: str) -> HttpResponse:
     """Use it, or set it aside."""
     selectors.profile(request.viewer, profile_id)  # whoever may not know of it gets a 404, not a message
-    told_of(request, CHOOSING, way, profile_id=profile_id)
+    flash.attempt_named(request, CHOOSING, way, profile_id=profile_id)
     return redirect("profile", profile_id)
 
 
@@ -127,7 +126,8 @@ def profiles_import(request: HttpRequest) -> HttpResponse:
     except WeirError as error:
         return _import_page(request, text=text, failure=error, status=http_status(error))
     types = ", ".join(sorted({record.task_type for record in records}))
-    messages.success(request, f"Imported {len(records)} profile{'s' if len(records) > 1 else ''}: {types}.")
+    flash.success(
+        request, f"Imported {len(records)} profile{'s' if len(records) > 1 else ''}: {types}.", code="imported")
     return redirect("profiles")
 
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from django.conf import settings
-from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse, JsonResponse
@@ -22,6 +21,7 @@ from dashboard.approvals.lifecycle import LIFECYCLE, OPEN, PENDING, STALE, UNDER
 from dashboard.approvals.near_misses import near_miss_row, near_misses_of
 from dashboard.approvals.wording import step_text
 from dashboard.audit import selectors as trail
+from dashboard.pages import flash
 from dashboard.pages.graphs import difference_graph
 from dashboard.plans.selectors import plan_of
 from dashboard.teams.models import Role
@@ -90,9 +90,9 @@ def proposal_act(request: HttpRequest, proposal_id: UUID, way: str) -> HttpRespo
     try:
         record = _act(way)(request, proposal_id)
     except WeirError as error:
-        messages.error(request, error.told)
+        flash.failure(request, error)
     else:
-        messages.success(request, _said(way, record))
+        flash.success(request, _outcome_text(way, record), code=record.status)
     return redirect("proposal", proposal_id)
 
 
@@ -105,9 +105,10 @@ def proposal_adopt(request: HttpRequest, proposal_id: UUID) -> HttpResponse:
         adopted = services.adopt_near_miss(
             actor=request.user, proposal_id=proposal_id, key=request.POST.get("key", ""))
     except WeirError as error:
-        messages.error(request, error.told)
+        flash.failure(request, error)
         return redirect("proposal", proposal_id)
-    messages.success(request, f"Adopted as version {adopted.plan.version}. Its plan is being computed.")
+    flash.success(
+        request, f"Adopted as version {adopted.plan.version}. The plan is being computed.", code="adopted")
     return redirect("proposal", adopted.pk)
 
 
@@ -121,9 +122,9 @@ def proposal_joining(request: HttpRequest, proposal_id: UUID) -> HttpResponse:
             actor=request.user, proposal_id=proposal_id, fresh=request.POST.get("fresh") == "1",
             begin=request.POST.get("begin", "now"))
     except WeirError as error:
-        messages.error(request, error.told)
+        flash.failure(request, error)
     else:
-        messages.success(request, "A new plan is being computed. Reviews start anew.")
+        flash.success(request, "A new plan is being computed. Reviews start again.", code="computing")
     return redirect("proposal", proposal_id)
 
 
@@ -156,15 +157,15 @@ def _may_choose(request: HttpRequest, record: Proposal) -> bool:
     return engineer and record.plan.kind == "submit" and record.status in {PENDING, STALE}
 
 
-def _said(way: str, record: Proposal) -> str:
+def _outcome_text(way: str, record: Proposal) -> str:
     if way == "approve":
         return {
-            "executing": "Approved. It is being enacted.",
-            "stale": "The estate or a profile has changed meanwhile: recompute the plan.",
-        }.get(record.status, "Approved. Other teams are still to.")
+            "executing": "Approved. The plan is being carried out.",
+            "stale": "The estate or a profile has changed since the plan was computed. Recompute the plan.",
+        }.get(record.status, "Approved. Other teams still have to approve.")
     return {
-        "reject": "Rejected.", "cancel": "Cancelled. Nothing was changed.",
-        "recompute": "A new plan is being computed.", "roll_back": "It is being rolled back.",
+        "reject": "Rejected.", "cancel": "Cancelled. Nothing has changed.",
+        "recompute": "A new plan is being computed.", "roll_back": "The change is being rolled back.",
     }[way]
 
 

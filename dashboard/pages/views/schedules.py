@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from django.conf import settings
-from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
@@ -20,10 +19,11 @@ from dashboard.approvals.lifecycle import PENDING
 from dashboard.catalog import selectors as catalog
 from dashboard.catalog.lifecycle import RUNNING
 from dashboard.core.errors import http_status
+from dashboard.pages import flash
 from dashboard.pages.figures import curve_figure
 from dashboard.pages.templatetags.schedules import exact_rate
 from dashboard.pages.templatetags.weir import words
-from dashboard.pages.views.missing import may_measure_for, measure_address, missing_part
+from dashboard.pages.views.missing_profiles import may_measure_for, measure_address, missing_part
 from dashboard.plans.choices import LEAST_RATE_PER_S, Choice
 from dashboard.plans.selectors import plan_of
 from dashboard.schedules import options, selectors
@@ -87,7 +87,8 @@ def schedule_pairs(request: HttpRequest, dataflow_id: UUID) -> JsonResponse:
         raise asked.failure
     context = _answer(request, asked)
     return JsonResponse({
-        "rate": context["rate_asked"], "shown": context["at"], "chosen": context["chosen"],
+        "rate": context["rate_asked"], "together_per_s": context["together_per_s"], "shown": context["at"],
+        "chosen": context["chosen"],
         "rates": {task: exact_rate(rate_per_s) for task, rate_per_s in asked.job.rates_per_s.items()},
         "pairs": render_to_string("schedules/pairs.html", context, request=request),
     })
@@ -122,13 +123,14 @@ def schedule_propose(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
             address = reverse("schedule", args=[dataflow_id], query=asked)
         proposal = services.propose_schedule(actor=request.user, dataflow_id=dataflow_id, choice=choice)
     except WeirError as error:
-        messages.error(request, error.told)
+        flash.failure(request, error)
         return redirect(address)
-    said = "Its plan is being computed. Nothing changes until it is approved."
-    if proposal.status == PENDING:  # the very same was asked for before
-        what = "This schedule is proposed" if choice else "It is submitted without a schedule"
-        said = f"{what} already; here is its plan."
-    messages.success(request, said)
+    if proposal.status == PENDING:  # the same choice was proposed before
+        before = "This schedule was proposed" if choice else "The dataflow was submitted without a schedule"
+        flash.success(request, f"{before} before. This is its plan.", code="proposed-before")
+    else:
+        flash.success(
+            request, "The plan is being computed. Nothing changes until it is approved.", code="computing")
     return redirect("proposal", proposal.pk)
 
 
@@ -157,7 +159,7 @@ def _answer(request: HttpRequest, asked: options.ScheduleOptions) -> dict[str, A
     found = next((row for row in asked.rows if row.pair == wanted), None) or best or (asked.rows or (None,))[0]
     chosen = found or Row(PAIRS[0], error=asked.failure)
     return {
-        "rows": asked.rows, "at": at, "rate_asked": given,
+        "rows": asked.rows, "at": at, "rate_asked": given, "together_per_s": sum(own),
         "chosen": chosen.key if found else "", "cannot": chosen.cannot, "chosen_row": chosen,
         "best": best.key if best and best.keeps else "", "currency": settings.CURRENCY, "waiting": True,
         "routing": _routing(request),

@@ -8,7 +8,7 @@ from django.shortcuts import redirect
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_POST
 
-from dashboard.pages.telling import told
+from dashboard.pages import flash
 from dashboard.teams import selectors
 from dashboard.teams.services import delete_secret, set_containment, set_secret
 
@@ -19,9 +19,9 @@ from dashboard.teams.services import delete_secret, set_containment, set_secret
 def secret_set(request: HttpRequest, slug: str) -> HttpResponse:
     """Keep a value under a name, or another value."""
     team, name = selectors.team(request.viewer, slug), request.POST.get("name", "").strip()
-    told(
+    flash.attempt(
         request, lambda: set_secret(actor=request.user, team=team, name=name, value=request.POST.get("value", "")),
-        said=f"{name} is kept for {team.name}. Queries that start from now on use it.",
+        text=f"Secret {name} stored for {team.name}. Queries that start from now on use it.", code="secret-set",
     )
     return redirect("teams")
 
@@ -31,9 +31,9 @@ def secret_set(request: HttpRequest, slug: str) -> HttpResponse:
 def secret_delete(request: HttpRequest, slug: str) -> HttpResponse:
     """Delete a secret that nothing uses."""
     team, name = selectors.team(request.viewer, slug), request.POST.get("name", "")
-    told(
+    flash.attempt(
         request, lambda: delete_secret(actor=request.user, team=team, name=name),
-        said=f"{name} of {team.name} is deleted.",
+        text=f"Secret {name} of {team.name} deleted.", code="secret-deleted",
     )
     return redirect("teams")
 
@@ -43,8 +43,8 @@ def secret_delete(request: HttpRequest, slug: str) -> HttpResponse:
 def containment_set(request: HttpRequest, slug: str) -> HttpResponse:
     """Turn containment on or off for a team's plans."""
     team, on = selectors.team(request.viewer, slug), request.POST.get("on") == "1"
-    told(
+    flash.attempt(
         request, lambda: set_containment(actor=request.user, team=team, on=on),
-        said=f"Plans of {team.name} {'may' if on else 'no longer'} refine wider tasks that run.",
+        text=f"Containment is {'on' if on else 'off'} for plans of {team.name}.", code="containment",
     )
     return redirect("teams")

@@ -6,7 +6,6 @@ import json
 from typing import Any
 from uuid import UUID
 
-from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
@@ -16,8 +15,8 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from dashboard import jobs
 from dashboard.catalog import selectors as catalog
 from dashboard.core.errors import BadInput, http_status
+from dashboard.pages import flash
 from dashboard.pages.profile_figures import sweep_figure
-from dashboard.pages.telling import told_of
 from dashboard.profiles import selectors, subjects
 from dashboard.profiles.lifecycle import CANCELLED, LIFECYCLE, PAUSED, QUEUED
 from dashboard.profiles.measurable import most_threads, places
@@ -35,9 +34,9 @@ AMOUNTS = {  # of the form: which of the bounds each is, and in what it counts
     "smallest_rate_per_s": ("smallest_rate_per_s", 1.0), "largest_rate_per_s": ("largest_rate_per_s", 1.0),
 }
 STEERING = {
-    "pause": (services.pause_sweep, "It rests. Its trials are kept and its slot is free."),
-    "resume": (services.resume_sweep, lambda sweep: f"{_goes_on(sweep)} as soon as its slot is free."),
-    "cancel": (services.cancel_sweep, "It is cancelled. Its trials are kept for reading."),
+    "pause": (services.pause_sweep, "Measuring paused. Its trials are kept and its slot is free."),
+    "resume": (services.resume_sweep, lambda sweep: f"Measuring {_goes_on(sweep)} as soon as the slot is free."),
+    "cancel": (services.cancel_sweep, "Measuring cancelled. You can still read its trials."),
 }
 
 
@@ -59,7 +58,7 @@ def measure(request: HttpRequest) -> HttpResponse:
         return _form(request, request.POST, failure=error, problems=error.problems)
     except WeirError as error:
         return _form(request, request.POST, failure=error)
-    messages.success(request, f"{sweep.task_type} will be measured on {sweep.slot}.")
+    flash.success(request, f"{sweep.task_type} will be measured on {sweep.slot}.", code="measuring")
     return _to_sweep(sweep.pk, wanted_for=request.POST.get("dataflow", ""))
 
 
@@ -93,13 +92,13 @@ def sweep_plots(request: HttpRequest, sweep_id: UUID) -> JsonResponse:
 def sweep_act(request: HttpRequest, sweep_id: UUID, way: str) -> HttpResponse:
     """Pause, resume or cancel."""
     selectors.sweep(request.viewer, sweep_id)  # whoever may not know of it gets a 404, not a message
-    told_of(request, STEERING, way, sweep_id=sweep_id)
+    flash.attempt_named(request, STEERING, way, sweep_id=sweep_id)
     return _to_sweep(sweep_id, wanted_for=request.GET.get("for", ""))
 
 
 def _goes_on(sweep: SweepRecord) -> str:
     """What resuming comes to: where nothing was stable, its trials are set aside."""
-    return "It goes on from its trials" if counting(sweep.trials).exists() else "It begins anew"
+    return "continues from its trials" if counting(sweep.trials).exists() else "starts again"
 
 
 def _to_sweep(sweep_id: UUID, *, wanted_for: str) -> HttpResponse:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from django.contrib import messages
 from django.contrib.auth import get_user_model
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST, require_safe
 
-from dashboard.pages.telling import told
+from dashboard.pages import flash
 from dashboard.teams import selectors, services
 from dashboard.teams.models import Controller, Role
 from scheduler.model.errors import NotFound, WeirError
@@ -40,11 +39,11 @@ def member_set(request: HttpRequest, slug: str) -> HttpResponse:
         user, role = _user(name), Role(int(request.POST.get("role", "")))
         services.set_role(user=user, team=team, role=role, actor=request.user)
     except ValueError:
-        messages.error(request, "That is no role. Choose one from the list.")
+        flash.failure(request, NotFound("There is no such role.", remedy="Choose one from the list."))
     except WeirError as error:
-        messages.error(request, error.told)
+        flash.failure(request, error)
     else:
-        messages.success(request, f"{name} is {role.label} in {team.name}.")
+        flash.success(request, f"{name} is {role.label} in {team.name}.", code="role-set")
     return redirect("teams")
 
 
@@ -54,9 +53,9 @@ def member_remove(request: HttpRequest, slug: str) -> HttpResponse:
     """Take a member out of a team."""
     team = selectors.team(request.viewer, slug)
     name = request.POST.get("username", "").strip()
-    told(
+    flash.attempt(
         request, lambda: services.remove_member(user=_user(name), team=team, actor=request.user),
-        said=f"{name} is no longer in {team.name}. Adding the name again undoes this.",
+        text=f"{name} is no longer in {team.name}. To undo this, add the name again.", code="member-removed",
     )
     return redirect("teams")
 
@@ -66,9 +65,9 @@ def member_remove(request: HttpRequest, slug: str) -> HttpResponse:
 def team_create(request: HttpRequest) -> HttpResponse:
     """A new team; for administrators of the installation."""
     slug, name = request.POST.get("slug", "").strip(), request.POST.get("name", "")
-    told(
+    flash.attempt(
         request, lambda: services.create_team(slug=slug, name=name, actor=request.user),
-        said=lambda team: f"{team.name} is there. Add its first member.",
+        text=lambda team: f"Team {team.name} created. Add its first member.", code="team-created",
     )
     return redirect("teams")
 
@@ -79,9 +78,9 @@ def defragmentation_set(request: HttpRequest, slug: str) -> HttpResponse:
     """Say whether Weir defragments the team's dataflows."""
     team = selectors.team(request.viewer, slug)
     choice = request.POST.get("choice", "")
-    told(
+    flash.attempt(
         request, lambda: services.set_defragmentation(actor=request.user, team=team, choice=choice),
-        said=lambda _: f"Defragmentation for {team.name}: {team.defragmentation}.",
+        text=lambda _: f"Defragmentation for {team.name}: {team.defragmentation}.", code="defragmentation",
     )
     return redirect("teams")
 
@@ -93,7 +92,7 @@ def token_create(request: HttpRequest) -> HttpResponse:
     try:
         _, secret = services.create_token(actor=request.user, name=request.POST.get("name", ""))
     except WeirError as error:
-        messages.error(request, error.told)
+        flash.failure(request, error)
     else:
         request.session["new_token"] = secret
     return redirect("teams")
@@ -103,9 +102,9 @@ def token_create(request: HttpRequest) -> HttpResponse:
 @login_required
 def token_revoke(request: HttpRequest, token_id: int) -> HttpResponse:
     """Revoke one of the viewer's API tokens."""
-    told(
+    flash.attempt(
         request, lambda: services.revoke_token(actor=request.user, token_id=token_id),
-        said="The token no longer opens anything.",
+        text="Token revoked.", code="token-revoked",
     )
     return redirect("teams")
 

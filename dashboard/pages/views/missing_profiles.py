@@ -12,7 +12,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_POST
 
 from dashboard.catalog import selectors as catalog
-from dashboard.pages.telling import told
+from dashboard.pages import flash
 from dashboard.pages.views.sweeps import bounds_given
 from dashboard.profiles.measurable import places, wanted
 from dashboard.profiles.permissions import may_measure
@@ -33,10 +33,12 @@ def schedule_measure(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
     """Measure all that is missing for a schedule at the rate of the page, one after the other on one slot."""
     record = catalog.dataflow(request.viewer, dataflow_id)
     rate = request.POST.get("rate", "")
-    done = told(request, lambda: start_sweeps(
-        actor=request.user, subjects=_unasked(request, record, rate), slot=request.POST.get("slot", ""),
-        bounds=bounds_given(request.POST)),
-        said="They are measured one after the other. This page follows.")
+    done = flash.attempt(
+        request,
+        lambda: start_sweeps(
+            actor=request.user, subjects=_unasked(request, record, rate), slot=request.POST.get("slot", ""),
+            bounds=bounds_given(request.POST)),
+        text="Weir measures them one after the other. This page updates itself.", code="measuring")
     again = ("rate",) if done else ("rate", "slot", "budget_minutes")  # what was refused is not typed again
     asked = {name: request.POST[name] for name in again if request.POST.get(name)}
     return redirect(reverse("schedule", args=[record.pk], query=asked))
@@ -50,7 +52,7 @@ def _unasked(request: HttpRequest, record: DataflowRecord, rate: str) -> list[Su
         raise failure
     if found := [one.subject for one in wanted(request.viewer, record.pk, tasks) if one.unasked]:
         return found
-    raise NothingToChange("Nothing is missing here that is not being measured already.", remedy="This page follows.")
+    raise NothingToChange("Every missing profile is being measured already.", remedy="This page updates itself.")
 
 
 def missing_part(request: HttpRequest, record: DataflowRecord, failure: WeirError | None) -> dict[str, Any]:

@@ -1,0 +1,77 @@
+"""Flash messages: what the next page says about the form that was just sent.
+
+Each message carries a code beside its text: an error's own code, or what was done. Pages show it as ``data-flash``, so
+that tests and scripts need not read the sentence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from django.contrib import messages
+from django.http import HttpRequest
+
+from scheduler.model.errors import NotFound, WeirError
+
+Text = str | Callable[[Any], str]
+
+
+def success(request: HttpRequest, text: str, *, code: str) -> None:
+    """Let the next page say what was done."""
+    messages.success(request, text, extra_tags=code)
+
+
+def failure(request: HttpRequest, error: WeirError) -> None:
+    """Let the next page say what went wrong and what helps."""
+    messages.error(request, error.told, extra_tags=error.code)
+
+
+def attempt(request: HttpRequest, action: Callable[[], Any], *, text: Text, code: str) -> bool:
+    """Run an action and let the next page say what came of it.
+
+    Parameters
+    ----------
+    request : HttpRequest
+        The request whose session carries the message.
+    action : callable
+        Takes nothing; may raise ``WeirError``, which becomes the message.
+    text : str or callable
+        The message of success, or a function that makes it from the action's result.
+    code : str
+        The message's code.
+
+    Returns
+    -------
+    bool
+        Whether the action succeeded.
+    """
+    try:
+        result = action()
+    except WeirError as error:
+        failure(request, error)
+        return False
+    success(request, text(result) if callable(text) else text, code=code)
+    return True
+
+
+def attempt_named(
+    request: HttpRequest, actions: Mapping[str, tuple[Callable[..., Any], Text]], name: str, **arguments: Any
+) -> None:
+    """Run one of several actions by its name, for the request's user; the name is the message's code.
+
+    Parameters
+    ----------
+    request : HttpRequest
+        The request; its user is the actor.
+    actions : mapping
+        By name: a service and its message of success.
+    name : str
+        The chosen name; ``NotFound`` where there is no such action.
+    **arguments
+        Passed to the service.
+    """
+    if name not in actions:
+        raise NotFound("There is no such action.", remedy="Use the buttons of the page.")
+    action, text = actions[name]
+    attempt(request, lambda: action(actor=request.user, **arguments), text=text, code=name)
