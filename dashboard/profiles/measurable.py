@@ -13,6 +13,7 @@ from dashboard import jobs
 from dashboard.operations.models import NodeRow, RunningTaskRow, SlotRow
 from dashboard.operations.offered_slots import silent_nodes
 from dashboard.operations.reservations import fragments_by_slot
+from dashboard.profiles.approval import NotApproved, hindrance_of
 from dashboard.profiles.lifecycle import CANCELLED, DONE, FAILED, OPEN
 from dashboard.profiles.models import ProfileRecord, SweepRecord
 from dashboard.profiles.permissions import known_to
@@ -41,13 +42,14 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Tasks of a dataflow that one profile is missing for, the newest sweep that may still bring it, and a profile that
-    was set aside."""
+    """Tasks of a dataflow that one profile is missing for, the newest sweep that may still bring it, a profile that was
+    set aside, and why it may not be measured as things stand."""
 
     tasks: tuple[str, ...]
     subject: Subject
     sweep: SweepRecord | None
     aside: ProfileRecord | None
+    hindrance: NotApproved | None
 
     @property
     def under_way(self) -> bool:
@@ -56,8 +58,8 @@ class Wanted:
 
     @property
     def unasked(self) -> bool:
-        """Whether nothing will come of it as things stand: nobody has asked, or what was asked for has failed."""
-        return self.sweep is None or self.sweep.status == FAILED
+        """Whether it can be asked for, and nothing comes of it otherwise: nobody has asked, or that has failed."""
+        return self.hindrance is None and (self.sweep is None or self.sweep.status == FAILED)
 
 
 def wanted(viewer: Viewer, dataflow_id: UUID | str, tasks: Iterable[str]) -> list[Wanted]:
@@ -72,7 +74,7 @@ def wanted(viewer: Viewer, dataflow_id: UUID | str, tasks: Iterable[str]) -> lis
     sweeps.sort(key=lambda sweep: (sweep.status not in OPEN, sweep.status == FAILED))  # a failed one last, if newer
     return [
         Wanted(tuple(its), subject, next((sweep for sweep in sweeps if _brings(sweep, subject)), None),
-               _aside(viewer, subject))
+               _aside(viewer, subject), hindrance_of(subject))
         for subject, its in found.values()]
 
 

@@ -80,8 +80,9 @@ class SweepRecord(models.Model):
     """A task type and config being measured on a slot, trial by trial, until its profile is found.
 
     ``feed`` is the chain of tasks whose output it is measured with, the source first; ``fed_by`` says in words where it
-    is from. ``bounds`` are the fields of `scheduler.performance.modelling.Sweep`. With ``any_config`` the profile will
-    stand for every config of the type.
+    is from. ``dataflow`` is whose ``tasks`` these are, by their ids, the measured one last; none where a type is
+    measured with a config of one's own. ``bounds`` are the fields of `scheduler.performance.modelling.Sweep`. With
+    ``any_config`` the profile will stand for every config of the type.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -92,6 +93,8 @@ class SweepRecord(models.Model):
     any_config = models.BooleanField(default=False)
     feed = models.JSONField()
     fed_by = models.CharField(max_length=200, blank=True)
+    dataflow = models.ForeignKey("catalog.DataflowRecord", null=True, on_delete=models.SET_NULL, related_name="+")
+    tasks = models.JSONField(default=list)
     team = models.ForeignKey("teams.Team", null=True, on_delete=models.PROTECT, related_name="+")
     slot = models.CharField(max_length=80)
     machine = models.CharField(max_length=120, blank=True)  # its class, known from the first trial on

@@ -42,7 +42,10 @@ class Feed:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What a sweep measures. With a team it is of a private dataflow."""
+    """What a sweep measures. With a team it is of a private dataflow.
+
+    ``tasks`` are the ids in the dataflow, where it is of one: those that feed it, and its own last.
+    """
 
     task_type: str
     config: Mapping[str, Any]
@@ -51,6 +54,8 @@ class Subject:
     feed: Chain
     fed_by: str
     team_id: int | None = None
+    dataflow_id: UUID | None = None
+    tasks: tuple[str, ...] = ()
 
 
 def subject_of_task(viewer: Viewer, dataflow_id: UUID | str, task_id: str) -> Subject:
@@ -83,7 +88,8 @@ def subjects_of_tasks(viewer: Viewer, dataflow_id: UUID | str, task_ids: Iterabl
         through = " → ".join(one.id for one in feed) or "itself, a source"
         found[task_id] = Subject(
             task.type, plain(identity_config(dataflow, task, declared)), declared.version, declared.stateful,
-            _chain(feed), f"{through}, as in {record.name}"[:200], record.team_id if record.private else None)
+            _chain(feed), f"{through}, as in {record.name}"[:200], record.team_id if record.private else None,
+            record.pk, (*(one.id for one in feed), task_id))
     return found
 
 
@@ -128,7 +134,7 @@ def subject_again(record: ProfileRecord) -> Subject:
     declared = installed(record.task_type)
     return Subject(
         sweep.task_type, json.loads(sweep.config), declared.version, declared.stateful, tuple(sweep.feed), sweep.fed_by,
-        sweep.team_id)
+        sweep.team_id, sweep.dataflow_id, tuple(sweep.tasks))
 
 
 def feeds_for(declared: TaskType) -> tuple[Feed, ...]:

@@ -23,12 +23,12 @@ def order_id(trial: TrialRecord) -> str:
     return f"{trial.pk.hex}-{trial.attempts}"
 
 
-def order_of(sweep: SweepRecord, trial: TrialRecord) -> TrialOrder:
-    """What the node is asked for."""
+def order_of(sweep: SweepRecord, trial: TrialRecord, *, approved: bool) -> TrialOrder:
+    """What the node is asked for; ``approved``: all of it is in the estate as it would run."""
     node, _, index = sweep.slot.rpartition("/")
     return TrialOrder(
         order_id(trial), node, index, sweep.task_type, json.loads(sweep.config), trial.threads, trial.rate_per_s,
-        warm_up_s=sweep.warm_up_s, seconds=sweep.seconds, feed=tuple(sweep.feed))
+        warm_up_s=sweep.warm_up_s, seconds=sweep.seconds, feed=tuple(sweep.feed), approved=approved)
 
 
 def take_result(trial: TrialRecord, found: TrialResult, *, bounds: Sweep) -> None:

@@ -21,6 +21,7 @@ LIMIT_ALARM = TaskType(
         Parameter("severe_above", "number", "Readings above this are severe; without it none are."),
     ),
     selectivity=0.05, cost_us=3,
+    effects=(),  # reaches nothing beyond Weir; without this line it would run only as reviewers have approved it
 )
 TASK_TYPES = [LIMIT_ALARM]
 

@@ -13,6 +13,7 @@ from typing import Any, Literal
 Kind = Literal["source", "transform", "sink"]
 ParameterType = Literal["string", "integer", "number", "boolean", "list", "object"]
 Near = Literal["ratio", "any", "never"]
+Effect = Literal["network", "database", "files", "code"]
 NEAR_RATIO = 0.2  # relative difference up to which two numbers are near
 
 
@@ -75,6 +76,10 @@ class TaskType:
     ``movable_state`` says of a stateful type that all its state goes through ``workers.library.state.fold_stream``: it
     can then be handed from one query to another, as that of windows, ``dropDuplicates`` and the like cannot.
     ``version`` changes when the logic changes: it is part of a task's identity.
+
+    ``effects`` names what a task of this type reaches beyond Weir: ``network``, ``database``, ``files`` (other than the
+    replay folders, which it reads, and the data folder's outputs) or ``code`` that its config holds. A type without any
+    says so by an empty tuple. One that does not say (None) counts as having some: it runs only as it was approved.
     """
 
     name: str
@@ -91,6 +96,13 @@ class TaskType:
     terminal: Literal["output", "parquet", "json"] | None = None
     version: int = 1
     movable_state: bool = False
+    effects: tuple[Effect, ...] | None = None
+
+    @property
+    def approved_only(self) -> bool:
+        """Whether a task of this type runs only with a config that reviewers have approved, in their dataflow: it has
+        outside effects, or does not say that it has none, or takes a secret."""
+        return self.effects is None or bool(self.effects) or any(one.secret for one in self.parameters)
 
     @property
     def can_move(self) -> bool:

@@ -19,7 +19,7 @@ from dashboard.profiles.subjects import subject_of_task
 from dashboard.teams.permissions import viewer_of
 from dashboard.teams.services import set_secret
 from scheduler.model.errors import NotFound, PermissionDenied
-from tests.dashboard.building import World, document, planned, running
+from tests.dashboard.building import World, document, running
 from tests.dashboard.test_concurrency import at_once
 from tests.pages.scheduling import linear
 from tests.profiles.nodes import Node
@@ -160,7 +160,7 @@ def test_a_teams_secret_is_opened_for_its_own_engineers_alone(world: World, node
     set_secret(actor=world.dev, team=world.city, name="key", value="a value that nobody reads")
     text = json.loads(linear("fetching", get=True))
     next(task for task in text["tasks"] if task["id"] == "get")["config"]["token"] = {"secret": "key"}
-    record = planned(world.carla, world.city, json.dumps(text)).dataflow
+    record = running(world.carla, world.city, json.dumps(text), world.ana)
     for task in ("get", "out"):  # its own config, and what feeds it
         subject = subject_of_task(viewer_of(world.mo), record.pk, task)
         with pytest.raises(PermissionDenied, match="secret of team City"):

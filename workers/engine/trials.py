@@ -67,6 +67,9 @@ class TrialOrder:
     ``first_warm_up_s``: its compilers take the core to themselves for a while. Before its first trial a driver plans
     batches for ``driver_warm_up_s``, one behind the other: code that plans a batch runs three times as fast once it
     has been compiled.
+
+    ``approved`` says that the site found the task and its feed in the estate, as reviewers have approved them, when it
+    gave the order. Without it the node builds nothing that has outside effects, and opens no secret.
     """
 
     id: str
@@ -81,6 +84,7 @@ class TrialOrder:
     first_warm_up_s: float = FIRST_WARM_UP_S
     driver_warm_up_s: float = DRIVER_WARM_UP_S
     feed: tuple[Mapping[str, Any], ...] = ()
+    approved: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "feed", tuple(self.feed))
@@ -138,8 +142,8 @@ class TrialResult:
     not known). With ``held_back`` the feeder wrote less because the query had not read what was there. Where it
     is not ``ok``, ``code``, ``message`` and ``remedy`` say why; the code is one of
     ``slot_died``, ``slot_not_ready`` and ``agent_stopped``, which may pass, ``no_such_slot``, ``slot_busy``,
-    ``unknown_task_type``, ``not_measurable``, ``too_few_threads`` (of the driver), ``no_feed``, ``task_failed``,
-    ``unreadable_order`` and ``unreadable_result``.
+    ``unknown_task_type``, ``not_approved``, ``not_measurable``, ``too_few_threads`` (of the driver), ``no_feed``,
+    ``task_failed``, ``unreadable_order`` and ``unreadable_result``.
     """
 
     id: str

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 FILE_BATCHES = TaskType(
     name="file_batches", kind="transform", family="io",
     doc="Writes the events to files of so many each, whole and each event once, and passes them on with their file.",
-    build="workers.library.archive:file_batches",
+    build="workers.library.archive:file_batches", effects=(),
     parameters=(
         FOLDER,
         Parameter("events", "integer", "Most events in a file; a file holds events of one micro-batch and one thread.",

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 PI_VIETE = TaskType(
     name="pi_viete", kind="transform", family="math",
     doc="Computes π by Viète's product for every event: nothing but CPU work, as much as the iterations say.",
-    build="workers.library.compute:pi_viete",
+    build="workers.library.compute:pi_viete", effects=(),
     parameters=(
         Parameter("iterations", "integer", "Factors of the product.", default=1600, minimum=1, maximum=10_000_000),
         Parameter("stands_for", "string",
@@ -30,7 +30,7 @@ PI_VIETE = TaskType(
 WAIT = TaskType(
     name="wait", kind="transform", family="math",
     doc="Waits for every event, one after the other, as for the answer of a slow service: nothing but waiting.",
-    build="workers.library.compute:wait",
+    build="workers.library.compute:wait", effects=(),
     parameters=(
         Parameter("pause", "number", "How long for each event.", default=50, minimum=0, maximum=60_000, unit="ms"),
     ),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from scheduler.model.effects import effects_in_words
 from scheduler.model.task_types import Parameter, TaskType
 
 from .registry import built_in
@@ -38,6 +39,8 @@ def _task_type(task_type: TaskType) -> str:
     facts = [f"{task_type.selectivity:g} events out for one in", f"about {task_type.cost_us:g} µs for an event in"]
     if task_type.stateful:
         facts.append(f"state for each {task_type.key}")
+    if task_type.approved_only:
+        facts.append(f"reaches {effects_in_words(task_type)}: runs only as it was approved")
     lines = [f"### `{task_type.name}`\n", f"{task_type.doc} ({'; '.join(facts)})\n"]
     if task_type.parameters:
         lines += ["| parameter | type | default | meaning |", "|---|---|---|---|"]

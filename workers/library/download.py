@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 HTTP_GET = TaskType(
     name="http_get", kind="transform", family="io",
     doc="Downloads the object that an event names, and adds it, its size and the answer's status.",
-    build="workers.library.download:http_get",
+    build="workers.library.download:http_get", effects=("network",),
     parameters=(
         Parameter("url", "string", "Where from. {column} stands for the event's value and may stand behind the host "
                   "only, which must be one that the operator allows (WEIR_HTTP_HOSTS).",

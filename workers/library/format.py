@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def _format_type(name: str, doc: str, parameters: tuple[Parameter, ...], **facts) -> TaskType:
     return TaskType(name=name, kind="transform", family="parse", doc=doc, build=f"workers.library.format:{name}",
-                    parameters=parameters, **facts)
+                    parameters=parameters, effects=(), **facts)
 
 
 ANNOTATE = _format_type(

@@ -27,7 +27,7 @@ HTTP_POST = TaskType(
     name="http_post", kind="sink", family="sink",
     doc="Posts events as JSON lines to an address, in order and each at least once; a batch that is posted again has "
         "the same Idempotency-Key.",
-    build="workers.library.http:http_post",
+    build="workers.library.http:http_post", effects=("network",),
     parameters=(
         Parameter("url", "string", "Where to; its host must be one that the operator allows (WEIR_HTTP_HOSTS).",
                   required=True, pattern=r"https?://[^\s/?#@]+(/\S*)?"),

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 XML_DOCUMENT = TaskType(
     name="xml_document", kind="transform", family="parse",
     doc="Reads an XML document in one pass: values by their path, for the document or for each of its records.",
-    build="workers.library.markup:xml_document",
+    build="workers.library.markup:xml_document", effects=(),
     parameters=(
         Parameter("field", "string", "Column that holds the text; the others go on.", default="xml", pattern=r"\w+"),
         Parameter("record", "string", "Path of the element that repeats, below the document's element, such as "

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 SLIDING_LINEAR_REGRESSION = TaskType(
     name="sliding_linear_regression", kind="transform", family="predict",
     doc="Fits a line to each sensor's last readings and predicts the next ones.",
-    build="workers.library.predict:sliding_linear_regression",
+    build="workers.library.predict:sliding_linear_regression", effects=(),
     parameters=(
         Parameter("train", "integer", "Readings that the line is fitted to.", default=10, minimum=2, maximum=100_000),
         Parameter("predict", "integer", "Readings ahead to predict: so many events at a time.", default=10, minimum=1,

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 REPLAY = TaskType(
     name="replay", kind="source", family="source",
     doc="Replays recorded events from a file or a folder of SenML, CSV, JSON lines, XML lines or Parquet.",
-    build="workers.library.replay:replay",
+    build="workers.library.replay:replay", effects=(),
     parameters=(
         Parameter("path", "string", "File or folder, relative to a replay folder of the installation.", required=True,
                   pattern=r"[^/\\].*"),

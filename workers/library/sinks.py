@@ -20,7 +20,7 @@ FOLDER = Parameter("folder", "string", "Folder for the files, relative to the in
 OUTPUT = TaskType(
     name="output", kind="sink", family="sink",
     doc="Keeps the newest events under a name, to browse on the page and to read through the API.",
-    build="workers.library.sinks:output",
+    build="workers.library.sinks:output", effects=(),
     parameters=(
         Parameter("name", "string", "Name of the output.", required=True, pattern=r"[a-z0-9][a-z0-9_-]{0,62}"),
         Parameter("keep_events", "integer", "How many of the newest events are kept.", default=1000, minimum=1,
@@ -30,11 +30,11 @@ OUTPUT = TaskType(
 )
 PARQUET_FILES = TaskType(
     name="parquet_files", kind="sink", family="sink", doc="Appends the events to a folder of Parquet files.",
-    build="workers.library.sinks:parquet_files", parameters=(FOLDER,), cost_us=10, terminal="parquet",
+    build="workers.library.sinks:parquet_files", effects=(), parameters=(FOLDER,), cost_us=10, terminal="parquet",
 )
 JSON_LINES = TaskType(
     name="json_lines", kind="sink", family="sink", doc="Appends the events to a folder of JSON-lines files.",
-    build="workers.library.sinks:json_lines", parameters=(FOLDER,), cost_us=10, terminal="json",
+    build="workers.library.sinks:json_lines", effects=(), parameters=(FOLDER,), cost_us=10, terminal="json",
 )
 
 TASK_TYPES = (OUTPUT, PARQUET_FILES, JSON_LINES)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 SQL_LOOKUP = TaskType(
     name="sql_lookup", kind="transform", family="io",
     doc="Looks up in a database what belongs to an event, and adds the columns that it finds; reads only.",
-    build="workers.library.tables:sql_lookup",
+    build="workers.library.tables:sql_lookup", effects=("database",),
     parameters=(
         Parameter("database", "string", "The database's address: postgresql://user:password@host/name, whose host must "
                   "be one that the operator allows (WEIR_DATABASE_HOSTS), or sqlite:FILE in a replay folder.",

@@ -47,6 +47,7 @@ class TaskTypeRow(Answer):
     terminal: str | None
     version: int
     movable_state: bool
+    effects: list[str] | None
 
 
 class Sample(Answer):

@@ -50,8 +50,11 @@ def _unasked(request: HttpRequest, record: DataflowRecord, rate: str) -> list[Su
     tasks = missing_of(failure)
     if failure is not None and not tasks:
         raise failure
-    if found := [one.subject for one in wanted(request.viewer, record.pk, tasks) if one.unasked]:
+    missing = wanted(request.viewer, record.pk, tasks)
+    if found := [one.subject for one in missing if one.unasked]:
         return found
+    if hindrance := next((one.hindrance for one in missing if one.hindrance), None):
+        raise hindrance
     raise NothingToChange("Every missing profile is being measured already.", remedy="This page updates itself.")
 
 
@@ -66,7 +69,7 @@ def missing_part(request: HttpRequest, record: DataflowRecord, failure: WeirErro
             {"wanted": one, "progress": progress_of(one.sweep) if one.sweep else None,
              "url": measure_address(record, one.tasks[0])}
             for one in missing],
-        "unasked": sum(one.unasked for one in missing),
+        "unasked": sum(one.unasked for one in missing), "hindered": any(one.hindrance for one in missing),
         "may_measure": may_measure_for(request, record),
         "places": found, "any_free": any(place.free for place in found), "slot": request.GET.get("slot", ""),
         "budget_minutes": request.GET.get("budget_minutes") or USUAL.budget_s / 60,

@@ -14,19 +14,21 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from dashboard import jobs
 from dashboard.catalog import selectors as catalog
+from dashboard.catalog.models import DataflowRecord
 from dashboard.core.errors import BadInput, http_status
 from dashboard.pages import flash
 from dashboard.pages.profile_figures import sweep_figure
-from dashboard.profiles import selectors, subjects
+from dashboard.profiles import approval, selectors, subjects
 from dashboard.profiles.lifecycle import CANCELLED, LIFECYCLE, PAUSED, QUEUED
 from dashboard.profiles.measurable import most_threads, places
-from dashboard.profiles.models import SweepRecord
+from dashboard.profiles.models import ProfileRecord, SweepRecord
 from dashboard.profiles.permissions import may_measure
 from dashboard.profiles.progress import disturbed_by, progress_of, speeds_of
 from dashboard.profiles.services import sweeps as services
 from dashboard.profiles.trials import counting
 from scheduler.model.canonical import canonical_config
 from scheduler.model.errors import InvalidDataflow, WeirError
+from scheduler.model.task_types import TaskType
 from scheduler.performance.modelling import Sweep
 
 AMOUNTS = {  # of the form: which of the bounds each is, and in what it counts
@@ -119,6 +121,7 @@ def _form(request: HttpRequest, given: Any, *, failure: WeirError | None = None,
         "may_measure": may_measure(request.viewer), "failure": failure, "problems": problems, "given": given,
         "owner": owner, "may_measure_it": may_measure(request.viewer, team_id=owner.pk if owner else None),
         "again": again, "any_config": given.get("any_config") == "1" or (failure is None and manner.any_config),
+        "hindrance": _hindrance(declared, again, dataflow), "not_approved": _not_approved(request, dataflow),
         "declared": declared, "feeds": subjects.feeds_for(declared) if declared else (),
         "config": given.get("config") or (_defaults(declared) if declared else ""),
         "dataflow": dataflow, "tasks": catalog.graph_of(dataflow)["tasks"] if dataflow else (),
@@ -131,6 +134,27 @@ def _form(request: HttpRequest, given: Any, *, failure: WeirError | None = None,
         "most_threads": most_threads(), "warm_up_s": given.get("warm_up_s") or f"{manner.warm_up_s:g}",
         "seconds": given.get("seconds") or f"{manner.seconds:g}",
     }, status=http_status(failure) if failure else 200)
+
+
+def _hindrance(
+    declared: TaskType | None, again: ProfileRecord | None, dataflow: DataflowRecord | None
+) -> WeirError | None:
+    """Why what the form is about may not be measured; of a dataflow each task says so itself."""
+    if again is not None:
+        return approval.hindrance_of(approval.subject_of(again.sweep)) if hasattr(again, "sweep") else None
+    return approval.needs_a_dataflow(declared) if declared is not None and dataflow is None else None
+
+
+def _not_approved(request: HttpRequest, dataflow: DataflowRecord | None) -> set[str]:
+    """The tasks of a dataflow that have outside effects, or are fed through such, and are not in the estate so."""
+    if dataflow is None:
+        return set()
+    tasks = [task["id"] for task in catalog.graph_of(dataflow)["tasks"] if task["kind"]]
+    try:
+        found = subjects.subjects_of_tasks(request.viewer, dataflow.pk, tasks)
+    except WeirError:  # a type of it is not installed: what is asked for says so
+        return set()
+    return {task_id for task_id, subject in found.items() if approval.hindrance_of(subject)}
 
 
 def _subject(request: HttpRequest, given: Any) -> subjects.Subject:

@@ -20,6 +20,7 @@ from dashboard.jobs import TrialProgress, TrialResult
 from dashboard.operations import reservations
 from dashboard.operations.models import SlotRow
 from dashboard.operations.reservations import SlotTaken
+from dashboard.profiles.approval import hindrance_of, is_approved, subject_of
 from dashboard.profiles.lifecycle import DONE, FAILED, LIFECYCLE, OPEN, QUEUED, RUNNING
 from dashboard.profiles.models import SweepRecord, TrialRecord
 from dashboard.profiles.services.sweeps import holder_of, stop_measuring
@@ -81,7 +82,9 @@ def advance_sweep(*, sweep_id: UUID, at: datetime) -> SweepRecord:
         audit.subject, audit.team, before = sweep, sweep.team, sweep.status
         if sweep.status == QUEUED:
             _begin(sweep, at)
-        if sweep.status == RUNNING:
+        if sweep.status == RUNNING and (hindrance := hindrance_of(subject_of(sweep))) is not None:
+            _fail(sweep, hindrance, at)  # its dataflow was removed meanwhile: the trial under way ends as well
+        elif sweep.status == RUNNING:
             _measure(sweep, heard, at, audit)
         sweep.save()
         audit.details = {"before": before, "status": sweep.status, "reason": sweep.reason}
@@ -265,7 +268,7 @@ def _send(sweep: SweepRecord, at: datetime) -> None:
     trial = TrialRecord.objects.filter(sweep=sweep, ended=None, sent=None).first()
     if trial is None or not TrialRecord.objects.filter(pk=trial.pk, sent=None).update(sent=at):
         return
-    order = order_of(sweep, trial)
+    order = order_of(sweep, trial, approved=is_approved(sweep))
     try:
         if jobs.trial_progress(order.id) is None and jobs.trial_result(order.id) is None:
             jobs.order_trial(order)

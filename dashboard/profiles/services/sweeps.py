@@ -17,6 +17,7 @@ from dashboard import jobs
 from dashboard.audit.trail import audited
 from dashboard.operations import reservations
 from dashboard.operations.models import SlotRow
+from dashboard.profiles.approval import require_approved, require_effects_of, subject_of
 from dashboard.profiles.lifecycle import CANCELLED, LIFECYCLE, OPEN, PAUSED, QUEUED, RUNNING
 from dashboard.profiles.models import ProfileRecord, SweepRecord
 from dashboard.profiles.permissions import require_measuring, require_secrets_of, sweep_for
@@ -66,7 +67,10 @@ def start_sweep(
     Raises
     ------
     PermissionDenied
-        The actor is engineer of no team; for a private dataflow's task, or one with a team's secret, not of that team.
+        The actor is engineer of no team; for a private dataflow's task, or one with a team's secret or with outside
+        effects, not of that team.
+    NotApproved
+        Something with outside effects would run that is not in the estate so.
     NotFound
         No node offers the slot.
     SlotTaken
@@ -79,12 +83,14 @@ def start_sweep(
     """
     require_measuring(viewer_of(actor), team_id=subject.team_id)
     require_secrets_of(viewer_of(actor), [subject.config, *(task["config"] for task in subject.feed)])
+    require_effects_of(viewer_of(actor), subject)
     bounds = bounds or bounds_for(slot)
     _require_bounds(bounds, warm_up_s, seconds)
     if subject.stateful:
         bounds = replace(bounds, largest_threads=1)
     with audited(actor=actor, verb="sweep.start") as audit:
         row = _slot_for_update(slot)
+        require_approved(subject)
         _require_threads(row, bounds)
         what = {
             "task_type": subject.task_type, "config": canonical_json(subject.config), "version": subject.version,
@@ -98,7 +104,8 @@ def start_sweep(
         if not _is_measuring(row):
             reservations.require_free(row)
         _require_room()
-        sweep = SweepRecord.objects.create(**what, fed_by=subject.fed_by, author=actor)
+        sweep = SweepRecord.objects.create(
+            **what, fed_by=subject.fed_by, dataflow_id=subject.dataflow_id, tasks=list(subject.tasks), author=actor)
         audit.subject, audit.team, audit.details = sweep, sweep.team, {"slot": slot, "budget_s": bounds.budget_s}
         return sweep
 
@@ -141,6 +148,8 @@ def resume_sweep(*, actor: User, sweep_id: UUID | str) -> SweepRecord:
     """Let a sweep that rests or failed go on from its trials, as soon as its slot is free."""
     with _steered(actor, sweep_id, "resume", QUEUED) as sweep:
         require_secrets_of(viewer_of(actor), [json.loads(sweep.config), *(task["config"] for task in sweep.feed)])
+        require_effects_of(viewer_of(actor), subject_of(sweep))
+        require_approved(subject_of(sweep))
         sweep.ended = None
         _doubt(sweep)
         return sweep

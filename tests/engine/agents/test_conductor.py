@@ -42,10 +42,12 @@ class StandIn:
     ) -> None:
         self.name, self.state, self.report, self.pid = "0", "running", {"fragments": {}}, process.pid
         self.asked: list[str] = []
+        self.approved: list[bool] = []  # of what was to be built
         self._channels, self._dies_at, self._fails_at = channels, dies_at, fails_at
 
     def ask(self, do: str, *, pid: int, within_s: float, **what) -> dict:
         self.asked.append(do)
+        self.approved += [what["approved"]] if "approved" in what else []
         if do == self._dies_at:
             raise SlotGone("slot 0 died")
         if do == self._fails_at:
@@ -100,12 +102,21 @@ def come_of(broker: redis.Redis, conductor: Conductor, order: TrialOrder) -> Tri
     ({"feed": ()}, "no_feed", "pi_viete"),
     ({"threads": 9}, "too_few_threads", "have 8"),
     ({"task_type": "replay", "feed": ()}, "not_measurable", "schedule"),
+    ({"task_type": "http_post", "config": {"url": "http://h/"}}, "not_approved", "reaches the network"),
+    ({"feed": (*ORDER.feed, {"type": "http_get", "config": {"url": "http://h/x"}})}, "not_approved", "http_get"),
+    ({"config": {"stands_for": {"secret": "hook", "team": "city"}}}, "not_approved", "a secret"),
 ])
 def test_what_cannot_be_measured_is_refused_with_the_reason(broker, conductor, slot, changes, code, named):
     found = come_of(broker, conductor, replace(ORDER, **changes))
     assert (found.ok, found.code, found.passing) == (False, code, False)
     assert named in found.message and found.remedy
     assert "begin" not in slot.asked
+
+
+def test_what_the_site_found_approved_is_measured(broker, conductor, slot):
+    post = replace(ORDER, task_type="http_post", config={"url": "http://h/"}, approved=True)
+    assert come_of(broker, conductor, post).ok and "begin" in slot.asked
+    assert slot.approved == [True, True, True]  # feed, warming up, the task itself
 
 
 def test_a_slot_that_runs_something_is_not_measured_on(broker, conductor, slot, monkeypatch):

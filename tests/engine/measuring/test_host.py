@@ -10,6 +10,10 @@ import pytest
 from scheduler.model.task_types import TaskType
 from workers.engine.measuring import host
 from workers.engine.measuring.host import Host
+from workers.engine.spark import compile as compiling
+from workers.library.registry import task_types
+
+POST = {"url": "http://hooks.example.org/", "token": {"secret": "hook", "team": "city"}}
 
 
 def test_a_task_type_whose_code_cannot_be_told_does_not_keep_a_slot_from_starting(monkeypatch: pytest.MonkeyPatch):
@@ -42,3 +46,29 @@ def test_python_workers_end_with_a_trial_unless_others_have_come_to_need_them(
     assert made.end() == {} and ended == ["all"] * ends
     made._hurried = {"trial-1": own}
     assert made.rest() == {} and ended == ["all"] * (2 * ends)
+
+
+@pytest.mark.parametrize("approved", [False, True])
+@pytest.mark.parametrize("command", [
+    {"do": "begin", "fragment": "f", "task_type": "http_post", "config": POST, "threads": 1, "schema_json": None},
+    {"do": "hurry", "fragments": ["f"], "chain": [{"type": "http_post", "config": POST}]},
+])
+def test_a_slot_opens_no_secret_for_a_trial_that_nobody_approved(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: dict, approved: bool
+):
+    opened: list[str] = []
+
+    def opening(config, **_):
+        opened.append(config["token"]["secret"])
+        raise RuntimeError("it would be opened here")
+
+    monkeypatch.setattr(compiling, "opened", opening)
+    monkeypatch.setattr(compiling, "_input", lambda *_, **__: None)
+    spark = SimpleNamespace(sparkContext=SimpleNamespace(setLogLevel=lambda level: None))
+    made = Host(SimpleNamespace(
+        task_types=task_types(), spark=spark, config=SimpleNamespace(redis_url=""), data_dir=tmp_path,
+        channels=SimpleNamespace(take_fence=lambda channel: 1)))
+    answer = made.perform({**command, "approved": approved})
+    assert not answer["ok"] and opened == ["hook"] * approved
+    assert ("was not approved" in answer["message"]) is not approved
+    assert "was not approved" in made.perform(command)["message"]  # where it is not said

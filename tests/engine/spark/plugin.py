@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 MODULE = '''
+from dataclasses import replace
 from pathlib import Path
 
 from scheduler.model.task_types import Parameter, TaskType
@@ -82,6 +83,7 @@ TYPES = [
     TaskType(name="files", kind="sink", doc="Parquet files.", build="weir_test_types:kept", terminal="parquet",
              parameters=(Parameter("folder", "string", "Where.", required=True),)),
 ]
+TYPES = [replace(one, effects=()) for one in TYPES]
 '''
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import redis
 
 from scheduler.model.canonical import RATE_KEY, canonical_json
+from scheduler.model.effects import effects_in_words, needs_approval
 from scheduler.model.task_types import TaskType, TaskTypes
 from workers.engine import trials
 from workers.engine.channels import keys
@@ -136,6 +137,8 @@ class Measurement:
             raise TrialFailed(
                 "unknown_task_type", f"No task type {name} is installed on node {order.node}",
                 remedy="Install the package that brings it on this node, and start its agent again.")
+        if not order.approved:
+            self._require_no_effects()
         if self._settings.spark_master:
             raise TrialFailed(
                 "not_measurable", f"The slots of node {order.node} run on {self._settings.spark_master}, not on a core",
@@ -153,6 +156,16 @@ class Measurement:
                 "no_feed", f"{task_type.name} reads events, and the trial names no tasks that make them",
                 remedy="Name the tasks upstream of it, source first.")
         return task_type
+
+    def _require_no_effects(self) -> None:
+        """The site has said so already, or has ordered what it should not have."""
+        order = self._order
+        for name, config in ((order.task_type, order.config), *(
+                (task["type"], task.get("config", {})) for task in order.feed)):
+            if needs_approval(self._task_types[name], config):
+                raise TrialFailed(
+                    "not_approved", f"{name} reaches {effects_in_words(self._task_types[name])}, and is not measured "
+                    "without approval", remedy="Measure it as a task of a dataflow that was approved and runs.")
 
     def _base(self) -> Weight:
         """Memory of the slot without any query, and, once in its life, its CPU."""
@@ -184,7 +197,7 @@ class Measurement:
         chain = [{"type": task["type"], "config": dict(task.get("config", {}))} for task in order.feed] or [own]
         names = [f"{self._fragment}-warm{number}" for number in range(WARM_QUERIES)]
         try:
-            self._ask("hurry", fragments=names, chain=chain)
+            self._ask("hurry", fragments=names, chain=chain, approved=order.approved)
             self._pause(order.driver_warm_up_s)
         finally:
             self._ask("rest", within_s=COMMAND_S)
@@ -198,7 +211,9 @@ class Measurement:
         path = feed.path_of(self._settings.data_dir, feed.digest(chain, self._task_types))
         if feed.kept(path) is None:  # or it was damaged: then it is made anew
             self._tell("feed")
-            self._ask("feed", within_s=2 * COMMAND_S, fragment=f"{self._fragment}-feed", chain=chain, path=str(path))
+            self._ask(
+                "feed", within_s=2 * COMMAND_S, fragment=f"{self._fragment}-feed", chain=chain, path=str(path),
+                approved=self._order.approved)
         return path
 
     def _begin(self, task_type: TaskType, path: Path | None) -> int:
@@ -208,7 +223,7 @@ class Measurement:
             config[RATE_KEY] = order.rate_per_s
         answer = self._ask(
             "begin", fragment=self._fragment, task_type=order.task_type, config=config, threads=order.threads,
-            schema_json=None if path is None else feed.read(path).schema_json,
+            schema_json=None if path is None else feed.read(path).schema_json, approved=order.approved,
         )
         self._feeding.began_s = time.time()
         self._code = answer.get("code", "")

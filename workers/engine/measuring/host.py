@@ -89,7 +89,9 @@ class Host:
         return {"heap_mb": load.heap_mb(jvm), "java": jvm.java.lang.System.getProperty("java.version"),
                 "pyspark": self._around.spark.version}
 
-    def feed(self, *, fragment: str, chain: list[Mapping[str, Any]], path: str) -> dict[str, Any]:
+    def feed(
+        self, *, fragment: str, chain: list[Mapping[str, Any]], path: str, approved: bool = False
+    ) -> dict[str, Any]:
         """Make the events that a chain of tasks gives, all that are due at once, and keep them in a file."""
         around = self._around
         tasks = [Task(feeding(number), task["type"], task["config"]) for number, task in enumerate(chain)]
@@ -99,7 +101,7 @@ class Host:
         config = ChannelConfig(
             around.config.redis_url, around.config.implementation, around.config.data_dir, catch_up_ms=2**53)
         written = [f"{fragment}.{position}" for position in range(len(tasks))]
-        chain_ = Chain(fragment, tasks, (), written, beginning=Beginning(ticks=ticks))
+        chain_ = Chain(fragment, tasks, (), written, beginning=Beginning(ticks=ticks), approved=approved)
         compiled = self._compile(chain_, config)
         around.channels.open_channel(written[-1], schema_json=compiled.schemas[-1], retain=feed.EVENTS)
         around.channels.open_outlet(fragment, len(tasks) - 1, from_batch=0)
@@ -117,14 +119,16 @@ class Host:
         events = feed.write(Path(path), batches, schema_json=compiled.schemas[-1])
         return {"events": events}
 
-    def hurry(self, *, fragments: list[str], chain: list[Mapping[str, Any]]) -> dict[str, Any]:
+    def hurry(
+        self, *, fragments: list[str], chain: list[Mapping[str, Any]], approved: bool = False
+    ) -> dict[str, Any]:
         """Let queries of a chain run one batch behind the other, for nobody, until `rest`: a driver becomes warm."""
         around = self._around
         tasks = [Task(warming(number), task["type"], task["config"]) for number, task in enumerate(chain)]
         around.spark.sparkContext.setLogLevel("OFF")  # whatever is wrong with them, the feed has told
         for fragment in fragments:
             written = [f"{fragment}.{position}" for position in range(len(tasks))]
-            compiled = self._compile(Chain(fragment, tasks, (), written), around.config)
+            compiled = self._compile(Chain(fragment, tasks, (), written, approved=approved), around.config)
             self._hurried[fragment] = queries.start(
                 compiled.frame, name=fragment, checkpoint=around.data_dir / "checkpoints" / fragment, trigger_ms=0)
         return {}
@@ -143,7 +147,8 @@ class Host:
         return {}
 
     def begin(
-        self, *, fragment: str, task_type: str, config: Mapping[str, Any], threads: int, schema_json: str | None
+        self, *, fragment: str, task_type: str, config: Mapping[str, Any], threads: int, schema_json: str | None,
+        approved: bool = False,
     ) -> dict[str, Any]:
         """Start the task's query; with ``schema_json`` it reads the trial's channel, without it is a source."""
         around = self._around
@@ -153,7 +158,7 @@ class Host:
             inputs = [f"{fragment}.in"]
             around.channels.open_channel(inputs[0], schema_json=schema_json, readers=[fragment])
         compiled = self._compile(
-            Chain(fragment, [task], inputs, [f"{fragment}.0"], threads=threads), around.config)
+            Chain(fragment, [task], inputs, [f"{fragment}.0"], threads=threads, approved=approved), around.config)
         if around.task_types[task_type].terminal == "output":
             retain = int(config.get("keep_events") or 1_000)
             around.channels.open_channel(f"{fragment}.0", schema_json=compiled.schemas[0], retain=retain)

@@ -16,6 +16,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from scheduler.model.dataflow import Task
+from scheduler.model.effects import effects_in_words, needs_approval
 from scheduler.model.task_types import TaskType
 from workers.engine.channels.config import ChannelConfig
 from workers.engine.channels.schedule import Schedule
@@ -45,7 +46,10 @@ class Beginning:
 @dataclass(frozen=True, slots=True)
 class Chain:
     """What is to be compiled: a fragment's id, its tasks upstream first, the streams that the first one reads (each by
-    the channels that carry it), the channels that they write, and on how many threads the first one works."""
+    the channels that carry it), the channels that they write, and on how many threads the first one works.
+
+    All that is in the estate is ``approved``. Of a chain that is not, no task with outside effects is built, and no
+    secret is opened."""
 
     fragment: str
     tasks: Sequence[Task]
@@ -53,6 +57,7 @@ class Chain:
     written: Sequence[str]
     beginning: Beginning = field(default_factory=Beginning)
     threads: int = 1
+    approved: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +116,9 @@ def compile_chain(
     for position, task in enumerate(chain.tasks):
         try:
             task_type = task_types[task.type]
+            if not chain.approved and needs_approval(task_type, task.config):
+                raise FragmentFailed(
+                    f"task {task.id}: {task.type} reaches {effects_in_words(task_type)}, and was not approved")
             if frame is None:
                 frame = _input(spark, chain, task_type, config=config, folder=folder)
             with going_on(task.id, inherited=chain.beginning.states) as counted:

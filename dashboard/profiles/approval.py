@@ -1,0 +1,102 @@
+"""What has outside effects is measured only as it was approved: as a task of a dataflow that is in the estate.
+
+A sweep feeds a task other rates than its reviewers saw, but never another config or other events: the task and all that
+feeds it have to be in the estate for that dataflow, as they are measured. They are looked up when a sweep is asked for
+or resumed, before each trial, and while it is under way; the node refuses a trial that was ordered without.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from dashboard import jobs
+from dashboard.catalog.models import DataflowRecord
+from dashboard.operations.models import Use
+from dashboard.profiles.models import SweepRecord
+from dashboard.profiles.subjects import Subject
+from dashboard.teams.models import Role
+from dashboard.teams.permissions import Viewer
+from scheduler.model.canonical import canonical_json
+from scheduler.model.effects import effects_in_words, needs_approval
+from scheduler.model.errors import PermissionDenied, WeirError
+from scheduler.model.task_types import TaskType
+
+
+class NotApproved(WeirError):
+    """What is to be measured has outside effects, and nobody has approved that it has them."""
+
+    code = "not_approved"
+
+
+def require_approved(subject: Subject) -> None:
+    """Raise ``NotApproved`` where something with outside effects would run that is not in the estate so."""
+    if (hindrance := hindrance_of(subject)) is not None:
+        raise hindrance
+
+
+def require_effects_of(viewer: Viewer, subject: Subject) -> None:
+    """Raise ``PermissionDenied`` where a sweep has outside effects in the name of a team that the viewer is no engineer
+    of: whoever listens there gets its events."""
+    if next(_reaching(subject), None) is None or subject.dataflow_id is None:
+        return
+    team = DataflowRecord.objects.select_related("team").get(pk=subject.dataflow_id).team
+    if not viewer.has_role(team.pk, Role.ENGINEER):
+        raise PermissionDenied(
+            f"This is measured with effects outside of Weir, in the name of team {team.name}.",
+            remedy="Let an engineer of that team measure it.", role=Role.ENGINEER.label, team=team.slug)
+
+
+def hindrance_of(subject: Subject) -> NotApproved | None:
+    """Why a subject cannot be measured, as far as approval goes; None where it can."""
+    reaching = next(_reaching(subject), None)
+    if reaching is None or _is_in_estate(subject):
+        return None
+    name, effects = reaching
+    return NotApproved(
+        f"{name} reaches {effects}, and runs only as reviewers have approved it.",
+        remedy="Measure it as a task of a dataflow that was approved and runs, or import its profile.", task_type=name)
+
+
+def needs_a_dataflow(declared: TaskType) -> NotApproved | None:
+    """Why a type cannot be measured with a config of one's own; None where it can."""
+    return hindrance_of(Subject(declared.name, {}, declared.version, declared.stateful, (), ""))
+
+
+def is_approved(sweep: SweepRecord) -> bool:
+    """Whether all of a sweep is in the estate as it would run now."""
+    return _is_in_estate(subject_of(sweep))
+
+
+def subject_of(sweep: SweepRecord) -> Subject:
+    """What a sweep measures."""
+    return Subject(
+        sweep.task_type, json.loads(sweep.config), sweep.version, False, tuple(sweep.feed), sweep.fed_by,
+        sweep.team_id, sweep.dataflow_id, tuple(sweep.tasks))
+
+
+def _reaching(subject: Subject) -> Iterator[tuple[str, str]]:
+    """The types with outside effects that would run, and what they reach."""
+    for name, config in _chain(subject):
+        declared = jobs.task_types().get(name)
+        if needs_approval(declared, config):
+            yield name, effects_in_words(declared)
+
+
+def _chain(subject: Subject) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    for task in subject.feed:
+        yield task["type"], task["config"]
+    yield subject.task_type, subject.config
+
+
+def _is_in_estate(subject: Subject) -> bool:
+    if subject.dataflow_id is None or len(subject.tasks) != len(subject.feed) + 1:
+        return False
+    uses = Use.objects.filter(dataflow_id=subject.dataflow_id, task_id__in=subject.tasks)
+    there = {
+        use.task_id: (use.running_task.type, canonical_json(use.running_task.config))
+        for use in uses.select_related("running_task")}
+    return all(
+        there.get(task_id) == (name, canonical_json(config))
+        for task_id, (name, config) in zip(subject.tasks, _chain(subject), strict=True))

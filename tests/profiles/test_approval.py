@@ -1,0 +1,210 @@
+"""What has outside effects is measured only as it was approved; it neither runs nor gets a secret otherwise."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from dashboard.approvals.services import pause_dataflow, prepare_proposal
+from dashboard.audit.models import AuditEntry
+from dashboard.catalog.models import DataflowRecord
+from dashboard.profiles.approval import NotApproved
+from dashboard.profiles.measurable import places
+from dashboard.profiles.models import SweepRecord
+from dashboard.profiles.services.sweeps import pause_sweep, resume_sweep
+from dashboard.profiles.subjects import subject_again, subject_of_task, subject_of_type
+from dashboard.teams.permissions import viewer_of
+from dashboard.teams.services import set_secret
+from scheduler.model.effects import needs_approval
+from scheduler.model.errors import PermissionDenied
+from scheduler.model.task_types import Parameter, TaskType
+from tests.dashboard.building import World, approved, enacted, planned, removal_planned, running
+from tests.profiles.nodes import Node
+from tests.profiles.test_sweeps import started
+from workers.library.registry import built_in
+
+URL = "http://hooks.example.org/in"
+FREE = [  # configs of one's own
+    ("http_post", {"url": URL}), ("http_post", {"url": URL, "token": {"secret": "hook"}}),
+    ("http_post", {"url": URL, "token": {"secret": "hook", "team": "city"}}),
+    ("http_get", {"url": f"{URL}/{{sensor_id}}"}),
+    ("sql_lookup", {"database": {"secret": "hook"}, "query": "select 1", "columns": ["a"]}),
+]
+
+
+@pytest.fixture(autouse=True)
+def _secret(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WEIR_HTTP_HOSTS", "hooks.example.org")
+    set_secret(actor=world.dev, team=world.city, name="hook", value="a value that nobody reads")
+
+
+def posting(name: str, *, url: str = URL, rate: float = 50) -> str:
+    """A source, what is read of each event from a host, and what is posted there with a secret."""
+    return json.dumps({
+        "name": name, "rates": {"sense": rate},
+        "tasks": [
+            {"id": "sense", "type": "urban_sensing"}, {"id": "parse", "type": "senml_parse"},
+            {"id": "get", "type": "http_get", "config": {"url": f"{url}/{{sensor_id}}"}},
+            {"id": "pi", "type": "pi_viete"},
+            {"id": "post", "type": "http_post", "config": {"url": url, "token": {"secret": "hook"}}},
+        ],
+        "streams": [{"from": "sense", "to": "parse"}, {"from": "parse", "to": "get"}, {"from": "get", "to": "pi"},
+                    {"from": "pi", "to": "post"}],
+    })
+
+
+def removed(world: World, dataflow: DataflowRecord) -> None:
+    enacted(approved(removal_planned(world.carla, dataflow), world.ana))
+
+
+@pytest.mark.parametrize("task", ["get", "post", "pi"])  # those with effects, and one that is fed through such
+def test_before_approval_nothing_is_asked_for(world: World, node: Node, client, task: str):
+    dataflow = planned(world.carla, world.city, posting("hooks")).dataflow
+    client.force_login(world.carla)
+    asked = {"type": "http_post", "dataflow": str(dataflow.pk), "task": task, "slot": "n1/1"}
+    answer = client.post("/api/sweeps", asked, content_type="application/json")
+    assert (answer.status_code, answer.json()["code"]) == (409, "not_approved") and answer.json()["remedy"]
+    with pytest.raises(NotApproved):
+        started(world, subject=subject_of_task(viewer_of(world.carla), dataflow.pk, task))
+    assert not SweepRecord.objects.exists() and not AuditEntry.objects.filter(verb="sweep.start").exists()
+
+
+def test_what_is_before_the_effects_is_measured_without_approval(world: World, node: Node):
+    dataflow = planned(world.carla, world.city, posting("hooks")).dataflow
+    sweep = node.finish(started(world, subject=subject_of_task(viewer_of(world.carla), dataflow.pk, "parse")))
+    assert sweep.status == "done" and not any(order.approved for order in node.orders)
+
+
+@pytest.mark.parametrize(("name", "config"), FREE)
+def test_no_config_of_ones_own(world: World, node: Node, client, name: str, config: dict):
+    client.force_login(world.carla)
+    asked = {"type": name, "config": config, "feed": "source:urban_sensing", "slot": "n1/1"}
+    answer = client.post("/api/sweeps", asked, content_type="application/json")
+    assert 400 <= answer.status_code < 500 and not SweepRecord.objects.exists()
+    if "team" not in str(config):
+        assert answer.json()["code"] == "not_approved"
+        with pytest.raises(NotApproved):
+            started(world, subject=subject_of_type(name, config, feed_key=""))
+    assert not SweepRecord.objects.exists()
+
+
+@pytest.mark.parametrize("paused", [False, True])
+def test_once_approved_it_is_measured_and_the_node_is_told_so(world: World, node: Node, paused: bool):
+    dataflow = running(world.carla, world.city, posting("hooks"), world.ana)
+    if paused:
+        enacted(approved(prepare_proposal(
+            proposal_id=pause_dataflow(actor=world.carla, dataflow_id=dataflow.pk).pk), world.ana))
+    free = _free_slot()
+    sweep = started(world, slot=free, subject=subject_of_task(viewer_of(world.carla), dataflow.pk, "post"))
+    assert node.finish(sweep).status == "done" and all(order.approved for order in node.orders)
+    assert started(world, slot=free, subject=subject_again(sweep.profile))  # once more, while it runs
+    removed(world, dataflow)
+    with pytest.raises(NotApproved):
+        started(world, slot=free, subject=subject_again(sweep.profile))
+
+
+def test_another_version_than_the_approved_one_is_not(world: World, node: Node):
+    dataflow = running(world.carla, world.city, posting("hooks"), world.ana)
+    removed(world, dataflow)
+    planned(world.carla, world.city, posting("hooks", url="http://hooks.example.org/elsewhere"))
+    with pytest.raises(NotApproved):
+        started(world, slot=_free_slot(), subject=subject_of_task(viewer_of(world.carla), dataflow.pk, "post"))
+
+
+@pytest.mark.parametrize("change", ["config", "feed", "tasks"])
+def test_what_a_row_says_is_compared_with_the_estate(world: World, node: Node, change: str):
+    """Whoever comes to a sweep's row has no effects by it that nobody approved."""
+    dataflow = running(world.carla, world.city, posting("hooks"), world.ana)
+    sweep = started(world, slot=_free_slot(), subject=subject_of_task(viewer_of(world.carla), dataflow.pk, "post"))
+    if change == "config":
+        sweep.config = sweep.config.replace("/in", "/elsewhere")
+    elif change == "feed":
+        sweep.feed[0]["config"]["seed"] = 9
+    else:
+        sweep.tasks = [*sweep.tasks[:-2], "get", "post"]
+    sweep.save()
+    sweep = node.finish(sweep)
+    assert sweep.status == "failed" and "approved" in sweep.reason and not node.orders
+
+
+def test_a_removal_in_between_ends_the_sweep_and_its_trial(world: World, node: Node):
+    dataflow = running(world.carla, world.city, posting("hooks"), world.ana)
+    sweep = started(world, slot=_free_slot(), subject=subject_of_task(viewer_of(world.carla), dataflow.pk, "post"))
+    node.run(steps=3)
+    node.orders.clear()
+    node.run()  # a trial is under way
+    removed(world, dataflow)
+    ordered = len(node.orders)
+    sweep = node.finish(sweep)
+    assert sweep.status == "failed" and "approved" in sweep.reason and len(node.orders) == ordered
+    assert not sweep.trials.filter(ended=None).exists()
+    with pytest.raises(NotApproved):
+        resume_sweep(actor=world.carla, sweep_id=sweep.pk)
+
+
+def test_a_sweep_that_rests_is_resumed_only_while_its_dataflow_runs(world: World, node: Node):
+    dataflow = running(world.carla, world.city, posting("hooks"), world.ana)
+    sweep = started(world, slot=_free_slot(), subject=subject_of_task(viewer_of(world.carla), dataflow.pk, "get"))
+    pause_sweep(actor=world.carla, sweep_id=sweep.pk)
+    removed(world, dataflow)
+    with pytest.raises(NotApproved):
+        resume_sweep(actor=world.carla, sweep_id=sweep.pk)
+
+
+def test_in_a_teams_name_by_its_engineers_alone(world: World, node: Node):
+    """Also without a secret: whoever listens there gets the events of every trial."""
+    text = json.loads(posting("reads"))
+    del text["tasks"][-1]["config"]["token"]
+    dataflow = running(world.carla, world.city, json.dumps(text), world.ana)
+    with pytest.raises(PermissionDenied, match="team City"):
+        started(world, actor=world.mo, slot=_free_slot(),
+                subject=subject_of_task(viewer_of(world.mo), dataflow.pk, "get"))
+
+
+def test_the_form_says_so_before_anybody_presses_the_button(world: World, node: Node, client):
+    client.force_login(world.carla)
+    page = client.get("/profiles/measure?type=http_post").content.decode()
+    assert 'data-note="not-approved"' in page and 'name="config"' not in page
+    assert 'name="config"' in client.get("/profiles/measure?type=pi_viete").content.decode()
+    dataflow = planned(world.carla, world.city, posting("hooks")).dataflow
+    page = client.get(f"/profiles/measure?dataflow={dataflow.pk}").content.decode()
+    assert page.count(": not approved") == 3 and page.count(" disabled>") == 3
+    approved(dataflow.proposals.get(), world.ana)
+    page = client.get(f"/profiles/measure?dataflow={dataflow.pk}").content.decode()
+    assert ": not approved" not in page
+
+
+def test_the_form_refuses_it_too(world: World, node: Node, client):
+    client.force_login(world.carla)
+    answer = client.post("/profiles/measure", {"type": "http_post", "config": json.dumps({"url": URL}), "slot": "n1/1"})
+    assert answer.status_code == 409 and not SweepRecord.objects.exists()
+
+
+def test_of_what_a_schedule_is_missing_the_rest_is_measured(world: World, node: Node, client):
+    client.force_login(world.carla)
+    dataflow = planned(world.carla, world.city, posting("hooks")).dataflow
+    page = client.get(f"/dataflows/{dataflow.pk}/schedule").content.decode()
+    assert page.count('data-hindrance="not_approved"') == 2  # get and pi; sinks need no profile
+    client.post(f"/dataflows/{dataflow.pk}/schedule/measure", {"slot": "n1/1"})
+    assert set(SweepRecord.objects.values_list("task_type", flat=True)) == {"senml_parse"}
+
+
+@pytest.mark.parametrize("declared", [
+    TaskType("plug_in", "transform", "Says nothing.", "none:none"),
+    TaskType("plug_in", "transform", "Reaches out.", "none:none", effects=("code",)),
+    TaskType("plug_in", "transform", "Has a secret.", "none:none", (Parameter("key", "string", "", secret=True),),
+             effects=()), None])
+def test_a_type_that_does_not_say_that_it_has_no_effects_has_some(declared: TaskType | None):
+    assert needs_approval(declared, {})
+    sound = TaskType("plug_in", "transform", "Has none.", "none:none", effects=())
+    assert not needs_approval(sound, {"a": 1}) and needs_approval(sound, {"a": {"secret": "hook", "team": "city"}})
+
+
+def test_every_type_of_the_library_says_what_it_reaches():
+    reaching = {one.name: one.effects for one in built_in() if one.effects != ()}
+    assert reaching == {"http_get": ("network",), "http_post": ("network",), "sql_lookup": ("database",)}
+
+
+def _free_slot() -> str:
+    return next(place.name for place in places() if place.free)
