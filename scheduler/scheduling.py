@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
-from .allocation.acquisition import Acquisition, acquisition_of
+from .allocation.acquisition import NANO, Acquisition, acquisition_of, cheapest_machines
 from .allocation.registry import ALLOCATIONS
 from .mapping.registry import MAPPINGS
-from .mapping.traffic import Streams, between_nodes_per_s
+from .mapping.traffic import Streams, between_nodes_per_s, on_other_slots
 from .model.allocation import Allocation
 from .model.dataflow import Dataflow
 from .model.errors import InvalidResources, RateNotHeld, WeirError
@@ -47,7 +48,8 @@ class SchedulingOptions:
     """What all schedules of a comparison share: routing, times for the latency estimate, the solver's effort.
 
     More than ``most_threads`` are not mapped: who asks for a rate that takes millions is answered at once. As many as
-    the default are mapped within seconds.
+    the default are mapped within seconds. New ``machines`` are bought by the paper's rule (``published``), or the
+    cheapest that have the slots, where these cost less.
     """
 
     routing: Routing = "slot_aware"
@@ -55,6 +57,7 @@ class SchedulingOptions:
     hop_s: float = 0.05
     effort: float = 0.5
     most_threads: int = 100_000
+    machines: Literal["cheapest", "published"] = "cheapest"
 
 
 DEFAULTS = SchedulingOptions()
@@ -74,6 +77,7 @@ class Schedule:
     latency_s: float  # an estimate
     job: Job = field(repr=False)  # what it is a schedule of
     options: SchedulingOptions = DEFAULTS
+    published_acquisition: Acquisition | None = None  # by the paper's rule, where that is dearer
 
     @property
     def slots(self) -> int:
@@ -273,7 +277,37 @@ def _complete(
     placement = _map(job, pair, allocation, supply=supply, effort=options.effort)
     if arrange is not None:  # before it is predicted: drivers of other nodes may have other threads
         placement = arrange(placement, job.streams)
+    if options.machines == "cheapest":
+        cheaper = _on_cheapest(job, pair, allocation, placement.in_use(), supply=supply, options=options)
+        if cheaper is not None:
+            return cheaper
     return predicted(job, pair, allocation, placement, supply=supply, options=options)
+
+
+def _on_cheapest(
+    job: Job, pair: Pair, allocation: Allocation, placement: Placement, *, supply: Supply, options: SchedulingOptions
+) -> Schedule | None:
+    """The schedule with the cheapest new machines; None where the paper's rule buys none or costs no more."""
+    published = acquisition_of(placement.slots, supply=supply, empty=placement.empty)
+    if supply.catalogue is None or not published.bought:
+        return None
+    bought = {node.name for node in published.bought}
+    wanted = [slot for slot in (*placement.slots, *placement.empty) if slot.node in bought]
+    machines = cheapest_machines(len(wanted), supply.catalogue.sizes)
+    if sum(size.hour for size in machines) > sum(node.size.hour for node in published.bought if node.size) - 1 / NANO:
+        return None
+    supply = replace(supply, machines=machines)
+    # Slots are alike, on whatever machine, unless those of a node lend each other.
+    new = dict(zip(wanted, supply.bought(), strict=False))
+    other = on_other_slots(placement, [new.get(slot, slot) for slot in placement.slots], job.streams)
+    other = replace(other, empty=tuple(new.get(slot, slot) for slot in placement.empty))
+    nodes_hold = MAPPINGS[pair[1]].nodes_hold
+    if nodes_hold is not None and not nodes_hold(other, allocation):
+        return None
+    cheaper = predicted(job, pair, allocation, other, supply=supply, options=options)
+    if cheaper.acquisition.per_hour > published.per_hour - 1 / NANO:
+        return None
+    return replace(cheaper, published_acquisition=published)
 
 
 def predicted(

@@ -15,7 +15,7 @@ from scheduler.model.placement import Placement
 from scheduler.model.resources import Supply
 
 from .dsm import map_dsm
-from .rsm import map_rsm
+from .rsm import map_rsm, nodes_hold
 from .sam import map_sam
 from .traffic import Streams
 
@@ -48,6 +48,8 @@ class MappingKind:
         Whether it answers while a slider moves.
     published : bool
         Whether it is of paper [2].
+    nodes_hold : callable, optional
+        Whether nodes hold what a placement has on them, of a mapping that lets the slots of a node lend each other.
     bounded_by : str
         A quick mapping that never takes fewer slots: asked in place of one that is not quick.
     """
@@ -58,6 +60,7 @@ class MappingKind:
     keeps_together: bool
     quick: bool
     published: bool
+    nodes_hold: Callable[[Placement, Allocation], bool] | None = None
     bounded_by: str = ""
 
     def __post_init__(self) -> None:
@@ -85,7 +88,8 @@ _ALL = (
     MappingKind(
         "DSM", "slots in turn", _by_slots_alone(map_dsm), keeps_together=False, quick=True, published=True),
     MappingKind(
-        "RSM", "near, by memory and CPU", _by_slots_alone(map_rsm), keeps_together=False, quick=True, published=True),
+        "RSM", "near, by memory and CPU", _by_slots_alone(map_rsm), keeps_together=False, quick=True, published=True,
+        nodes_hold=nodes_hold),
     MappingKind(
         "SAM", "bundles whole, full ones alone", _by_slots_alone(map_sam), keeps_together=True, quick=True,
         published=True),

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf
 
 from scheduler.model.allocation import Allocation
 from scheduler.model.placement import Placement
-from scheduler.model.resources import Supply
+from scheduler.model.resources import TOLERANCE, Supply
 
 from .candidates import Candidates
 from .slots import OpenSlots
@@ -71,6 +72,19 @@ def map_rsm(allocation: Allocation, *, supply: Supply, weights: Weights = BALANC
             left[name] -= 1
         waiting = [name for name in waiting if left[name]]
     return state.placement("RSM", lends_cpu=True)
+
+
+def nodes_hold(placement: Placement, allocation: Allocation) -> bool:
+    """Whether no node is over the CPU of its slots, by the share that a thread takes; empty slots lend theirs."""
+    left = Counter(slot.node for slot in (*placement.slots, *placement.empty))
+    spent = dict.fromkeys(left, 0.0)
+    for position, taken in placement.taken.items():
+        spent[placement.slots[position].node] += taken.cpu
+    for name, counts in placement.counts.items():
+        share = allocation.tasks[name].cpu / allocation.tasks[name].threads
+        for position, threads in counts.items():
+            spent[placement.slots[position].node] += threads * share
+    return all(cpu <= left[node] + TOLERANCE for node, cpu in spent.items())
 
 
 class _Nodes:

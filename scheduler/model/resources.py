@@ -102,6 +102,9 @@ class Supply:
         Sizes of machine that may be bought; without it there are no more slots than the free ones.
     new_names : str
         How machines to buy are named: this, and a number.
+    machines : tuple of VmSize
+        Sizes of the first machines to buy. Any others are of the largest size while they fill up, and the smallest that
+        holds the rest.
     taken : mapping of Slot to Taken
         The part that others take of some free slots, which come last among them.
     threads : mapping of str to int
@@ -112,6 +115,7 @@ class Supply:
     free: tuple[Node, ...] = ()
     catalogue: Catalogue | None = None
     new_names: str = "new"
+    machines: tuple[VmSize, ...] = ()
     taken: Mapping[Slot, Taken] = field(default_factory=dict)
     threads: Mapping[str, int] = field(default_factory=dict)
 
@@ -138,7 +142,7 @@ class Supply:
         self.require(count)
         free = [slot for node in self.free for slot in node.slots]
         first = sorted(free, key=self.taken.__contains__)[:count] if self.taken else free[:count]
-        return (*first, *itertools.islice(self._bought(), count - len(first))) if len(first) < count else tuple(first)
+        return (*first, *itertools.islice(self.bought(), count - len(first))) if len(first) < count else tuple(first)
 
     def require(self, count: int) -> None:
         """Raise ``InsufficientSlots`` where there cannot be so many."""
@@ -149,13 +153,21 @@ class Supply:
                 needed=count, available=self.most,
             )
 
-    def _bought(self) -> Iterator[Slot]:
+    def bought(self) -> Iterator[Slot]:
+        """The slots of machines to buy, without end."""
         assert self.catalogue is not None
+        sizes = itertools.chain(self.machines, itertools.repeat(self.catalogue.largest))
+        for name, size in zip(self._new_names(), sizes, strict=False):
+            yield from (Slot(name, index) for index in range(size.slots))
+
+    def machines_by_name(self) -> dict[str, VmSize]:
+        """The sizes of ``machines``, by their names."""
+        return dict(zip(self._new_names(), self.machines, strict=False)) if self.machines else {}
+
+    def _new_names(self) -> Iterator[str]:
         known = {node.name for node in self.free}.union(self.threads)  # one that is there may be named like a new one
-        for number in itertools.count(1):
-            name = f"{self.new_names}-{number}"
-            if name not in known:
-                yield from (Slot(name, index) for index in range(self.catalogue.largest.slots))
+        names = (f"{self.new_names}-{number}" for number in itertools.count(1))
+        return (name for name in names if name not in known)
 
 
 def _require_price(price: float, what: str, **facts: object) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from itertools import product
 from math import ceil
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.allocation.acquisition import Acquisition, acquisition_of
+from scheduler.allocation.acquisition import Acquisition, acquisition_of, cheapest_machines
 from scheduler.allocation.lsa import allocate_lsa
 from scheduler.allocation.mba import allocate_mba
 from scheduler.model.allocation import Bundle
@@ -140,6 +141,31 @@ def test_the_published_catalogue():
     got = acquire(15, supply=Supply(catalogue=AZURE_D))
     assert [node.size.name for node in got.nodes] == ["D4", "D4"]
     assert got.per_hour == pytest.approx(1.568) and got.per_month == pytest.approx(1.568 * 730)
+
+
+def test_five_slots_are_cheapest_as_four_and_one():
+    """By the paper's rule they are a machine of eight, for 0.784."""
+    published = acquire(5, supply=Supply(catalogue=AZURE_D))
+    assert [node.size.name for node in published.nodes] == ["D4"] and published.per_hour == pytest.approx(0.784)
+    sizes = cheapest_machines(5, AZURE_D.sizes)
+    assert [size.name for size in sizes] == ["D3", "D1"]
+    bought = acquire(5, supply=Supply(catalogue=AZURE_D, machines=sizes))
+    assert bought.per_hour == pytest.approx(0.490) and [len(node.slots) for node in bought.bought] == [4, 1]
+
+
+@settings(max_examples=100, deadline=None)
+@given(slots=st.integers(0, 14), data=st.data())
+def test_the_cheapest_machines_are_those_that_looking_at_all_finds(slots: int, data: st.DataObject):
+    sizes = [
+        VmSize(f"S{number}", data.draw(st.integers(1, 6)), data.draw(st.integers(0, 20)) / 10)
+        for number in range(data.draw(st.integers(1, 3)))]
+    bought = cheapest_machines(slots, sizes)
+    assert sum(size.slots for size in bought) >= slots
+    enough = (
+        counts for counts in product(range(slots + 1), repeat=len(sizes))
+        if sum(count * size.slots for count, size in zip(counts, sizes, strict=True)) >= slots)
+    least = min(sum(count * size.hour for count, size in zip(counts, sizes, strict=True)) for counts in enough)
+    assert sum(size.hour for size in bought) == pytest.approx(least)
 
 
 def test_bad_resources_are_refused_with_the_numbers():

@@ -5,19 +5,23 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from scheduler.allocation.acquisition import cheapest_machines
 from scheduler.enactment import require_slots
 from scheduler.model.errors import InsufficientSlots, InvalidResources, MissingProfile, RateNotHeld
 from scheduler.model.estate import Slot
+from scheduler.model.prices import VmSize
 from scheduler.model.profile import Point, Profile, Profiles
-from scheduler.model.resources import Node, Supply
-from scheduler.pairs import PAIRS, PUBLISHED_PAIRS
+from scheduler.model.resources import Catalogue, Node, Supply
+from scheduler.pairs import PAIRS, PUBLISHED_PAIRS, QUICK_PAIRS, Pair
 from scheduler.performance.declared import declared_profile
 from scheduler.performance.rates import input_rates_per_s
 from scheduler.scheduling import Job, SchedulingOptions, compare, prepare, schedule
 
 from .catalogue import TYPES, flow
-from .schedules import BUY, SIZES, check_bundles, check_placed
+from .schedules import BUY, SIZES, check_bundles, check_placed, check_thread_shares
 
 FLOW = flow(
     "air", {"in": "sensors", "by": ("scale", {"by": 2}), "some": "thin", "out": "archive"}, "in > by > some > out",
@@ -46,7 +50,8 @@ def test_all_pairs_are_compared_and_each_keeps_its_word():
     found = compare(job(), supply=BUY)
     assert [one.pair for one in found.schedules] == list(PAIRS) and not found.errors
     for one in found.schedules:
-        check_placed(one.placement, one.allocation, BUY)
+        cheaper = tuple(node.size for node in one.acquisition.bought) if one.published_acquisition else ()
+        check_placed(one.placement, one.allocation, replace(BUY, machines=cheaper))
         assert sum(len(node.slots) for node in one.acquisition.nodes) == one.slots
         assert one.acquisition.per_hour == pytest.approx(sum(node.size.hour for node in one.acquisition.nodes))
         assert one.sustained_per_s == pytest.approx(200 * one.prediction.factor) and one.latency_s > 0
@@ -88,6 +93,39 @@ def test_free_slots_come_first_and_cost_their_share():
     one = schedule(job(), ("MBA", "SAM"), supply=Supply(free, SIZES))
     assert one.placement.slots[:2] == free[0].slots and one.acquisition.nodes[0].name == "n1"
     assert one.acquisition.per_hour == pytest.approx(2 * 0.05 + 0.1 * (one.slots - 2))
+
+
+PAIRED = Profiles([
+    *(Profile(end, (Point(1, 1, 0.1, 0.1),), static=True) for end in ("sensors", "archive")),
+    Profile("scale", (Point(1, 50, 0.5, 0.2), Point(4, 120, 0.8, 0.3)))])
+STEEP = Catalogue((VmSize("S1", 1, 0.1), VmSize("S4", 4, 0.3), VmSize("S8", 8, 0.7)))
+
+
+@settings(max_examples=25, deadline=None)
+@given(rate_per_s=st.integers(50, 1500), free=st.integers(0, 3), pair=st.sampled_from(QUICK_PAIRS))
+def test_the_cheapest_machines_are_bought_where_they_cost_less_and_change_nothing_else(
+    rate_per_s: int, free: int, pair: Pair
+):
+    nodes = (Node("n1", tuple(Slot("n1", index) for index in range(free))),)
+    supply, at = Supply(nodes, STEEP), prepare(PI, task_types=TYPES, profiles=PAIRED, rate_per_s=rate_per_s)
+    by_rule = schedule(at, pair, supply=supply, options=SchedulingOptions(machines="published"))
+    assert by_rule.published_acquisition is None
+    found = schedule(at, pair, supply=supply)
+    if found.published_acquisition is None:
+        assert found.placement == by_rule.placement and found.acquisition == by_rule.acquisition
+    else:
+        assert found.published_acquisition == by_rule.acquisition
+        assert found.acquisition.per_hour < by_rule.acquisition.per_hour
+    new = sum(slot.node != "n1" for slot in (*by_rule.placement.slots, *by_rule.placement.empty))
+    bought = sum(node.size.slots for node in found.acquisition.bought)
+    assert bought >= sum(slot.node != "n1" for slot in found.placement.slots)
+    if pair[1] != "RSM" and new:  # which may leave whole machines without a thread, or lend CPU within one
+        least = sum(size.hour for size in cheapest_machines(new, STEEP.sizes))
+        assert sum(node.size.hour for node in found.acquisition.bought) == pytest.approx(least)
+    assert found.placement.threads == by_rule.placement.threads and found.placement.needed == by_rule.placement.needed
+    assert found.sustained_per_s == pytest.approx(by_rule.sustained_per_s)
+    if pair[1] == "RSM":
+        check_thread_shares(found.placement, found.allocation, cpu=not found.placement.empty)
 
 
 PI = flow("pi", {"in": "sensors", "by": ("scale", {"by": 2}), "out": "archive"}, "in > by > out")
