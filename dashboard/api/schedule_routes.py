@@ -25,6 +25,7 @@ from dashboard.schedules import options
 from dashboard.schedules.comparison import Row
 from dashboard.schedules.selectors import outcome_of, schedules_of
 from dashboard.schedules.slots import SlotCell, slots_grid
+from scheduler.allocation.acquisition import Acquisition
 from scheduler.model.encoding import to_json
 from scheduler.model.estate import RunningBundle
 from scheduler.model.placement import Bound
@@ -139,14 +140,23 @@ def pair_row(row: Row) -> dict[str, Any]:
     return schedule_row(row.schedule) | {"changes": asdict(row.changes), "note": row.note}
 
 
+def _machines(acquisition: Acquisition) -> list[dict[str, Any]]:
+    return [
+        {"name": node.name, "slots": len(node.slots), "size": node.size.name if node.size else None,
+         "to_buy": node.new} for node in acquisition.nodes]
+
+
+def _published(acquisition: Acquisition | None) -> dict[str, Any] | None:
+    """Machines and price by the paper's rule, where they would cost more."""
+    return None if acquisition is None else {"machines": _machines(acquisition), "per_hour": acquisition.per_hour}
+
+
 def schedule_row(found: Schedule) -> dict[str, Any]:
     """One schedule with what it takes, costs and promises."""
     limit = found.prediction.routed.limit
     return {
         "pair": found.pair, "rate_per_s": found.rate_per_s, "slots": found.slots, "extra": found.placement.extra,
-        "machines": [
-            {"name": node.name, "slots": len(node.slots), "size": node.size.name if node.size else None,
-             "to_buy": node.new} for node in found.acquisition.nodes],
+        "machines": _machines(found.acquisition), "published_machines": _published(found.published_acquisition),
         "per_hour": found.acquisition.per_hour, "per_month": found.acquisition.per_month,
         "sustained_per_s": found.sustained_per_s, "keeps": found.prediction.keeps,
         "limit": limit.reason if limit else None, "limited_by": limit.what if limit else None,

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from scheduler.allocation.acquisition import Acquisition
 from scheduler.enactment import weights_of
 from scheduler.model.errors import MissingProfile, WeirError
 from scheduler.model.estate import RunningBundle, node_of
@@ -76,6 +77,12 @@ class Row:
         return sum(machines.slots for machines in self.machines if machines.size)
 
     @property
+    def published(self) -> tuple[Machines, ...]:
+        """The machines to buy by the paper's rule, where they would cost more."""
+        acquisition = self.schedule.published_acquisition if self.schedule else None
+        return tuple(machines for machines in machines_of(acquisition) if machines.size) if acquisition else ()
+
+    @property
     def per_month(self) -> float:
         """The price of 730 hours."""
         return self.schedule.acquisition.per_hour * HOURS_PER_MONTH if self.schedule else 0.0
@@ -129,7 +136,7 @@ class Row:
 def rows_of(comparison: Comparison, *, today: Today | None = None) -> tuple[Row, ...]:
     """A row for each pair that was asked for, in the order of all pairs."""
     found = {
-        schedule.pair: Row(schedule.pair, schedule, machines_of(schedule), changes(schedule, today or {}))
+        schedule.pair: Row(schedule.pair, schedule, machines_of(schedule.acquisition), changes(schedule, today or {}))
         for schedule in comparison.schedules}
     found |= {pair: Row(pair, error=error) for pair, error in comparison.errors.items()}
     return tuple(found[pair] for pair in PAIRS if pair in found)
@@ -152,13 +159,13 @@ def best_of(rows: Sequence[Row]) -> Row | None:
     return min(found, key=order)
 
 
-def machines_of(schedule: Schedule) -> tuple[Machines, ...]:
+def machines_of(acquisition: Acquisition) -> tuple[Machines, ...]:
     """Nodes that are there, then machines to buy by size, largest first."""
-    there = [node for node in schedule.acquisition.nodes if not node.new]
+    there = [node for node in acquisition.nodes if not node.new]
     found = [Machines("", len(there), sum(len(node.slots) for node in there), tuple(node.name for node in there))]
     counts: Counter[str] = Counter()
     slots: Counter[str] = Counter()
-    for node in schedule.acquisition.bought:
+    for node in acquisition.bought:
         name = node.size.name if node.size else ""
         counts[name] += 1
         slots[name] += len(node.slots)

@@ -103,12 +103,12 @@ def test_a_rate_that_takes_millions_of_threads_is_answered_at_once() -> None:
 
 def test_machines_to_buy_stand_apart_from_nodes_that_are_there() -> None:
     found = scheduled(200, free=1)
-    there, *bought = machines_of(found)
+    there, *bought = machines_of(found.acquisition)
     assert (there.size, there.names, there.slots) == ("", NODES, 2)
     assert sum(machines.slots for machines in bought) == found.slots - 2
     assert bought[0].size == "large"
     enough = scheduled(200)
-    assert [machines.size for machines in machines_of(enough)] == [""]
+    assert [machines.size for machines in machines_of(enough.acquisition)] == [""]
 
 
 def test_the_first_to_look_at_keeps_the_rate_and_costs_least() -> None:
@@ -138,3 +138,19 @@ def test_where_the_exact_mapping_is_that_of_sam_its_row_says_why() -> None:
 def test_what_is_no_pair_is_none(key: str) -> None:
     assert pair_of(key) is None
     assert pair_of("MBA-SAM") == ("MBA", "SAM")
+
+
+def test_machines_of_the_paper_s_rule_stand_beside_cheaper_ones() -> None:
+    """Five slots are a D4 by the rule, and a D3 with a D1 at the least price."""
+    catalogue = Catalogue((VmSize("D1", 1, 0.1), VmSize("D3", 4, 0.4), VmSize("D4", 8, 0.8)))
+    job = prepare(FLOW, task_types=TYPES, profiles=PROFILES, rate_per_s=400)
+    rows = rows_of(compare(job, supply=Supply(catalogue=catalogue), pairs=QUICK_PAIRS))
+    dearer = [row for row in rows if row.published]
+    assert dearer, "some pair takes slots that no one size has"
+    for row in rows:
+        assert row.schedule is not None
+        of_rule = row.schedule.published_acquisition
+        assert bool(row.published) == (of_rule is not None)
+        if of_rule is not None:
+            assert row.schedule.acquisition.per_hour < of_rule.per_hour
+            assert sum(machines.slots for machines in row.published) == row.to_buy

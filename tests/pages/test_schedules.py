@@ -84,6 +84,20 @@ def test_one_answer_has_what_is_shown_of_whichever_pair_is_chosen(client_of: Cli
     assert Markup(page).one("data-part", "headline").text == headlines(page)["LSA-DSM"].text
 
 
+def test_the_paper_s_machines_stand_beside_cheaper_ones_with_their_price(
+    client_of: ClientOf, asked: DataflowRecord
+) -> None:
+    client, shown = client_of("carla"), 0
+    for rate in (700, 900, 1100):
+        pairs = client.get(f"/api/dataflows/{asked.pk}/schedules?rate_per_s={rate}", headers=JSON).json()["schedules"]
+        page = rows(client.get(f"/dataflows/{asked.pk}/schedule?rate={rate}&complete=1").text)
+        for pair in (pair for pair in pairs if pair.get("published_machines")):
+            row = page["-".join(pair["pair"])]
+            assert row.number("per-hour.published") == pair["published_machines"]["per_hour"] > pair["per_hour"]
+            shown += 1
+    assert shown
+
+
 def test_without_scripts_our_own_mapping_is_worked_out_beside_what_was_chosen(
     client_of: ClientOf, asked: DataflowRecord
 ) -> None:

@@ -119,6 +119,13 @@ class Machine(Answer):
     to_buy: bool
 
 
+class PublishedMachines(Answer):
+    """The machines by the paper's rule, where these cost more, with what all slots cost then."""
+
+    machines: list[Machine]
+    per_hour: float
+
+
 class SlotLoad(Answer):
     """The predicted load of a slot."""
 
@@ -160,6 +167,7 @@ class Pair(Answer):
     slots: int | None = None
     extra: int | None = None
     machines: list[Machine] | None = None
+    published_machines: PublishedMachines | None = None
     per_hour: float | None = None
     per_month: float | None = None
     sustained_per_s: float | None = None
