@@ -71,6 +71,32 @@ def test_what_is_no_reading_is_refused(stations, query):
     assert ask(stations, "select count(*), 0 from stations", {}, kinds=("bigint", "bigint")) == [(3, 0)]
 
 
+@pytest.mark.parametrize("query", [
+    "select hex(zeroblob(300000000)), 1",
+    "select replace(hex(zeroblob(1000000)), '0', hex(zeroblob(1000))), 1",
+    "with recursive n(i) as (select 1 union all select i + 1 from n where i < 400) "
+    "select group_concat(hex(zeroblob(20000))), 1 from n",
+    "with recursive n(i) as (select 1 union all select i + 1 from n where i < 4000) "
+    "select i, hex(randomblob(200000)) from n order by 2",
+])
+def test_what_takes_much_memory_is_refused(stations, query):
+    with pytest.raises(NotAnswered, match="refused"):
+        ask(stations, query, {}, patience_s=60.0)
+    assert ask(stations, BY_ID, {"id": "s1"}) == [("harbour", 3.5)]
+
+
+def test_rows_that_are_many_and_long_are_refused(stations):
+    long = "with recursive n(i) as (select 1 union all select i + 1 from n) select hex(zeroblob(1000000)), i from n"
+    assert ask(stations, long, {}, patience_s=60.0)[0][1] == 1
+    with pytest.raises(NotAnswered, match="bytes"):
+        ask(stations, long, {}, first=False, patience_s=60.0)
+
+
+def test_a_pattern_that_takes_long_within_one_step_is_refused(stations):
+    with pytest.raises(NotAnswered, match="refused"):
+        ask(stations, f"select 'x', 1 where '{'a' * 5000}' like '{'%a' * 2000}b'", {}, patience_s=1.0)
+
+
 def test_a_query_without_end_is_ended(stations):
     endless = "with recursive n(i) as (select 1 union all select i + 1 from n) select count(*), 0 from n"
     with pytest.raises(NotAnswered, match="interrupted"):
@@ -113,3 +139,34 @@ def test_declared():
     sql_lookup_check({"database": {"secret": "x"}, "query": "select 1", "columns": ["a"]})
     assert isinstance(registry.check(SQL_LOOKUP, {"query": "select 1", "columns": []}), InvalidConfig)
     assert isinstance(registry.check(SQL_LOOKUP, {"query": "select 1", "columns": ["a:decimal"]}), InvalidConfig)
+
+
+@pytest.mark.parametrize("query", [
+    "select 1; drop table t", "select 1; commit; begin read write; insert into t values (1)", "drop table t",
+    "with x as (delete from t returning 1) select * from x", "set statement_timeout = 0", "select * into y from t",
+    "select 1 from t for update", "select 1 from t where exists (select 1 from u for share)", "commit", "",
+    "with x as (insert into t values (1)) select 1", "select pg_sleep(10)", "select set_config('role', 'x', false)",
+    "select pg_catalog.set_config('role', 'x', false)", "select pg_advisory_lock(1)", "copy t to '/tmp/x'",
+    "select lo_import('/etc/passwd')", "explain analyze delete from t", "pragma query_only = off", "vacuum",
+    "attach 'x' as y", "do $$ begin end $$", "(" * 5000 + "select 1" + ")" * 5000,
+    "select " + "1, " * 9000 + "1",
+    "select dblink_exec('x', 'delete from t')", "select load_extension('x')", "select nextval('s')",
+])
+def test_a_query_that_does_more_than_read_is_refused_before_it_is_stored(query):
+    with pytest.raises(InvalidConfig) as error:
+        sql_lookup_check({"query": query, "columns": ["a"]})
+    assert error.value.remedy
+
+
+@pytest.mark.parametrize("query", [
+    "select 1", "select place from stations where id = :id order by height limit 1;", "values (1), (:a)",
+    "with recursive n(i) as (select 1 union all select i + 1 from n) select * from n", "select ';' as a -- ;",
+    "select x::text, y->>'k', z[1] from t where a = any(:b) and c ~* 'x' and d @> :e", "select $$a;b$$",
+    "select 1 union all select 2 except select 3", "select count(*) filter (where a > 1) over w from t window w as ()",
+    "select a from t, lateral (select 1 as b) q where t.id between :low and :high",
+    "select glob('a*', b), datetime(c, 'unixepoch') from t",
+    "select update_time, insert_count from delete_log where \"set\" = 'drop table'",
+    "select st_x(g) from p order by g <-> st_point(:x, :y) limit 1",
+])
+def test_a_query_that_reads_is_taken(query):
+    sql_lookup_check({"query": query, "columns": ["a"]})

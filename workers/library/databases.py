@@ -1,5 +1,9 @@
 """Databases to look something up in, read-only: PostgreSQL on hosts that the operator names, SQLite in replay folders.
 
+A query is an engineer's text: it may be made to write, to wait or to take memory. Neither database lets it: PostgreSQL
+by a read-only transaction that it cannot leave, SQLite by an authorizer; both by limits of time, SQLite by limits of
+memory as well. The text itself is looked at before (`sql`), for a message that comes early.
+
 Both raise ``ConnectionError`` where the connection is gone (opening it anew may help) and ``LookupError`` where the
 query is at fault, with a message that holds no value and no password.
 """
@@ -19,6 +23,15 @@ from .files import replay_path
 
 _SQLITE_READS = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
 _STEPS = 1_000  # of SQLite's machine, between two looks at the clock
+_HEAP_BYTES = 256 * 2**20  # of all SQLite connections of a process
+_MOST_BYTES = 16 * 2**20  # of text and blobs in the rows for one event
+_SQLITE_LIMITS = {
+    sqlite3.SQLITE_LIMIT_LENGTH: 4 * 2**20,  # of a value, a row or a query, in bytes
+    sqlite3.SQLITE_LIMIT_SQL_LENGTH: 100_000,
+    sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH: 1_000,  # a pattern is tried within one step, where no clock is looked at
+    sqlite3.SQLITE_LIMIT_ATTACHED: 0,
+    sqlite3.SQLITE_LIMIT_WORKER_THREADS: 0,
+}
 # What an address may say beside where the database is: nothing that names files or leads elsewhere.
 _PLAIN = frozenset({"user", "password", "host", "port", "dbname", "sslmode", "application_name"})
 
@@ -76,7 +89,7 @@ def allowed_databases(environment: Mapping[str, str] | None = None) -> frozenset
 
 
 class SqliteDatabase:
-    """A file that is read; attaching others, writing and settings are refused."""
+    """A file that is read; attaching others, writing and settings are refused, and so is what takes much memory."""
 
     style = "named"
 
@@ -86,6 +99,10 @@ class SqliteDatabase:
             self._connection = sqlite3.connect(f"file:{quote(path)}?mode=ro", uri=True, timeout=patience_s)
         except sqlite3.OperationalError as error:
             raise ConnectionError(str(error)) from None
+        self._connection.execute("pragma temp_store = memory")  # else sorting fills the disk that all share
+        self._connection.execute(f"pragma hard_heap_limit = {_HEAP_BYTES}")  # of this Python worker
+        for limit, most in _SQLITE_LIMITS.items():
+            self._connection.setlimit(limit, most)
         self._connection.set_authorizer(
             lambda action, *_: sqlite3.SQLITE_OK if action in _SQLITE_READS else sqlite3.SQLITE_DENY)
         self._connection.set_progress_handler(lambda: time.monotonic() > self._ends_s, _STEPS)
@@ -93,10 +110,19 @@ class SqliteDatabase:
     def rows(self, query: str, values: Mapping[str, Any], *, most: int) -> list[tuple]:
         """The first rows of a query."""
         self._ends_s = time.monotonic() + self._patience_s
+        found, held = [], 0
         try:
-            return self._connection.execute(query, dict(values)).fetchmany(most)
+            cursor = self._connection.execute(query, dict(values))
+            while len(found) < most and (row := cursor.fetchone()) is not None:
+                found.append(row)
+                held += sum(len(value) for value in row if isinstance(value, str | bytes))
+                if held > _MOST_BYTES:
+                    raise LookupError(f"its rows have more than {_MOST_BYTES:,} bytes")
+            return found
         except (sqlite3.Error, sqlite3.Warning) as error:
             raise LookupError(str(error)) from None
+        except MemoryError:
+            raise LookupError("it takes too much memory") from None
 
     def close(self) -> None:
         """Let the file go."""
@@ -104,7 +130,12 @@ class SqliteDatabase:
 
 
 class PostgresqlDatabase:
-    """A connection whose transactions are read-only and whose statements end in time."""
+    """A connection on which nothing can be written, and on which a query leaves nothing behind.
+
+    A query is the body of a cursor in a read-only transaction, sent by the extended protocol: PostgreSQL takes a single
+    SELECT or VALUES there and nothing else. What a function of it sets or locks ends with the transaction, which is
+    rolled back, and with the reset of the session after it.
+    """
 
     style = "pyformat"
 
@@ -112,23 +143,37 @@ class PostgresqlDatabase:
         import psycopg
 
         self._psycopg = psycopg
-        options = f"-c statement_timeout={int(1000 * patience_s)}"
+        patience_ms = max(1, int(1000 * patience_s))
+        options = " ".join(f"-c {name}={value}" for name, value in {
+            "default_transaction_read_only": "on", "statement_timeout": patience_ms, "lock_timeout": patience_ms,
+            "idle_in_transaction_session_timeout": 60_000}.items())
         try:
             self._connection = psycopg.connect(
-                **facts, options=options, connect_timeout=max(2, int(patience_s)), target_session_attrs="any")
+                **facts, options=options, connect_timeout=max(2, int(patience_s)), target_session_attrs="any",
+                autocommit=True, prepare_threshold=None)
         except psycopg.OperationalError:
             raise ConnectionError(f"{facts['host']} does not take the connection") from None
-        self._connection.read_only = True
 
     def rows(self, query: str, values: Mapping[str, Any], *, most: int) -> list[tuple]:
         """The first rows of a query, in a transaction of its own."""
         try:
-            with self._connection.transaction():
-                return self._connection.execute(query, dict(values)).fetchmany(most)
+            return self._asked(query, values, most)
         except self._psycopg.Error as error:
             if self._connection.closed or self._connection.broken:
                 raise ConnectionError("the connection was lost") from None
             raise LookupError(error.diag.message_primary or type(error).__name__) from None
+
+    def _asked(self, query: str, values: Mapping[str, Any], most: int) -> list[tuple]:
+        connection = self._connection
+        try:
+            with connection.pipeline():  # in one go, and always by the extended protocol
+                connection.execute("begin transaction read only")
+                connection.execute(f"declare looked_up no scroll cursor without hold for {query}", dict(values))
+                return connection.execute(f"fetch forward {int(most)} from looked_up").fetchall()
+        finally:
+            if not connection.closed:
+                connection.execute("rollback")
+                connection.execute("discard all")
 
     def close(self) -> None:
         """End the session."""

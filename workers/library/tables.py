@@ -18,6 +18,7 @@ from .columns import typed_columns
 from .config import InvalidConfig, settings
 from .databases import Database, Place, locate, open_database
 from .outside import ON_ERROR, PATIENCE, NotAnswered, asked, typed
+from .sql import require_reading
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -30,8 +31,8 @@ SQL_LOOKUP = TaskType(
         Parameter("database", "string", "The database's address: postgresql://user:password@host/name, whose host must "
                   "be one that the operator allows (WEIR_DATABASE_HOSTS), or sqlite:FILE in a replay folder.",
                   required=True, secret=True),
-        Parameter("query", "string", "One SELECT. :column stands for the event's value.", required=True,
-                  pattern=r"(?is)\s*(select|with)\b.*"),
+        Parameter("query", "string", "One SELECT, VALUES or WITH … SELECT that reads. :column stands for the event's "
+                  "value.", required=True, pattern=r"(?is)\s*(select|with|values)\b.*"),
         Parameter("columns", "list", "The query's columns in their order, each “name” or “name:type” (string, double, "
                   "bigint, boolean, timestamp).", required=True, items="string"),
         Parameter("rows", "string", "first: one event for each, its columns null where nothing is found; all: an event "
@@ -93,6 +94,7 @@ def sql_lookup(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
 
 def sql_lookup_check(config: Mapping[str, Any]) -> None:
     """Raise ``InvalidConfig`` where the config cannot be built; the database itself is known to the slot alone."""
+    require_reading(str(config.get("query") or ""))
     columns = typed_columns(config.get("columns") or ())
     if not columns:
         raise InvalidConfig("sql_lookup adds no column.", remedy="Name the query's columns in “columns”.")

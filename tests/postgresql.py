@@ -1,0 +1,46 @@
+"""A PostgreSQL cluster for tests, made and ended by them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+
+def binary(name: str) -> str | None:
+    """A PostgreSQL program, also where Debian keeps it out of the path; the newest."""
+    versions = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"), key=lambda path: int(path.parts[-3]))
+    return str(versions[-1]) if versions else shutil.which(name)
+
+
+@contextmanager
+def cluster() -> Iterator[str]:
+    """The address of a cluster in a folder of its own, reached over a socket; skips where PostgreSQL is not there."""
+    initdb, pg_ctl = binary("initdb"), binary("pg_ctl")
+    if initdb is None or pg_ctl is None:
+        pytest.skip("PostgreSQL's initdb and pg_ctl are not installed")
+    # PostgreSQL refuses to run as root: Debian's package brings a user for it, who cannot enter pytest's own folders.
+    folder = Path(tempfile.mkdtemp(prefix="weir-pg-"))
+    prefix = ["runuser", "-u", "postgres", "--"] if os.geteuid() == 0 else []
+    if prefix:
+        shutil.chown(folder, "postgres")
+    data = str(folder / "data")
+    options = f"-c listen_addresses= -c unix_socket_directories={folder} -c fsync=off -c max_connections=50"
+    _run(*prefix, initdb, "-D", data, "-U", "postgres", "--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8")
+    _run(*prefix, pg_ctl, "-D", data, "-w", "-l", str(folder / "log"), "-o", options, "start")
+    try:
+        yield f"postgres://postgres:any@{str(folder).replace('/', '%2F')}:5432/postgres"
+    finally:
+        _run(*prefix, pg_ctl, "-D", data, "-m", "immediate", "stop")
+        shutil.rmtree(folder)
+
+
+def _run(*command: str) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd="/")
+    assert done.returncode == 0, done.stdout + done.stderr

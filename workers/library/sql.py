@@ -1,0 +1,62 @@
+"""Queries that only read: what a config may hold, told before a dataflow is stored.
+
+Which database it will be asked is known to the slot alone (its address is a secret), so a query is sound that is one in
+the SQL of PostgreSQL or of SQLite. This is for early and readable messages; what keeps a query from writing is how
+databases are asked (`databases`).
+"""
+
+from __future__ import annotations
+
+import logging
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from .config import InvalidConfig
+
+DIALECTS = ("postgres", "sqlite")
+MOST_CHARACTERS = 20_000
+REMEDY = "Write one SELECT, VALUES, or WITH … SELECT that reads."
+_READS = (exp.Select, exp.SetOperation, exp.Values, exp.Subquery)
+_CHANGES = (
+    exp.DML, exp.DDL, exp.Drop, exp.Alter, exp.Command, exp.Into, exp.Lock, exp.Set, exp.Pragma, exp.Transaction)
+# Selecting them changes what is beyond the transaction, or keeps others waiting.
+_FUNCTIONS = frozenset({
+    "set_config", "setval", "nextval", "pg_notify", "pg_sleep", "pg_sleep_for", "pg_sleep_until", "pg_read_file",
+    "pg_read_binary_file", "pg_ls_dir", "pg_terminate_backend", "pg_cancel_backend", "pg_reload_conf",
+    "load_extension"})
+_FAMILIES = ("pg_advisory_", "pg_try_advisory_", "dblink", "lo_", "query_to_xml")
+
+# sqlglot logs what it does not know, with the query's text: it is refused here, and nobody needs that in a log.
+logging.getLogger("sqlglot").setLevel(logging.CRITICAL)
+
+
+def require_reading(query: str) -> None:
+    """Raise ``InvalidConfig`` unless a query is a single one that reads."""
+    if len(query) > MOST_CHARACTERS:
+        raise InvalidConfig(f"The query has {len(query):,} characters.", remedy=f"Use {MOST_CHARACTERS:,} at most.")
+    reasons = [_reason(query, dialect) for dialect in DIALECTS]
+    if all(reasons):
+        raise InvalidConfig(f"The query {reasons[0]}.", remedy=REMEDY)
+
+
+def _reason(query: str, dialect: str) -> str:
+    """Why a query is refused, as a dialect reads it; empty where it is not."""
+    try:
+        statements = [one for one in sqlglot.parse(query, dialect=dialect) if one is not None]
+    except (SqlglotError, RecursionError):
+        return "is not SQL that PostgreSQL or SQLite reads"
+    statements = [one for one in statements if not isinstance(one, exp.Semicolon)]
+    if len(statements) != 1:
+        return f"is {len(statements)} statements"
+    [statement] = statements
+    if not isinstance(statement, _READS):
+        return f"is no reading but {statement.key.upper()}"
+    change = next((part for part in statement.walk() if isinstance(part, _CHANGES)), None)
+    if change is not None and not isinstance(change, _READS):
+        return f"has {change.key.upper()} in it"
+    called = {part.name.lower() for part in statement.find_all(exp.Anonymous)} | {
+        part.sql_name().lower() for part in statement.find_all(exp.Func) if not isinstance(part, exp.Anonymous)}
+    forbidden = sorted(name for name in called if name in _FUNCTIONS or name.startswith(_FAMILIES))
+    return f"calls {forbidden[0]}" if forbidden else ""
