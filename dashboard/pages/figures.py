@@ -7,6 +7,7 @@ from typing import Any
 
 Columns = Mapping[str, Sequence[Any]]
 SECONDS_FROM_MS = 2000.0
+FEW_TICKS = 8
 ABOVE = {"legend": {"y": 1.02, "yanchor": "bottom"}, "margin": {"t": 46}}  # room for a legend of two lines
 
 
@@ -30,7 +31,7 @@ def cost_figure(history: Columns, *, currency: str) -> dict[str, Any]:
     figure = _figure(history, series, unit=f" {currency}", scale=1e-9)
     for trace in figure["data"]:
         trace |= {"mode": "lines+markers", "hovertemplate": "%{y:.6~f} " + currency}
-    return figure | {"empty": "The line starts with the second hour of charges."}
+    return figure | {"empty": "The line starts after two hours of charges."}
 
 
 def curve_figure(
@@ -56,10 +57,15 @@ def curve_figure(
         "hovertemplate": "%{y:.3f} " + currency + " an hour"}
     layout = {
         "xaxis": {"type": "linear", "ticksuffix": "/s", "rangemode": "tozero", "hoverformat": ".4~g"},
-        "yaxis": {"ticksuffix": " slots", "tickformat": "d"},
+        "yaxis": {"tickformat": "d", **_whole_ticks(column("slots"))},
         "yaxis2": {"overlaying": "y", "side": "right", "tickmode": "auto", "nticks": 5}}
     return {"data": [slots, price], "layout": layout, "held": len(held), "most": max(held, default=None),
-            "empty": "No rate up to here has a schedule."}
+            "empty": "No rate up to this one has a schedule."}
+
+
+def _whole_ticks(counts: Sequence[int | None]) -> dict[str, int]:
+    """A tick at every whole number where there are few: else Plotly labels fractions, rounded, several times."""
+    return {"dtick": 1} if max((count for count in counts if count is not None), default=0) <= FEW_TICKS else {}
 
 
 def outcome_rate_figure(

@@ -116,14 +116,14 @@ class Row:
     def cannot(self) -> str:
         """Why it cannot be proposed as it stands; empty where it can."""
         if self.schedule is None and self.error is None:
-            return "It is being worked out."
+            return "This schedule is still being computed."
         if self.schedule is None:
-            return "There is no schedule to propose: choose another pair or rate."
+            return "There is no schedule to propose. Choose another pair or rate."
         if self.changes is not None and self.changes.stays:
-            return "It runs so already: choose another pair or rate."
+            return "The dataflow already runs by this schedule. Choose another pair or rate."
         if self.to_buy:
-            return (f"{self.to_buy} of its slots would be on machines to buy: add nodes or slots first, or choose a "
-                    "rate that takes fewer.")
+            return (f"{self.to_buy} of its slots need new machines. Add nodes or slots first, or choose a rate that "
+                    "needs fewer.")
         return ""
 
     @property

@@ -156,7 +156,7 @@ export class Editor {
     try {
       this.show(await this.ask(text, this.pending.signal));
     } catch (error) {
-      if (error.name !== "AbortError") this.say("warn", "The site did not answer; your text is kept. It is checked again as you type.");
+      if (error.name !== "AbortError") this.say("warn", "The site did not answer. Your text is kept and is checked again as you type.");
     }
   }
 

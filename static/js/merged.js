@@ -77,7 +77,7 @@ export class MergedPanel extends GraphPanel {
     const named = [...this.side.querySelectorAll("[data-light]")].filter((button) => !button.parentElement.hidden).length;
     this.hits.textContent = tasks.length || named
       ? `${format.count(named)} dataflows, ${format.count(tasks.length)} tasks${tasks.length ? ": Enter goes from one to the next" : ""}.`
-      : "Nothing here is called that.";
+      : "No task or dataflow matches.";
   }
 
   /** Only dataflows whose name or team has every word. */

@@ -60,7 +60,7 @@ export class Plot {
     this.empty.hidden = enough;
     this.element.hidden = !enough;
     if (!enough) {
-      this.empty.textContent = figure.empty ?? "No history yet: the line starts with the first minute of events.";
+      this.empty.textContent = figure.empty ?? "No history yet. The line starts after the first minute of events.";
       return;
     }
     await (await plotly()).react(this.element, traces(figure), layout(figure), { displayModeBar: false, responsive: true });
@@ -86,7 +86,7 @@ async function refresh(panel, plots) {
   } catch (error) {
     console.error(error);
     // What was drawn before stands until the next figure comes.
-    const advice = "still" in panel.dataset ? "Reload the page to try again." : "It is asked for again.";
+    const advice = "still" in panel.dataset ? "Reload the page to try again." : "Trying again.";
     for (const plot of plots) if (!plot.figure) plot.fail(`No figure came from the site. ${advice}`);
   }
 }

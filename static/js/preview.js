@@ -61,7 +61,7 @@ class Preview {
       if (response.ok) await this.show(answer);
       else if (!answer.problems) this.fail(`${answer.message} ${answer.remedy ?? ""}`);
     } catch (error) {
-      if (error.name !== "AbortError") this.fail("The site did not answer. The preview is made again as you type.");
+      if (error.name !== "AbortError") this.fail("The site did not answer. The preview updates as you type.");
     } finally {
       clearTimeout(slow);
       if (this.pending === pending) this.progress.hidden = true;

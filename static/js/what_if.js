@@ -11,7 +11,7 @@ const COMPLETE_AFTER_MS = 600;
 const PATIENCE_MS = 3000; // an answer that takes longer is given up for a newer question
 const SLOW_MS = 300;
 const CURVE_AFTER_MS = 150; // arrow keys pass over pairs
-const BEYOND = "What is shown is of another rate: compare first.";
+const BEYOND = "The table shows another rate. Compare first.";
 
 class WhatIf {
   constructor(card) {
@@ -216,7 +216,7 @@ class WhatIf {
       return;
     }
     this.stands = null;
-    this.cannot = "Nothing is shown that could be proposed.";
+    this.cannot = "There is no schedule to propose.";
     this.agree();
     this.headline.replaceChildren(noteOf(message));
   }
@@ -225,8 +225,8 @@ class WhatIf {
   withoutPending(message) {
     for (const cell of this.pairs.querySelectorAll("[data-part='pending']")) {
       const { pair } = cell.closest("tr").dataset;
-      cell.textContent = `Not worked out. ${message}`;
-      this.radio(pair).dataset.cannot = "It was not worked out: choose another pair, or ask again.";
+      cell.textContent = `Not computed. ${message}`;
+      this.radio(pair).dataset.cannot = "This schedule was not computed. Choose another pair, or try again.";
       this.pairs.querySelector(`template[data-headline='${pair}']`).content.replaceChildren(noteOf(message));
     }
     this.showChosen();

@@ -29,7 +29,7 @@ def submit(page: Page, url: str, text: str, *, team: str) -> str:
     page.get_by_label("Submit for").select_option(team)
     page.get_by_role("button", name="Make a plan").click()
     page.wait_for_url(re.compile(r"/proposals/[0-9a-f-]{36}/"))
-    expect(page.locator("#head .chip")).to_have_text("in review")
+    expect(page.locator("#head .chip")).to_have_attribute("data-status", "pending")
     return page.url
 
 

@@ -92,7 +92,7 @@ def test_two_dataflows_run_as_one_and_one_outlives_the_other(system: System, bro
     expect(figures.nth(0)).to_have_text("4")
     expect(carla.get_by_role("button", name="Approve this plan")).to_have_count(0)  # its author does not approve
     flows.approve(people["ana"], second, comment="The filters are ours anyway.")
-    expect(people["ana"].locator("#head .chip")).to_have_text("in review")
+    expect(people["ana"].locator("#head .chip")).to_have_attribute("data-status", "pending")
     flows.approve(people["ben"], second)
     flows.done(carla, within_ms=SPARK_MS)
     stats = system.url + flows.dataflow_of(carla)
@@ -115,7 +115,7 @@ def test_two_dataflows_run_as_one_and_one_outlives_the_other(system: System, bro
     carla.get_by_role("button", name="Remove").click()
     carla.get_by_role("dialog").get_by_role("button", name="Propose removal").click()
     carla.wait_for_url(re.compile("/proposals/"))
-    expect(carla.locator("#head .chip")).to_have_text("in review")
+    expect(carla.locator("#head .chip")).to_have_attribute("data-status", "pending")
     expect(carla.locator(".difference b").nth(1)).to_have_text(str(SHARED))
     flows.approve(people["ana"], carla.url)
     flows.done(carla, within_ms=SPARK_MS)

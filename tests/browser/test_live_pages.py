@@ -114,7 +114,7 @@ def test_a_figure_that_does_not_come_says_so_until_it_does(merged: dict[str, str
     page.goto(merged["etl"] + "#plots")
     settled(page)
     rate = page.locator("[data-figure='rate']")
-    expect(rate.locator(".plot-empty")).to_have_text("No figure came from the site. It is asked for again.")
+    expect(rate.locator(".plot-empty")).to_have_text("No figure came from the site. Trying again.")
     page.unroute("**/plots.json")
     expect(rate.locator(".main-svg").first).to_be_visible()
     expect(rate.locator(".plot-empty")).to_be_hidden()

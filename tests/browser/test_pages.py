@@ -124,7 +124,7 @@ def test_a_removal_asks_first_and_can_be_cancelled(merged: dict[str, str], page_
     page.get_by_role("button", name="Remove").click()
     dialog.get_by_role("button", name="Propose removal").click()
     page.wait_for_url(re.compile("/proposals/"))
-    expect(page.locator("#head .chip")).to_have_text("in review")
+    expect(page.locator("#head .chip")).to_have_attribute("data-status", "pending")
     expect(page.locator(".task-list").last).to_be_visible()
     page.get_by_role("button", name="Cancel", exact=True).click()
     dialog.get_by_role("button", name="Cancel the proposal").click()

@@ -94,7 +94,7 @@ def test_a_sweep_rests_and_goes_on_where_it_was(site: RunningSite, bench: Bench,
     expect(progress).to_contain_text("Trial 2:")
     page.get_by_role("button", name="Pause").click()
     expect(state).to_have_text("paused")
-    expect(progress).to_contain_text("It rests: its trials are kept, and its slot is free")
+    expect(progress.locator("[data-note='paused']")).to_be_visible()
     expect(progress).not_to_contain_text("Trial 2:")
     expect(page.get_by_role("button", name="Pause")).to_have_count(0)
     bench.allowed = math.inf
@@ -138,8 +138,7 @@ def test_what_is_being_measured_is_listed_as_it_comes_and_goes(
     listed.goto(f"{site.url}/profiles/")
     settled(listed)
     under_way, past = (
-        listed.locator("section", has=listed.get_by_role("heading", name=name))
-        for name in ("Being measured", "Measured last"))
+        listed.locator("section", has=listed.locator(title)) for title in ("#measuring-title", "#past-title"))
     sweep = under_way.get_by_role("link")
     expect(sweep).to_have_count(0)
     page = page_of()

@@ -110,7 +110,7 @@ def test_what_is_proposed_is_what_the_field_says(asked: str, page_of: PageOf) ->
     most = float(page.locator("input[type='range']").get_attribute("data-most") or 0)
     field.fill(f"{100 * most:g}")
     expect(propose).to_be_disabled()
-    expect(cannot).to_have_text("What is shown is of another rate: compare first.")
+    expect(cannot).to_have_text("The table shows another rate. Compare first.")
     field.fill("12")
     expect(card).to_have_attribute("data-at", "12")
     expect(propose).to_be_enabled()
@@ -230,7 +230,7 @@ def test_where_our_own_mapping_has_no_answer_the_others_stand(asked: str, page_o
     page.goto(f"{asked}?rate=10")
     settled(page)
     exact, propose = page.locator("tr[data-pair='MBA-exact']"), page.locator("[data-part='propose']")
-    expect(exact).to_contain_text("Not worked out. The site did not answer.")
+    expect(exact).to_contain_text("Not computed. The site did not answer.")
     expect(propose).to_be_enabled()
     page.locator("#pair-LSA-DSM").check()
     assert_shown(page, "LSA-DSM")
@@ -293,10 +293,10 @@ def test_sources_keep_their_own_rates_until_another_is_given(site: RunningSite, 
     page.goto(f"{site.url}/dataflows/{site.python(_TWO).strip()}/schedule")
     settled(page)
     shown = page.locator("output[data-part='rate']")
-    expect(shown).to_have_text("each source's own rate, 50/s together")
+    expect(shown).to_have_text("each source's own rate, 50/s in total")
     # Our own is asked for a moment later: at the same rates.
     expect(page.locator("tr[data-pair='MBA-exact']")).to_contain_text("proved")
-    expect(shown).to_have_text("each source's own rate, 50/s together")
+    expect(shown).to_have_text("each source's own rate, 50/s in total")
     expect(page.locator("[data-part='propose-rate']")).to_have_value("")
     assert "rate=" not in page.url
     field = page.get_by_role("spinbutton")
@@ -304,7 +304,7 @@ def test_sources_keep_their_own_rates_until_another_is_given(site: RunningSite, 
     expect(shown).to_have_text("20/s")
     expect(page.locator("[data-part='propose-rate']")).to_have_value("20")
     field.fill("")
-    expect(shown).to_have_text("each source's own rate, 50/s together")
+    expect(shown).to_have_text("each source's own rate, 50/s in total")
     expect(page.locator("[data-part='propose-rate']")).to_have_value("")
 
 
@@ -369,7 +369,7 @@ def test_a_schedule_is_chosen_proposed_and_seen_on_its_slots(apart: RunningSite,
     page.locator("#pair-MBA-SAM").check()
     page.get_by_role("button", name="Propose this schedule").click()
     page.wait_for_url(re.compile(r"/proposals/[0-9a-f-]{36}/"))
-    expect(page.locator("#head .chip")).to_have_text("in review")
+    expect(page.locator("#head .chip")).to_have_attribute("data-status", "pending")
     expect(page.locator("#bundles")).to_contain_text("1 thread, 100%")
     page.get_by_role("link", name="See the slots").click()
     page.wait_for_url(re.compile(r"/estate/slots\?proposal="))

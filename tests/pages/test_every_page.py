@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import textwrap
+from pathlib import Path
 
 import pytest
 from django.test import Client
@@ -78,6 +80,16 @@ def test_the_document_that_help_shows_is_valid(client_of: ClientOf) -> None:
     checked = check_document("".join(shown.fragments), format="yaml")
     assert checked.problems == ()
     assert len(checked.dataflow.tasks) == 5
+
+
+def test_the_document_of_the_readme_is_valid_and_keeps_what_it_says() -> None:
+    """Its description promises temperatures alone."""
+    text = (Path(__file__).resolve().parents[2] / "README.md").read_text()
+    document = textwrap.dedent(re.search(r"^   ```yaml\n(.*?)^   ```", text, re.DOTALL | re.MULTILINE)[1])
+    checked = check_document(document, format="yaml")
+    assert checked.problems == ()
+    configs = {task.id: task.config for task in checked.dataflow.tasks}
+    assert list(configs["parse"]["fields"]) == ["temperature"] == list(configs["warm"]["ranges"])
 
 
 def test_the_log_in_page_is_sound(db) -> None:

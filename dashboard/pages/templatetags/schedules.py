@@ -40,8 +40,8 @@ def bound(found: Bound | Mapping[str, Any], what: str) -> str:
     if known.proved:
         return f"least {what}, proved"
     if known.least:
-        return f"{what}: up to {percent(known.gap)} less may do"
-    return f"{what}: not proved least"
+        return f"{what}: up to {percent(known.gap)} fewer may be possible"
+    return f"{what}: not proved to be the least"
 
 
 @register.filter

@@ -27,30 +27,32 @@ _CHIPS = {
     "bad": {"failed", "rejected", "unplannable", "backoff", "silent", "lost", "reject"},
 }
 _WORDS = {
-    "computing": "planning", "pending": "in review", "planned": "in review", "executing": "being enacted",
+    "computing": "planning", "pending": "in review", "planned": "in review", "executing": "in progress",
     "rolling_back": "rolling back", "rolled_back": "rolled back", "unplannable": "no plan possible",
     "approve": "approved", "reject": "rejected", "backoff": "failing",
 }
 
+_ENDED = {"done": "finished", "failed": "could not finish, still retrying", "rolled_back": "was rolled back"}
 _DEEDS = {
     "dataflow.store": "stored", "dataflow.submit": "submitted", "dataflow.propose_removal": "proposed to remove",
-    "plan.request": "asked for", "plan.freeze": "froze", "plan.fail": "could not make", "plan.overtaken": "overtook",
+    "plan.request": "asked for", "plan.freeze": "froze", "plan.fail": "could not make",
+    "plan.overtaken": "marked as outdated",
     "proposal.prepare": "prepared", "proposal.approve": "approved", "proposal.reject": "rejected",
     "proposal.cancel": "cancelled", "proposal.recompute": "asked to recompute", "proposal.roll_back": "rolled back",
     "dataflow.propose_pause": "proposed to pause", "dataflow.propose_resume": "proposed to resume",
     "dataflow.propose_defragment": "proposed to defragment",
     "dataflow.propose_schedule": "proposed a schedule for",
     "dataflow.recommend_defragmentation": "recommended to defragment",
-    "proposal.choose_joining": "chose how to join in", "team.set_defragmentation": "set the defragmentation of",
-    "proposal.progress": "moved on", "proposal.overtaken": "marked stale", "proposal.give_up": "gave up",
-    "node.register": "registered", "estate.drop_bundles": "dropped the bundles that had left",
+    "proposal.choose_joining": "chose how to reuse state in", "team.set_defragmentation": "set the defragmentation of",
+    "proposal.progress": "updated", "proposal.overtaken": "marked stale", "proposal.give_up": "stopped waiting for",
+    "node.register": "registered", "estate.drop_bundles": "removed retired bundles of",
     "profile.import": "imported the profile of", "profile.measure": "measured",
-    "profile.supersede": "superseded the profile of", "profile.use": "put to use the profile of",
+    "profile.supersede": "superseded the profile of", "profile.use": "started to use the profile of",
     "profile.set_aside": "set aside the profile of", "sweep.start": "asked to measure",
-    "sweep.advance": "went on measuring", "sweep.pause": "paused measuring", "sweep.resume": "resumed measuring",
+    "sweep.advance": "continued measuring", "sweep.pause": "paused measuring", "sweep.resume": "resumed measuring",
     "sweep.cancel": "cancelled measuring",
-    "user.create": "added", "team.create": "made", "team.set_role": "set a role in",
-    "team.remove_member": "removed a member of", "token.create": "made", "token.revoke": "revoked",
+    "user.create": "added", "team.create": "created", "team.set_role": "set a role in",
+    "team.remove_member": "removed a member of", "token.create": "created", "token.revoke": "revoked",
 }
 
 
@@ -171,6 +173,12 @@ def did(verb: str) -> str:
 def field_attributes(name: str, value: Any) -> SafeString:
     """The attributes that tell programs which figure an element shows and its value, not rounded for reading."""
     return format_html('data-field="{}" data-value="{}"', name, "" if value is None else value)
+
+
+@register.filter
+def ended(status: str) -> str:
+    """What became of a proposal, as the end of a sentence that begins with it."""
+    return _ENDED.get(status, words(status))
 
 
 def tone(status: str) -> str:

@@ -70,15 +70,15 @@ def _help(reason: Reason, found: selectors.Outcome, graph: Mapping[str, list[dic
                 "url": measure_address(found.record, reason.task)}
     if reason.cause == "selectivity":
         planned = _of_each(_sources(graph), found.kept.promise.rates_per_s if found.kept else {}, whole_per_s=None)
-        return {"text": "Compare schedules by what was measured", "url": compare + _at(planned)}
+        return {"text": "Compare schedules with the measured rates", "url": compare + _at(planned)}
     if reason.remedy == "compare":
-        return {"text": "Compare schedules for what it gets", "url": compare}
+        return {"text": "Compare schedules for the actual rate", "url": compare}
     if reason.remedy == "source":
         comes = _of_each(_sources(graph), found.seen.read_per_s, whole_per_s=found.seen.rate_per_s)
-        return {"text": "Compare schedules for the rate that comes" if comes else "Compare schedules",
+        return {"text": "Compare schedules for the actual rate" if comes else "Compare schedules",
                 "url": compare + _at(comes)}
     if reason.remedy == "threads":
-        return {"text": "How a slot gets more threads", "url": f"{reverse('help_guide', args=['schedules'])}#limits"}
+        return {"text": "How to give a slot more threads", "url": f"{reverse('help_guide', args=['schedules'])}#limits"}
     if reason.remedy == "slots":
         return {"text": "See what else is on the slot", "url": reverse("slots")}
     return {"text": "See the dataflow", "url": reverse("dataflow", args=[found.record.pk])}

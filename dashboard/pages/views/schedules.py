@@ -153,7 +153,7 @@ def _answer(request: HttpRequest, asked: options.ScheduleOptions) -> dict[str, A
     rate_per_s = asked.rate_per_s or own[0]
     at, given = exact_rate(rate_per_s), _plain(rate_per_s)
     if asked.rate_per_s is None and len(own) > 1:  # each has another one: no rate stands for them
-        at, given = f"each source's own rate, {exact_rate(sum(own))} together", ""
+        at, given = f"each source's own rate, {exact_rate(sum(own))} in total", ""
     best = best_of(asked.rows)
     wanted = pair_of(request.GET.get("pair", ""))
     found = next((row for row in asked.rows if row.pair == wanted), None) or best or (asked.rows or (None,))[0]
@@ -179,7 +179,7 @@ def _frame(request: HttpRequest, record: DataflowRecord, asked: options.Schedule
     submitted = proposal is not None and proposal.plan.kind == "submit"
     scheduled = proposal is not None and "schedule" in proposal.plan.options
     why_not = asked.problem.blocked or ("" if submitted else _not_running(record)) or (
-        "" if may else f"Engineers of {record.team} may propose a schedule.")
+        "" if may else f"Only engineers of {record.team} can propose a schedule.")
     return {
         "sources": len(own), "own_rate": own[0], "is_own": asked.rate_per_s is None, "most": most, "steps": STEPS,
         "least": f"{LEAST_RATE_PER_S:f}", "step": max(1, round(rate_per_s / most * STEPS)), "tasks": basis,
@@ -209,7 +209,7 @@ def _not_running(record: DataflowRecord) -> str:
     """Why no schedule can be proposed of a dataflow that is not in review, whoever asks; empty where one can."""
     if record.status == RUNNING:
         return ""
-    return f"It is {words(record.status)}: a schedule is chosen for a submission in review, or for what runs."
+    return f"The dataflow is {words(record.status)}. Only submissions in review and running dataflows get a schedule."
 
 
 def _looked_at(request: HttpRequest) -> tuple[Any, Any]:
