@@ -61,7 +61,7 @@ DECLARED: tuple[Declared, ...] = (
     Declared("WEIR_EVENT_DELAY_PRICE", "0.01", "What a million events that are late by one second count as."),
     Declared("WEIR_CURRENCY", "USD", "Currency of all prices."),
     Declared("WEIR_SECRETS_KEY", "", "Seals teams' secrets; empty: a key made once and kept in the data folder."),
-    Declared("WEIR_HTTP_HOSTS", "", "Hosts that `http_post` and `http_get` may reach, by commas; empty: none."),
+    Declared("WEIR_HTTP_HOSTS", "", "Hosts that `http_post` and `http_get` may reach; with a port if not 80 or 443."),
     Declared("WEIR_DATABASE_HOSTS", "", "Hosts whose databases `sql_lookup` may read, by commas; empty: none."),
     Declared("WEIR_CHANNEL", "auto", "Channel implementation: `jvm`, `python`, or `auto` (jvm where javac is found)."),
 )

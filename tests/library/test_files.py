@@ -50,6 +50,14 @@ def test_a_link_leads_nowhere_else(folder):
     assert "link.csv" not in [file.name for file in replay_files(folder / "trips")]
 
 
+@pytest.mark.parametrize("name", ["a" * 255, "a" * 256, "é" * 200, "a/" * 3000 + "b", "a\0b", "circle", "circle/x"])
+def test_a_name_that_no_file_can_have_is_refused_like_one_that_none_has(folder, name):
+    (folder / "circle").symlink_to("circle")
+    with pytest.raises(InvalidConfig) as error:
+        replay_path(name, (folder,))
+    assert error.value.remedy and str(folder) not in error.value.told
+
+
 def test_what_is_not_there_is_said_with_a_remedy(folder):
     with pytest.raises(InvalidConfig, match=r"no .*nothing\.csv") as caught:
         replay_path("nothing.csv", (folder,))

@@ -90,12 +90,21 @@ def test_the_operator_says_where_events_may_go(monkeypatch):
         http_post_check({"url": "https://hooks.example.org/in"})
     monkeypatch.setenv("WEIR_HTTP_HOSTS", "Hooks.example.org")
     http_post_check({"url": "https://hooks.example.org/in"})
-    http_post_check({"url": "https://hooks.example.org:8443/in"})
+    http_post_check({"url": "http://hooks.example.org/in"})
+    http_post_check({"url": "http://HOOKS.example.org:443/in"})
+    for port in (8443, 22, 6379, 8000, 65536, "x"):  # another service of the same machine
+        with pytest.raises(InvalidConfig):
+            http_post_check({"url": f"https://hooks.example.org:{port}/in"})
     with pytest.raises(InvalidConfig):
         http_post_check({"url": "https://hooks.example.org.evil.example/in"})
-    monkeypatch.setenv("WEIR_HTTP_HOSTS", "hooks.example.org:8443")
-    with pytest.raises(InvalidConfig):
-        http_post_check({"url": "https://hooks.example.org/in"})
+    monkeypatch.setenv("WEIR_HTTP_HOSTS", "hooks.example.org:8443, [::1], [::1]:8080, plain.example:80")
+    http_post_check({"url": "https://hooks.example.org:8443/in"})
+    for url in ("http://[::1]/in", "http://[::1]:8080/in", "http://plain.example/in"):
+        http_post_check({"url": url})
+    for url in ("https://hooks.example.org/in", "http://[::1]:8081/in", "https://plain.example/in"):
+        with pytest.raises(InvalidConfig) as error:
+            http_post_check({"url": url})
+        assert "WEIR_HTTP_HOSTS" in error.value.remedy
 
 
 def test_it_is_a_sink_whose_token_is_a_secret():

@@ -18,7 +18,7 @@ from scheduler.model.task_types import Parameter, TaskType
 from .columns import STREAM
 from .config import require_columns, settings
 from .files import data_folder
-from .sinks import FOLDER
+from .sinks import FOLDER, folder_check
 from .state import task_being_built
 
 if TYPE_CHECKING:
@@ -103,3 +103,5 @@ def _parquet(events: pa.RecordBatch) -> bytes:
     pq.write_table(pa.Table.from_batches([events]), sink)
     return sink.getvalue().to_pybytes()
 
+
+file_batches_check = folder_check

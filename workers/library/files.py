@@ -41,9 +41,17 @@ def replay_path(name: str, folders: tuple[Path, ...] | None = None) -> Path:
     Raises
     ------
     InvalidConfig
-        The name leads out of the replay folders, or nothing is there.
+        The name leads out of the replay folders, nothing is there, or no file can have that name.
     """
-    searched = replay_folders() if folders is None else tuple(folder.resolve() for folder in folders)
+    try:
+        return _inside(name, replay_folders() if folders is None else tuple(folder.resolve() for folder in folders))
+    except (OSError, ValueError, RuntimeError):  # too long, a NUL, links in a circle, a folder that may not be entered
+        raise InvalidConfig(
+            "There is no file of that name in the replay folder, and none can be read.",
+            remedy="Name a file inside it, by a shorter path and without links in a circle.", path=name[:100]) from None
+
+
+def _inside(name: str, searched: tuple[Path, ...]) -> Path:
     for folder in searched:
         path = (folder / name).resolve()
         if not path.is_relative_to(folder):

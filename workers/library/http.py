@@ -41,6 +41,9 @@ HTTP_POST = TaskType(
 TASK_TYPES = (HTTP_POST,)
 
 
+USUAL_PORTS = {"http": 80, "https": 443}
+
+
 class NotPosted(Exception):
     """The other side did not take the events; the query tries them again."""
 
@@ -72,7 +75,7 @@ def http_post_check(config: Mapping[str, Any]) -> None:
 
 
 def allowed_hosts(environment: Mapping[str, str] | None = None) -> frozenset[str]:
-    """The hosts that tasks may reach, in lower case, with a port where one is named."""
+    """The hosts that tasks may reach, in lower case, with a port where one is named: without, the usual ports alone."""
     env = os.environ if environment is None else environment
     return frozenset(host.strip().lower() for host in env.get("WEIR_HTTP_HOSTS", "").split(",") if host.strip())
 
@@ -97,9 +100,14 @@ def post_lines(rows: Sequence[Mapping[str, Any]], *, url: str, token: str | None
 
 
 def require_allowed(url: str) -> None:
-    """Raise ``InvalidConfig`` where the operator does not allow the address's host."""
+    """Raise ``InvalidConfig`` where the operator does not allow the address's host and port."""
     parts, allowed = urlsplit(url), allowed_hosts()
-    if parts.netloc.lower() not in allowed and (parts.hostname or "") not in allowed:
+    try:
+        port = parts.port or USUAL_PORTS[parts.scheme]
+    except (ValueError, KeyError):
+        raise InvalidConfig("The address cannot be read.", remedy="Write http://host:port/path.") from None
+    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+    if f"{host}:{port}" not in allowed and (host not in allowed or port not in USUAL_PORTS.values()):
         raise InvalidConfig(
             f"Tasks may not reach {parts.netloc}.",
-            remedy="Ask the operator to name the host in WEIR_HTTP_HOSTS.", host=parts.netloc)
+            remedy=f"Ask the operator to name {host}:{port} in WEIR_HTTP_HOSTS.", host=parts.netloc)

@@ -11,11 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from scheduler.model.task_types import Parameter, TaskType
 
+from .config import InvalidConfig
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 FOLDER = Parameter("folder", "string", "Folder for the files, relative to the installation's folder of outputs.",
                     required=True, pattern=r"[a-z0-9][a-z0-9_-]*(/[a-z0-9][a-z0-9_-]*)*")
+
+MOST_CHARACTERS = 200  # of a folder's path, which gets a name of the task behind it: file systems take 255 of a name
 
 OUTPUT = TaskType(
     name="output", kind="sink", family="sink",
@@ -53,3 +57,13 @@ def parquet_files(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
 def json_lines(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
     """The events as they are; Spark's file sink writes them, each batch exactly once."""
     return inputs
+
+
+def folder_check(config: Mapping[str, Any]) -> None:
+    """Raise ``InvalidConfig`` where no folder can have that name."""
+    if len(str(config.get(FOLDER.name) or "")) > MOST_CHARACTERS:
+        raise InvalidConfig(
+            f"The folder's path has more than {MOST_CHARACTERS} characters.", remedy="Choose a shorter one.")
+
+
+parquet_files_check = json_lines_check = folder_check

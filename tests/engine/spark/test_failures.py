@@ -51,3 +51,9 @@ def test_an_absent_broker_is_told_from_a_broken_dataflow():
 def test_an_error_of_compiling_names_its_task_and_nothing_is_no_reason():
     assert str(explain_error(KeyError("window"), task="average")) == "task average: KeyError: 'window'"
     assert "without saying why" in str(explain([], PLACES))
+
+
+def test_where_the_data_folder_is_stays_the_installations_own(monkeypatch, tmp_path):
+    monkeypatch.setenv("WEIR_DATA_DIR", str(tmp_path))
+    failure = explain_error(OSError(f"File name too long: '{tmp_path}/outputs/x/_spark_metadata'"), task="files")
+    assert str(tmp_path) not in str(failure) and "<data folder>/outputs/x" in str(failure)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from workers.engine.secrets import redacted
+from workers.library.files import data_folder
 
 LONGEST = 600
 _TRACEBACK = "Traceback (most recent call last):"
@@ -39,7 +40,8 @@ class FragmentFailed(Exception):
     """A fragment could not be compiled or its query ended; the message says why and where."""
 
     def __init__(self, message: str, *, broker_is_away: bool = False) -> None:
-        super().__init__(redacted(message))
+        # Teams read it: where the installation keeps its data is nobody's business.
+        super().__init__(redacted(message).replace(str(data_folder()), "<data folder>"))
         self.broker_is_away = broker_is_away
 
 
