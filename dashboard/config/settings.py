@@ -45,7 +45,7 @@ def _secret_key() -> str:
     if given:
         return given
     kept = DATA_DIR / "secret_key"
-    DATA_DIR.mkdir(parents=True, exist_ok=True)
+    DATA_DIR.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
         # O_EXCL: of two processes that start together, one writes and both read the same key.
         with os.fdopen(os.open(kept, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:

@@ -77,11 +77,11 @@ def require_free(row: SlotRow) -> None:
             slot=row.name, reserved_for=row.reserved_for)
     there = fragments_on(row.name)
     if there:
-        named = ", ".join(there[:3]) + (f" and {len(there) - 3} more" if len(there) > 3 else "")
+        # How many, and not which: some may be of private dataflows, and who asks for a slot may be of any team.
         raise SlotTaken(
-            f"Slot {row.name} runs {named}.",
+            f"Slot {row.name} runs {len(there)} quer{'y' if len(there) == 1 else 'ies'}.",
             remedy="Choose a slot on which nothing runs, add one, or pause or remove what runs there.",
-            slot=row.name, fragments=there)
+            slot=row.name, queries=len(there))
 
 
 def require_unreserved(before: Mapping[str, Fragment], after: Mapping[str, Fragment]) -> None:

@@ -8,9 +8,10 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from dashboard.operations.models import FragmentRow
 from dashboard.profiles.models import SweepRecord
 from dashboard.profiles.services.importing import import_profiles
-from tests.dashboard.building import World
+from tests.dashboard.building import World, document, running
 from tests.profiles.nodes import Node
 from tests.profiles.test_importing import HEADER
 from tests.profiles.test_sweeps import started
@@ -99,3 +100,15 @@ def test_a_config_that_is_nested_deeply_is_no_500(world: World, client, depth: i
     assert 400 <= client.post("/api/sweeps", asked, content_type="application/json").status_code < 500
     assert 400 <= client.post("/profiles/measure", SWEEP | {"config": config}).status_code < 500
     assert not SweepRecord.objects.exists()
+
+
+def test_a_slot_that_is_taken_does_not_tell_by_what(world: World, client):
+    """It may be another team's private query."""
+    private = running(world.carla, world.city, document("hidden", visibility="private"), world.ana)
+    slots = dict(FragmentRow.objects.values_list("pk", "slot"))
+    client.force_login(world.mo)
+    assert client.get(f"/api/dataflows/{private.pk}").status_code == 404
+    for slot in set(slots.values()):
+        answer = client.post("/api/sweeps", SWEEP | {"slot": slot}, content_type="application/json")
+        assert (answer.status_code, answer.json()["code"]) == (409, "slot_taken")
+        assert not [fragment for fragment in slots if fragment in answer.content.decode()]

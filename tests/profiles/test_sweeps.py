@@ -90,7 +90,7 @@ def test_a_slot_that_runs_something_is_not_measured_on(world: World, node: Node)
     busy = next(row.name for row in SlotRow.objects.all() if row.queries)
     with pytest.raises(SlotTaken) as caught:
         started(world, slot=busy)
-    assert caught.value.facts["fragments"] and "nothing runs" in caught.value.remedy
+    assert caught.value.facts["queries"] == 1 and "nothing runs" in caught.value.remedy
     with pytest.raises(NotFound):
         started(world, slot="n9/0")
     assert not SweepRecord.objects.exists()

@@ -123,7 +123,7 @@ def _sealed(field: str, broker: redis.Redis, copy: Path) -> str:
 
 def _kept_key(data_dir: Path) -> str:
     path = data_dir / KEY_FILE
-    data_dir.mkdir(parents=True, exist_ok=True)
+    data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     temporary = data_dir / f".{KEY_FILE}.{os.getpid()}.{secrets.token_hex(4)}"
     if not path.exists():
         _write_private(temporary, secrets.token_urlsafe(48))

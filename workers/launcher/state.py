@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import fcntl
 import os
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TextIO
 
 ROOT = Path(__file__).resolve().parents[2]
+WEIRS = frozenset({"broker", "checkpoints", "lock", "logs", "nodes", "outputs", "replay", "secret_key", "secrets_key"})
 
 
 class CannotStart(Exception):
@@ -50,6 +52,7 @@ def lock(data_dir: Path) -> TextIO:
     """
     try:
         data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _close_to_others(data_dir)
         file = (data_dir / "lock").open("a+")
     except OSError as error:
         raise CannotStart(f"The data folder {data_dir} cannot be used: {error.strerror}.") from None
@@ -68,3 +71,24 @@ def lock(data_dir: Path) -> TextIO:
     file.write(f"{os.getpid()}\n")
     file.flush()
     return file
+
+
+def _close_to_others(data_dir: Path) -> None:
+    """Take what other users of the machine may do in the folder away: it holds the database and the broker's password.
+
+    A folder that was there before is changed where it is empty or Weir's; of any other the user decides.
+    """
+    mode = stat.S_IMODE(data_dir.stat().st_mode)
+    if not mode & 0o077:
+        return
+    names = {path.name for path in data_dir.iterdir()}
+    if mode & stat.S_ISVTX or (names and not names & WEIRS):
+        raise CannotStart(
+            f"Other users may read the data folder {data_dir}, which holds files that are not Weir's: name another "
+            "folder with --data-dir, or close it to others (chmod 700).")
+    try:
+        data_dir.chmod(mode & 0o700)
+    except PermissionError:
+        raise CannotStart(
+            f"Other users may read the data folder {data_dir}, and it is not this user's to close: name another folder "
+            "with --data-dir, or have its owner close it (chmod 700).") from None

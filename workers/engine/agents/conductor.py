@@ -216,7 +216,7 @@ def _not_ready(slot: SlotProcess, order: TrialOrder) -> TrialFailed:
     """Why a slot that was waited for is not measured on."""
     if there := queries_on(slot):
         return TrialFailed(
-            "slot_busy", f"Slot {order.node}/{order.slot} runs {', '.join(there[:5])}",
+            "slot_busy", f"Slot {order.node}/{order.slot} runs {len(there)} quer{'y' if len(there) == 1 else 'ies'}",
             remedy="Measure on a slot that nothing runs on, or move these away first.")
     return TrialFailed(
         "slot_not_ready", f"Slot {order.node}/{order.slot} is {slot.state} for more than {READY_S:g} s",
