@@ -34,16 +34,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 WHOLE = tuple(ROOT / "tests" / folder for folder in ("browser", "engine/channels/contract", "library", "engine/spark"))
 # What takes longest begins first, so that no worker is left with it while the others have nothing to do.
 LONGEST_FIRST = (
-    "contract python", "contract jvm", "spark", "browser", "contract", "test_postgresql.py", "first light", "library",
-    "test_node.py", "test_upgrade.py", "test_system.py")
+    "spark", "browser", "contract", "test_postgresql.py", "first light", "library", "test_node.py", "test_upgrade.py",
+    "test_system.py")
 
 
 def _group(item: pytest.Item) -> str:
-    """Those that stay with one worker. In the long run, the contract's implementations do well without each other."""
-    whole = next((folder for folder in WHOLE if item.path.is_relative_to(folder)), item.path)
-    implementation = item.callspec.params.get("implementation") if hasattr(item, "callspec") else None
-    parted = implementation and whole.name == "contract" and item.config.getoption("--long")
-    return f"{whole.name} {implementation}" if parted else whole.name
+    """Those that stay with one worker."""
+    return next((folder for folder in WHOLE if item.path.is_relative_to(folder)), item.path).name
 
 
 def _begins(item: pytest.Item) -> int:

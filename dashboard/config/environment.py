@@ -63,7 +63,7 @@ DECLARED: tuple[Declared, ...] = (
     Declared("WEIR_SECRETS_KEY", "", "Seals teams' secrets; empty: a key made once and kept in the data folder."),
     Declared("WEIR_HTTP_HOSTS", "", "Hosts that `http_post` and `http_get` may reach; with a port if not 80 or 443."),
     Declared("WEIR_DATABASE_HOSTS", "", "Hosts whose databases `sql_lookup` may read, by commas; empty: none."),
-    Declared("WEIR_CHANNEL", "auto", "Channel implementation: `jvm`, `python`, or `auto` (jvm where javac is found)."),
+    Declared("WEIR_CHANNELS_JAR", "", "Jar of the channels, built elsewhere; empty: `jvm` in the data folder."),
 )
 _BY_NAME = {declared.name: declared for declared in DECLARED}
 

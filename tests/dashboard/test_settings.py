@@ -53,7 +53,7 @@ def test_documented_defaults_are_the_declared_ones():
     ("WEIR_NODE_RACKS", "n1", lambda e: e.node_racks()),
     ("WEIR_NODE_RACKS", "n1:", lambda e: e.node_racks()),
     ("WEIR_NODE_RACKS", "n1:a,n1:b", lambda e: e.node_racks()),
-    ("WEIR_CHANNEL", "kafka", lambda e: e.choice("WEIR_CHANNEL", "jvm", "python")),
+    ("WEIR_PIN", "kafka", lambda e: e.choice("WEIR_PIN", "auto", "always")),
     ("REDIS_URL", "localhost:6379", lambda e: e.redis_url()),
 ])
 def test_a_wrong_value_is_named(name, value, read):

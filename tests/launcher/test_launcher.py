@@ -41,10 +41,11 @@ echo "install $*" >>"$CALLS"
 [ -z "${UV_FAILS:-}" ] || { echo "no such wheel"; exit 1; }
 """
 JAVA = '#!/bin/sh\necho \'openjdk version "{version}" 2025-04-15\' >&2\n'
+JAVAC = "#!/bin/sh\necho 'javac {version}'\n"
 APT = """#!/bin/sh
 echo "apt-get $*" >>"$CALLS"
 case "$*" in *"install"*openjdk-17*) [ -z "${APT_HAS_NO_17:-}" ] || exit 100 ;; esac
-case "$*" in *install*jdk*) cp "$JAVA_TO_BE" "${0%/*}/java" ;; esac
+case "$*" in *install*jdk*) cp "$JDK_TO_BE/java" "$JDK_TO_BE/javac" "${0%/*}" ;; esac
 """
 
 
@@ -76,6 +77,10 @@ class Place:
         path.write_text(text)
         path.chmod(0o755)
         return path
+
+    def put_jdk(self, version: str = "17.0.15") -> None:
+        self.put("java", JAVA.format(version=version))
+        self.put("javac", JAVAC.format(version=version))
 
 
 @pytest.fixture
@@ -121,7 +126,7 @@ def test_what_changed_is_installed_again(place: Place, changed: str) -> None:
 
 
 def test_tests_have_a_lock_file_of_their_own(place: Place) -> None:
-    place.put("java", JAVA.format(version="21.0.2"))
+    place.put_jdk("21.0.2")
     place.put("chromium", "#!/bin/sh\n")
     assert place.run("test", "-k", "x").stdout == "ran run.py -k x\n"
     place.run("check")
@@ -138,7 +143,7 @@ def test_tests_have_a_lock_file_of_their_own(place: Place) -> None:
     (("submit", "a file"), "ran manage.py submit a file\n"),
 ])
 def test_words(place: Place, words: tuple[str, ...], expected: str) -> None:
-    place.put("java", JAVA.format(version="17.0.15"))
+    place.put_jdk()
     assert place.run(*words).stdout == expected
 
 
@@ -237,11 +242,14 @@ def test_root_gets_the_venv_module_installed(place: Place) -> None:
 
 @pytest.mark.parametrize("install_java", [
     lambda place: None,
-    lambda place: place.put("java", JAVA.format(version="1.8.0_392")),
-    lambda place: place.put("java", JAVA.format(version="11.0.2")),
-    lambda place: place.put("java", "#!/bin/sh\necho 'Error: Module jdk.incubator.vector not found' >&2; exit 1\n"),
-], ids=["none", "8", "11", "cut down"])
-def test_java_that_does_not_fit_is_one_line(place: Place, install_java: Callable[[Place], object]) -> None:
+    lambda place: place.put_jdk("1.8.0_392"),
+    lambda place: place.put_jdk("11.0.2"),
+    lambda place: (place.put_jdk(), place.put(
+        "java", "#!/bin/sh\necho 'Error: Module jdk.incubator.vector not found' >&2; exit 1\n")),
+    lambda place: place.put("java", JAVA.format(version="17.0.15")),
+    lambda place: (place.put_jdk(), place.put("javac", JAVAC.format(version="11.0.2"))),
+], ids=["none", "8", "11", "cut down", "no compiler", "old compiler"])
+def test_a_jdk_that_does_not_fit_is_one_line(place: Place, install_java: Callable[[Place], object]) -> None:
     place.run("check")
     install_java(place)
     done = place.run("up")
@@ -249,22 +257,70 @@ def test_java_that_does_not_fit_is_one_line(place: Place, install_java: Callable
     assert "sudo apt-get install openjdk-17-jdk-headless" in done.stderr and done.stderr.count("\n") == 1
 
 
+@pytest.fixture
+def agent_place(place: Place) -> Place:
+    """A machine that has a Java runtime and no compiler."""
+    place.run("check")
+    place.put("java", JAVA.format(version="17.0.15"))
+    return place
+
+
+@pytest.mark.parametrize(("jar", "words", "variables"), [
+    ("checkout/data/jvm/weir-channels.jar", (), {}),
+    ("state/jvm/weir-channels.jar", ("--data-dir", "{folder}/state"), {}),
+    ("state/jvm/weir-channels.jar", ("--data-dir={folder}/state",), {}),
+    ("state/jvm/weir-channels.jar", (), {"WEIR_DATA_DIR": "{folder}/state"}),
+    ("a.jar", (), {"WEIR_CHANNELS_JAR": "{folder}/a.jar"}),
+], ids=["data folder", "option", "option with =", "variable", "jar by itself"])
+def test_an_agent_needs_no_compiler_where_it_has_the_jar(
+    agent_place: Place, tmp_path: Path, jar: str, words: tuple[str, ...], variables: dict[str, str]
+) -> None:
+    words = ("agent", "--node", "n2", *(word.format(folder=tmp_path) for word in words))
+    variables = {name: value.format(folder=tmp_path) for name, value in variables.items()}
+    without = agent_place.run(*words, **variables)
+    assert (without.returncode, without.stdout) == (1, "")
+    assert "openjdk-17-jdk-headless" in without.stderr and "docs/operations.md" in without.stderr
+    assert without.stderr.count("\n") == 1
+    (tmp_path / jar).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / jar).touch()
+    done = agent_place.run(*words, **variables)
+    assert done.returncode == 0 and done.stdout.startswith("ran "), done.stderr
+    assert agent_place.run("up", **variables).returncode == 1, "a machine that compiles needs the compiler"
+
+
+def test_the_compiler_of_java_home_does(agent_place: Place, tmp_path: Path) -> None:
+    folder = tmp_path / "jdk" / "bin"
+    folder.mkdir(parents=True)
+    for name, text in (("java", JAVA), ("javac", JAVAC)):
+        (folder / name).write_text(text.format(version="21.0.2"))
+        (folder / name).chmod(0o755)
+    assert agent_place.run("up").returncode == 1
+    assert agent_place.run("up", JAVA_HOME=str(folder.parent)).stdout == "ran -P -m workers.launcher\n"
+
+
+@pytest.mark.parametrize("there", ["nothing", "a runtime"])
 @pytest.mark.parametrize(("variables", "package"), [
     ({}, "openjdk-17-jdk-headless"), ({"APT_HAS_NO_17": "1"}, "openjdk-21-jdk-headless"),
 ])
-def test_root_gets_java_installed(place: Place, tmp_path: Path, variables: dict[str, str], package: str) -> None:
-    java = tmp_path / "java"
-    java.write_text(JAVA.format(version="17.0.15"))
-    java.chmod(0o755)
+def test_root_gets_a_jdk_installed(
+    place: Place, tmp_path: Path, variables: dict[str, str], package: str, there: str
+) -> None:
+    jdk = tmp_path / "jdk"
+    jdk.mkdir()
+    for name, text in (("java", JAVA), ("javac", JAVAC)):
+        (jdk / name).write_text(text.format(version="17.0.15"))
+        (jdk / name).chmod(0o755)
+    if there == "a runtime":
+        place.put("java", JAVA.format(version="17.0.15"))
     place.put("id", "#!/bin/sh\necho 0\n")
     place.put("apt-get", APT)
-    done = place.run("up", JAVA_TO_BE=str(java), **variables)
+    done = place.run("up", JDK_TO_BE=str(jdk), **variables)
     assert done.stdout == "ran -P -m workers.launcher\n", done.stderr
     assert package in [call for call in place.calls() if call.startswith("apt-get")][-1]
 
 
 def test_a_missing_browser_is_said_and_the_other_tests_run(place: Place) -> None:
-    place.put("java", JAVA.format(version="17.0.15"))
+    place.put_jdk()
     done = place.run("test")
     assert done.stdout == "ran run.py\n"
     assert "sudo apt-get install chromium" in done.stderr.splitlines()[-1]
@@ -272,7 +328,7 @@ def test_a_missing_browser_is_said_and_the_other_tests_run(place: Place) -> None
 
 @pytest.mark.parametrize("installed", [False, True], ids=["with the dependencies", "later"])
 def test_root_gets_a_browser_installed_once(place: Place, installed: bool) -> None:
-    place.put("java", JAVA.format(version="17.0.15"))
+    place.put_jdk()
     place.put("id", "#!/bin/sh\necho 0\n")
     place.put("apt-get", APT + 'case "$*" in *install*chromium*) cp /bin/true "${0%/*}/chromium" ;; esac\n')
     if installed:

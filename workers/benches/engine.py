@@ -26,7 +26,7 @@ import redis
 
 from scheduler.model.dataflow import Task
 from scheduler.model.estate import channel_id
-from workers.engine.channels.config import ChannelConfig, choose_implementation
+from workers.engine.channels.config import ChannelConfig
 from workers.engine.channels.registry import Channels
 from workers.engine.observed import percentile_ms, read_meters, read_reports
 from workers.engine.settings import ROOT, Settings, from_environment
@@ -72,9 +72,7 @@ class Driver:
         from workers.engine.channels.spark import spark_conf
         from workers.engine.spark.session import open_session
 
-        self.config = ChannelConfig(
-            redis_url=at.url, implementation=choose_implementation(at.settings.channel), data_dir=at.folder
-        )
+        self.config = ChannelConfig(redis_url=at.url, data_dir=at.folder, jar=at.settings.channels_jar)
         self.folder = at.folder
         self.channels = Channels.connect(at.url)
         conf = spark_conf(self.config)

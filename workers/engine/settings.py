@@ -21,7 +21,7 @@ class Settings:
     node: str = "n1"
     slots: int = 2
     trigger_ms: int = DEFAULT_TRIGGER_MS
-    channel: Literal["jvm", "python", "auto"] = "auto"
+    channels_jar: Path | None = None  # where it is not in ``data_dir``
     spark_master: str = ""  # empty: this machine, with ``threads`` threads a slot
     threads: int = 64  # as many as a bundle may have; they cost nothing idle
     slot_memory_mb: int = 1024  # the JVM's heap; Python workers and RocksDB come on top
@@ -38,7 +38,7 @@ def from_environment(environment: Mapping[str, str] | None = None) -> Settings:
         node=env.get("WEIR_NODE", default.node),
         slots=int(env.get("WEIR_SLOTS", default.slots)),
         trigger_ms=int(env.get("WEIR_TRIGGER_MS", default.trigger_ms)),
-        channel=_choice(env, "WEIR_CHANNEL", ("jvm", "python", "auto"), default.channel),
+        channels_jar=Path(jar).resolve() if (jar := env.get("WEIR_CHANNELS_JAR", "").strip()) else None,
         spark_master=env.get("WEIR_SPARK_MASTER", default.spark_master),
         threads=int(env.get("WEIR_SLOT_THREADS", default.threads)),
         slot_memory_mb=int(env.get("WEIR_SLOT_MEMORY_MB", default.slot_memory_mb)),

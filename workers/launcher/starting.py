@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from .state import ROOT, CannotStart
+from .state import ROOT
 from .supervise import Supervisor
 
 READY_LIMIT_S = 600.0  # a machine that gives a tenth of its cores needs that long
@@ -36,8 +35,10 @@ def stopped_at_the_end(supervisor: Supervisor) -> Iterator[None]:
 
 def engine_environment(*, url: str, data_dir: Path, node: str, slots: int) -> dict[str, str]:
     """The variables that a node agent starts with."""
+    jar = os.environ.get("WEIR_CHANNELS_JAR", "").strip()
     return {
         **os.environ, "REDIS_URL": url, "WEIR_DATA_DIR": str(data_dir), "WEIR_NODE": node, "WEIR_SLOTS": str(slots),
+        "WEIR_CHANNELS_JAR": str(Path(jar).expanduser().resolve()) if jar else "",
         "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1",
     }  # fmt: skip
 
@@ -48,16 +49,11 @@ def shown(url: str) -> str:
 
 
 def build_channels(supervisor: Supervisor) -> None:
-    """Compile the fast channel where there is a compiler; say so where there is none."""
-    wanted = os.environ.get("WEIR_CHANNEL", "").strip() or "auto"
-    if wanted == "python":
-        return
-    if wanted == "auto" and not shutil.which("javac"):
-        say("no javac found: channels run on Python, slower; install openjdk-17-jdk-headless for the fast ones")
-        return
-    try:
-        supervisor.run_once("channels", (sys.executable, "-P", "-m", "workers.engine.channels.jvm.build"))
-    except CannotStart as error:
-        if wanted == "jvm":
-            raise
-        say(f"{error}\nchannels run on Python, slower")
+    """Compile the channels, unless a jar of the same sources is there.
+
+    Raises
+    ------
+    CannotStart
+        No jar fits and none can be built; the message says what to install or to copy.
+    """
+    supervisor.run_once("channels", (sys.executable, "-P", "-m", "workers.engine.channels.jvm.build"))

@@ -10,8 +10,8 @@ from workers.engine.agents.checkpoint import Progress
 from workers.engine.agents.handover import Begun, order_of
 from workers.engine.agents.wanted import WantedFragment
 from workers.engine.channels import keys
-from workers.engine.channels.control import Control
 
+from ..channels.reference import Control, QuotaPartitioner
 from .world import Disk
 
 if TYPE_CHECKING:
@@ -144,10 +144,11 @@ class Query:
         batch = self.store.progress(self.fragment.id).batch
         if control.publishes(position):
             self.world.broker.write(self.fragment.channel(position), entry, events)
-        for rotation in control.routes(position):
-            turns = rotation.turns(batch, 0, len(events))
-            for index, part in enumerate(rotation.parts):
-                own = [event for event, turn in zip(events, turns, strict=True) if turn == index]
+        for weights in control.routes(position):
+            partitioner = QuotaPartitioner.of(weights)
+            dealt = partitioner.deal(batch, 0, len(events))
+            for index, part in enumerate(partitioner.parts):
+                own = [event for event, part_index in zip(events, dealt, strict=True) if part_index == index]
                 if own:
                     self._may_fail()
                     self.world.broker.write(part, entry, own)

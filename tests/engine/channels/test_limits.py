@@ -1,14 +1,15 @@
-"""A reader of a whole stream that goes on with its part of it: where the one ends the other begins. Broker only."""
+"""A reader of a whole stream that goes on with its part of it: where the one ends the other begins. Broker only.
+
+What its batches take: ``contract/test_planning.py``.
+"""
 
 from __future__ import annotations
 
 import pytest
 import redis
-from pyspark.sql.types import StructType
 
 from workers.engine.channels import keys, scripts
 from workers.engine.channels.registry import Channels
-from workers.engine.channels.source import ChannelLost, ChannelStreamReader
 
 pytestmark = pytest.mark.broker
 
@@ -28,30 +29,8 @@ def write(broker: redis.Redis, *batches: int) -> None:
         scripts.run(broker, "write", names, [1, batch, 0, 10, b"block", batch])
 
 
-def planned(broker: redis.Redis, reader: str, after: str) -> list[str]:
-    """What the next batch takes, what counts as freed, and the channel's end."""
-    names = [keys.channel("f.0"), keys.meta("f.0")]
-    return [part.decode() for part in scripts.run(broker, "plan", names, [reader, 64, 1_000, after])]
-
-
 def divide(channels: Channels, *, from_batch: int = 3) -> bool:
     return channels.route("f", 0, "r", {"r": 0.5, "s": 0.5}, from_batch=from_batch, instead=True)
-
-
-def test_a_reader_reads_up_to_where_its_parts_begin_and_no_further(broker, channels) -> None:
-    write(broker, 1, 2, 3)
-    channels.commit("f.0", "r", "1-0")
-    assert divide(channels)
-    assert channels.routed("f", 0, "r").settled and channels.info("f.0").limits == {"r": "3-0"}
-    write(broker, 4, 5)
-    assert planned(broker, "r", "1-0") == ["3-0", "0-0", "5-0"]
-    assert planned(broker, "w", "1-0") == ["5-0", "0-0", "5-0"]
-    assert channels.info("f.0").readers["r"] == "1-0", "until it has read them, its blocks are kept"
-    channels.commit("f.0", "w", "5-0")
-    assert channels.info("f.0").blocks == 4
-    channels.commit("f.0", "r", "3-0")
-    assert channels.info("f.0").readers == {"w": "5-0"} and channels.info("f.0").blocks == 0
-    assert planned(broker, "r", "3-0") == ["", "0-0", "5-0"], "what is freed beyond its limit it does not miss"
 
 
 def test_who_has_read_all_by_then_is_gone_at_once(broker, channels) -> None:
@@ -88,25 +67,3 @@ def test_who_leaves_for_good_gets_no_place_again_and_who_leaves_for_a_while_does
     assert channels.join("f.0", "r").place is None and channels.join("f.0", "w").place == "2-0"
     channels.unregister("gone.0", "r", for_good=True)
     assert not broker.exists(keys.meta("gone.0"))
-
-
-def source(url: str, channel: str) -> ChannelStreamReader:
-    return ChannelStreamReader(
-        StructType(), {"redis_url": url, "channels": channel, "reader": "r", "wait_ms": "30", "max_blocks": "64"})
-
-
-def test_the_python_source_stops_at_its_limit_and_goes_on_with_its_part(broker, broker_url, channels) -> None:
-    write(broker, 1, 2)
-    channels.open_channel("f.0@r", schema_json="{}", readers=["r"])
-    divide(channels)
-    write(broker, 3, 4)
-    whole = source(broker_url, "f.0")
-    end = whole.latestOffset(whole.initialOffset(), None)
-    assert end == {"f.0": "2-0"}
-    with pytest.raises(ChannelLost, match="no longer read by r, which is at 1-0 there, but it holds events up to 2-0"):
-        source(broker_url, "f.0@r").latestOffset({"f.0": "1-0"}, None)
-    assert whole.latestOffset(end, None) == end
-    assert "r" not in channels.info("f.0").readers
-    assert source(broker_url, "f.0").initialOffset() == {"f.0": "2-0"}, "what it read is repeated from there"
-    part = source(broker_url, "f.0@r")
-    assert part.latestOffset(end, None) == end, "nothing has come in its part"

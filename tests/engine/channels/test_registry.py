@@ -7,7 +7,6 @@ import pytest
 import redis
 
 from workers.engine.channels import codec, keys, scripts
-from workers.engine.channels.control import Control
 from workers.engine.channels.registry import Channels
 
 pytestmark = pytest.mark.broker
@@ -68,65 +67,6 @@ def test_a_deleted_channel_leaves_nothing(broker, channels: Channels) -> None:
 def test_a_part_is_a_channel_of_its_own() -> None:
     assert keys.part("a.0", "f4-0") == "a.0@f4-0"
     assert keys.reader_of("a.0@f4-0") == "f4-0"
-
-
-class TestControl:
-    """What a valve sees of its control hash, batch by batch."""
-
-    def test_an_outlet_opens_at_the_next_batch_and_the_same_way_when_repeated(self, broker, channels) -> None:
-        channels.open_outlet("f", 2)
-        assert not Control.read(broker, "f", 7).publishes(2)
-        assert channels.control("f")["2:from"] == "8"
-        assert Control.read(broker, "f", 8).publishes(2)
-        assert not Control.read(broker, "f", 7).publishes(2)
-        assert not Control.read(broker, "f", 8).publishes(1)
-
-    def test_an_outlet_opened_before_the_start_publishes_the_first_batch(self, broker, channels) -> None:
-        channels.open_outlet("f", 0, from_batch=0)
-        assert Control.read(broker, "f", 0).publishes(0)
-
-    def test_opening_what_is_open_does_not_move_its_boundary(self, broker, channels) -> None:
-        channels.open_outlet("f", 0, from_batch=0)
-        assert not channels.open_outlet("f", 0)
-        assert Control.read(broker, "f", 0).publishes(0)
-
-    def test_an_outlet_opened_again_has_a_new_boundary(self, broker, channels) -> None:
-        channels.open_outlet("f", 0, from_batch=0)
-        channels.close_outlet("f", 0)
-        assert not Control.read(broker, "f", 5).publishes(0)
-        assert channels.open_outlet("f", 0)
-        assert not Control.read(broker, "f", 6).publishes(0)
-        assert Control.read(broker, "f", 7).publishes(0)
-
-    def test_a_tail_closes_at_the_next_batch(self, broker, channels) -> None:
-        channels.close_tail("f", 1)
-        now = Control.read(broker, "f", 3)
-        assert now.passes(1)
-        later = Control.read(broker, "f", 4)
-        assert (later.passes(0), later.passes(1), later.passes(2)) == (True, False, False)
-
-    @pytest.mark.parametrize("second", [0, 2])
-    def test_until_a_new_tail_begins_the_old_one_stays_closed(self, broker, channels, second) -> None:
-        channels.close_tail("f", 1)
-        Control.read(broker, "f", 3)
-        assert channels.close_tail("f", second)
-        between = Control.read(broker, "f", 9)
-        assert (between.passes(0), between.passes(1)) == (True, False)
-        after = Control.read(broker, "f", 10)
-        assert [after.passes(position) for position in range(3)] == [position < second for position in range(3)]
-
-    def test_an_opened_tail_passes_everything(self, broker, channels) -> None:
-        channels.close_tail("f", 0)
-        Control.read(broker, "f", 3)
-        assert channels.open_tail("f")
-        assert not channels.open_tail("f")
-        assert all(Control.read(broker, "f", 4).passes(position) for position in range(3))
-
-    def test_closing_the_same_tail_again_changes_nothing(self, broker, channels) -> None:
-        channels.close_tail("f", 1)
-        Control.read(broker, "f", 3)
-        assert not channels.close_tail("f", 1)
-        assert not Control.read(broker, "f", 4).passes(1)
 
 
 def test_a_reader_begins_where_it_asks_to(broker, channels: Channels) -> None:

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import numpy as np
 import psutil
+import redis
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from workers.engine.channels import codec, keys
 from workers.engine.channels import spark as channel_spark
 from workers.engine.channels.config import ChannelConfig
-from workers.engine.channels.connections import client
 from workers.engine.channels.registry import Channels
 
 EVENTS_PER_S = 10
@@ -30,9 +30,11 @@ class Bench:
     folder: Path
     trigger_ms: int
     channels: Channels = field(init=False)
+    broker: redis.Redis = field(init=False)
 
     def __post_init__(self) -> None:
         self.channels = Channels.connect(self.config.redis_url)
+        self.broker = redis.Redis.from_url(self.config.redis_url)
 
     def publish(self, events: DataFrame, fragment: str, *readers: str, capacity: int = 100_000) -> DataFrame:
         """A valve with an open outlet; a passive reader keeps every block for the measurement."""
@@ -72,7 +74,7 @@ class Bench:
     def written_ms(self, fragment: str) -> dict[int, int]:
         """When each event of a stream was written to its channel, by sequence number."""
         found: dict[int, int] = {}
-        for _, fields in client(self.config.redis_url).xrange(keys.channel(f"{fragment}.0")):
+        for _, fields in self.broker.xrange(keys.channel(f"{fragment}.0")):
             for row in codec.block_rows(fields[b"b"]):
                 found[row["_seq"]] = int(fields[b"t"])
         return found
@@ -107,7 +109,7 @@ class Bench:
 def latencies(bench: Bench, fragment: str, since_ms: float) -> list[float]:
     """How long each event took from its source to a stream's channel, in ms, of those born since a moment."""
     found = []
-    for _, fields in client(bench.config.redis_url).xrange(keys.channel(f"{fragment}.0")):
+    for _, fields in bench.broker.xrange(keys.channel(f"{fragment}.0")):
         written = int(fields[b"t"])
         found += [written - row["_born"] for row in codec.block_rows(fields[b"b"]) if row["_born"] > since_ms]
     return found

@@ -1,4 +1,4 @@
-"""Measure channels on this machine: ``./weir bench channels [--implementation jvm|python] [--json FILE]``.
+"""Measure channels on this machine: ``./weir bench channels [--json FILE]``.
 
 Each measurement is a function that returns its figures as a dictionary; ``main`` prints them as a table.
 """
@@ -88,7 +88,6 @@ def _broker(folder: Path) -> Iterator[str]:
 def main(arguments: list[str] | None = None) -> int:
     """Measure, print a table, and write the figures as JSON where asked."""
     parser = argparse.ArgumentParser(description="Measure Weir's channels on this machine.")
-    parser.add_argument("--implementation", choices=("jvm", "python"), default="jvm")
     parser.add_argument("--trigger-ms", type=int, default=200)
     parser.add_argument("--wait-ms", type=int, default=ChannelConfig("").wait_ms)
     parser.add_argument("--only", default="hop,throughput,valve,idle,restart,many")
@@ -98,10 +97,10 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     machine = {"cpus": os.cpu_count(), "memory_gb": round(psutil.virtual_memory().total / 2**30),
                "python": platform.python_version()}
-    figures: dict[str, object] = {"machine": machine, "implementation": options.implementation,
-                                  "trigger_ms": options.trigger_ms, "wait_ms": options.wait_ms}
+    figures: dict[str, object] = {
+        "machine": machine, "trigger_ms": options.trigger_ms, "wait_ms": options.wait_ms}
     with tempfile.TemporaryDirectory() as scratch, _broker(Path(scratch) / "broker") as url:
-        config = ChannelConfig(url, options.implementation, data_dir=options.data_dir, wait_ms=options.wait_ms)
+        config = ChannelConfig(url, data_dir=options.data_dir, wait_ms=options.wait_ms)
         settings = {"spark.local.dir": f"{scratch}/{LOCAL}", **dict(each.split("=", 1) for each in options.conf)}
         with session(config, settings=settings) as spark:
             bench = Bench(spark, config, Path(scratch), options.trigger_ms)

@@ -24,7 +24,7 @@ from typing import Any, TextIO
 import redis
 
 from workers.engine.channels import keys
-from workers.engine.channels.config import ChannelConfig, choose_implementation
+from workers.engine.channels.config import ChannelConfig
 from workers.engine.channels.registry import Channels
 from workers.engine.channels.spark import spark_conf
 from workers.engine.measuring.host import Host
@@ -107,15 +107,14 @@ class Slot:
         self._desired = self._newest()
         self._say("starting")
         config = ChannelConfig(
-            redis_url=self._settings.redis_url, implementation=choose_implementation(self._settings.channel),
-            data_dir=self._settings.data_dir,
+            redis_url=self._settings.redis_url, data_dir=self._settings.data_dir, jar=self._settings.channels_jar,
         )
         began_s = time.monotonic()
         self._spark = open_session(
             self._settings, slot=int(self._name), slot_dir=self._store.folder, channel_conf=spark_conf(config)
         )
         took_ms = round(1000 * (time.monotonic() - began_s))
-        self._log.info("session open", took_ms=took_ms, channel=config.implementation)
+        self._log.info("session open", took_ms=took_ms)
         self._listener.attach(self._spark)
         self._hands = Hands(
             Surroundings(

@@ -21,22 +21,6 @@ def decode_block(block: bytes) -> list[pa.RecordBatch]:
         return list(reader)
 
 
-def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The batch under exactly that schema, columns by name.
-
-    A writer may know that a column is never null where its declared schema does not say so; Spark compares the two
-    to the letter. Nothing is copied where the types are equal but for that.
-    """
-    columns = [batch.column(field.name) for field in schema]
-    fitting = [
-        column if column.type.equals(field.type) else column.cast(field.type)
-        for column, field in zip(columns, schema, strict=True)
-    ]
-    if not fitting:
-        return batch.select([])
-    return pa.RecordBatch.from_arrays(fitting, schema=schema)
-
-
 def block_rows(block: bytes) -> list[dict[str, Any]]:
     """The events of a block as dictionaries, oldest first."""
     return [row for batch in decode_block(block) for row in batch.to_pylist()]

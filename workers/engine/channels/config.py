@@ -1,14 +1,10 @@
-"""How a session reaches its channels: the broker and the implementation that reads and writes them."""
+"""How a session reaches its channels: the broker, the jar, and the sizes of batches and blocks."""
 
 from __future__ import annotations
 
 import os
-import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
-
-Implementation = Literal["jvm", "python"]
 
 BLOCK_ROWS = 2_000
 CAPACITY_BLOCKS = 256
@@ -20,6 +16,7 @@ KEEP_EVENTS = 1_000  # of an output whose task type says nothing else
 class ChannelConfig:
     """What every read and write of a channel needs to know.
 
+    ``jar`` is the compiled Java side where it is not in ``data_dir`` (see ``jvm/build.py``).
     ``wait_ms`` is how long a query without new data waits for some inside one trigger: it makes a low latency
     cost no idle CPU, because the query wakes when a block arrives instead of asking again and again.
     ``block_rows`` must not change while a query may still repeat its last batch, or the blocks would differ.
@@ -28,18 +25,11 @@ class ChannelConfig:
     """
 
     redis_url: str
-    implementation: Implementation = "jvm"
     data_dir: Path = field(default_factory=lambda: Path(os.environ.get("WEIR_DATA_DIR", "data")))
+    jar: Path | None = None
     wait_ms: int = 190
     max_blocks: int = 64
     blocks_each: int = 4
     max_rows: int = 100_000
     block_rows: int = BLOCK_ROWS
     catch_up_ms: int = 300_000
-
-
-def choose_implementation(wanted: str = "auto") -> Implementation:
-    """``jvm`` or ``python`` as asked; ``auto`` takes the JVM where a Java compiler is found."""
-    if wanted in ("jvm", "python"):
-        return wanted  # type: ignore[return-value]
-    return "jvm" if shutil.which("javac") else "python"

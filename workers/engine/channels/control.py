@@ -1,7 +1,8 @@
-"""A fragment's control hash as one batch sees it: outlets, the tail, and routes. ``Control.java`` is its twin.
+"""A fragment's control hash: outlets, the tail, and routes, and the batch from which each change is in force.
 
 Whoever sees a change first sets its boundary, the next batch, unless it is set already: so that every valve of the
-fragment changes between two batches, and decides the same way where a batch is repeated.
+fragment changes between two batches, and decides the same way where a batch is repeated. Valves do so in
+``Control.java``; here it is done for a fragment at rest.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ from dataclasses import dataclass
 import redis
 
 from . import keys
-from .rotation import Rotation
 
 _ROUTE = re.compile(r"(?P<position>\d+):route:(?P<reader>[^:]+):(?P<number>\d+)")
 
@@ -73,45 +73,20 @@ def routes_of(state: Mapping[str, str]) -> dict[tuple[int, str], Route]:
     return routes
 
 
-class Control:
-    """A fragment's control hash as one batch sees it."""
+def begin_batch(connection: redis.Redis, fragment: str, batch_id: int) -> dict[str, str]:
+    """What a valve does to the control hash when a batch begins, and the hash as the batch sees it.
 
-    def __init__(self, state: Mapping[str, str], batch_id: int) -> None:
-        self._state = state
-        self._batch_id = batch_id
-
-    @classmethod
-    def read(cls, connection: redis.Redis, fragment: str, batch_id: int) -> Control:
-        """Read it, set the boundary of every change that has none, and forget what no batch can need any more."""
-        state = _fetch(connection, fragment)
-        unset = _without_boundary(state)
-        for name in unset:
-            connection.hsetnx(keys.valve(fragment), name, batch_id + 1)
-        over = _overtaken(state, batch_id)
-        if over:
-            connection.hdel(keys.valve(fragment), *over)
-        return cls(_fetch(connection, fragment) if unset else state, batch_id)
-
-    def publishes(self, position: int) -> bool:
-        """Whether a task's stream is published whole in this batch."""
-        return self._state.get(f"{position}:outlet") == "open" and self._has_begun(f"{position}:from")
-
-    def passes(self, position: int) -> bool:
-        """Whether a task's events go on in this batch; until a new tail begins, the one before it stays closed."""
-        tail = self._state.get("tail" if self._has_begun("tail:from") else "tail:was")
-        return tail is None or position < int(tail)
-
-    def routes(self, position: int) -> list[Rotation]:
-        """How a task's stream is divided in this batch, for each divided reader."""
-        rotations = []
-        for (at, _), changes in changes_of(self._state).items():
-            begun = [change for change in changes if _begun(change, self._batch_id)]
-            if at == position and begun and begun[-1].weights:
-                rotations.append(Rotation.of(begun[-1].weights))
-        return rotations
-
-    def _has_begun(self, name: str) -> bool:
-        return name in self._state and self._batch_id >= int(self._state[name])
+    The boundary of every change that has none is set to the next batch, and what no batch can need any more is
+    forgotten.
+    """
+    state = _fetch(connection, fragment)
+    unset = _without_boundary(state)
+    for name in unset:
+        connection.hsetnx(keys.valve(fragment), name, batch_id + 1)
+    over = _overtaken(state, batch_id)
+    if over:
+        connection.hdel(keys.valve(fragment), *over)
+    return _fetch(connection, fragment) if unset else state
 
 
 def _fetch(connection: redis.Redis, fragment: str) -> dict[str, str]:

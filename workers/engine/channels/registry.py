@@ -12,7 +12,7 @@ import redis
 
 from . import codec, keys, scripts
 from .config import CAPACITY_BLOCKS
-from .control import Control, Route, route_prefix, routes_of
+from .control import Route, begin_batch, route_prefix, routes_of
 
 LIMIT = keys.limit("")
 
@@ -278,8 +278,8 @@ class Channels:
         Only for a fragment at rest: stopped, or paused with no batch under way, and ``done_batch`` the last one that
         was planned (-1 for none) and done.
         """
-        Control.read(self._redis, fragment, done_batch)
-        Control.read(self._redis, fragment, done_batch + 1)
+        begin_batch(self._redis, fragment, done_batch)
+        begin_batch(self._redis, fragment, done_batch + 1)
 
     def pause(self, fragment: str) -> None:
         """Let a fragment's sources plan no new batch: the batch under way ends, and the query can stop cleanly."""

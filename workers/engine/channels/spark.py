@@ -25,26 +25,19 @@ class ChannelNotOpen(RuntimeError):
 
 
 def spark_conf(config: ChannelConfig) -> dict[str, str]:
-    """Entries of the session's configuration that channels need; builds the jar where the JVM reads them.
+    """Entries of the session's configuration that channels need; builds the jar where it is not up to date.
 
     Raises
     ------
     workers.engine.channels.jvm.build.BuildFailed
         The jar is not there and cannot be built.
     """
-    if config.implementation == "python":
-        return {}
-    jar = str(jar_path(config))
+    jar = str(build.provide(config.data_dir.resolve(), given=config.jar))
     return {
         "spark.driver.extraClassPath": jar, "spark.executor.extraClassPath": jar, "spark.jars": jar,
         # Hadoop's own local file system forks a chmod for each file of a checkpoint, several times in every batch.
         "spark.hadoop.fs.file.impl": "weir.LocalFiles",
     }
-
-
-def jar_path(config: ChannelConfig) -> Path:
-    """The jar of the Java channels, built if need be."""
-    return build.build(config.data_dir.resolve())
 
 
 def read_channels(
@@ -58,7 +51,7 @@ def read_channels(
     spark : SparkSession
         A session with :func:`spark_conf`.
     config : ChannelConfig
-        Broker and implementation.
+        Broker, and the sizes of batches and blocks.
     inputs : sequence of str, or of sequences of str
         Streams, each by the channels that carry it (one channel may stand for itself): one source each, whose channels
         may be others when the query starts again. Columns that only some streams have are null in events of the others.
@@ -91,7 +84,7 @@ def read_channels(
             "threads": threads,
             "begin": json.dumps({channel: begin[channel] for channel in group if channel in begin}),
         }
-        streams.append(_read(spark, config, "channel", options, schema))
+        streams.append(_read(spark, config, "weir.ChannelProvider", options, schema))
     if len(streams) == 1:
         return streams[0]
     both = reduce(lambda left, right: left.unionByName(right, allowMissingColumns=True), streams)
@@ -122,7 +115,7 @@ def read_ticks(
     spark : SparkSession
         A session with :func:`spark_conf`.
     config : ChannelConfig
-        Broker and implementation.
+        Broker, and the sizes of batches and blocks.
     name : str
         The fragment that the source begins: a pause and ``throttled_by`` go by this name.
     rate_per_s : float, optional
@@ -156,7 +149,7 @@ def read_ticks(
         options["limit"] = limit
     if begin is not None:
         options["begin"] = json.dumps({"t0": begin["t0"], "next": begin["next"]})
-    return _read(spark, config, "ticks", options, None)
+    return _read(spark, config, "weir.TicksProvider", options, None)
 
 
 def valve(
@@ -172,7 +165,7 @@ def valve(
     events : DataFrame
         The task's stream.
     config : ChannelConfig
-        Broker and implementation.
+        Broker, and the sizes of batches and blocks.
     fragment, position : str, int
         Whose control and meters the valve obeys and feeds.
     channel : str
@@ -183,12 +176,6 @@ def valve(
         What a block's number begins with: its batch is added. More than 0 in a channel that was taken over, so that
         numbers keep growing there.
     """
-    if config.implementation == "python":
-        from .sink import valve_in_python
-
-        return valve_in_python(
-            events, config, fragment=fragment, position=position, channel=channel, fence=fence, base=base
-        )
     jvm_valve = events.sparkSession._jvm.weir.Valve
     behind = jvm_valve.behind(
         events._jdf, config.redis_url, fragment, position, channel, fence, base, config.block_rows
@@ -214,15 +201,9 @@ def _schema(client: redis.Redis, group: Sequence[str]) -> StructType:
 
 
 def _read(
-    spark: SparkSession, config: ChannelConfig, what: str, options: dict[str, object], schema: StructType | None
+    spark: SparkSession, config: ChannelConfig, provider: str, options: dict[str, object], schema: StructType | None
 ) -> DataFrame:
-    if config.implementation == "python":
-        from .source import register
-
-        name = register(spark, what)
-    else:
-        name = {"channel": "weir.ChannelProvider", "ticks": "weir.TicksProvider"}[what]
-    reader = spark.readStream.format(name).option("redis_url", config.redis_url)
+    reader = spark.readStream.format(provider).option("redis_url", config.redis_url)
     for option, value in options.items():
         reader = reader.option(option, str(value))
     return (reader.schema(schema) if schema is not None else reader).load()

@@ -98,8 +98,7 @@ class Host:
         source_type = around.task_types[tasks[0].type]
         back_ms = due_ms(tasks[0], source_type, feed.EVENTS, folder=around.data_dir)
         ticks = {"t0": time.time_ns() // 1_000_000 - back_ms, "next": 0}
-        config = ChannelConfig(
-            around.config.redis_url, around.config.implementation, around.config.data_dir, catch_up_ms=2**53)
+        config = ChannelConfig(around.config.redis_url, around.config.data_dir, catch_up_ms=2**53)
         written = [f"{fragment}.{position}" for position in range(len(tasks))]
         chain_ = Chain(fragment, tasks, (), written, beginning=Beginning(ticks=ticks), approved=approved)
         compiled = self._compile(chain_, config)

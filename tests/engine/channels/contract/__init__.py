@@ -1,1 +1,1 @@
-"""One contract, two implementations: what a channel, ticks and a valve promise, in Java and in Python."""
+"""The contract of channels: what a channel, ticks and a valve promise, asked of Spark and the Java side."""

@@ -20,9 +20,9 @@ from .rig import Rig, wait_until
 from .session import open_session
 
 
-def main(redis_url: str, implementation: str, jar_folder: str, folder: str, events: str, shape: str = "plain") -> None:
+def main(redis_url: str, jar_folder: str, folder: str, events: str, shape: str = "plain") -> None:
     """Start the queries from their checkpoints and wait for the end."""
-    config = ChannelConfig(redis_url, implementation, data_dir=Path(jar_folder))
+    config = ChannelConfig(redis_url, data_dir=Path(jar_folder))
     rig = Rig(open_session(spark_conf(config)), config, Channels.connect(redis_url), Path(folder))
     if shape == "divided":
         divided(rig, rig.ticks("a", rate_per_s=100, gates=("a.0",)))

@@ -1,14 +1,14 @@
-"""What a contract test works with: a session, an implementation, and queries that it starts, stops and waits for."""
+"""What a contract test works with: a session, queries that it starts, stops and waits for, and sources without one."""
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
@@ -18,8 +18,6 @@ from workers.engine.channels.config import ChannelConfig
 from workers.engine.channels.registry import Channels
 
 EVERYTHING = 1_000_000
-# For what the short run, too, asks of both implementations; see conftest.py.
-PYTHON_TOO = pytest.mark.parametrize("implementation", ["jvm", "python"], indirect=True)
 
 
 def wait_until(condition: Callable[[], Any], *, what: str, timeout_s: float = 240.0, alive: tuple = ()) -> Any:
@@ -57,6 +55,33 @@ class Query:
         return getattr(self._query, name)
 
 
+class Source:
+    """The driver's side of reading channels; offsets are dictionaries, as in a checkpoint."""
+
+    def __init__(self, rig: Rig, options: Mapping[str, Any]) -> None:
+        self._probe = rig.probe
+        texts = {name: str(value) for name, value in {"redis_url": rig.config.redis_url, **options}.items()}
+        self._source = self._probe.source(rig.spark._jvm.org.apache.spark.sql.types.StructType(), texts)
+
+    def _offset(self, offset: Mapping[str, str]) -> Any:
+        return self._source.deserializeOffset(json.dumps(offset))
+
+    def first(self) -> dict[str, str]:
+        """The offset without a checkpoint."""
+        return json.loads(self._source.initialOffset().json())
+
+    def next(self, start: Mapping[str, str]) -> dict[str, str]:
+        """The offset of the next batch; ``start`` where there is none. What is before ``start`` is done."""
+        return json.loads(self._source.latestOffset(self._offset(start), None).json())
+
+    def slices(self, start: Mapping[str, str], end: Mapping[str, str]) -> list[list[list]]:
+        """The slices of a batch: of each its pieces, as channel, start, end, skip, take."""
+        return json.loads(self._probe.slices(self._source, self._offset(start), self._offset(end)))
+
+    def stop(self) -> None:
+        self._source.stop()
+
+
 @dataclass
 class Rig:
     """One test's surroundings. Fragments are named by the test; checkpoints and channels are its own."""
@@ -66,6 +91,18 @@ class Rig:
     channels: Channels
     folder: Path
     queries: list[Query] = field(default_factory=list)
+    sources: list[Source] = field(default_factory=list)
+
+    @property
+    def probe(self) -> Any:
+        """``weir.Probe``: the Java side without a query."""
+        return self.spark._jvm.weir.Probe
+
+    def source(self, reader: str, *channels: str, **options: Any) -> Source:
+        """A source of channels as a query that starts has one, without the query."""
+        source = Source(self, {"reader": reader, "channels": ",".join(channels), **options})
+        self.sources.append(source)
+        return source
 
     def ticks(self, fragment: str, **options: Any) -> DataFrame:
         return channel_spark.read_ticks(self.spark, self.config, name=fragment, **options)
@@ -140,5 +177,5 @@ class Rig:
         return replace(self, config=replace(self.config, **changes))
 
     def stop_all(self) -> None:
-        for query in self.queries:
-            query.stop()
+        for started in (*self.queries, *self.sources):
+            started.stop()

@@ -24,7 +24,7 @@ def batch_of(entry: str) -> int:
 
 
 def test_a_successor_goes_on_with_numbers_schedule_and_channel(rig: Rig) -> None:
-    rate_per_s = 300 if rig.config.implementation == "jvm" else 90
+    rate_per_s = 300
     few = rig.with_config(max_rows=400)  # of a batch: a busy machine would have all that is due in one
     first = rig.start(few.publish(few.ticks("a", rate_per_s=rate_per_s, limit=3_600), "a", readers=("r",)), "a")
     wait_until(lambda: len(rig.events("a.0")) > 100, what="first ticks", alive=(first,))

@@ -50,7 +50,7 @@ def test_nothing_is_lost_or_repeated_over_stops_and_restarts(rig: Rig) -> None:
 def driver(rig: Rig, shape: str) -> Iterator[None]:
     """A driver that is killed at the end."""
     argv = [sys.executable, "-m", "tests.engine.channels.contract.driver", rig.config.redis_url,
-            rig.config.implementation, str(rig.config.data_dir), str(rig.folder), str(EVENTS), shape]
+            str(rig.config.data_dir), str(rig.folder), str(EVENTS), shape]
     log = rig.folder / "driver.log"
     with log.open("wb") as output:
         process = subprocess.Popen(

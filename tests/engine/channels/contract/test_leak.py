@@ -28,7 +28,6 @@ def cycle(rig: Rig, times: int) -> None:
         rig.queries.remove(query)
 
 
-@pytest.mark.parametrize("implementation", ["jvm"], indirect=True)
 @pytest.mark.parametrize("times", [8, pytest.param(200, marks=[pytest.mark.long, pytest.mark.timeout(900)])])
 def test_starts_and_stops_leave_no_threads_and_no_connections(rig: Rig, broker: redis.Redis, times: int) -> None:
     source = rig.start(rig.publish(rig.ticks("a", rate_per_s=200), "a", readers=("b",)), "a")

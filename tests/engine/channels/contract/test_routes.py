@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from workers.engine.channels import keys
-from workers.engine.channels.rotation import Rotation
 from workers.engine.spark import queries
 
-from .rig import PYTHON_TOO, Query, Rig, wait_until
+from ..reference import QuotaPartitioner
+from .rig import Query, Rig, wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker]
 WEIGHTS = {"r": 0.5, "s": 0.3, "t": 0.2}
@@ -20,11 +20,11 @@ WEIGHTS = {"r": 0.5, "s": 0.3, "t": 0.2}
 
 def dealt(numbers: list[int], batch: int, weights: Mapping[str, float]) -> dict[str, list[int]]:
     """What each bundle should get of a batch."""
-    rotation = Rotation.of(dict(sorted(weights.items())))
-    turns = rotation.turns(batch, 0, len(numbers))
+    partitioner = QuotaPartitioner.of(dict(sorted(weights.items())))
+    indexes = partitioner.deal(batch, 0, len(numbers))
     return {
-        part: [number for number, turn in zip(numbers, turns, strict=True) if turn == index]
-        for index, part in enumerate(rotation.parts)
+        part: [number for number, index in zip(numbers, indexes, strict=True) if index == part_index]
+        for part_index, part in enumerate(partitioner.parts)
     }
 
 
@@ -50,7 +50,6 @@ def assert_dealt(rig: Rig, weights_of: Mapping[int, Mapping[str, float]]) -> Non
     assert {batch for parts in found.values() for batch in parts} <= set(whole)
 
 
-@PYTHON_TOO
 def test_each_event_goes_to_one_bundle_by_weight(rig: Rig) -> None:
     rig = rig.with_config(block_rows=100)
     ticks = rig.ticks("a", rate_per_s=4_000, limit=1_500)
@@ -65,18 +64,19 @@ def test_each_event_goes_to_one_bundle_by_weight(rig: Rig) -> None:
         assert abs(len(parts[bundle]) - 1_500 * weight) < 2 * len(rig.batches("a.0"))
 
 
-@pytest.mark.parametrize("implementation", ["jvm"], indirect=True)
-def test_both_implementations_deal_out_alike(rig: Rig) -> None:
-    turns = rig.spark._jvm.weir.Rotation.turns
+def test_the_java_side_deals_out_as_the_reference_does(rig: Rig) -> None:
+    doubles = rig.spark._jvm.double
 
-    @settings(max_examples=40, deadline=None)
-    @given(weights=st.lists(st.floats(0.001, 1.0), min_size=1, max_size=12), batch=st.integers(0, 2**40))
-    def alike(weights, batch) -> None:
-        rotation = Rotation.of({str(index): weight for index, weight in enumerate(weights)})
-        shares = rig.spark._sc._gateway.new_array(rig.spark._jvm.double, len(rotation.shares))
-        for index, share in enumerate(rotation.shares):
-            shares[index] = share
-        assert list(turns(shares, batch, 50)) == list(rotation.turns(batch, 0, 50))
+    @settings(max_examples=60, deadline=None)
+    @given(
+        weights=st.lists(st.one_of(st.floats(0.001, 1.0), st.sampled_from([1.0, 1.0, 2.0])), min_size=1, max_size=12),
+        batch=st.integers(0, 2**40), count=st.integers(1, 500))
+    def alike(weights, batch, count) -> None:
+        array = rig.spark._sc._gateway.new_array(doubles, len(weights))
+        for index, weight in enumerate(weights):
+            array[index] = weight
+        reference = QuotaPartitioner.of({str(index): weight for index, weight in enumerate(weights)})
+        assert list(rig.probe.dealt(array, batch, count)) == list(reference.deal(batch, 0, count))
 
     alike()
 

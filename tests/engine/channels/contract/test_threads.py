@@ -153,7 +153,6 @@ def test_one_thread_needs_no_exchange(rig: Rig) -> None:
     assert gather(stream, threads=1) is stream
 
 
-@pytest.mark.parametrize("implementation", ["jvm"], indirect=True)
 def test_a_chain_is_compiled_for_its_threads(rig: Rig) -> None:
     rig.channels.open_channel("a.0", schema_json=rig.ticks("a", rate_per_s=1).schema.json(), readers=["t"])
     work = Task(id="w", type="pi_viete", config={"iterations": 10})

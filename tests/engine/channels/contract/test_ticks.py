@@ -9,7 +9,7 @@ import pytest
 
 from workers.engine.channels.schedule import write_schedule
 
-from .rig import PYTHON_TOO, Rig, wait_until
+from .rig import Rig, wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker]
 
@@ -23,7 +23,6 @@ def test_finite_ticks_end_exactly_at_their_limit(rig: Rig) -> None:
     assert rig.numbers("a.0") == list(range(777))
 
 
-@PYTHON_TOO
 def test_ticks_keep_their_schedule_over_a_restart(rig: Rig) -> None:
     def source():
         return rig.start(rig.publish(rig.ticks("a", rate_per_s=300, limit=600), "a"), "a")

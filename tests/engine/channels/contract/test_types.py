@@ -6,10 +6,13 @@ import datetime as dt
 from decimal import Decimal
 
 import pytest
+import redis
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from .rig import PYTHON_TOO, Rig, wait_until
+from workers.engine.channels import codec, keys, scripts
+
+from .rig import Rig, wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker]
 
@@ -39,7 +42,6 @@ COLUMNS = {
 }
 
 
-@PYTHON_TOO
 def test_types_survive_two_channels_and_back(rig: Rig) -> None:
     ticks = rig.ticks("a", rate_per_s=1_000, limit=10)
     wide = ticks.select(
@@ -97,7 +99,6 @@ def test_names_that_need_quoting_survive(rig: Rig) -> None:
     assert [row["a.b `c` ü"] for row in rig.events("b.0")] == list(range(5))
 
 
-@pytest.mark.parametrize("implementation", ["jvm"], indirect=True)
 def test_a_stream_without_columns_keeps_its_count(rig: Rig) -> None:
     queries = (
         rig.start(rig.publish(rig.ticks("a", rate_per_s=1_000, limit=10).select(), "a", readers=("b",)), "a"),
@@ -106,16 +107,20 @@ def test_a_stream_without_columns_keeps_its_count(rig: Rig) -> None:
     wait_until(lambda: rig.channels.meters("b").get("0:n") == 10, what="ten empty events", alive=queries)
 
 
-@pytest.mark.parametrize("implementation", ["jvm"], indirect=True)
-def test_both_implementations_read_each_others_blocks(rig: Rig) -> None:
-    other = rig.with_config(implementation="python")
+def test_what_python_reads_and_writes_of_blocks_is_what_the_java_side_does(rig: Rig, broker: redis.Redis) -> None:
+    """Measurements keep what they read of a channel, and write it to another."""
     wide = rig.ticks("a", rate_per_s=1_000, limit=10).select(
         "*", *(F.expr(expression).alias(name) for name, (expression, _) in COLUMNS.items())
     )
-    queries = (
-        rig.start(rig.publish(wide, "a", readers=("b",)), "a"),
-        rig.start(other.publish(other.read("b", "a.0"), "b", readers=("c",)), "b"),
-        rig.start(rig.publish(rig.read("c", "b.0"), "c"), "c"),
-    )
-    wait_until(lambda: len(rig.events("c.0")) == 10, what="all events", alive=queries)
+    query = rig.start(rig.publish(wide, "a"), "a")
+    wait_until(lambda: len(rig.events("a.0")) == 10, what="all events", alive=(query,))
+    rig.channels.open_channel("b.0", schema_json=wide.schema.json(), readers=["c"])
+    names, token = [keys.channel("b.0"), keys.meta("b.0"), keys.readers("b.0")], rig.channels.take_fence("b.0")
+    blocks = [fields[b"b"] for _, fields in broker.xrange(keys.channel("a.0"))]
+    batches = [batch for block in blocks for batch in codec.decode_block(block)]
+    for number, batch in enumerate(batches, start=1):
+        scripts.run(broker, "write", names, [token, number, 0, batch.num_rows, codec.encode_block(batch), 0])
+    again = rig.start(rig.publish(rig.read("c", "b.0"), "c"), "c")
+    wait_until(lambda: len(rig.events("c.0")) == 10, what="all events", alive=(again,))
+    assert rig.events("c.0") == rig.events("a.0")
     assert all(row[name] == value for row in rig.events("c.0") for name, (_, value) in COLUMNS.items())

@@ -7,7 +7,7 @@ from pyspark.sql import functions as F
 
 from workers.engine.channels.histogram import histogram_of
 
-from .rig import PYTHON_TOO, Rig, wait_until
+from .rig import Rig, wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker]
 
@@ -20,7 +20,6 @@ def two_tasks(rig: Rig, *, rate_per_s: float = 200, limit: int | None = None):
     return rig.start(rig.valve(second, "a", 1), "a")
 
 
-@PYTHON_TOO
 def test_an_outlet_opens_at_a_batch_boundary_and_misses_nothing_after_it(rig: Rig) -> None:
     query = two_tasks(rig)
     wait_until(lambda: len(rig.batches("a.0")) > 3, what="some batches", alive=(query,))

@@ -1,6 +1,7 @@
 """Compile the Java channels: ``python -m workers.engine.channels.jvm.build [--data-dir DIR]``.
 
-Skips when the jar was built from the same sources, scripts and PySpark. Needs a JDK (``javac``), 17 or newer.
+Does nothing where the jar was built from the same sources, scripts and PySpark. Compiling needs a JDK (``javac``), 17
+or newer; a machine without one uses a jar that was built on another.
 """
 
 from __future__ import annotations
@@ -20,17 +21,20 @@ HERE = Path(__file__).parent
 SOURCES = HERE / "src"
 SCRIPTS = HERE.parent / "lua"
 JAR_NAME = "weir-channels.jar"
+JAR_VARIABLE = "WEIR_CHANNELS_JAR"
+_MANIFEST = "META-INF/MANIFEST.MF"
+_DIGEST = "Weir-Sources-Digest"
 
 
 class BuildFailed(RuntimeError):
-    """The Java channels could not be compiled; the message says what to do."""
+    """There is no jar of the channels that fits, and none can be built; the message says what to do."""
 
 
 def pyspark_folder() -> Path:
     """PySpark's package folder, found without importing it."""
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
-        raise BuildFailed("PySpark is not installed in this environment.")
+        raise BuildFailed("PySpark is not installed in this environment: run ./weir, which installs it.")
     return Path(spec.origin).parent
 
 
@@ -39,24 +43,53 @@ def jar_path(data_dir: Path) -> Path:
     return data_dir / "jvm" / JAR_NAME
 
 
+def provide(data_dir: Path, *, given: Path | None = None) -> Path:
+    """The jar: ``given`` where there is one, else that of the data folder, built unless it is up to date.
+
+    Raises
+    ------
+    BuildFailed
+        The given jar is missing or was built from something else, or the jar of the data folder cannot be built.
+    """
+    if given is None:
+        return build(data_dir)
+    if not given.is_file():
+        raise BuildFailed(f"{JAR_VARIABLE} names {given}, where there is no file: correct or unset it.")
+    if digest_of(given) != sources_digest():
+        raise BuildFailed(
+            f"{JAR_VARIABLE} names {given}, which was built from another version of Weir or PySpark: "
+            "copy the jar of a machine that runs this version, or unset the variable.")
+    return given
+
+
 def build(data_dir: Path) -> Path:
     """Build the jar unless it is up to date; returns its path. Safe to call from several processes at once."""
     jar = jar_path(data_dir)
     digest = sources_digest()
-    stamp = jar.with_suffix(".sha256")
-    if jar.is_file() and stamp.is_file() and stamp.read_text().strip() == digest:
+    if jar.is_file() and digest_of(jar) == digest:
         return jar
+    compiler = find_compiler()
+    if compiler is None:
+        problem = "is of another version of Weir or PySpark" if jar.is_file() else "is missing"
+        raise BuildFailed(
+            f"The jar of the channels, {jar}, {problem}, and there is no Java compiler (javac) to build it: install a "
+            "JDK, 17 or newer (Debian: openjdk-17-jdk-headless), or copy the jar there from a machine that runs this "
+            "version.")
     jar.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=jar.parent) as scratch:
         classes = Path(scratch) / "classes"
-        _compile(classes)
+        compile_java(compiler, sorted(SOURCES.rglob("*.java")), into=classes)
         packed = Path(scratch) / JAR_NAME
-        _pack(classes, packed)
+        _pack(classes, packed, digest=digest)
         os.replace(packed, jar)
-        note = Path(scratch) / "stamp"
-        note.write_text(digest + "\n")
-        os.replace(note, stamp)
+    jar.with_suffix(".sha256").unlink(missing_ok=True)  # where earlier versions kept the digest
     return jar
+
+
+def find_compiler() -> str | None:
+    """The path of ``javac``: that of JAVA_HOME, else that of the PATH; None where there is none."""
+    home = os.environ.get("JAVA_HOME")
+    return (shutil.which("javac", path=f"{home}/bin") if home else None) or shutil.which("javac")
 
 
 def sources_digest() -> str:
@@ -67,27 +100,59 @@ def sources_digest() -> str:
     return digest.hexdigest()
 
 
-def _compile(classes: Path) -> None:
-    compiler = shutil.which("javac")
-    if compiler is None:
-        raise BuildFailed("No Java compiler: install a JDK, 17 or newer (Debian: openjdk-17-jdk-headless).")
-    sources = [str(path) for path in sorted(SOURCES.rglob("*.java"))]
+def digest_of(jar: Path) -> str | None:
+    """The digest of what a jar was built from, None where it names none or is no jar."""
+    try:
+        with zipfile.ZipFile(jar) as archive:
+            manifest = archive.read(_MANIFEST).decode()
+    except (OSError, KeyError, UnicodeDecodeError, zipfile.BadZipFile):
+        return None
+    # A line of a manifest has 72 bytes at most; a longer one goes on behind a space.
+    entries = dict(line.split(": ", 1) for line in manifest.replace("\n ", "").splitlines() if ": " in line)
+    return entries.get(_DIGEST)
+
+
+def compile_java(compiler: str, sources: list[Path], *, into: Path, class_path: tuple[Path, ...] = ()) -> None:
+    """Compile Java sources against PySpark's jars.
+
+    Parameters
+    ----------
+    compiler : str
+        Path of ``javac``.
+    sources : list of Path
+        Files to compile.
+    into : Path
+        Folder of the class files; made where it is missing.
+    class_path : tuple of Path
+        Further jars and folders of classes.
+
+    Raises
+    ------
+    BuildFailed
+        The compiler refuses the sources; the message holds its words.
+    """
+    jars = ":".join(str(path) for path in (*class_path, pyspark_folder() / "jars" / "*"))
     command = [
-        compiler, "-proc:none", "-nowarn", "--release", "17", "-encoding", "UTF-8",
-        "-cp", f"{pyspark_folder() / 'jars'}/*", "-d", str(classes), *sources,
+        compiler, "-proc:none", "-nowarn", "--release", "17", "-encoding", "UTF-8", "-cp", jars, "-d", str(into),
+        *map(str, sources),
     ]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     if result.returncode != 0:
         raise BuildFailed(f"javac failed:\n{result.stderr}{result.stdout}")
 
 
-def _pack(classes: Path, jar: Path) -> None:
+def _pack(classes: Path, jar: Path, *, digest: str) -> None:
     with zipfile.ZipFile(jar, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("META-INF/MANIFEST.MF", "Manifest-Version: 1.0\n")
+        archive.writestr(_MANIFEST, _manifest(digest))
         for path in sorted(classes.rglob("*.class")):
             archive.write(path, path.relative_to(classes).as_posix())
         for script in sorted(SCRIPTS.glob("*.lua")):
             archive.write(script, f"weir/lua/{script.name}")
+
+
+def _manifest(digest: str) -> str:
+    line = f"{_DIGEST}: {digest}"
+    return f"Manifest-Version: 1.0\n{line[:70]}\n {line[70:]}\n"
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -95,8 +160,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Compile Weir's Java channels.")
     parser.add_argument("--data-dir", type=Path, default=Path(os.environ.get("WEIR_DATA_DIR", "data")))
     options = parser.parse_args(arguments)
+    given = os.environ.get(JAR_VARIABLE, "").strip()
     try:
-        print(build(options.data_dir.resolve()))
+        print(provide(options.data_dir.resolve(), given=Path(given).resolve() if given else None))
     except BuildFailed as failure:
         print(failure, file=sys.stderr)
         return 1

@@ -129,7 +129,7 @@ final class Broker {
   enum Script {
     WRITE("trim", "write"),
     COMMIT("trim", "commit"),
-    GATES("gates");
+    BACKPRESSURE("backpressure");
 
     private final String text;
     private final String digest;

@@ -32,7 +32,7 @@ final class ChannelStream implements MicroBatchStream, SupportsAdmissionControl,
   private final Broker broker;
   private final String reader;
   private final List<String> channels;
-  private final Gates gates;
+  private final Backpressure backpressure;
   private final Arrivals.Bell bell;
   private final long waitMs;
   private final int maxBlocks;
@@ -49,17 +49,17 @@ final class ChannelStream implements MicroBatchStream, SupportsAdmissionControl,
     url = options.get("redis_url");
     broker = Broker.at(url);
     reader = options.get("reader");
-    channels = Gates.split(options.get("channels"));
-    gates = new Gates(broker, reader, options.get("gates"));
+    channels = Backpressure.split(options.get("channels"));
+    backpressure = new Backpressure(broker, reader, options.get("gates"));
     waitMs = options.getLong("wait_ms", 0);
     maxBlocks = options.getInt("max_blocks", 64);
     maxRows = options.getLong("max_rows", 100_000);
     threads = options.getInt("threads", 1);
     begin = parse(options.getOrDefault("begin", "{}"));
     // A query with several inputs waits in one of them for all.
-    List<String> topics = gates.topics();
+    List<String> topics = backpressure.topics();
     channels.forEach(own -> topics.add(Keys.channel(own)));
-    Gates.split(options.get("siblings")).forEach(sibling -> topics.add(Keys.channel(sibling)));
+    Backpressure.split(options.get("siblings")).forEach(sibling -> topics.add(Keys.channel(sibling)));
     bell = broker.arrivals.subscribe(topics);
   }
 
@@ -113,7 +113,7 @@ final class ChannelStream implements MicroBatchStream, SupportsAdmissionControl,
         ChannelOffset end = ask(from);
         if (end != from) return end;
       }
-    } while (!gates.isPaused() && bell.await(deadline - System.currentTimeMillis()));
+    } while (!backpressure.isPaused() && bell.await(deadline - System.currentTimeMillis()));
     return from;
   }
 
@@ -129,17 +129,17 @@ final class ChannelStream implements MicroBatchStream, SupportsAdmissionControl,
         + " there, but it holds events up to " + last + ": read them before the channel is left out");
   }
 
-  /** One round trip: the gates, and the next blocks of every channel, kept for the batch that will read them. */
+  /** One round trip: backpressure, and the next blocks of every channel, kept for the batch that will read them. */
   private ChannelOffset ask(ChannelOffset from) {
     int most = (maxBlocks + channels.size() - 1) / channels.size();
-    List<Object[]> commands = new ArrayList<>(List.<Object[]>of(gates.question()));
+    List<Object[]> commands = new ArrayList<>(List.<Object[]>of(backpressure.question()));
     for (String channel : channels) {
       commands.add(new Object[] {"XRANGE", Keys.channel(channel), "(" + after(from, channel), "+", "COUNT", most});
       // Behind the blocks: a limit is there before any block beyond it.
       commands.add(new Object[] {"HMGET", Keys.meta(channel), "trimmed", "last", Keys.limit(reader)});
     }
     List<Object> replies = broker.pipeline(commands);
-    boolean closed = gates.isClosed(replies.get(0));
+    boolean isHeldBack = backpressure.applies(replies.get(0));
     List<List<Block>> found = new ArrayList<>();
     for (int i = 0; i < channels.size(); i++) {
       List<?> state = (List<?>) replies.get(2 + 2 * i);
@@ -154,7 +154,7 @@ final class ChannelStream implements MicroBatchStream, SupportsAdmissionControl,
       }
       found.add(blocks);
     }
-    int[] taken = closed ? new int[found.size()] : admit(found);
+    int[] taken = isHeldBack ? new int[found.size()] : admit(found);
     Map<String, String> end = new HashMap<>();
     boolean some = false;
     for (int i = 0; i < taken.length; i++) {
@@ -246,14 +246,14 @@ final class ChannelStream implements MicroBatchStream, SupportsAdmissionControl,
   @Override
   public void stop() {
     broker.arrivals.unsubscribe(bell);
-    gates.forget();
+    backpressure.forget();
     committed.keySet().forEach(channel -> ReadAhead.drop(id, channel));
     channels.forEach(channel -> ReadAhead.drop(id, channel));
   }
 
   @Override
   public Map<String, String> metrics(Optional<Offset> latestConsumedOffset) {
-    return Map.of("throttled_by", gates.throttledBy());
+    return Map.of("throttled_by", backpressure.throttledBy());
   }
 
   @Override

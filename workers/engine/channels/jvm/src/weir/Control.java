@@ -16,7 +16,7 @@ import java.util.regex.Pattern;
 /**
  * A fragment's control hash as one batch sees it: read once a batch, so that every valve of the fragment changes at the
  * same batch boundary, and the same way when the batch is repeated. Whoever sees a change first sets its boundary, the
- * next batch, unless it is set already. The same as {@code workers/engine/channels/control.py}.
+ * next batch, unless it is set already.
  */
 final class Control {
   private static final Pattern ROUTE = Pattern.compile("(\\d+):route:([^:]+):(\\d+)");

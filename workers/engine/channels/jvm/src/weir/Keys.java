@@ -1,6 +1,6 @@
 package weir;
 
-/** Names of what channels keep in the broker; the same as in {@code workers/engine/channels/keys.py}. */
+/** Names of what channels keep in the broker; the registry ({@code workers/engine/channels/keys.py}) uses the same names. */
 final class Keys {
   private Keys() {}
 

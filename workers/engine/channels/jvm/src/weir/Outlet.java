@@ -12,7 +12,7 @@ final class Outlet {
   private final long batch;
   private final List<String> channels;
   private final BlockWriter[] writers; // made with a part's first event
-  private final Rotation rotation; // null where there is nothing to choose
+  private final QuotaPartitioner partitioner; // null where there is nothing to choose
 
   /** The whole stream. */
   Outlet(Valve.Spec spec, Broker broker, long batch) {
@@ -21,20 +21,20 @@ final class Outlet {
 
   /** One reader's parts of it. */
   Outlet(Valve.Spec spec, Broker broker, long batch, Map<String, Double> weights) {
-    this(spec, broker, batch, new ArrayList<>(weights.keySet()), new Rotation(Rotation.shares(weights), batch));
+    this(spec, broker, batch, new ArrayList<>(weights.keySet()), new QuotaPartitioner(QuotaPartitioner.shares(weights), batch));
   }
 
-  private Outlet(Valve.Spec spec, Broker broker, long batch, List<String> channels, Rotation rotation) {
+  private Outlet(Valve.Spec spec, Broker broker, long batch, List<String> channels, QuotaPartitioner partitioner) {
     this.spec = spec;
     this.broker = broker;
     this.batch = batch;
     this.channels = channels;
-    this.rotation = rotation;
+    this.partitioner = partitioner;
     writers = new BlockWriter[channels.size()];
   }
 
   void add(InternalRow event) {
-    int part = rotation == null ? 0 : rotation.next();
+    int part = partitioner == null ? 0 : partitioner.next();
     if (writers[part] == null) writers[part] = new BlockWriter(spec, channels.get(part), broker, batch);
     writers[part].add(event);
   }

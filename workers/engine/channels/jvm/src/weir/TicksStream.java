@@ -25,7 +25,7 @@ final class TicksStream implements MicroBatchStream, SupportsAdmissionControl, R
 
   private final Broker broker;
   private final Schedule schedule;
-  private final Gates gates;
+  private final Backpressure backpressure;
   private final Arrivals.Bell bell;
   private final long waitMs;
   private final long maxRows;
@@ -35,8 +35,8 @@ final class TicksStream implements MicroBatchStream, SupportsAdmissionControl, R
   TicksStream(CaseInsensitiveStringMap options) {
     broker = Broker.at(options.get("redis_url"));
     schedule = Schedule.of(options);
-    gates = new Gates(broker, options.get("reader"), options.get("gates"));
-    bell = broker.arrivals.subscribe(gates.topics());
+    backpressure = new Backpressure(broker, options.get("reader"), options.get("gates"));
+    bell = broker.arrivals.subscribe(backpressure.topics());
     waitMs = options.getLong("wait_ms", 0);
     maxRows = options.getLong("max_rows", 100_000);
     boolean skips = schedule instanceof Schedule.Constant && schedule.size() == Long.MAX_VALUE;
@@ -69,8 +69,8 @@ final class TicksStream implements MicroBatchStream, SupportsAdmissionControl, R
       long now = System.currentTimeMillis();
       long nextDue = from.t0 + schedule.dueMs(from.next);
       boolean due = nextDue <= now;
-      if (due && !gates.isClosed(broker.pipeline(List.<Object[]>of(gates.question())).get(0))) return advance(from, now);
-      if (due && gates.isPaused()) return start;
+      if (due && !backpressure.applies(broker.pipeline(List.<Object[]>of(backpressure.question())).get(0))) return advance(from, now);
+      if (due && backpressure.isPaused()) return start;
       // Until the next number is due, or a gate may have opened.
       long until = due ? deadline : Math.min(deadline, nextDue);
       boolean rang = bell.await(until - now);
@@ -109,12 +109,12 @@ final class TicksStream implements MicroBatchStream, SupportsAdmissionControl, R
   @Override
   public void stop() {
     broker.arrivals.unsubscribe(bell);
-    gates.forget();
+    backpressure.forget();
   }
 
   @Override
   public Map<String, String> metrics(Optional<Offset> latestConsumedOffset) {
-    return Map.of("throttled_by", gates.throttledBy());
+    return Map.of("throttled_by", backpressure.throttledBy());
   }
 
   @Override

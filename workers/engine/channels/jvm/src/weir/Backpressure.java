@@ -5,17 +5,18 @@ import java.util.Arrays;
 import java.util.List;
 
 /**
- * What may keep a source from planning its next batch: a pause, or a channel that its query writes and that is full, or
- * a part of one. Asked only when there is something to plan, in the same round trip as the question for it.
+ * What keeps a source from planning its next batch: a pause of its query, or a full channel that the query writes, or a
+ * full part of one. The broker is asked only when there is something to plan, in the same round trip as the question
+ * for it.
  */
-final class Gates {
+final class Backpressure {
   private final Broker broker;
   private final String reader;
   private final List<String> channels;
   private String full = "";
   private boolean paused;
 
-  Gates(Broker broker, String reader, String channels) {
+  Backpressure(Broker broker, String reader, String channels) {
     this.broker = broker;
     this.reader = reader;
     this.channels = split(channels);
@@ -27,7 +28,7 @@ final class Gates {
     return Arrays.asList(names.split(","));
   }
 
-  /** Topics on which the source hears that a gate may have opened. */
+  /** Topics on which the source hears that it may be able to plan again. */
   List<String> topics() {
     List<String> topics = new ArrayList<>();
     topics.add(Keys.valve(reader));
@@ -35,20 +36,20 @@ final class Gates {
     return topics;
   }
 
-  /** The question, to be sent first in a pipeline; its reply is for {@link #isClosed}. */
+  /** The question, to be sent first in a pipeline; its reply is for {@link #applies}. */
   Object[] question() {
     List<String> arguments = new ArrayList<>(List.of(Keys.channel("")));
     arguments.addAll(channels);
-    return Broker.Script.GATES.command(List.of(Keys.valve(reader)), arguments.toArray());
+    return Broker.Script.BACKPRESSURE.command(List.of(Keys.valve(reader)), arguments.toArray());
   }
 
-  /** Whether the source must stand still; a full channel is made visible as {@code throttled_by}. */
-  boolean isClosed(Object reply) {
+  /** Whether the source must not plan; a full channel is made visible as {@code throttled_by}. */
+  boolean applies(Object reply) {
     List<?> answer = (List<?>) reply;
     paused = (Long) answer.get(0) == 1;
-    String found = Redis.text(answer.get(1));
-    if (!found.equals(full)) broker.meters.throttle(reader, found);
-    full = found;
+    String channel = Redis.text(answer.get(1));
+    if (!channel.equals(full)) broker.meters.throttle(reader, channel);
+    full = channel;
     return paused || !full.isEmpty();
   }
 

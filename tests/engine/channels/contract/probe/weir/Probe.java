@@ -1,0 +1,67 @@
+package weir;
+
+import com.fasterxml.jackson.core.JsonProcessingException;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import org.apache.spark.sql.connector.read.InputPartition;
+import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
+import org.apache.spark.sql.connector.read.streaming.Offset;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+
+/** Lets tests call the channels without a query: of the package, so that nothing there is public for tests alone. */
+public final class Probe {
+  private static final ObjectMapper JSON = new ObjectMapper();
+
+  private Probe() {}
+
+  /** The part, by its index, of each of the first {@code count} events of a batch. */
+  public static int[] dealt(double[] weights, long batch, int count) {
+    Map<String, Double> byPart = new LinkedHashMap<>();
+    for (double weight : weights) byPart.put(String.valueOf(byPart.size()), weight);
+    QuotaPartitioner partitioner = new QuotaPartitioner(QuotaPartitioner.shares(byPart), batch);
+    int[] parts = new int[count];
+    for (int i = 0; i < count; i++) parts[i] = partitioner.next();
+    return parts;
+  }
+
+  /** The histogram bucket of a latency. */
+  public static int bucket(long ms) {
+    return Meters.bucket(ms);
+  }
+
+  /** Fails where a reader lacks entries. */
+  public static void checkUnbroken(String channel, String start, String trimmed, String last) {
+    ChannelReader.checkUnbroken(channel, start, Arrays.asList(trimmed.getBytes(), last.getBytes()));
+  }
+
+  /** What a batch sees of a fragment's control at a position, as JSON: publishes, passes, routes (weights by part). */
+  public static String control(String url, String fragment, String run, long batch, int position)
+      throws JsonProcessingException {
+    Control control = Control.of(Broker.at(url), fragment, run, batch);
+    return JSON.writeValueAsString(Map.of("publishes", control.publishes(position), "passes", control.passes(position),
+        "routes", control.routes(position)));
+  }
+
+  /** A source of channels, as Spark makes one for a query that starts. */
+  public static MicroBatchStream source(StructType schema, Map<String, String> options) {
+    return new ChannelStream(schema, new CaseInsensitiveStringMap(options));
+  }
+
+  /** The slices of a batch as JSON: of each its pieces, as channel, start, end, skip, take. */
+  public static String slices(MicroBatchStream source, Offset start, Offset end) throws JsonProcessingException {
+    List<List<List<Object>>> slices = new ArrayList<>();
+    for (InputPartition partition : source.planInputPartitions(start, end)) {
+      List<List<Object>> pieces = new ArrayList<>();
+      for (Slice.Piece piece : ((Slice) partition).pieces) {
+        pieces.add(List.of(piece.channel, piece.start, piece.end, piece.skip, piece.take));
+      }
+      slices.add(pieces);
+    }
+    return JSON.writeValueAsString(slices);
+  }
+}

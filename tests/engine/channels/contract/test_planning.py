@@ -1,0 +1,147 @@
+"""What the next batch of a source takes of its channels, and how it is cut for several threads. Without a query."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import redis
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from workers.engine.channels import keys, scripts
+
+from .rig import Rig
+
+pytestmark = [pytest.mark.spark, pytest.mark.broker]
+
+
+def write(broker: redis.Redis, channel: str, token: int, batch: int, *, events: int = 10, at_ms: int = 0) -> None:
+    names = [keys.channel(channel), keys.meta(channel), keys.readers(channel)]
+    scripts.run(broker, "write", names, [token, batch, 0, events, b"block", at_ms])
+
+
+@pytest.fixture
+def divided(rig: Rig, broker: redis.Redis) -> Rig:
+    """A stream of two blocks with the readers r and w; r goes on with its part of it, and one more block is there."""
+    rig.channels.open_channel("f.0", schema_json="{}", capacity=64, readers=["r", "w"])
+    rig.channels.open_channel("f.0@r", schema_json="{}", readers=["r"])
+    token = rig.channels.take_fence("f.0")
+    for batch in (1, 2):
+        write(broker, "f.0", token, batch)
+    assert rig.channels.route("f", 0, "r", {"r": 0.5, "s": 0.5}, from_batch=2, instead=True)
+    write(broker, "f.0", token, 3)
+    return rig
+
+
+def test_a_reader_reads_up_to_where_its_parts_begin_and_no_further(divided: Rig) -> None:
+    channels = divided.channels
+    assert channels.routed("f", 0, "r").settled and channels.info("f.0").limits == {"r": "2-0"}
+    assert divided.source("r", "f.0").next({"f.0": "1-0"}) == {"f.0": "2-0"}
+    assert divided.source("w", "f.0").next({"f.0": "1-0"}) == {"f.0": "3-0"}
+    assert channels.info("f.0").readers["r"] == "1-0", "until it has read them, its blocks are kept"
+    channels.commit("f.0", "w", "3-0")
+    assert channels.info("f.0").blocks == 2
+    assert divided.source("r", "f.0").next({"f.0": "2-0"}) == {"f.0": "2-0"}
+    assert channels.info("f.0").readers == {"w": "3-0"} and channels.info("f.0").blocks == 0
+    still = divided.source("r", "f.0").next({"f.0": "2-0"})
+    assert still == {"f.0": "2-0"}, "what is freed beyond its limit it does not miss"
+
+
+def test_a_reader_goes_on_with_its_part_when_it_has_read_the_whole_up_to_its_limit(divided: Rig) -> None:
+    end = divided.source("r", "f.0").next(divided.source("r", "f.0").first())
+    assert end == {"f.0": "2-0"}
+    with pytest.raises(Exception, match="no longer read by r, which is at 1-0 there, but it holds events up to 2-0"):
+        divided.source("r", "f.0@r").next({"f.0": "1-0"})
+    assert divided.source("r", "f.0").next(end) == end
+    assert "r" not in divided.channels.info("f.0").readers
+    assert divided.source("r", "f.0").first() == {"f.0": "2-0"}, "what it read is repeated from there"
+    assert divided.source("r", "f.0@r").next(end) == end, "nothing has come in its part"
+
+
+def test_of_several_channels_those_blocks_are_planned_that_were_written_first(rig: Rig, broker: redis.Redis) -> None:
+    """Fair by age, bounded in blocks and events, one block always."""
+    for channel, times in {"a.0": [1, 4, 5], "b.0": [2, 3, 6]}.items():
+        rig.channels.open_channel(channel, schema_json="{}", readers=["r"])
+        token = rig.channels.take_fence(channel)
+        for batch, at_ms in enumerate(times, start=1):
+            write(broker, channel, token, batch, at_ms=at_ms)
+
+    def plan(blocks: int, events: int, *after: str) -> list[str]:
+        source = rig.source("r", "a.0", "b.0", max_blocks=blocks, max_rows=events)
+        end = source.next(dict(zip(("a.0", "b.0"), after, strict=True)))
+        return [end["a.0"], end["b.0"]]
+
+    assert plan(64, 1_000, "0-0", "0-0") == ["3-0", "3-0"]
+    assert plan(3, 1_000, "0-0", "0-0") == ["1-0", "2-0"]
+    assert plan(64, 45, "0-0", "0-0") == ["2-0", "2-0"]
+    assert plan(64, 5, "0-0", "0-0") == ["1-0", "0-0"]
+    assert plan(64, 5, "1-0", "0-0") == ["1-0", "1-0"]
+    assert plan(64, 1_000, "3-0", "3-0") == ["3-0", "3-0"]
+
+
+@pytest.mark.parametrize(("start", "trimmed", "last", "how"), [
+    ("4-0", "4-0", "9-1", ""), ("5-1", "4-0", "9-1", ""), ("9-1", "0-0", "9-1", ""), ("9-0", "8-2", "10-0", ""),
+    ("4-0", "4-1", "9-1", "up to 4-1 was freed"), ("9-9", "10-0", "12-0", "up to 10-0 was freed"),
+    ("9-2", "4-0", "9-1", "the channel ends at 9-1"), ("1-0", "0-0", "0-0", "the channel ends at 0-0"),
+])
+def test_a_reader_that_lacks_entries_is_told_which(rig: Rig, start: str, trimmed: str, last: str, how: str) -> None:
+    if not how:
+        return rig.probe.checkUnbroken("a.0", start, trimmed, last)
+    with pytest.raises(Exception, match=f"WEIRGAP channel a.0 lost events: .*{how}"):
+        rig.probe.checkUnbroken("a.0", start, trimmed, last)
+
+
+BLOCKS = st.lists(st.lists(st.integers(1, 7), min_size=1, max_size=6), max_size=4)
+
+
+def test_slices_in_their_order_are_the_batch_in_its_order(rig: Rig, broker: redis.Redis) -> None:
+    names = itertools.count()
+
+    @settings(max_examples=60, deadline=None)
+    @given(blocks=BLOCKS, threads=st.integers(1, 9))
+    def cut_evenly(blocks: list[list[int]], threads: int) -> None:
+        entries: dict[str, list[tuple[str, int]]] = {}
+        for counts in blocks or [[]]:
+            channel = f"c{next(names):06d}"  # a source reads in the order of its channels' names
+            rig.channels.open_channel(channel, schema_json="{}", readers=["r"])
+            token = rig.channels.take_fence(channel)
+            for batch, events in enumerate(counts, start=1):
+                write(broker, channel, token, batch, events=events)
+            entries[channel] = [(f"{batch}-0", events) for batch, events in enumerate(counts, start=1)]
+        everything = [
+            (channel, entry, event)
+            for channel, sizes in entries.items() for entry, count in sizes for event in range(count)]
+        source = rig.source("r", *entries, threads=threads)
+        start = source.first()
+        slices = source.slices(start, source.next(start))
+        source.stop()
+        rig.sources.remove(source)
+        cut = [[event for piece in pieces for event in events_of(piece, entries[piece[0]])] for pieces in slices]
+        assert [event for events in cut for event in events] == everything
+        lengths = [len(events) for events in cut]
+        assert len(slices) == max(1, min(threads, len(everything)))
+        assert max(lengths) - min(lengths) <= 1
+
+    cut_evenly()
+
+
+def events_of(piece: list, entries: list[tuple[str, int]]) -> list[tuple[str, str, int]]:
+    """What a reader of the piece reads, by the definition of a piece."""
+    channel, start, end, skip, take = piece
+    order = ["0-0", *(entry for entry, _ in entries)]
+    inside = entries[order.index(start) : order.index(end)]
+    events = [(channel, entry, event) for entry, count in inside for event in range(count)]
+    return events[skip : skip + take]
+
+
+def test_a_bucket_stands_for_its_latencies(rig: Rig) -> None:
+    probe = rig.probe
+
+    @settings(deadline=None)
+    @given(st.integers(0, 10**7))
+    def stands_for_them(latency_ms: int) -> None:
+        index = probe.bucket(latency_ms)
+        assert 2 ** (index / 4) <= (latency_ms + 1) * 1.0000001 < 2 ** ((index + 1) / 4) * 1.000001
+
+    stands_for_them()
