@@ -21,8 +21,9 @@ from django.db import transaction
 from kombu.exceptions import OperationalError
 
 from dashboard import queue
+from scheduler.contracts.reports import Reports
 from scheduler.model.errors import WeirError
-from scheduler.model.estate import Fragment
+from scheduler.model.fragment import Fragment
 from scheduler.model.refinement import Refined
 from scheduler.model.task_types import TaskType, TaskTypes
 from workers.engine import counters, observed, secrets, trials
@@ -51,7 +52,7 @@ class LiveReading:
 
     available: bool = True
     reason: str = ""
-    reports: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    reports: Reports = field(default_factory=Reports)
     flows: observed.Flows = field(default_factory=observed.Flows)
     measured: bool = False  # two readings have been taken, so rates mean something
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from .mapping.traffic import Streams, on_other_slots
 from .model.errors import NotEnactable
-from .model.estate import RunningBundle, Slot, node_of
+from .model.fragment import RunningBundle, Slot, node_of
 from .model.placement import Placement
 from .model.resources import Supply
 

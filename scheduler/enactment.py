@@ -9,7 +9,7 @@ from math import isinf
 
 from .model.allocation import Allocation
 from .model.errors import InsufficientSlots, StalePlan
-from .model.estate import Fragment, RunningBundle
+from .model.fragment import Fragment, RunningBundle
 from .model.promise import BundlePromise, Load, ProfileUsed, Promise
 from .model.resources import TOLERANCE, Supply
 from .model.task_types import TaskTypes

@@ -7,21 +7,15 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from .applying import apply_plan, reverse_plan, reverse_steps
 from .enactment import LaidOut, bundle_ids, lay_out, notes_of, promise_of
 from .mapping.least_loaded import place_least_loaded
 from .model.dataflow import Dataflow
-from .model.encoding import (
-    estate_from_json,
-    estate_to_json,
-    freeze_plan,
-    plan_digest,
-    plan_from_json,
-    plan_to_json,
-)
+from .model.encoding import freeze_plan
 from .model.errors import AlreadySubmitted, NotSubmitted, UnknownTaskType
-from .model.estate import RunningTask, Submitted
+from .model.estate import Submitted
+from .model.fragment import RunningTask
 from .model.plan import Plan, Price
+from .model.plan_kinds import REMOVE, SUBMIT
 from .model.ports import EstateView
 from .model.prices import Prices
 from .model.secrets import with_scoped_secrets
@@ -44,10 +38,6 @@ from .reuse.standing import (
 from .reuse.unmerge import unmerge
 from .scheduling import Schedule
 
-__all__ = [
-    "Prices", "apply_plan", "estate_from_json", "estate_to_json", "plan_digest", "plan_from_json", "plan_removal",
-    "plan_submission", "plan_to_json", "reverse_plan", "reverse_steps",
-]
 
 def plan_submission(
     estate: EstateView,
@@ -161,7 +151,7 @@ def plan_submission(
     disordered = reads_divided(estate, started, task_types=task_types)
     return freeze_plan(
         Plan(
-            kind="submit",
+            kind=SUBMIT.name,
             generation=estate.generation,
             dataflow=Submitted(
                 id=dataflow_id, name=dataflow.name, team=team, running=merged.running,
@@ -228,7 +218,7 @@ def plan_removal(estate: EstateView, dataflow_id: str, *, task_types: TaskTypes,
     own = tuple(estate.tasks[task_id] for task_id in (*unmerged.kept, *unmerged.stopped))
     return freeze_plan(
         Plan(
-            kind="remove",
+            kind=REMOVE.name,
             generation=estate.generation,
             dataflow=submitted,
             reused=unmerged.kept,

@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
+from .applying import reversed_plan
 from .model.encoding import freeze_plan
 from .model.errors import InvalidTransition, NothingToGain, NotPaused
 from .model.estate import Submitted
 from .model.plan import Plan, Price
+from .model.plan_kinds import DEFRAGMENT, PAUSE, RESUME
 from .model.ports import EstateView
 from .model.prices import Prices
 from .model.task_types import TaskTypes
 from .performance.pricing import price_of, query_cores
-from .planning import reverse_plan, submitted_in, touched_by
+from .planning import submitted_in, touched_by
 from .reuse.defragment import Evidence, Fusion, Rule, Worth, fusions, in_words, worth_of
 from .reuse.division import is_scheduled
 from .reuse.fragments import cut_into_chains
 from .reuse.handover import Piece, recut
 from .reuse.standing import adjust, crowding_note, is_working, queries_begun, queries_ceased
 from .reuse.unmerge import unmerge
-
-__all__ = ["Evidence", "Rule", "plan_cutting_back", "plan_defragmentation", "plan_pause", "plan_resumption"]
 
 
 def plan_pause(estate: EstateView, dataflow_id: str, *, task_types: TaskTypes, prices: Prices) -> Plan:
@@ -44,7 +44,7 @@ def plan_pause(estate: EstateView, dataflow_id: str, *, task_types: TaskTypes, p
     change = adjust(estate, unmerged.standing)
     return freeze_plan(
         Plan(
-            kind="pause",
+            kind=PAUSE.name,
             generation=estate.generation,
             dataflow=_turned(submitted),
             reused=unmerged.kept,
@@ -81,7 +81,7 @@ def plan_resumption(estate: EstateView, dataflow_id: str, *, task_types: TaskTyp
     change = adjust(estate, dict.fromkeys(own, "works"))
     return freeze_plan(
         Plan(
-            kind="resume",
+            kind=RESUME.name,
             generation=estate.generation,
             dataflow=_turned(submitted),
             reused=own,
@@ -192,11 +192,9 @@ def plan_cutting_back(estate: EstateView, plan: Plan) -> Plan:
         outputs={task_id for part in path for task_id in part.channels if task_id not in part.outlets},
         generation=estate.generation,
     )
-    back = reverse_plan(plan)
     return freeze_plan(
         replace(
-            back, generation=estate.generation, dataflow=submitted, steps=change.steps, fragments_before=change.before,
-            fragments_after=change.after,
+            reversed_plan(plan, change), generation=estate.generation, dataflow=submitted,
             **touched_by(estate, (part.tasks[0] for part in path), besides=submitted),
         )
     )
@@ -227,7 +225,7 @@ def _fused(
     )
     return freeze_plan(
         Plan(
-            kind="defragment",
+            kind=DEFRAGMENT.name,
             generation=estate.generation,
             dataflow=submitted,
             reused=tuple(sorted(set(submitted.running.values()))),

@@ -12,8 +12,10 @@ from .enactment import bundle_ids, notes_of, parts_of, parts_of_slots, promise_o
 from .model.dataflow import Dataflow
 from .model.encoding import freeze_plan
 from .model.errors import NotEnactable, NothingToChange
-from .model.estate import Fragment, Submitted, node_of
+from .model.estate import Submitted
+from .model.fragment import Fragment, node_of
 from .model.plan import Plan, Price
+from .model.plan_kinds import SCHEDULE
 from .model.ports import EstateView
 from .model.prices import Prices
 from .model.task_types import TaskTypes
@@ -24,8 +26,7 @@ from .reuse.division import divided_back, live
 from .reuse.order import order_note, stateful_downstream
 from .reuse.standing import FragmentChange, is_working
 from .scheduling import Job, Schedule
-
-__all__ = ["bound", "plan_schedule", "plan_schedule_back", "schedulable"]
+from .step_kinds import START_BUNDLE
 
 
 def schedulable(
@@ -153,7 +154,7 @@ def _plan(
     now: Mapping[str, Fragment], task_types: TaskTypes, prices: Prices,
 ) -> Plan:
     # Beside a new bundle another one works on, or drains what it has: order is not kept, for a while or for good.
-    begun = sorted({step.fragment for step in change.steps if step.kind == "start_bundle"} | {
+    begun = sorted({step.fragment for step in change.steps if step.kind == START_BUNDLE.name} | {
         one for one, fragment in change.after.items() if one not in change.before and len(live(fragment)) > 1})
     others = stateful_downstream(
         ChainMap(dict(change.after), estate.fragments), begun, tasks=estate.tasks, task_types=task_types)
@@ -162,7 +163,7 @@ def _plan(
     heads = [
         fragment.tasks[0] for one, fragment in change.before.items() if one in changed or one not in change.after]
     return Plan(
-        kind="schedule",
+        kind=SCHEDULE.name,
         generation=estate.generation,
         dataflow=replace(submitted, scheduled=True),
         reused=tuple(sorted(set(submitted.running.values()))),

@@ -27,7 +27,7 @@ from dashboard.schedules.selectors import outcome_of, schedules_of
 from dashboard.schedules.slots import SlotCell, slots_grid
 from scheduler.allocation.acquisition import Acquisition
 from scheduler.model.encoding import to_json
-from scheduler.model.estate import RunningBundle
+from scheduler.model.fragment import RunningBundle
 from scheduler.model.placement import Bound
 from scheduler.pairs import PAIRS, QUICK_PAIRS
 from scheduler.scheduling import Schedule

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from scheduler.model.estate import Fragment, RunningBundle
+from scheduler.model.fragment import Fragment, RunningBundle
 from scheduler.model.plan import Plan
 
 

@@ -10,6 +10,7 @@ from dashboard import jobs
 from dashboard.operations.models import RunningTaskRow
 from dashboard.plans.joining import begin_in_words
 from scheduler.model.plan import Plan
+from scheduler.model.plan_kinds import PLAN_KINDS
 
 
 def joining_of(plan: Plan, options: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -24,7 +25,7 @@ def joining_of(plan: Plan, options: Mapping[str, Any]) -> dict[str, Any] | None:
         then); ``price`` and ``otherwise``: the prices of this choice and of the other, or null; ``streams``: whether
         new fragments read streams that are there already.
     """
-    if plan.kind != "submit" or not plan.reused:
+    if not PLAN_KINDS[plan.kind].has_document or not plan.reused:
         return None
     tasks = _older(plan)
     streams = any(task_id in plan.reused for task in plan.started for task_id in task.parents)

@@ -8,6 +8,10 @@ from django.conf import settings
 from django.db import models
 
 from dashboard.approvals.lifecycle import COMPUTING, DONE, LIFECYCLE, OPEN, ROLLED_BACK, UNDER_WAY
+from scheduler.model.plan_kinds import PLAN_KINDS
+
+# Rolled back, these bring their dataflow in anew: it runs by the plan that took them back.
+TAKES_OUT = tuple(kind.name for kind in PLAN_KINDS.values() if kind.entry == "removed")
 
 
 class Proposals(models.QuerySet):
@@ -24,7 +28,7 @@ class Proposals(models.QuerySet):
     def in_effect(self) -> Proposals:
         """Those of which a plan was enacted that stayed: their own, or that of a removal's way back."""
         return self.filter(
-            models.Q(status=DONE) | models.Q(status=ROLLED_BACK, plan__kind="remove"), finished_at__isnull=False)
+            models.Q(status=DONE) | models.Q(status=ROLLED_BACK, plan__kind__in=TAKES_OUT), finished_at__isnull=False)
 
 
 class Proposal(models.Model):
@@ -57,7 +61,7 @@ class Proposal(models.Model):
     @property
     def took_back_a_removal(self) -> bool:
         """Whether a removal was rolled back: its dataflow was submitted anew, and runs by that plan."""
-        return self.status == ROLLED_BACK and self.plan.kind == "remove"
+        return self.status == ROLLED_BACK and self.plan.kind in TAKES_OUT
 
     @property
     def is_in_effect(self) -> bool:

@@ -16,19 +16,20 @@ from dashboard.catalog.documents import parse_document, stored_dataflow
 from dashboard.catalog.models import DataflowVersion
 from dashboard.operations.estate import stored_estate
 from dashboard.operations.siblings import StoredSiblings
-from dashboard.plans.computing import prices
 from dashboard.plans.containment import containment_of
+from dashboard.plans.prices import prices
 from dashboard.teams.models import Team
 from scheduler.model.dataflow import Dataflow
 from scheduler.model.editing import Edited, with_values
 from scheduler.model.errors import InvalidDataflow
+from scheduler.model.plan_kinds import PLAN_KINDS
 from scheduler.model.secrets import with_scoped_secrets
 from scheduler.reuse.near_misses import NearMiss, adopted, near_misses
 
 
 def near_misses_of(proposal: Proposal) -> tuple[NearMiss, ...]:
     """What would let a proposal's dataflow reuse more of what runs now."""
-    if proposal.plan.kind != "submit" or proposal.status not in {PENDING, STALE}:
+    if not PLAN_KINDS[proposal.plan.kind].has_document or proposal.status not in {PENDING, STALE}:
         return ()
     try:
         dataflow = stored_dataflow(version_of(proposal).document)

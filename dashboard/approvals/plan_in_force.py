@@ -11,9 +11,10 @@ from django.db.models import OuterRef, Subquery
 
 from dashboard.approvals.models import Proposal
 from dashboard.catalog.models import DataflowRecord
+from scheduler.model.plan_kinds import names_where
 
-# Kinds of plan that say by what schedule a dataflow runs; what was removed has none, also where it comes again.
-SETS_PLAN = ("submit", "schedule", "remove")
+# What was removed has no schedule, also where it comes again.
+SETS_PLAN = names_where("schedules")
 
 
 @dataclass(frozen=True, slots=True)

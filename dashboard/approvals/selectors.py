@@ -28,6 +28,7 @@ from dashboard.plans.selectors import plan_of
 from dashboard.plans.stale_profiles import profiles_since
 from dashboard.teams.models import Role, Team
 from dashboard.teams.permissions import Viewer
+from scheduler.model.plan_kinds import PLAN_KINDS
 
 _FETCHED = ("plan", "rollback_plan", "dataflow__team", "author", "chosen_by")
 
@@ -99,8 +100,8 @@ def review_of(viewer: Viewer, proposal: Proposal) -> dict[str, Any]:
 
 def _is_reversible(proposal: Proposal) -> bool:
     """Whether it can be taken back: while it is under way, and a fusion also when it is done."""
-    fused = proposal.status == DONE and proposal.plan is not None and proposal.plan.kind == "defragment"
-    return proposal.status in {EXECUTING, FAILED} or fused
+    undoable = proposal.plan is not None and PLAN_KINDS[proposal.plan.kind].undoable_when_done
+    return proposal.status in {EXECUTING, FAILED} or (proposal.status == DONE and undoable)
 
 
 def live_proposal(viewer: Viewer, proposal_id: UUID | str) -> dict[str, Any]:

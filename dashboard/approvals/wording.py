@@ -2,31 +2,15 @@
 
 from __future__ import annotations
 
-from scheduler.model.estate import Fragment, RunningBundle
+from scheduler.model.fragment import Fragment, RunningBundle
 from scheduler.model.plan import Plan, Step
-
-_WORDS = {
-    "start_fragment": "Start {queries}: {tasks}",
-    "stop_fragment": "Stop query {fragment} on {slot}",
-    "open_outlet": "{fragment} publishes the stream of {task} to {reader}",
-    "close_outlet": "{fragment} no longer publishes the stream of {task} to {reader}",
-    "close_tail": "{fragment} works on {active} of its tasks only, from {active_before}",
-    "open_tail": "{fragment} works on {active} of its tasks again",
-    "pause_fragment": "Pause query {fragment} on {slot}; its state is kept",
-    "resume_fragment": "Resume query {fragment} on {slot} with {active} of its tasks",
-    "hand_over": "Hand {inherits} over to {fragment} on {slot}: {tasks}",
-    "start_bundle": "Start {bundle} on {place}: {threads} of {task}",
-    "move_bundle": "Restart {bundle} of {task} where it left off: {threads} on {place} (before: {threads_before} on "
-                   "{place_before})",
-    "leave_bundle": "{bundle} on {place} gets no more of {task}; it reads what it has to the end, then stops",
-    "route": "Divide the events of {task} anew: {weights}",
-}
+from scheduler.step_kinds import kind_of
 
 
 def step_text(plan: Plan, step: Step, names: dict[str, str]) -> str:
     """A step in words, with the names that the document gives its tasks."""
     fragment = plan.fragments_after.get(step.fragment) or plan.fragments_before[step.fragment]
-    return _WORDS[step.kind].format(
+    return kind_of(step).words.format(
         **_bundle_words(plan, step, fragment),
         fragment=step.fragment, slot=_places(fragment), queries=_queries(fragment),
         reader=step.reader, active=step.active,
@@ -51,7 +35,7 @@ def _queries(fragment: Fragment) -> str:
 
 def _bundle_words(plan: Plan, step: Step, fragment: Fragment) -> dict[str, str]:
     """What a step says of a bundle, and of the weights of all of them."""
-    if step.bundle is None and step.kind != "route":
+    if not kind_of(step).of_bundles:
         return {}
     before = plan.fragments_before.get(step.fragment, fragment)
     now, was = (next((one for one in of.parts if one.id == step.bundle), None) for of in (fragment, before))

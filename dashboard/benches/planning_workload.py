@@ -12,9 +12,11 @@ from itertools import pairwise
 from pathlib import Path
 
 from scheduler.model.dataflow import Dataflow, Stream, Task
-from scheduler.model.estate import Estate, Slot
+from scheduler.model.estate import Estate
+from scheduler.model.fragment import Slot
+from scheduler.model.prices import Prices
 from scheduler.model.usage import SlotLoad
-from scheduler.planning import Prices, plan_submission
+from scheduler.planning import plan_submission
 from scheduler.reuse.index import EstateIndex
 from scheduler.reuse.siblings import kin_of
 from workers.library.registry import task_types

@@ -94,7 +94,7 @@ def let_run(record: DataflowRecord, *, rate_per_s: float) -> None:
     from dashboard.operations.estate import stored_estate
     from dashboard.operations.estate_writer import store_plan
     from dashboard.operations.generation import lock_generation
-    from dashboard.plans.computing import prices
+    from dashboard.plans.prices import prices
     from dashboard.plans.scheduling_problem import problem_of
 
     with audited(actor=record.author, verb="dataflow.run", team=record.team) as audit:

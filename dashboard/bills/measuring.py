@@ -20,7 +20,7 @@ from dashboard.bills.prices import note_prices, prices_at
 from dashboard.operations.estate_reader import queries_of
 from dashboard.operations.models import RunningTaskRow
 from scheduler.model.amounts import Amounts
-from scheduler.model.estate import Fragment
+from scheduler.model.fragment import Fragment
 from scheduler.performance.attribution import Counters, attribute, grown, query_work
 from scheduler.performance.pricing import cost_nanos
 from scheduler.reuse.bills import Need, Part, divide

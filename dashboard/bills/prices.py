@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from dashboard.bills.models import PriceList
-from dashboard.plans.computing import prices
+from dashboard.plans.prices import prices
 from scheduler.model.prices import Prices, VmSize
 
 

@@ -33,6 +33,7 @@ LIFECYCLE = Transitions("dataflow", {
     WITHDRAWN: {SUBMITTED},
     FAILED: {SUBMITTED, WITHDRAWN},
 })
+COMES_TO_REST = {REMOVING: REMOVED, PAUSING: PAUSED}  # when the plan that began it is in force
 AT_REST = frozenset({REMOVED, REJECTED, WITHDRAWN, FAILED})  # a new version may be submitted
 
 

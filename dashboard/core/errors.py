@@ -40,7 +40,7 @@ HTTP_STATUS: Mapping[str, HTTPStatus] = {
             "invalid_beginning", "invalid_choice", "invalid_config", "invalid_dataflow", "invalid_profile",
             "invalid_request", "invalid_resources", "invalid_value"),
         HTTPStatus.TOO_MANY_REQUESTS: ("too_many_logins",),
-        HTTPStatus.INTERNAL_SERVER_ERROR: ("internal_error", "invalid_setting", "planning_failed"),
+        HTTPStatus.INTERNAL_SERVER_ERROR: ("internal_error", "invalid_contract", "invalid_setting", "planning_failed"),
         HTTPStatus.SERVICE_UNAVAILABLE: ("broker_away",),
     }.items() for code in codes
 }

@@ -17,8 +17,8 @@ from dashboard.catalog.permissions import visible_to
 from dashboard.operations.estate import stored_estate
 from dashboard.operations.estate_reader import StoredEstate
 from dashboard.operations.models import Use
-from dashboard.plans.computing import prices
 from dashboard.plans.containment import containment_of
+from dashboard.plans.prices import prices
 from dashboard.teams.models import Team
 from dashboard.teams.permissions import Viewer
 from scheduler import planning

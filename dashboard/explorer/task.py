@@ -18,6 +18,7 @@ from dashboard.operations.live import live_dataflow
 from dashboard.operations.models import RunningTaskRow, Use
 from dashboard.teams.permissions import Viewer
 from scheduler.model.errors import NotFound
+from scheduler.model.plan_kinds import SUBMIT
 
 MOST_USERS = 50
 MOST_AROUND = 150  # tasks drawn on each side
@@ -129,7 +130,7 @@ def _nearest(task_id: str, next_to: Mapping[str, tuple[str, ...]]) -> list[str]:
 def _users(uses: QuerySet[Use], behind: Iterable[str]) -> list[dict[str, Any]]:
     found = list(uses.select_related("dataflow__team").order_by("dataflow__name", "dataflow")[:MOST_USERS])
     since = dict(
-        Proposal.objects.filter(dataflow__in=[use.dataflow_id for use in found], plan__kind="submit")
+        Proposal.objects.filter(dataflow__in=[use.dataflow_id for use in found], plan__kind=SUBMIT.name)
         .order_by().values_list("dataflow").annotate(Max("approved_at")))
     return [
         {"id": str(use.dataflow_id), "name": use.dataflow.name, "team": use.dataflow.team.name, "task": use.task_id,

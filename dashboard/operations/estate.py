@@ -6,7 +6,8 @@ from collections.abc import Collection
 
 from dashboard.operations.estate_reader import StoredEstate, current_generation, fragment_of, submitted_of, task_of
 from dashboard.operations.models import BundleSlot, EstateState, FragmentRow, NodeRow, RunningTaskRow, SlotRow
-from scheduler.model.estate import Estate, Fragment, Slot
+from scheduler.model.estate import Estate
+from scheduler.model.fragment import Fragment, Slot
 
 _kept: tuple[object, Estate] = (None, Estate())
 

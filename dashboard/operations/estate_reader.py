@@ -14,7 +14,8 @@ from dashboard.catalog.models import DataflowRecord
 from dashboard.operations.models import BundleSlot, EstateState, FragmentRow, RunningTaskRow, SlotRow, TeamUse, Use
 from dashboard.operations.offered_slots import offered_slots
 from scheduler.model.encoding import bundles_from_data
-from scheduler.model.estate import Fragment, RunningTask, Slot, Submitted, divided_among
+from scheduler.model.estate import Submitted
+from scheduler.model.fragment import Fragment, RunningTask, Slot, divided_among
 from scheduler.model.usage import NAMED, NANO, Users, nanocores
 
 T = TypeVar("T")

@@ -17,7 +17,8 @@ from dashboard.operations.models import BundleSlot, FragmentRow, NodeRow, Runnin
 from dashboard.operations.reservations import require_unreserved
 from dashboard.teams.models import Team
 from scheduler.model.errors import StalePlan, WeirError
-from scheduler.model.estate import Fragment, RunningBundle, RunningTask, Slot, Submitted
+from scheduler.model.estate import Submitted
+from scheduler.model.fragment import Fragment, RunningBundle, RunningTask, Slot
 from scheduler.model.plan import Plan
 from scheduler.model.usage import SlotLoad, growth_of
 from scheduler.reuse.siblings import kin_of
@@ -46,7 +47,7 @@ def store_plan(plan: Plan) -> None:
     require_unreserved(before, after)
     loads = _loads(before, after, plan.started)  # while the tasks that stop are still there
     _store_started(plan.started, after, generation)
-    _store_entry(plan.removes, plan.submits)
+    _store_entry(plan.entry_before, plan.entry_after)
     RunningTaskRow.objects.filter(pk__in=[task.id for task in plan.stopped]).delete()
     _store_fragments(before, after, generation)
     _store_places(before, after, besides={task.id for task in plan.started})

@@ -18,8 +18,8 @@ from dashboard import jobs
 from dashboard.catalog.permissions import dataflow_for
 from dashboard.operations.view import View, view_for
 from dashboard.teams.permissions import Viewer
+from scheduler.model.prices import Prices
 from scheduler.performance.pricing import query_cores
-from scheduler.planning import Prices
 from scheduler.reuse.fragmentation import fragmentation
 
 

@@ -14,7 +14,6 @@ from dashboard import jobs
 from dashboard.catalog.permissions import dataflow_for
 from dashboard.operations.reservations import reserved_slots
 from dashboard.operations.view import (
-    FAILING,
     SILENT,
     View,
     sources_and_sinks,
@@ -25,7 +24,8 @@ from dashboard.operations.view import (
     view_for,
 )
 from dashboard.teams.permissions import Viewer
-from scheduler.model.estate import Fragment, RunningBundle
+from scheduler.contracts.reports import FAILING, RUNNING, SlotReport
+from scheduler.model.fragment import Fragment, RunningBundle
 from scheduler.reuse.standing import is_working
 
 _NO_TOTALS = {
@@ -56,8 +56,8 @@ def live_estate(viewer: Viewer) -> dict[str, Any]:
         "generation": view.estate.generation,
         "counts": _counts(view),
         "nodes": {
-            name: {"reporting": True, "cores": report.get("cores"), "memory_mb": report.get("memory_mb")}
-            if (report := view.reading.reports.get(name)) else {"reporting": False, "cores": None, "memory_mb": None}
+            name: {"reporting": True, "cores": report.cores, "memory_mb": report.memory_mb}
+            if (report := view.reading.reports.node(name)) else {"reporting": False, "cores": None, "memory_mb": None}
             for name in sorted({slot.node for slot in view.estate.slots})
         },
         "slots": _slots(view),
@@ -125,14 +125,12 @@ def _slots(view: View) -> dict[str, Any]:
 
 
 def _slot(view: View, name: str, bundles: Sequence[RunningBundle]) -> dict[str, Any]:
-    node, _, index = name.rpartition("/")
-    found = view.reading.reports.get(node, {}).get("slots", {}).get(index, {})
+    report = view.reading.reports.slot(name) or SlotReport(state=SILENT if view.reading.available else "unknown")
     return {
-        "state": found.get("state", SILENT if view.reading.available else "unknown"),
-        "cpu": _rounded(found.get("cpu"), 2), "memory_mb": _rounded(found.get("memory_mb"), 0),
+        "state": report.state, "cpu": _rounded(report.cpu, 2), "memory_mb": _rounded(report.memory_mb, 0),
         "bundles_cpu": _rounded(taken_by(view, bundles, "cpu"), 3),
         "bundles_memory": _rounded(taken_by(view, bundles, "memory"), 4),
-        "restarts": found.get("restarts", 0),
+        "restarts": report.restarts,
         "fragments": len(bundles),
     }
 
@@ -142,10 +140,10 @@ def _health(view: View) -> dict[str, Any]:
     for fragment in view.fragments():
         for bundle in fragment.parts:
             report = view.bundle_report(bundle)
-            if report["state"] == FAILING or (report.get("error") and report["state"] != "running"):
+            if report.state == FAILING or (report.error and report.state != RUNNING):
                 failing[bundle.id] = {
-                    "cause": report.get("error") or "The query fails.", "state": report["state"], "slot": bundle.slot,
-                    "retry_at_ms": report.get("retry_at_ms"), "dataflows": view.users(fragment.active_tasks),
+                    "cause": report.error or "The query fails.", "state": report.state, "slot": bundle.slot,
+                    "retry_at_ms": report.retry_at_ms, "dataflows": view.users(fragment.active_tasks),
                 }
     return failing
 
@@ -159,8 +157,8 @@ def _tasks(view: View, dataflow_id: str) -> dict[str, Any]:
         flow = view.reading.flows.tasks.get(running)
         tasks[task] = {
             "running": running, "fragment": fragment_id, "position": position, "slot": _places(fragment),
-            "state": state_of(view, running), "error": report.get("error"), "retry_at_ms": report.get("retry_at_ms"),
-            "throttled_by": report.get("throttled_by"),
+            "state": state_of(view, running), "error": report.error, "retry_at_ms": report.retry_at_ms,
+            "throttled_by": report.throttled_by,
             "rate_per_s": _rounded(flow.rate_per_s, 1) if flow else None, "events": flow.events if flow else None,
             "latency_p50_ms": _rounded(flow.latency_p50_ms, 0) if flow else None,
             "latency_p99_ms": _rounded(flow.latency_p99_ms, 0) if flow else None,

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 from django.conf import settings
 
@@ -12,6 +11,7 @@ from dashboard import jobs
 from dashboard.operations.models import NodeRow
 from dashboard.operations.services import register_node
 from dashboard.teams.models import User
+from scheduler.contracts.reports import NodeReport, Reports
 from scheduler.model.errors import NotFound, WeirError
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,59}")
@@ -33,28 +33,28 @@ UNPINNED = {
 }
 
 
-def unpinned(report: Mapping[str, Any]) -> str:
+def unpinned(report: NodeReport | None) -> str:
     """Why the slots of a node that reports this have no cores of their own; empty where they have, or unknown."""
-    return UNPINNED.get(report.get("pinning", ""), "")
+    return "" if report is None else UNPINNED.get(report.pinning, "")
 
 
 def pinning_remarks(names: Iterable[str]) -> list[str]:
     """What a plan with slots of these nodes has to say of how they hold them to cores, as they report now."""
     reports = jobs.read_live((), {}).reports
-    found = {name: unpinned(reports.get(name, {})) for name in sorted(set(names))}
+    found = {name: unpinned(reports.node(name)) for name in sorted(set(names))}
     return [
         f"The slots of {name} are not held to cores of their own ({why}): what else the machine does takes CPU from "
         "what was predicted, and one slot from another." for name, why in found.items() if why]
 
 
-def take_in_nodes(reports: Mapping[str, Mapping[str, Any]]) -> list[str]:
+def take_in_nodes(reports: Reports) -> list[str]:
     """Register nodes that report and are not known, or have another number of slots by now; their names.
 
     This machine's own node is registered when the system starts: a report that an earlier start left must not undo it.
     """
     known = dict(NodeRow.objects.values_list("name", "slots"))
     found = {
-        name: len(report.get("slots", ())) for name, report in reports.items()
+        name: len(report.slots) for name, report in reports.items()
         if name != settings.LOCAL_NODE and NAME.fullmatch(name)}
     changed = sorted(name for name, slots in found.items() if slots and known.get(name) != slots)
     for name in changed:

@@ -17,7 +17,8 @@ from dashboard.audit.trail import inside_command
 from dashboard.operations.generation import advance, lock_generation, state_for_update
 from dashboard.operations.models import BundleSlot, FragmentRow, SlotRow
 from scheduler.model.errors import NotFound, WeirError
-from scheduler.model.estate import Estate, Fragment
+from scheduler.model.estate import Estate
+from scheduler.model.fragment import Fragment
 
 _kept: tuple[Estate | None, frozenset[str]] = (None, frozenset())
 

@@ -9,7 +9,7 @@ from django.db.models.functions import RowNumber
 
 from dashboard.operations.estate_reader import task_of
 from dashboard.operations.models import RunningTaskRow
-from scheduler.model.estate import RunningTask
+from scheduler.model.fragment import RunningTask
 from scheduler.reuse.siblings import MOST_SIBLINGS
 
 

@@ -8,7 +8,7 @@ from itertools import groupby
 from django.conf import settings
 
 from dashboard.operations.offered_slots import offered_slots
-from scheduler.model.estate import Slot
+from scheduler.model.fragment import Slot
 from scheduler.model.prices import Prices
 from scheduler.model.resources import NOTHING_TAKEN, Catalogue, Node, Supply, Taken
 from scheduler.model.usage import NANO, SlotLoad

@@ -36,9 +36,9 @@ def _note_nodes(view: View, at: datetime) -> None:
     take_in_nodes(view.reading.reports)
     NodeRow.objects.filter(name__in=list(view.reading.reports)).update(seen=at)
     for name, report in view.reading.reports.items():
-        machine = str(report.get("machine", ""))[:120]
+        machine = report.machine[:120]
         NodeRow.objects.filter(name=name).exclude(machine=machine).update(machine=machine)
-        threads = report.get("threads") or None  # an agent of an older version does not tell
+        threads = report.threads or None  # an agent of an older version does not tell
         NodeRow.objects.filter(name=name).exclude(threads=threads).update(threads=threads)
 
 

@@ -18,9 +18,10 @@ from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.permissions import visible_to
 from dashboard.operations.estate import current_estate
 from dashboard.teams.permissions import Viewer
-from scheduler.model.estate import Estate, Fragment, RunningBundle
+from scheduler.contracts.reports import FAILING, QueryReport, SlotReport
+from scheduler.model.estate import Estate
+from scheduler.model.fragment import Fragment, RunningBundle, node_of
 
-FAILING = "backoff"
 SILENT = "silent"  # the node does not report
 _TAKES_NOTHING = frozenset({"stopped", "waiting", "left"})  # states in which a bundle has no query
 _WORST_FIRST = ("unknown", FAILING, SILENT, "starting", "waiting", "draining", "stopped", PAUSED)
@@ -53,22 +54,19 @@ class View:
         records = sorted((self.records[i] for i in ids if i != besides), key=lambda record: (record.name, record.pk))
         return [{"id": str(record.pk), "name": record.name, "team": record.team.name} for record in records]
 
-    def fragment_report(self, fragment: Fragment) -> dict[str, Any]:
-        """What its node reports of a fragment: ``state``, ``error``, ``retry_at_ms``, ``throttled_by``.
+    def fragment_report(self, fragment: Fragment) -> QueryReport:
+        """What its node reports of a fragment; of a divided one, of the bundle that is worst off.
 
-        Of a divided one, of the bundle that is worst off; those that are leaving do not count.
+        Bundles that are leaving do not count.
         """
-        reports = [self.bundle_report(part) for part in fragment.parts if not part.leaving]
-        return min(reports, key=lambda report: _rank(report["state"]))
+        reports = [self.bundle_report(bundle) for bundle in fragment.parts if not bundle.leaving]
+        return min(reports, key=lambda report: _rank(report.state))
 
-    def bundle_report(self, bundle: RunningBundle) -> dict[str, Any]:
-        """What its node reports of one query."""
-        node, _, index = bundle.slot.rpartition("/")
-        report = self.reading.reports.get(node)
-        if report is None:
-            return {"state": SILENT if self.reading.available else "unknown"}
-        found = report["slots"].get(index, {}).get("fragments", {}).get(bundle.id)
-        return {"state": "starting", "error": None} if found is None else found
+    def bundle_report(self, bundle: RunningBundle) -> QueryReport:
+        """What its node reports of one query; ``silent`` or ``unknown`` where no report of the node is there."""
+        if self.reading.reports.node(node_of(bundle.slot)) is None:
+            return QueryReport(state=SILENT if self.reading.available else "unknown")
+        return self.reading.reports.query(bundle.slot, bundle.id) or QueryReport(state="starting")
 
 
 def view_for(viewer: Viewer) -> View:
@@ -125,21 +123,21 @@ def sources_and_sinks(view: View, tasks: Iterable[str]) -> tuple[set[str], set[s
 
 def taken_by(view: View, bundles: Iterable[RunningBundle], what: Literal["cpu", "memory"]) -> float | None:
     """What these bundles take together of a slot, as a profile has it; None where none of them tells."""
-    told = [view.bundle_report(bundle).get(what) for bundle in bundles]
-    known = [one for one in told if one is not None]
+    shares = [getattr(view.bundle_report(bundle), what) for bundle in bundles]
+    known = [share for share in shares if share is not None]
     return sum(known) if known else None
 
 
 def at_work(view: View, slot: str) -> frozenset[str]:
     """The bundles that take of a slot, as its node reports; also those that the viewer may not know of."""
-    node, _, index = slot.rpartition("/")
-    told = view.reading.reports.get(node, {}).get("slots", {}).get(index, {}).get("fragments", {})
-    return frozenset(bundle for bundle, one in told.items() if one.get("state") not in _TAKES_NOTHING)
+    report = view.reading.reports.slot(slot) or SlotReport()
+    return frozenset(bundle for bundle, query in report.fragments.items() if query.state not in _TAKES_NOTHING)
 
 
 def share_of_memory(view: View, node: str, memory_mb: float | None) -> float | None:
     """A part of a slot's memory, which is its even share of its node's; None where the node does not tell."""
-    total, slots = view.reading.reports.get(node, {}).get("memory_mb"), view.slots_of[node]
+    report = view.reading.reports.node(node)
+    total, slots = report.memory_mb if report else None, view.slots_of[node]
     return memory_mb * slots / total if total and slots and memory_mb is not None else None
 
 
@@ -147,7 +145,7 @@ def state_of(view: View, running_task: str) -> str:
     """The state of the query that a task works in; a task that rests is paused, whatever works beside it."""
     fragment_id, position = view.estate.places[running_task]
     fragment = view.estate.fragments[fragment_id]
-    return PAUSED if position >= fragment.active else view.fragment_report(fragment)["state"]
+    return PAUSED if position >= fragment.active else view.fragment_report(fragment).state
 
 
 def _worst(states: Iterable[str]) -> str:

@@ -12,7 +12,7 @@ from dashboard.operations.models import FragmentRow
 from scheduler.model.dataflow import Dataflow
 from scheduler.model.ports import EstateView
 from scheduler.performance.rates import selectivities
-from scheduler.rearranging import Evidence, Rule
+from scheduler.reuse.defragment import Evidence, Rule
 
 LEAST_EVENTS = 1000  # that a task has read before its selectivity is told from what it made
 NEAR = 0.05  # of a declared selectivity: what is measured so near to it is taken to be the same
@@ -46,7 +46,7 @@ def channel_latency_ms(flows: jobs.observed.Flows) -> dict[tuple[str, str], floa
 
 def left_bundles() -> set[str]:
     """The bundles that have come to their end by the nodes' reports."""
-    return set(jobs.observed.left(jobs.read_live([], {}).reports.values()))
+    return set(jobs.read_live([], {}).reports.left)
 
 
 def measured_selectivities(

@@ -11,6 +11,7 @@ from django.utils import timezone
 from dashboard.catalog.models import DataflowRecord
 from dashboard.plans.models import PlanRecord
 from scheduler.model.errors import WeirError
+from scheduler.model.plan_kinds import SUBMIT
 
 BEGINNINGS = ("now", "oldest")
 
@@ -56,7 +57,7 @@ def options_of(
 
 def last_options(dataflow: DataflowRecord) -> Mapping[str, Any]:
     """How the dataflow's current version was planned to join last."""
-    last = PlanRecord.objects.filter(dataflow=dataflow, kind="submit", version=dataflow.version).first()
+    last = PlanRecord.objects.filter(dataflow=dataflow, kind=SUBMIT.name, version=dataflow.version).first()
     return last.options if last else {}
 
 

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import uuid
-from typing import get_args
 
 from django.db import models
 
 from dashboard.plans.lifecycle import COMPUTING, LIFECYCLE
-from scheduler.model.plan import PlanKind
+from scheduler.model.plan_kinds import PLAN_KINDS
 
 
 class PlanRecord(models.Model):
     """A plan: first a request, then a frozen document with its digest and the estate's generation."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
-    kind = models.CharField(max_length=10, choices=[(kind, kind) for kind in get_args(PlanKind)])
+    kind = models.CharField(max_length=10, choices=[(kind, kind) for kind in PLAN_KINDS])
     dataflow = models.ForeignKey("catalog.DataflowRecord", on_delete=models.CASCADE, related_name="plans")
     version = models.PositiveIntegerField()
     # How a submission joins what runs, {"fresh": bool, "begin": text}, and by what schedule it or a running dataflow

@@ -32,7 +32,7 @@ from scheduler.assignment import SlotAssigner
 from scheduler.enactment import require_room, require_slots
 from scheduler.model.dataflow import Dataflow
 from scheduler.model.errors import NotEnactable, WeirError
-from scheduler.model.estate import Fragment, RunningTask
+from scheduler.model.fragment import Fragment, RunningTask
 from scheduler.model.ports import EstateView
 from scheduler.model.profile import Profiles
 from scheduler.model.resources import Supply

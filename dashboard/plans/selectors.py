@@ -6,10 +6,10 @@
 from __future__ import annotations
 
 from dashboard.plans.models import PlanRecord
-from scheduler import planning
+from scheduler.model.encoding import plan_from_json
 from scheduler.model.plan import Plan
 
 
 def plan_of(record: PlanRecord) -> Plan | None:
     """The frozen plan; ``AlteredPlan`` where the stored text does not have its digest."""
-    return planning.plan_from_json(record.document) if record.document else None
+    return plan_from_json(record.document) if record.document else None

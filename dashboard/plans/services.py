@@ -13,13 +13,14 @@ from dashboard.plans import joining
 from dashboard.plans.lifecycle import FAILED, LIFECYCLE, READY, STALE
 from dashboard.plans.models import PlanRecord
 from dashboard.teams.models import User
-from scheduler import planning
+from scheduler.model.encoding import plan_to_json
 from scheduler.model.errors import WeirError
-from scheduler.model.plan import Plan, PlanKind
+from scheduler.model.plan import Plan
+from scheduler.model.plan_kinds import PLAN_KINDS
 
 
 def request_plan(
-    *, actor: User | None, dataflow: DataflowRecord, kind: PlanKind, options: Mapping[str, Any] | None = None
+    *, actor: User | None, dataflow: DataflowRecord, kind: str, options: Mapping[str, Any] | None = None
 ) -> PlanRecord:
     """Ask for a plan of the dataflow's current version.
 
@@ -27,7 +28,7 @@ def request_plan(
     planned to join last.
     """
     if options is None:
-        options = joining.last_options(dataflow) if kind == "submit" else {}
+        options = joining.last_options(dataflow) if PLAN_KINDS[kind].has_document else {}
     with audited(actor=actor, verb="plan.request", team=dataflow.team) as audit:
         record = PlanRecord.objects.create(
             dataflow=dataflow, kind=kind, version=dataflow.version, options=dict(options))
@@ -40,7 +41,7 @@ def freeze(*, record: PlanRecord, plan: Plan) -> PlanRecord:
     with audited(actor=None, verb="plan.freeze", subject=record, team=record.dataflow.team) as audit:
         _move(record, READY)
         record.generation, record.digest = plan.generation, plan.digest
-        record.document, record.has_promise = planning.plan_to_json(plan), plan.promise is not None
+        record.document, record.has_promise = plan_to_json(plan), plan.promise is not None
         record.finished = timezone.now()
         record.save()
         audit.details = {"generation": plan.generation, "digest": plan.digest}

@@ -18,8 +18,9 @@ from dashboard.operations.view import View, at_work, view_for
 from dashboard.profiles.models import ObservationRow, ProfileRecord
 from dashboard.profiles.stored import profile_of
 from dashboard.profiles.trials import unscoped
+from scheduler.contracts.reports import RUNNING
 from scheduler.model.canonical import canonical_config, canonical_json
-from scheduler.model.estate import RunningTask
+from scheduler.model.fragment import RunningTask, node_of
 from scheduler.performance.drift import Observation, drifts
 from scheduler.performance.rates import falls_short
 
@@ -96,17 +97,16 @@ def _seen(view: View) -> Iterator[Seen]:
             continue
         task = view.estate.tasks[fragment.active_tasks[0]]
         for part in fragment.parts:
-            node, _, index = part.slot.rpartition("/")
-            report = view.reading.reports.get(node, {})
-            told = report.get("slots", {}).get(index, {}).get("fragments", {}).get(part.id, {})
-            rate_per_s, cpu = told.get("rate_per_s"), told.get("cpu")
-            if part.leaving or told.get("state") != "running" or told.get("throttled_by"):
+            node = view.reading.reports.node(node_of(part.slot))
+            query = view.reading.reports.query(part.slot, part.id)
+            if node is None or query is None or query.state != RUNNING or part.leaving or query.throttled_by:
                 continue
+            rate_per_s, cpu = query.rate_per_s, query.cpu
             if rate_per_s is None or cpu is None:
                 continue
             offered = _offered(view, task, part.weight)
-            yield Seen(part.id, task, str(report.get("machine", ""))[:120], Figures(
-                part.threads, rate_per_s, cpu, told.get("memory"),
+            yield Seen(part.id, task, node.machine[:120], Figures(
+                part.threads, rate_per_s, cpu, query.memory,
                 stable=offered is None or not falls_short(rate_per_s, offered),
                 shared=at_work(view, part.slot) != {part.id}))
 

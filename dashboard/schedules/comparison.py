@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from scheduler.allocation.acquisition import Acquisition
 from scheduler.enactment import weights_of
 from scheduler.model.errors import MissingProfile, WeirError
-from scheduler.model.estate import RunningBundle, node_of
+from scheduler.model.fragment import RunningBundle, node_of
 from scheduler.model.placement import Bound
 from scheduler.model.resources import HOURS_PER_MONTH
 from scheduler.pairs import PAIRS, Pair, about, key_of

@@ -6,10 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 from typing import Any
 
-from dashboard.operations.view import FAILING, View, at_work, exact_rate, totals_of
+from dashboard.operations.view import View, at_work, exact_rate, totals_of
 from dashboard.profiles.models import TrialRecord
 from dashboard.schedules.promised_bundles import Parts, fragments_of, parts_of, promised_ids
-from scheduler.model.estate import Fragment
+from scheduler.contracts.reports import FAILING, RUNNING, SlotReport
+from scheduler.model.fragment import Fragment, node_of
 from scheduler.model.promise import Load, Promise
 from scheduler.performance.seen import BundleSeen, Seen
 
@@ -77,25 +78,23 @@ def typical(readings: Iterable[Mapping[str, Any]]) -> Seen:
 
 
 def _bundle(view: View, fragment: Fragment, bundle_id: str, slot: str, names: Mapping[str, str]) -> BundleSeen:
-    node, _, index = slot.rpartition("/")
-    report = view.reading.reports.get(node, {}).get("slots", {}).get(index, {}).get("fragments", {}).get(bundle_id)
-    if report is None:
-        return BundleSeen(silent=_silence(view, node, index))
-    failing = report.get("state") == FAILING
+    query = view.reading.reports.query(slot, bundle_id)
+    if query is None:
+        return BundleSeen(silent=_silence(view, slot))
+    failing = query.state == FAILING
     return BundleSeen(
-        rate_per_s=view.reading.flows.queries.get(bundle_id, report.get("rate_per_s")),
-        load=Load(report.get("cpu"), report.get("memory")),
-        waits_for=_readers(view, fragment, report.get("throttled_by") or "", names),
-        failing=(report.get("error") or "The query fails.") if failing else "")
+        rate_per_s=view.reading.flows.queries.get(bundle_id, query.rate_per_s),
+        load=Load(query.cpu, query.memory),
+        waits_for=_readers(view, fragment, query.throttled_by or "", names),
+        failing=(query.error or "The query fails.") if failing else "")
 
 
-def _silence(view: View, node: str, index: str) -> str:
+def _silence(view: View, slot: str) -> str:
     """Why nothing is heard of a slot's bundles; empty where it may be by chance, or nobody is heard of."""
-    report = view.reading.reports.get(node)
-    if report is None:
-        return f"nothing is heard of node {node}" if view.reading.available else ""
-    state = report["slots"].get(index, {}).get("state", "gone")
-    return "" if state == "running" else f"the driver of slot {node}/{index} is {state}"
+    if view.reading.reports.node(node_of(slot)) is None:
+        return f"nothing is heard of node {node_of(slot)}" if view.reading.available else ""
+    report = view.reading.reports.slot(slot) or SlotReport(state="gone")
+    return "" if report.state == RUNNING else f"the driver of slot {slot} is {report.state}"
 
 
 def _readers(view: View, fragment: Fragment, channel: str, names: Mapping[str, str]) -> tuple[str, ...]:
@@ -148,12 +147,11 @@ def _latencies(view: View, fragments: Mapping[str, Fragment], running: Mapping[s
 
 def _slot(view: View, name: str, base_cpu: float) -> Load:
     """What all queries on a slot take: CPU besides the driver's own, and memory where each of them reports it."""
-    node, _, index = name.rpartition("/")
-    report = view.reading.reports.get(node, {}).get("slots", {}).get(index, {})
-    memory = [one.get("memory") for one in report.get("fragments", {}).values()]
-    cpu = report.get("cpu")
+    report = view.reading.reports.slot(name) or SlotReport()
+    memory = [query.memory for query in report.fragments.values()]
     return Load(
-        None if cpu is None else max(0.0, cpu - base_cpu), None if not memory or None in memory else sum(memory))
+        None if report.cpu is None else max(0.0, report.cpu - base_cpu),
+        None if not memory or None in memory else sum(memory))
 
 
 def _typical_bundle(told: Sequence[Mapping[str, Any] | None], times_s: Sequence[float]) -> BundleSeen:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from scheduler.model.estate import Estate, Fragment, RunningBundle
+from scheduler.model.estate import Estate
+from scheduler.model.fragment import Fragment, RunningBundle
 from scheduler.model.promise import Promise
 
 SAME_WEIGHT = 0.01  # weights are rounded so that they add up

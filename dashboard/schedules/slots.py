@@ -15,11 +15,12 @@ from dashboard.operations.offered_slots import silent_nodes
 from dashboard.operations.view import SILENT, View, share_of_memory, taken_by, view_for
 from dashboard.schedules.promises import loads_before, loads_in, promised_loads
 from dashboard.teams.permissions import Viewer
-from scheduler.model.estate import Fragment, RunningBundle, RunningTask
+from scheduler.contracts.reports import QueryReport, SlotReport
+from scheduler.model.fragment import Fragment, RunningBundle, RunningTask, Slot
 from scheduler.model.plan import Plan
+from scheduler.model.prices import Prices
 from scheduler.model.promise import Load
 from scheduler.performance.pricing import query_cores
-from scheduler.planning import Prices
 
 Change = Literal["stays", "starts", "leaves", "changes"]
 
@@ -193,8 +194,8 @@ def slots_grid(viewer: Viewer, *, plan: Plan | None = None) -> Grid:
             hides=slot.name in hiding, silent=slot.node in silent))
     reports = view.reading.reports
     return Grid(tuple(
-        NodeCells(name, name in reports, reports.get(name, {}).get("memory_mb"), tuple(cells),
-                  unpinned(reports.get(name, {})))
+        NodeCells(name, name in reports, report.memory_mb if (report := reports.node(name)) else None, tuple(cells),
+                  unpinned(reports.node(name)))
         for name, cells in sorted(nodes.items())), view.reading, plan)
 
 
@@ -254,9 +255,7 @@ def _bundle(
 ) -> BundleCell:
     bundle = now or was
     assert bundle is not None
-    node, _, index = bundle.slot.rpartition("/")
-    report = maker.view.reading.reports.get(node, {}).get("slots", {}).get(index, {})
-    found = report.get("fragments", {}).get(bundle.id, {})
+    query = maker.view.reading.reports.query(bundle.slot, bundle.id) or QueryReport(state="")
     users = maker.view.users(fragment.active_tasks)
     return BundleCell(
         bundle.id, fragment.id,
@@ -264,7 +263,7 @@ def _bundle(
               for task in fragment.active_tasks),
         tuple(users), was, now, _planned(maker, maker.promised_before, fragment, was or bundle),
         _planned(maker, maker.promised_after, fragment, now or bundle),
-        Load(found.get("cpu"), found.get("memory")), found.get("state", ""))
+        Load(query.cpu, query.memory), query.state)
 
 
 def _planned(
@@ -281,18 +280,18 @@ def _planned(
 def _slot(
     maker: _Maker, name: str, bundles: Iterable[BundleCell], reserved_for: str, *, hides: bool, silent: bool
 ) -> SlotCell:
-    node, _, index = name.rpartition("/")
-    found = maker.view.reading.reports.get(node, {}).get("slots", {}).get(index, {})
+    slot = Slot.of(name)
+    report = maker.view.reading.reports.slot(name) or SlotReport(
+        state=SILENT if maker.view.reading.available else "unknown")
     bundles = tuple(bundles)
     running = [one for cell in bundles if (one := cell.now or cell.was) is not None]
     return SlotCell(
-        name, int(index), found.get("state", SILENT if maker.view.reading.available else "unknown"),
-        found.get("restarts", 0), reserved_for,
+        name, slot.index, report.state, report.restarts, reserved_for,
         before=_sum([bundle.planned_before for bundle in bundles if bundle.was is not None]),
         after=_sum([bundle.planned for bundle in bundles if bundle.now is not None]),
         taken=Load(taken_by(maker.view, running, "cpu"), taken_by(maker.view, running, "memory")),
-        whole=Load(found.get("cpu"), share_of_memory(maker.view, node, found.get("memory_mb"))),
-        memory_mb=found.get("memory_mb"), bundles=bundles, core=found.get("core"),
+        whole=Load(report.cpu, share_of_memory(maker.view, slot.node, report.memory_mb)),
+        memory_mb=report.memory_mb, bundles=bundles, core=report.core,
         hides=hides, silent=silent)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 
 import redis
@@ -18,13 +18,14 @@ from dashboard.operations.selectors import nodes as all_nodes
 from dashboard.plans.selectors import plan_of
 from dashboard.queue import app
 from dashboard.teams.selectors import sealed_secrets
-from scheduler.model.estate import RunningBundle, node_of
+from scheduler.contracts.reports import FAILING, Reports
+from scheduler.model.fragment import RunningBundle, node_of
 from scheduler.model.plan import Plan
+from scheduler.step_kinds import ROUTE, Evidence, steps_done
 from workers.engine import desired, observed, secrets
 from workers.library import registry
 
 log = structlog.get_logger(__name__)
-FAILING = "backoff"
 
 
 @app.task(name=queue.ENACT)
@@ -44,7 +45,7 @@ def republish_desired() -> None:
     """
     publish()
     with _broker() as broker:
-        services.drop_left_bundles(left=observed.left(observed.read_reports(broker).values()))
+        services.drop_left_bundles(left=observed.read_reports(broker).left)
 
 
 @app.task(name=queue.ADVANCE_PROPOSALS)
@@ -61,12 +62,12 @@ def advance_proposals() -> int:
         plan = where_it_runs(plan_of(record))
         touched, slots = touched_nodes(plan), {part.slot for part in _parts(plan)}
         awaited = touched & nodes
-        done = observed.steps_done(plan, reports, gone=(touched - nodes) | slots_gone(slots), awaited=awaited)
+        done = steps_done(plan, Evidence(reports, gone=(touched - nodes) | slots_gone(slots), awaited=awaited))
         services.record_progress(
             proposal_id=proposal.pk, at=timezone.now(),
             observed=Observed(
                 record.pk, done, silent(plan, reports, done=done, awaited=awaited) | failing(plan, reports)))
-    services.drop_left_bundles(left=observed.left(reports.values()))
+    services.drop_left_bundles(left=reports.left)
     return len(proposals)
 
 
@@ -109,31 +110,38 @@ def _parts(plan: Plan) -> Iterator[RunningBundle]:
         yield from fragment.parts
 
 
-def failing(plan: Plan, reports: Mapping[str, observed.Report]) -> dict[str, str]:
+def failing(plan: Plan, reports: Reports) -> dict[str, str]:
     """The plan's fragments that fail by the reports, with the cause."""
-    found = {}
+    causes = {}
     for fragment in plan.fragments_after.values():
-        for part in fragment.parts:
-            node, _, index = part.slot.rpartition("/")
-            report = reports.get(node, {}).get("slots", {}).get(index, {}).get("fragments", {}).get(part.id)
-            if report is not None and report["state"] == FAILING:
-                found[fragment.id] = str(report.get("error") or "The query fails.")[:2000]
-    return found
+        for bundle in fragment.parts:
+            query = reports.query(bundle.slot, bundle.id)
+            if query is not None and query.state == FAILING:
+                causes[fragment.id] = (query.error or "The query fails.")[:2000]
+    return causes
 
 
 def silent(
-    plan: Plan, reports: Mapping[str, observed.Report], *, done: Collection[str], awaited: Collection[str]
+    plan: Plan, reports: Reports, *, done: Collection[str], awaited: Collection[str]
 ) -> dict[str, str]:
-    """The plan's fragments with steps that are not in force, on nodes of which nothing is heard, with that as cause."""
+    """The plan's fragments with steps that are not in force, on nodes of which nothing is heard, with that as cause.
+
+    Parameters
+    ----------
+    done : collection of str
+        Keys of the steps that are in force.
+    awaited : collection of str
+        Nodes that must report before anybody knows by which weights is written.
+    """
     waiting = [step for step in plan.steps if step.key not in done]
-    routed = {step.fragment for step in waiting if step.kind == "route"}
-    found = {}
-    for one in sorted({step.fragment for step in waiting}):
-        fragment = plan.fragments_after.get(one) or plan.fragments_before.get(one)
-        its = {node_of(part.slot) for part in fragment.parts} if fragment else set()
-        if away := sorted((its | set(awaited) if one in routed else its) - set(reports)):
-            found[one] = f"Nothing is heard of node {', '.join(away)}: it goes on when that is back."
-    return found
+    routed = {step.fragment for step in waiting if step.kind == ROUTE.name}
+    causes = {}
+    for fragment_id in sorted({step.fragment for step in waiting}):
+        fragment = plan.fragments_after.get(fragment_id) or plan.fragments_before.get(fragment_id)
+        nodes = {node_of(bundle.slot) for bundle in fragment.parts} if fragment else set()
+        if away := sorted((nodes | set(awaited) if fragment_id in routed else nodes) - set(reports)):
+            causes[fragment_id] = f"Nothing is heard of node {', '.join(away)}: it goes on when that is back."
+    return causes
 
 
 def _broker() -> redis.Redis:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from scheduler.model.estate import Slot
+from scheduler.model.fragment import Slot
 from scheduler.model.resources import Supply
 
 Eligible = Mapping[str, tuple[Slot, ...]]  # the slots that each node offers, in the order of the supply

@@ -14,7 +14,7 @@ from ortools.sat.python import cp_model
 
 from scheduler.model.allocation import Allocation, Bundle
 from scheduler.model.errors import InsufficientSlots
-from scheduler.model.estate import Slot
+from scheduler.model.fragment import Slot
 from scheduler.model.placement import Bound, Placement
 from scheduler.model.resources import TOLERANCE, Supply
 

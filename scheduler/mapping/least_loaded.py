@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Mapping, Sequence
 
 from scheduler.model.errors import NoSlots
-from scheduler.model.estate import Slot
+from scheduler.model.fragment import Slot
 
 
 def place_least_loaded(

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from scheduler.model.allocation import Allocation
 from scheduler.model.errors import InvalidResources
-from scheduler.model.estate import Slot
+from scheduler.model.fragment import Slot
 from scheduler.model.placement import Placement
 from scheduler.model.resources import TOLERANCE, Supply
 

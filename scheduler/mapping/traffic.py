@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from scheduler.model.estate import Slot
+from scheduler.model.fragment import Slot
 from scheduler.model.placement import Bound, Placement
 from scheduler.model.resources import TOLERANCE
 

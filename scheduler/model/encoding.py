@@ -10,7 +10,8 @@ from typing import Any
 
 from .canonical import canonical_encoder
 from .errors import AlteredPlan
-from .estate import Estate, Fragment, RunningBundle, RunningTask, Slot, Submitted
+from .estate import Estate, Submitted
+from .fragment import Fragment, RunningBundle, RunningTask, Slot
 from .placement import Bound, Crowd
 from .plan import Plan, Price, Step
 from .promise import BundlePromise, Load, ProfileUsed, Promise

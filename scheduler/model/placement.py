@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
 
-from .estate import Slot
+from .fragment import Slot
 from .resources import Taken
 
 

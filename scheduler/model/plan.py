@@ -4,19 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
 
 from .errors import StalePlan
-from .estate import Fragment, RunningTask, Submitted
+from .estate import Submitted
+from .fragment import Fragment, RunningTask
+from .plan_kinds import PLAN_KINDS
 from .promise import Promise
 from .refinement import Refinement
-
-# A fragment that begins with what others leave is handed over to, not started: those others end with it.
-StepKind = Literal[
-    "start_fragment", "open_outlet", "close_outlet", "close_tail", "open_tail", "stop_fragment", "hand_over",
-    "pause_fragment", "resume_fragment", "start_bundle", "move_bundle", "leave_bundle", "route",
-]
-PlanKind = Literal["submit", "remove", "pause", "resume", "defragment", "schedule"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +23,7 @@ class Step:
     ``route`` divides the fragment's events anew.
     """
 
-    kind: StepKind
+    kind: str  # of scheduler.step_kinds
     fragment: str
     task: str | None = None
     reader: str | None = None
@@ -72,7 +66,7 @@ class Plan:
     are equivalent to tasks that are there, and do not join those because the team wants none of their state.
     """
 
-    kind: PlanKind
+    kind: str  # of plan_kinds
     generation: int
     dataflow: Submitted  # as it is after the plan, or was before it is removed
     reused: tuple[str, ...]  # running task ids, already there
@@ -96,19 +90,23 @@ class Plan:
     digest: str = ""  # SHA-256 over everything above, canonical JSON
 
     @property
-    def submits(self) -> Submitted | None:
-        """The dataflow that it brings into the estate, or whose entry there it renews."""
-        if self.kind not in {"submit", "pause", "resume", "schedule"}:
+    def entry_after(self) -> Submitted | None:
+        """The dataflow's entry that the plan brings into the estate, or renews there; None where it brings none."""
+        if PLAN_KINDS[self.kind].entry in {"removed", "kept"}:
             return None
         # Plans from before it was kept with the dataflow tell by their promise alone that it has a schedule.
         return self.dataflow if self.promise is None else replace(self.dataflow, scheduled=True)
 
     @property
-    def removes(self) -> Submitted | None:
-        """The dataflow that it takes out of the estate, or the entry that it renews, as it was."""
-        if self.kind in {"pause", "resume"}:
-            return replace(self.dataflow, paused=not self.dataflow.paused)
-        return self.dataflow if self.kind in {"remove", "schedule"} else None
+    def entry_before(self) -> Submitted | None:
+        """The dataflow's entry that the plan takes out of the estate, or renews there, as it was."""
+        match PLAN_KINDS[self.kind].entry:
+            case "turned":
+                return replace(self.dataflow, paused=not self.dataflow.paused)
+            case "removed" | "renewed":
+                return self.dataflow
+            case "added" | "kept":
+                return None
 
     def require_generation(self, generation: int) -> None:
         """Raise ``StalePlan`` unless the plan was computed from this generation of the estate."""

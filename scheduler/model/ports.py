@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
-from .estate import Fragment, RunningTask, Slot, Submitted
+from .estate import Submitted
+from .fragment import Fragment, RunningTask, Slot
 from .usage import Users
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from .checks import is_between, is_count
 from .errors import InsufficientSlots, InvalidResources
-from .estate import Slot
+from .fragment import Slot
 from .prices import VmSize
 
 HOURS_PER_MONTH = 730.0

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from .estate import Fragment, RunningTask
+from .fragment import Fragment, RunningTask
 
 NAMED = 20  # most dataflows that a plan names of those that it touches: 20,000 may share one source
 NANO = 1_000_000_000

@@ -9,7 +9,7 @@ from math import inf
 
 from scheduler.model.allocation import Allocation
 from scheduler.model.dataflow import Dataflow
-from scheduler.model.estate import Slot
+from scheduler.model.fragment import Slot
 from scheduler.model.placement import Placement
 from scheduler.model.profile import Basis, Profile
 from scheduler.model.resources import TOLERANCE

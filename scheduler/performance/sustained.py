@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Literal
 
-from scheduler.model.estate import Slot
+from scheduler.model.fragment import Slot
 from scheduler.model.placement import Crowd, Placement
 from scheduler.model.profile import Point
 from scheduler.model.resources import NOTHING_TAKEN, TOLERANCE

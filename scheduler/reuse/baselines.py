@@ -12,7 +12,8 @@ from networkx.algorithms.isomorphism import DiGraphMatcher
 
 from scheduler.model.canonical import identity_config
 from scheduler.model.dataflow import Dataflow
-from scheduler.model.estate import RunningTask, Submitted
+from scheduler.model.estate import Submitted
+from scheduler.model.fragment import RunningTask
 from scheduler.model.task_types import TaskTypes
 
 Tasks = Mapping[str, RunningTask]  # by id, closed under parents

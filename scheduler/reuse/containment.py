@@ -18,7 +18,7 @@ from typing import Any
 
 from scheduler.model.canonical import canonical_config, identity_config
 from scheduler.model.dataflow import Dataflow, Stream, Task
-from scheduler.model.estate import RunningTask
+from scheduler.model.fragment import RunningTask
 from scheduler.model.refinement import Refined, Refinement, Rule
 from scheduler.model.task_types import TaskType, TaskTypes
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from scheduler.model.estate import Fragment, RunningBundle, node_of
+from scheduler.model.fragment import Fragment, RunningBundle, node_of
 from scheduler.model.plan import Step
 from scheduler.model.ports import EstateView
 from scheduler.model.task_types import TaskTypes
+from scheduler.step_kinds import HAND_OVER, LEAVE_BUNDLE, ROUTE, START_FRAGMENT
 
 from .division import Part, cannot_leave, divided_anew, together
 from .standing import FragmentChange
@@ -112,11 +113,11 @@ def _cut(
         anew = one is not None and not one.serial and number > 0 and not channels
         piece = plain if one is None else _placed(replace(plain, inherits=()) if anew else plain, one, ids)
         after[name] = piece
-        steps.append(Step(kind="start_fragment" if anew else "hand_over", fragment=name))
+        steps.append(Step(kind=(START_FRAGMENT if anew else HAND_OVER).name, fragment=name))
         if piece.divided:
-            steps.append(Step(kind="route", fragment=name, task=group[0]))
+            steps.append(Step(kind=ROUTE.name, fragment=name, task=group[0]))
         steps += [
-            Step(kind="leave_bundle", fragment=name, task=group[0], bundle=bundle.id)
+            Step(kind=LEAVE_BUNDLE.name, fragment=name, task=group[0], bundle=bundle.id)
             for bundle in piece.bundles if bundle.leaving]
     return FragmentChange({fragment.id: fragment}, after, tuple(steps))
 

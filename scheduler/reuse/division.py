@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from itertools import count
 
 from scheduler.model.errors import NotEnactable
-from scheduler.model.estate import Fragment, RunningBundle, node_of
-from scheduler.model.plan import Step, StepKind
+from scheduler.model.fragment import Fragment, RunningBundle, node_of
+from scheduler.model.plan import Step
 from scheduler.model.ports import EstateView
+from scheduler.step_kinds import LEAVE_BUNDLE, MOVE_BUNDLE, ROUTE, START_BUNDLE, StepKind, in_order
 
 from .standing import FragmentChange
 
@@ -106,11 +107,11 @@ def divided_anew(
         not fragment.divided or {one.id: one.weight for one in bundles} != {one.id: one.weight for one in own})
 
     def step(kind: StepKind, bundle: str | None) -> Step:
-        return Step(kind=kind, fragment=fragment.id, task=fragment.tasks[0], bundle=bundle)
+        return Step(kind=kind.name, fragment=fragment.id, task=fragment.tasks[0], bundle=bundle)
 
     steps = (
-        *(step("start_bundle", one) for one in starts), *(step("move_bundle", one) for one in moves),
-        *([step("route", None)] if rerouted else []), *(step("leave_bundle", one.id) for one in leaving))
+        *(step(START_BUNDLE, one) for one in starts), *(step(MOVE_BUNDLE, one) for one in moves),
+        *([step(ROUTE, None)] if rerouted else []), *(step(LEAVE_BUNDLE, one.id) for one in leaving))
     after = replace(
         fragment, slot=bundles[0].slot, bundles=(*bundles, *leaving, *already) if divide else ())
     return FragmentChange({fragment.id: fragment}, {fragment.id: after}, steps)
@@ -151,13 +152,11 @@ def cannot_leave(task: str, slot: str) -> NotEnactable:
 
 
 def together(changes: Sequence[FragmentChange]) -> FragmentChange:
-    """What begins before what is routed to it, and that before what leaves; upstream first."""
-    steps = [step for change in changes for step in change.steps]
-    order = ("hand_over", "start_fragment", "start_bundle", "move_bundle", "route", "leave_bundle")
+    """Merge changes, upstream fragments first; their steps start, move, route and leave in this order."""
     return FragmentChange(
         {one: fragment for change in changes for one, fragment in change.before.items()},
         {one: fragment for change in changes for one, fragment in change.after.items()},
-        tuple(sorted(steps, key=lambda step: order.index(step.kind))))
+        in_order(step for change in changes for step in change.steps))
 
 
 def live(fragment: Fragment) -> list[RunningBundle]:

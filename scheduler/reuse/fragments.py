@@ -11,10 +11,11 @@ from dataclasses import replace
 from graphlib import TopologicalSorter
 from itertools import count
 
-from scheduler.model.estate import Fragment, RunningBundle, RunningTask
+from scheduler.model.fragment import Fragment, RunningBundle, RunningTask
 from scheduler.model.plan import Step
 from scheduler.model.ports import EstateView
 from scheduler.model.task_types import TaskTypes
+from scheduler.step_kinds import OPEN_OUTLET, START_FRAGMENT
 
 from .standing import FragmentChange
 
@@ -117,14 +118,15 @@ def attach(
         )
         for fragment_id, chain, slot, parents in zip(ids, chains, slots, heads, strict=True)
     }
-    starts = [Step(kind="start_fragment", fragment=fragment_id) for fragment_id in ids]
+    starts = [Step(kind=START_FRAGMENT.name, fragment=fragment_id) for fragment_id in ids]
     opens = []
     for fragment_id in sorted(readers):
         fragment = after.get(fragment_id) or estate.fragments[fragment_id]
         outlets = dict(fragment.outlets)
         for task, those in sorted(readers[fragment_id].items()):
             outlets[task] = (*outlets.get(task, ()), *those)
-            opens.extend(Step(kind="open_outlet", fragment=fragment_id, task=task, reader=reader) for reader in those)
+            opens.extend(
+                Step(kind=OPEN_OUTLET.name, fragment=fragment_id, task=task, reader=reader) for reader in those)
         after[fragment_id] = replace(fragment, outlets=outlets)
     before = dict(resumed.before) | {fragment_id: estate.fragments[fragment_id] for fragment_id in sorted(readers)}
     # What is resumed as a whole publishes from its first batch on, as what is new does.

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from scheduler.model.estate import Fragment
-from scheduler.model.plan import Plan, Step
+from scheduler.model.fragment import Fragment
+from scheduler.model.plan import Step
+from scheduler.step_kinds import HAND_OVER
 
 from .standing import FragmentChange
 
@@ -84,16 +85,4 @@ def recut(
         }
         after[fragment.id] = replace(fragment, outlets=outlets)
     return FragmentChange(
-        before=before, after=after, steps=tuple(Step(kind="hand_over", fragment=fragment_id) for fragment_id in ids))
-
-
-def recut_back(plan: Plan) -> FragmentChange:
-    """The handover that undoes a plan's: fresh fragments, cut as those before it were, go on where its own end."""
-    new = [plan.fragments_after[step.fragment] for step in plan.steps]
-    old = [plan.fragments_before[one] for one in dict.fromkeys(one for fragment in new for one in fragment.inherits)]
-    return recut(
-        new, [Piece(fragment.active, fragment.slot) for fragment in old],
-        upstream=[fragment for one, fragment in plan.fragments_after.items() if one in plan.fragments_before],
-        outputs={task_id for fragment in new for task_id in fragment.channels if task_id not in fragment.outlets},
-        generation=plan.generation + 1,
-    )
+        before=before, after=after, steps=tuple(Step(kind=HAND_OVER.name, fragment=fragment_id) for fragment_id in ids))

@@ -6,7 +6,8 @@ from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Collection, Iterable
 
-from scheduler.model.estate import Estate, Fragment, RunningTask, Slot, Submitted, divided_among
+from scheduler.model.estate import Estate, Submitted
+from scheduler.model.fragment import Fragment, RunningTask, Slot, divided_among
 from scheduler.model.plan import Plan
 from scheduler.model.usage import NAMED, NANO, SlotLoad, Users, loads_of, nanocores
 
@@ -69,13 +70,13 @@ class EstateIndex:
         """
         plan.require_generation(self.generation)
         self._end(plan.fragments_before.values())
-        if plan.removes is not None:
-            self._drop(plan.removes)
+        if plan.entry_before is not None:
+            self._drop(plan.entry_before)
         for task in plan.stopped:
             del self.tasks[task.id]
         self._start(plan.started)
-        if plan.submits is not None:
-            self._add(plan.submits)
+        if plan.entry_after is not None:
+            self._add(plan.entry_after)
         self._begin(plan.fragments_after.values())
         self.generation += 1
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from scheduler.model.canonical import identity_config
 from scheduler.model.dataflow import Dataflow
-from scheduler.model.estate import RunningTask
+from scheduler.model.fragment import RunningTask
 from scheduler.model.ports import expect
 from scheduler.model.task_types import TaskTypes
 

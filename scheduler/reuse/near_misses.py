@@ -17,7 +17,7 @@ from typing import Any
 
 from scheduler.model.canonical import RATE_KEY, canonical_json, identity_config
 from scheduler.model.dataflow import Dataflow, Task
-from scheduler.model.estate import RunningTask
+from scheduler.model.fragment import RunningTask
 from scheduler.model.prices import Prices
 from scheduler.model.task_types import TaskTypes
 from scheduler.performance.pricing import query_cores

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from scheduler.model.estate import Fragment, RunningTask
+from scheduler.model.fragment import Fragment, RunningTask
 from scheduler.model.ports import EstateView
 from scheduler.model.task_types import TaskTypes
 

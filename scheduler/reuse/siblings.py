@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
 from scheduler.model.canonical import canonical_json
-from scheduler.model.estate import RunningTask
+from scheduler.model.fragment import RunningTask
 
 MOST_SIBLINGS = 200  # looked at; sources of one type may be many
 

@@ -12,9 +12,20 @@ from dataclasses import dataclass, field, replace
 from graphlib import TopologicalSorter
 from typing import Literal
 
-from scheduler.model.estate import Fragment
+from scheduler.model.fragment import Fragment
 from scheduler.model.plan import Step
 from scheduler.model.ports import EstateView
+from scheduler.step_kinds import (
+    CLOSE_OUTLET,
+    CLOSE_TAIL,
+    OPEN_OUTLET,
+    OPEN_TAIL,
+    PAUSE_FRAGMENT,
+    RESUME_FRAGMENT,
+    STOP_FRAGMENT,
+    StepKind,
+    in_order,
+)
 
 Standing = Literal["works", "rests", "leaves"]
 
@@ -102,24 +113,21 @@ def adjust(estate: EstateView, standing: Mapping[str, Standing]) -> FragmentChan
         after[fragment_id] = new
         if old.paused or not active:
             continue  # its own step says that it begins or ceases to publish
-        close.extend(_outlet_steps("close_outlet", fragment_id, ceased))
-        publish.extend(_outlet_steps("open_outlet", fragment_id, begun))
+        close.extend(_outlet_steps(CLOSE_OUTLET, fragment_id, ceased))
+        publish.extend(_outlet_steps(OPEN_OUTLET, fragment_id, begun))
         if active != old.active:
             tails.append(_tail_step(old, active))
     order = fragments_upstream_first(estate, [*begin, *cease, *ended])
     counts = {one: (parts[one][0], estate.fragments[one].active) for one in order}
     leaving = [
-        _whole_step("stop_fragment" if one in ended else "pause_fragment", one, counts)
+        _whole_step(STOP_FRAGMENT if one in ended else PAUSE_FRAGMENT, one, counts)
         for one in reversed(order) if not counts[one][0]
     ]
-    coming = [_whole_step("resume_fragment", one, counts) for one in order if counts[one][0]]
+    coming = [_whole_step(RESUME_FRAGMENT, one, counts) for one in order if counts[one][0]]
     return FragmentChange(
         before={one: estate.fragments[one] for one in [*after, *ended]},
         after=after,
-        steps=(
-            *close, *(tail for tail in tails if tail.kind == "close_tail"), *leaving,
-            *coming, *(tail for tail in tails if tail.kind == "open_tail"), *publish,
-        ),
+        steps=in_order([*close, *tails, *leaving, *coming, *publish]),
     )
 
 
@@ -164,10 +172,10 @@ def _outlets(
 
 
 def _outlet_steps(
-    kind: Literal["open_outlet", "close_outlet"], fragment_id: str, readers: Mapping[str, list[str]]
+    kind: StepKind, fragment_id: str, readers: Mapping[str, list[str]]
 ) -> list[Step]:
     return [
-        Step(kind=kind, fragment=fragment_id, task=task_id, reader=reader)
+        Step(kind=kind.name, fragment=fragment_id, task=task_id, reader=reader)
         for task_id, those in sorted(readers.items()) for reader in those
     ]
 
@@ -175,19 +183,18 @@ def _outlet_steps(
 def _tail_step(fragment: Fragment, active: int) -> Step:
     """The valve that closes, or opens, is that of the last task that works with the tail closed."""
     return Step(
-        kind="close_tail" if active < fragment.active else "open_tail", fragment=fragment.id,
+        kind=(CLOSE_TAIL if active < fragment.active else OPEN_TAIL).name, fragment=fragment.id,
         task=fragment.tasks[min(active, fragment.active) - 1], active=active, active_before=fragment.active,
     )
 
 
 def _whole_step(
-    kind: Literal["stop_fragment", "pause_fragment", "resume_fragment"], fragment_id: str,
-    counts: Mapping[str, tuple[int, int]],
+    kind: StepKind, fragment_id: str, counts: Mapping[str, tuple[int, int]],
 ) -> Step:
-    if kind == "stop_fragment":
-        return Step(kind=kind, fragment=fragment_id)
+    if kind is STOP_FRAGMENT:
+        return Step(kind=kind.name, fragment=fragment_id)
     active, before = counts[fragment_id]
-    return Step(kind=kind, fragment=fragment_id, active=active, active_before=before)
+    return Step(kind=kind.name, fragment=fragment_id, active=active, active_before=before)
 
 
 def _head(estate: EstateView, fragment_id: str):

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.model.errors import MissingProfile, WeirError
-from scheduler.model.estate import Slot
+from scheduler.model.fragment import Slot
 from scheduler.model.profile import Point, Profile, Profiles
 from scheduler.model.resources import Node, Supply
 from scheduler.pairs import PUBLISHED_PAIRS

@@ -58,11 +58,12 @@ def fill(count: int) -> None:
     from dashboard.catalog.models import DataflowRecord, DataflowVersion
     from dashboard.operations.estate import stored_estate
     from dashboard.operations.estate_writer import store_plan
-    from dashboard.plans.computing import prices
     from dashboard.plans.models import PlanRecord
+    from dashboard.plans.prices import prices
     from dashboard.teams.models import Team, User
     from scheduler import planning
     from scheduler.model.documents import to_document
+    from scheduler.model.encoding import plan_to_json
 
     author = User.objects.filter(is_superuser=True).first()
     teams = {slug: Team.objects.get_or_create(slug=slug, defaults={"name": name})[0] for slug, name in TEAMS.items()}
@@ -80,7 +81,7 @@ def fill(count: int) -> None:
             store_plan(plan)
             kept = PlanRecord.objects.create(
                 kind="submit", dataflow=record, version=1, status="stale", generation=plan.generation,
-                digest=plan.digest, document=planning.plan_to_json(plan))
+                digest=plan.digest, document=plan_to_json(plan))
             Proposal.objects.create(
                 plan=kept, dataflow=record, author=author, status="done", approved_at=timezone.now(),
                 finished_at=timezone.now())

@@ -9,6 +9,7 @@ from dashboard.operations.live import live_dataflow, live_estate
 from dashboard.operations.models import FragmentRow
 from dashboard.operations.notable import notable_events
 from dashboard.teams.permissions import viewer_of
+from scheduler.contracts.reports import Reports
 from tests.dashboard.building import World, document, running
 
 RUNS = {"state": "running", "error": None}
@@ -21,7 +22,7 @@ def observe(monkeypatch: pytest.MonkeyPatch, **bundles: dict[str, object]) -> No
         str(index): {"state": "running", "cpu": 0.1, "memory_mb": 512, "fragments": {key: bundles[name]}
                      if name in bundles else {}}
         for index, (name, key) in enumerate({"first": "f2-0", "second": "f9-9"}.items())}
-    reading = jobs.LiveReading(reports={"n1": {"node": "n1", "memory_mb": 4096, "slots": slots}})
+    reading = jobs.LiveReading(reports=Reports.of({"n1": {"memory_mb": 4096, "slots": slots}}))
     monkeypatch.setattr(jobs, "read_live", lambda *_: reading)
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from dashboard.schedules.comparison import Changes, best_of, changes, machines_of, rows_of
 from scheduler.enactment import parts_of
 from scheduler.model.dataflow import Dataflow, Stream, Task
-from scheduler.model.estate import RunningBundle, Slot
+from scheduler.model.fragment import RunningBundle, Slot
 from scheduler.model.prices import VmSize
 from scheduler.model.profile import Point, Profile, Profiles
 from scheduler.model.resources import Catalogue, Node, Supply, Taken

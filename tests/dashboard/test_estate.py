@@ -25,9 +25,9 @@ from dashboard.operations.services import register_node
 from dashboard.plans.computing import compute
 from dashboard.plans.selectors import plan_of
 from dashboard.tasks.execution import touched_nodes
-from scheduler import planning
+from scheduler.applying import apply_plan
 from scheduler.model.errors import StalePlan
-from scheduler.model.estate import Slot
+from scheduler.model.fragment import Slot
 from tests.dashboard.building import (
     World,
     approved,
@@ -60,7 +60,7 @@ class RowsAgree(TestCase):
                 proposal = planned(world.carla, world.city, text)
                 there[key] = proposal.dataflow
             assert proposal.plan.digest == compute(proposal.plan, expected).digest, "the part differs from the whole"
-            expected = planning.apply_plan(expected, plan_of(proposal.plan))
+            expected = apply_plan(expected, plan_of(proposal.plan))
             enacted(approved(proposal, world.ana))
             assert load_estate() == expected
             assert current_estate() == expected

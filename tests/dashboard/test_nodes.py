@@ -17,6 +17,7 @@ from dashboard.operations.nodes import take_in_nodes
 from dashboard.operations.services import register_node
 from dashboard.operations.slots import supply
 from dashboard.operations.telemetry import record_history
+from scheduler.contracts.reports import Reports
 from tests.dashboard.building import World, document, planned, running
 from tests.pages.scheduling import linear, measured
 
@@ -29,7 +30,7 @@ def report(slots: int) -> dict:
 def reports(monkeypatch: pytest.MonkeyPatch) -> dict[str, dict]:
     """What nodes report; tests fill it."""
     found: dict[str, dict] = {}
-    monkeypatch.setattr(jobs, "read_live", lambda *_: jobs.LiveReading(reports=found))
+    monkeypatch.setattr(jobs, "read_live", lambda *_: jobs.LiveReading(reports=Reports.of(found)))
     return found
 
 
@@ -55,13 +56,13 @@ def test_a_node_that_reports_joins_with_its_slots(world: World, reports, sent):
 
 def test_what_runs_moves_with_the_slots_of_its_node(world: World, reports):
     reports["n2"] = report(3)
-    assert take_in_nodes(reports) == ["n2"]
+    assert take_in_nodes(Reports.of(reports)) == ["n2"]
     for window in range(2, 7):
         running(world.carla, world.city, document(f"d{window}", window=window), world.ana)
     slots = {fragment.slot for fragment in load_estate().fragments.values()}
     assert slots & {"n2/1", "n2/2"}, "new ones run there"
     reports["n2"] = report(1)
-    assert take_in_nodes(reports) == ["n2"]
+    assert take_in_nodes(Reports.of(reports)) == ["n2"]
     after = {fragment.slot for fragment in load_estate().fragments.values()}
     assert "n2/0" in after and not after & {"n2/1", "n2/2"}
 
@@ -69,25 +70,25 @@ def test_what_runs_moves_with_the_slots_of_its_node(world: World, reports):
 def test_this_machines_own_node_is_not_what_an_earlier_start_left(world: World, reports, settings):
     assert settings.LOCAL_NODE == "n1"
     reports["n1"] = report(7)
-    assert take_in_nodes(reports) == [] and NodeRow.objects.get(name="n1").slots == 2
+    assert take_in_nodes(Reports.of(reports)) == [] and NodeRow.objects.get(name="n1").slots == 2
 
 
 @pytest.mark.parametrize("name", ["n2/0", "", "a b", "x" * 61])
 def test_a_name_that_no_slot_can_have_is_left_alone(world: World, reports, name: str):
     reports[name] = report(1)
-    assert take_in_nodes(reports) == [] and NodeRow.objects.count() == 1
+    assert take_in_nodes(Reports.of(reports)) == [] and NodeRow.objects.count() == 1
 
 
 def test_a_node_that_is_still_starting_is_not_taken_for_one_without_slots(world: World, reports):
     reports["n2"] = report(2)
-    take_in_nodes(reports)
+    take_in_nodes(Reports.of(reports))
     reports["n2"] = report(0)
-    assert take_in_nodes(reports) == [] and NodeRow.objects.get(name="n2").slots == 2
+    assert take_in_nodes(Reports.of(reports)) == [] and NodeRow.objects.get(name="n2").slots == 2
 
 
 def test_a_supply_knows_the_racks_of_its_nodes(world: World, reports, settings):
     reports |= {"n1": report(2), "n2": report(4)}
-    take_in_nodes(reports)
+    take_in_nodes(Reports.of(reports))
     assert {node.name: node.rack for node in supply().free} == {"n1": "", "n2": ""}
     settings.NODE_RACKS = {"n2": "b"}
     assert {node.name: node.rack for node in supply().free} == {"n1": "", "n2": "b"}
@@ -137,7 +138,7 @@ def test_the_list_says_where_slots_have_no_cores_of_their_own(world: World, repo
 
 def test_a_node_on_which_something_runs_stays(world: World, reports):
     reports["n2"] = report(1)
-    take_in_nodes(reports)
+    take_in_nodes(Reports.of(reports))
     for window in range(2, 5):
         running(world.carla, world.city, document(f"d{window}", window=window), world.ana)
     del reports["n2"]

@@ -29,9 +29,9 @@ from dashboard.plans.joining import InvalidBeginning
 from dashboard.plans.scheduling_problem import problem_of
 from dashboard.plans.selectors import plan_of
 from dashboard.teams.permissions import viewer_of
+from scheduler.applying import apply_plan
 from scheduler.model.errors import InvalidTransition, MissingProfile, PermissionDenied, RateNotHeld
 from scheduler.model.task_types import TaskTypes
-from scheduler.planning import apply_plan
 from tests.dashboard.building import World, approved, document, enacted, planned, removal_planned, running
 from tests.dashboard.checks import check_rows
 from tests.pages.scheduling import linear, measured

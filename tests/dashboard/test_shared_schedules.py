@@ -19,9 +19,9 @@ from dashboard.operations.estate import load_estate
 from dashboard.plans.scheduling_problem import problem_of
 from dashboard.plans.selectors import plan_of
 from scheduler.model.errors import NotEnactable
+from scheduler.model.prices import Prices
 from scheduler.performance.declared import DECLARED_MEMORY
 from scheduler.performance.pricing import query_cores
-from scheduler.planning import Prices
 from tests.dashboard.building import World, approved, enacted, planned, removal_planned, running
 from tests.dashboard.checks import check_rows
 from tests.pages.scheduling import linear, measured

@@ -13,6 +13,7 @@ from dashboard import jobs
 from dashboard.catalog.models import DataflowRecord
 from dashboard.operations.estate import load_estate
 from dashboard.schedules.outcome_store import record_readings
+from scheduler.contracts.reports import Reports
 from scheduler.model.promise import BundlePromise, Promise
 from workers.engine.observed import Flows, TaskFlow
 
@@ -60,7 +61,7 @@ class Observed:
         reports = {} if self.silent else {"n1": {"node": "n1", "memory_mb": 8192, "slots": slots}}
         rates = {task: rate * factor for task, rate in self.promise.rates_per_s.items()}
         return jobs.LiveReading(
-            measured=True, reports=reports,
+            measured=True, reports=Reports.of(reports),
             flows=Flows(tasks={
                 running: TaskFlow(self._made(task, rates, changes), 0, 800.0, 900.0)
                 for task, running in submitted.items()}, over_s=self.over_s))

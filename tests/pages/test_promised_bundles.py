@@ -16,7 +16,7 @@ from dashboard.schedules.outcome_store import SETTLES
 from dashboard.schedules.promised_bundles import promised_ids
 from dashboard.schedules.slots import slots_grid
 from dashboard.teams.permissions import viewer_of
-from scheduler.model.estate import RunningBundle
+from scheduler.model.fragment import RunningBundle
 from tests.dashboard.building import World, approved, enacted, running
 from tests.pages.conftest import ClientOf
 from tests.pages.observed import Observed

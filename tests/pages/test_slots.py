@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -20,7 +21,8 @@ from dashboard.plans.choices import Choice
 from dashboard.plans.selectors import plan_of
 from dashboard.schedules.slots import slots_grid
 from dashboard.teams.permissions import viewer_of
-from scheduler.model.estate import RunningBundle
+from scheduler.contracts.reports import Reports
+from scheduler.model.fragment import RunningBundle
 from tests.dashboard.building import World, approved, document, enacted, planned, running
 from tests.pages.conftest import ClientOf
 from tests.pages.markup import Element, Markup, assert_sound
@@ -32,7 +34,7 @@ def reports(**slots: dict[str, Any]) -> jobs.LiveReading:
     found = {
         name.removeprefix("s"): {"state": "running", "cpu": 0.0, "memory_mb": 0, "restarts": 0, "fragments": {}} | slot
         for name, slot in slots.items()}
-    return jobs.LiveReading(reports={"n1": {"node": "n1", "cores": 2, "memory_mb": 8192, "slots": found}})
+    return jobs.LiveReading(reports=Reports.of({"n1": {"cores": 2, "memory_mb": 8192, "slots": found}}))
 
 
 @pytest.fixture
@@ -228,9 +230,8 @@ def test_a_bundle_that_moves_counts_for_what_it_was_and_for_what_it_will_be(
 
 def pinned(how: str, **slots: dict[str, Any]) -> jobs.LiveReading:
     """As `reports`, from a node that says how it holds its slots to cores."""
-    found = reports(**slots)
-    found.reports["n1"]["pinning"] = how
-    return found
+    reading = reports(**slots)
+    return replace(reading, reports=Reports({"n1": replace(reading.reports["n1"], pinning=how)}))
 
 
 def test_a_slot_says_which_core_it_is_held_to(world: World, client_of: ClientOf, live: Any) -> None:

@@ -15,7 +15,8 @@ from dashboard.profiles.models import ObservationRow, ProfileRecord
 from dashboard.profiles.observations import record_observations
 from dashboard.profiles.services.importing import import_profiles
 from dashboard.profiles.stored import profile_of
-from scheduler.model.estate import Fragment
+from scheduler.contracts.reports import Reports
+from scheduler.model.fragment import Fragment
 from tests.dashboard.building import World, document, running
 from tests.pages.conftest import ClientOf
 from tests.pages.markup import Markup
@@ -25,7 +26,7 @@ NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 HEADER = "task,threads,peak_rate_tuples_s,cpu_pct,mem_pct,machine,config"
 
 
-class Reports:
+class NodeOfTasks:
     """What nodes report: the same of every fragment that runs one task, unless a test says otherwise."""
 
     def __init__(self) -> None:
@@ -45,12 +46,12 @@ class Reports:
         flow = TaskFlow(self.offered, 0, None, None)
         tasks = {task: flow for fragment in fragments for task in fragment.active_tasks}
         report = {"node": "n1", "machine": self.machine, "threads": 32, "slots": slots}
-        return jobs.LiveReading(reports={"n1": report}, flows=Flows(tasks=tasks), measured=True)
+        return jobs.LiveReading(reports=Reports.of({"n1": report}), flows=Flows(tasks=tasks), measured=True)
 
 
 @pytest.fixture
-def reports(monkeypatch: pytest.MonkeyPatch) -> Reports:
-    found = Reports()
+def reports(monkeypatch: pytest.MonkeyPatch) -> NodeOfTasks:
+    found = NodeOfTasks()
     monkeypatch.setattr(jobs, "read_live", found.read)
     return found
 
@@ -85,7 +86,7 @@ def seen(times: int) -> None:
         record_observations(at=NOW + timedelta(minutes=minute))
 
 
-def test_a_bundle_that_does_what_its_profile_says_asks_for_nothing(world: World, reports: Reports, branch: str):
+def test_a_bundle_that_does_what_its_profile_says_asks_for_nothing(world: World, reports: NodeOfTasks, branch: str):
     record = profile(world)
     seen(6)
     record.refresh_from_db()
@@ -95,7 +96,7 @@ def test_a_bundle_that_does_what_its_profile_says_asks_for_nothing(world: World,
 
 
 def test_a_drift_beyond_the_bound_asks_for_a_new_measurement(
-    world: World, reports: Reports, branch: str, client_of: ClientOf
+    world: World, reports: NodeOfTasks, branch: str, client_of: ClientOf
 ):
     record = profile(world, cpu=20.0)
     seen(4)
@@ -112,7 +113,7 @@ def test_a_drift_beyond_the_bound_asks_for_a_new_measurement(
 
 
 def test_what_is_told_apart_by_time_is_shown_and_holds_nothing_against_a_profile(
-    world: World, reports: Reports, branch: str, client_of: ClientOf
+    world: World, reports: NodeOfTasks, branch: str, client_of: ClientOf
 ):
     """A bundle that waits beside a busy one is given as much of the slot's CPU."""
     record = profile(world, cpu=20.0)
@@ -132,7 +133,7 @@ def test_what_is_told_apart_by_time_is_shown_and_holds_nothing_against_a_profile
     assert record.drifted
 
 
-def test_a_bundle_that_does_not_keep_up_contradicts_the_rate(world: World, reports: Reports, branch: str):
+def test_a_bundle_that_does_not_keep_up_contradicts_the_rate(world: World, reports: NodeOfTasks, branch: str):
     record = profile(world)
     reports.told |= {"rate_per_s": 30.0, "cpu": 0.24, "memory": 0.06}
     seen(6)
@@ -141,7 +142,7 @@ def test_a_bundle_that_does_not_keep_up_contradicts_the_rate(world: World, repor
     assert (rate["observed"], rate["expected"], rate["beyond"]) == (30.0, 50.0, True)
 
 
-def test_a_profile_that_bundles_mostly_keep_to_asks_for_nothing(world: World, reports: Reports, branch: str):
+def test_a_profile_that_bundles_mostly_keep_to_asks_for_nothing(world: World, reports: NodeOfTasks, branch: str):
     record = profile(world)
     seen(20)
     reports.offered = 60.0
@@ -155,14 +156,16 @@ def test_a_profile_that_bundles_mostly_keep_to_asks_for_nothing(world: World, re
 
 @pytest.mark.parametrize("told", [
     {"state": "starting"}, {"throttled_by": "f1-0.0"}, {"rate_per_s": None}, {"cpu": None}])
-def test_what_says_nothing_of_the_bundle_is_left_out(world: World, reports: Reports, branch: str, told):
+def test_what_says_nothing_of_the_bundle_is_left_out(world: World, reports: NodeOfTasks, branch: str, told):
     profile(world)
     reports.told |= told
     seen(2)
     assert not ObservationRow.objects.exists()
 
 
-def test_memory_that_nobody_can_tell_is_compared_with_nothing(world: World, reports: Reports, branch: str, client_of):
+def test_memory_that_nobody_can_tell_is_compared_with_nothing(
+    world: World, reports: NodeOfTasks, branch: str, client_of
+):
     record = profile(world)
     reports.told |= {"memory": None}
     seen(6)
@@ -172,7 +175,7 @@ def test_memory_that_nobody_can_tell_is_compared_with_nothing(world: World, repo
     assert figures["cpu"]["data"][-1]["name"] == "seen running" != figures["memory"]["data"][-1]["name"]
 
 
-def test_a_bundle_is_held_to_the_profile_that_is_planned_with(world: World, reports: Reports, branch: str):
+def test_a_bundle_is_held_to_the_profile_that_is_planned_with(world: World, reports: NodeOfTasks, branch: str):
     profile(world)
     special = profile(world, config='"{""window"":3}"')
     profile(world, config='"{""window"":5}"')
@@ -184,7 +187,7 @@ def test_a_bundle_is_held_to_the_profile_that_is_planned_with(world: World, repo
     assert ObservationRow.objects.last().profile.machine == "cpu-b"
 
 
-def test_a_private_dataflows_bundles_are_compared_with_its_teams_profiles_alone(world: World, reports: Reports):
+def test_a_private_dataflows_bundles_are_compared_with_its_teams_profiles_alone(world: World, reports: NodeOfTasks):
     run_forked(world, "own", "private")
     record = profile(world)
     seen(2)
@@ -195,7 +198,7 @@ def test_a_private_dataflows_bundles_are_compared_with_its_teams_profiles_alone(
 
 
 def test_of_many_bundles_some_are_noted_each_time_and_all_in_turn(
-    world: World, reports: Reports, branch: str, monkeypatch: pytest.MonkeyPatch
+    world: World, reports: NodeOfTasks, branch: str, monkeypatch: pytest.MonkeyPatch
 ):
     run_forked(world, "b", "shared", window=4)
     monkeypatch.setattr(observations, "MOST_AT_ONCE", 1)
@@ -204,14 +207,16 @@ def test_of_many_bundles_some_are_noted_each_time_and_all_in_turn(
     assert len({row.bundle for row in ObservationRow.objects.all()}) == ObservationRow.objects.count() == 2
 
 
-def test_old_observations_are_forgotten(world: World, reports: Reports, branch: str):
+def test_old_observations_are_forgotten(world: World, reports: NodeOfTasks, branch: str):
     profile(world)
     seen(2)
     record_observations(at=NOW + timedelta(days=3))
     assert ObservationRow.objects.count() == 1
 
 
-def test_profiles_of_other_machines_are_stale_as_soon_as_a_node_reports(world: World, reports: Reports, branch: str):
+def test_profiles_of_other_machines_are_stale_as_soon_as_a_node_reports(
+    world: World, reports: NodeOfTasks, branch: str
+):
     found = profile(world, machine="cpu-z").pk
     record = ProfileRecord.objects.get(pk=found)
     assert selectors.staleness(profile_of(record)) == ""

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from scheduler.applying import apply_plan
 from scheduler.model.dataflow import Dataflow, Stream, Task
-from scheduler.model.estate import Estate, Slot
+from scheduler.model.estate import Estate
+from scheduler.model.fragment import Slot
+from scheduler.model.prices import Prices
 from scheduler.model.task_types import Parameter, TaskType, TaskTypes
-from scheduler.planning import Prices, apply_plan, plan_removal, plan_submission
+from scheduler.planning import plan_removal, plan_submission
 from scheduler.rearranging import plan_pause, plan_resumption
 
 TYPES = TaskTypes(

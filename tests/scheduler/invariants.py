@@ -10,12 +10,13 @@ from dataclasses import replace
 
 import networkx as nx
 
+from scheduler.applying import apply_plan
 from scheduler.model.estate import Estate
 from scheduler.model.plan import Plan
 from scheduler.model.task_types import TaskTypes
 from scheduler.model.usage import NAMED
-from scheduler.planning import apply_plan, reverse_plan
 from scheduler.reuse.running import running_dataflows
+from tests.scheduler.reversing import reverse_plan
 
 from .reference import Reference
 

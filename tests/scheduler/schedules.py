@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scheduler.allocation.lsa import allocate_lsa
 from scheduler.allocation.mba import allocate_mba
 from scheduler.model.allocation import Allocation
-from scheduler.model.estate import Slot
+from scheduler.model.fragment import Slot
 from scheduler.model.placement import Placement
 from scheduler.model.prices import VmSize
 from scheduler.model.profile import Point, Profile

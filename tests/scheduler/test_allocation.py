@@ -15,7 +15,7 @@ from scheduler.allocation.lsa import allocate_lsa
 from scheduler.allocation.mba import allocate_mba
 from scheduler.model.allocation import Bundle
 from scheduler.model.errors import InsufficientSlots, InvalidResources, MissingProfile, RateNotHeld
-from scheduler.model.estate import Slot
+from scheduler.model.fragment import Slot
 from scheduler.model.prices import VmSize
 from scheduler.model.profile import Point, Profile
 from scheduler.model.resources import Catalogue, Node, Supply

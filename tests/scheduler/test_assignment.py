@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scheduler.assignment import SlotAssigner
 from scheduler.enactment import parts_of
 from scheduler.model.errors import InsufficientSlots, NotEnactable
-from scheduler.model.estate import RunningBundle, Slot
+from scheduler.model.fragment import RunningBundle, Slot
 from scheduler.model.placement import Placement
 from scheduler.model.resources import Node, Supply, Taken
 from scheduler.scheduling import prepare, schedule

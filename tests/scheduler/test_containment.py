@@ -8,13 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scheduler.applying import apply_plan
 from scheduler.model.dataflow import Dataflow, Stream, Task
 from scheduler.model.duplicates import deduplicate, equivalent_tasks
 from scheduler.model.estate import Estate
 from scheduler.model.refinement import Refined
 from scheduler.model.task_types import Parameter, TaskType, TaskTypes
 from scheduler.performance.rates import input_rates_per_s
-from scheduler.planning import apply_plan, plan_removal, plan_submission
+from scheduler.planning import plan_removal, plan_submission
 from scheduler.reuse.containment import Containment, contain
 from scheduler.reuse.near_misses import near_misses
 from scheduler.reuse.siblings import SiblingIndex

@@ -5,7 +5,8 @@ import json
 import pytest
 
 from scheduler.model.encoding import fragment_from_data, to_json
-from scheduler.model.estate import Estate, Fragment, RunningBundle, RunningTask, Slot
+from scheduler.model.estate import Estate
+from scheduler.model.fragment import Fragment, RunningBundle, RunningTask, Slot
 from scheduler.model.usage import SlotLoad
 
 HEIR = Fragment(

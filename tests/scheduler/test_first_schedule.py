@@ -6,15 +6,17 @@ from dataclasses import replace
 
 import pytest
 
+from scheduler.applying import apply_plan
 from scheduler.enactment import parts_of
 from scheduler.model.encoding import plan_from_json, plan_to_json
 from scheduler.model.errors import NotEnactable, NothingToChange
 from scheduler.model.estate import Estate
 from scheduler.model.resources import Supply
-from scheduler.planning import apply_plan, plan_submission, reverse_plan
+from scheduler.planning import plan_submission
 from scheduler.rearranging import plan_pause
 from scheduler.rescheduling import bound, plan_schedule, plan_schedule_back, schedulable
 from scheduler.scheduling import prepare, schedule
+from tests.scheduler.reversing import reverse_plan
 
 from .catalogue import PRICES, TYPES, flow
 from .test_rescheduling import (

@@ -6,7 +6,7 @@ import pytest
 
 from scheduler.mapping.least_loaded import place_least_loaded
 from scheduler.model.errors import NoSlots
-from scheduler.model.estate import Slot
+from scheduler.model.fragment import Slot
 from scheduler.model.plan import Step
 from scheduler.planning import plan_removal, plan_submission
 from scheduler.reuse.fragments import cut_into_chains

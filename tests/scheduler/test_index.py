@@ -7,9 +7,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from scheduler.applying import apply_plan
 from scheduler.model.errors import StalePlan
-from scheduler.planning import apply_plan, plan_removal, plan_submission, reverse_plan
+from scheduler.planning import plan_removal, plan_submission
 from scheduler.reuse.index import EstateIndex
+from tests.scheduler.reversing import reverse_plan
 
 from .catalogue import EMPTY, PRICES, TYPES, flow, submit
 from .strategies import dataflows

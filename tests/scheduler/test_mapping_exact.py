@@ -18,7 +18,7 @@ from scheduler.mapping.packing import Effort
 from scheduler.mapping.sam import map_sam
 from scheduler.mapping.traffic import between_nodes_per_s
 from scheduler.model.allocation import Allocation, Bundle, TaskAllocation
-from scheduler.model.estate import Slot
+from scheduler.model.fragment import Slot
 from scheduler.model.placement import Bound, Placement
 from scheduler.model.profile import Point, Profile
 from scheduler.model.resources import Node, Supply, Taken

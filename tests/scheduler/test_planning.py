@@ -7,25 +7,17 @@ from dataclasses import replace
 
 import pytest
 
+from scheduler.applying import apply_plan
+from scheduler.model.encoding import estate_from_json, estate_to_json, plan_digest, plan_from_json, plan_to_json
 from scheduler.model.errors import AlreadySubmitted, AlteredPlan, NoSlots, NotSubmitted, StalePlan, UnknownTaskType
 from scheduler.model.estate import Estate
+from scheduler.model.prices import Prices
 from scheduler.model.task_types import TaskTypes
 from scheduler.performance.rates import input_rates_per_s, task_cores
-from scheduler.planning import (
-    Prices,
-    apply_plan,
-    estate_from_json,
-    estate_to_json,
-    plan_digest,
-    plan_from_json,
-    plan_removal,
-    plan_submission,
-    plan_to_json,
-    reverse_plan,
-    reverse_steps,
-)
+from scheduler.planning import plan_removal, plan_submission
 from scheduler.reuse.running import running_dataflows
 from scheduler.reuse.sharing import shared_with, sharing
+from tests.scheduler.reversing import reverse_plan, reverse_steps
 
 from .catalogue import EMPTY, PRICES, TYPES, flow, remove, submit
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from scheduler.allocation.mba import allocate_mba
 from scheduler.mapping.sam import map_sam
-from scheduler.model.estate import Slot
+from scheduler.model.fragment import Slot
 from scheduler.model.placement import Crowd, Placement
 from scheduler.model.profile import LEAST_OFTEN, Point, Profile
 from scheduler.model.resources import Taken

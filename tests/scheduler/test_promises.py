@@ -7,13 +7,14 @@ from dataclasses import replace
 
 import pytest
 
+from scheduler.applying import apply_plan
 from scheduler.model.encoding import freeze_plan, plan_from_json, plan_to_json, promise_from_data, to_json
 from scheduler.model.placement import Bound, Crowd
 from scheduler.model.profile import Point, Profile, Profiles
 from scheduler.model.promise import BundlePromise, Load, ProfileUsed, Promise
 from scheduler.model.resources import Catalogue, Node, Supply
 from scheduler.pairs import PAIRS, Pair
-from scheduler.planning import apply_plan, merged_plainly, plan_submission
+from scheduler.planning import merged_plainly, plan_submission
 from scheduler.scheduling import prepare, schedule
 
 from .catalogue import PRICES, TYPES, flow

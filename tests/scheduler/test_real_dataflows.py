@@ -7,11 +7,12 @@ from random import Random
 
 import pytest
 
+from scheduler.applying import apply_plan
 from scheduler.model.dataflow import Dataflow, Stream, Task
 from scheduler.model.documents import dump_document, read_document
 from scheduler.model.duplicates import deduplicate
 from scheduler.model.task_types import Parameter, TaskType, TaskTypes
-from scheduler.planning import apply_plan, plan_removal, plan_submission
+from scheduler.planning import plan_removal, plan_submission
 from scheduler.reuse.sharing import sharing
 
 from .catalogue import EMPTY, PRICES

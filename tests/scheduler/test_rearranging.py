@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from scheduler.applying import apply_plan
 from scheduler.model.errors import NothingToGain, NotPaused, NotSubmitted
 from scheduler.model.estate import Estate
 from scheduler.model.plan import Plan, Step
 from scheduler.performance.pricing import query_cores
-from scheduler.planning import (
-    apply_plan,
-    plan_removal,
-    plan_submission,
-    reverse_plan,
-)
-from scheduler.rearranging import Evidence, Rule, plan_defragmentation, plan_pause, plan_resumption
+from scheduler.planning import plan_removal, plan_submission
+from scheduler.rearranging import plan_defragmentation, plan_pause, plan_resumption
+from scheduler.reuse.defragment import Evidence, Rule
 from scheduler.reuse.fragmentation import fragmentation
+from tests.scheduler.reversing import reverse_plan
 
 from .catalogue import EMPTY, PRICES, SLOTS, TYPES, flow, pause, remove, resume, submit
 from .invariants import check_plan

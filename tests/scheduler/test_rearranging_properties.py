@@ -8,20 +8,15 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from scheduler.applying import apply_plan
+from scheduler.model.encoding import estate_from_json, estate_to_json, plan_from_json, plan_to_json
 from scheduler.model.errors import NothingToGain
 from scheduler.model.estate import Estate
 from scheduler.model.plan import Plan
 from scheduler.performance.pricing import query_cores
-from scheduler.planning import (
-    apply_plan,
-    estate_from_json,
-    estate_to_json,
-    plan_from_json,
-    plan_removal,
-    plan_submission,
-    plan_to_json,
-)
-from scheduler.rearranging import Rule, plan_defragmentation, plan_pause, plan_resumption
+from scheduler.planning import plan_removal, plan_submission
+from scheduler.rearranging import plan_defragmentation, plan_pause, plan_resumption
+from scheduler.reuse.defragment import Rule
 from scheduler.reuse.fragments import cut_into_chains
 from scheduler.reuse.index import EstateIndex
 

@@ -6,17 +6,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from scheduler.applying import apply_plan
+from scheduler.model.encoding import estate_from_json, estate_to_json, plan_from_json, plan_to_json
 from scheduler.model.estate import Estate
 from scheduler.model.plan import Plan
-from scheduler.planning import (
-    apply_plan,
-    estate_from_json,
-    estate_to_json,
-    plan_from_json,
-    plan_removal,
-    plan_submission,
-    plan_to_json,
-)
+from scheduler.planning import plan_removal, plan_submission
 
 from .catalogue import EMPTY, PRICES, TYPES, remove, submit
 from .invariants import check_chains, check_estate, check_plan

@@ -8,7 +8,8 @@ import networkx as nx
 import pytest
 from hypothesis import given, settings
 
-from scheduler.model.estate import Estate, RunningTask
+from scheduler.model.estate import Estate
+from scheduler.model.fragment import RunningTask
 
 from .catalogue import EMPTY, TYPES, flow, submit
 from .strategies import dataflows

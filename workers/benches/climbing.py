@@ -23,10 +23,11 @@ from typing import Any
 
 import psutil
 
+from scheduler.applying import apply_plan
 from scheduler.model.estate import Estate
 from scheduler.model.prices import Prices
 from scheduler.model.task_types import TaskTypes
-from scheduler.planning import apply_plan, plan_removal, plan_submission
+from scheduler.planning import plan_removal, plan_submission
 from scheduler.scheduling import Schedule
 from workers.engine import observed
 from workers.engine.channels.histogram import histogram_of
@@ -87,8 +88,8 @@ class Slots:
     """The slots of the node under measurement, by name: their processes' CPU and memory."""
 
     def __init__(self, running: RunningEstate) -> None:
-        report = observed.read_reports(running.client)[NODE]["slots"]
-        self.pids = {f"{NODE}/{name}": slot["pid"] for name, slot in report.items()}
+        report = observed.read_reports(running.client)[NODE].slots
+        self.pids = {f"{NODE}/{name}": slot.pid for name, slot in report.items()}
         self.cores = {f"{NODE}/{name}": core_for(int(name)) for name in report}
         self._trees = {name: TreeLoad(pid) for name, pid in self.pids.items()}
         for tree in self._trees.values():

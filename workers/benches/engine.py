@@ -25,7 +25,7 @@ import psutil
 import redis
 
 from scheduler.model.dataflow import Task
-from scheduler.model.estate import channel_id
+from scheduler.model.fragment import channel_id
 from workers.engine.channels.config import ChannelConfig
 from workers.engine.channels.registry import Channels
 from workers.engine.observed import percentile_ms, read_meters, read_reports
@@ -178,14 +178,15 @@ def measure_idle(at: Bench, *, slots: int = 2, seconds: float = 60.0) -> dict[st
     broker = redis.Redis.from_url(at.url)
     try:
         def states() -> list[str]:
-            return [slot["state"] for slot in read_reports(broker).get("bench", {"slots": {}})["slots"].values()]
+            node = read_reports(broker).node("bench")
+            return [slot.state for slot in node.slots.values()] if node else []
 
         _until(lambda: states().count("running") == slots, within_s=120)
         time.sleep(20)
         before = {"agent_and_slots": _cpu_s(agent.pid), "broker": _cpu_s(at.broker_pid)}
         time.sleep(seconds)
         after = {"agent_and_slots": _cpu_s(agent.pid), "broker": _cpu_s(at.broker_pid)}
-        memory = [slot["memory_mb"] for slot in read_reports(broker)["bench"]["slots"].values()]
+        memory = [slot.memory_mb for slot in read_reports(broker)["bench"].slots.values()]
     finally:
         stop(agent, timeout_s=10)
     cores = {name: round((after[name] - before[name]) / seconds, 4) for name in after}

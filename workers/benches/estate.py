@@ -10,12 +10,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 import psutil
 import redis
 
-from scheduler.model.estate import Estate, Fragment
+from scheduler.contracts.reports import RUNNING, QueryReport
+from scheduler.model.estate import Estate
+from scheduler.model.fragment import Fragment
 from workers.engine import desired, observed
 from workers.engine.channels.registry import Channels
 from workers.engine.settings import ROOT
@@ -45,10 +46,9 @@ class RunningEstate:
         """The meters of all fragments now."""
         return observed.read_meters(self.client, observed.queries_of(self.estate.fragments.values()))
 
-    def fragments(self) -> dict[str, Any]:
-        """What the agent reports of each fragment."""
-        report = observed.read_reports(self.client).get(NODE, {"slots": {}})
-        return {name: found for slot in report["slots"].values() for name, found in slot["fragments"].items()}
+    def fragments(self) -> dict[str, QueryReport]:
+        """What the agent reports of each query."""
+        return dict(observed.read_reports(self.client).queries())
 
     def wait(self, is_so: Callable[[], bool], *, what: str, within_s: float) -> None:
         """Wait until the condition holds; TimeoutError with the report where it does not."""
@@ -65,15 +65,16 @@ class RunningEstate:
     def wait_running(self, *, within_s: float = 180) -> None:
         """Wait until every query runs."""
         self.wait(
-            lambda: all(self.fragments().get(name, {}).get("state") == "running" for name in self.queries()),
+            lambda: all(self.fragments().get(name, QueryReport()).state == RUNNING for name in self.queries()),
             what="every fragment runs", within_s=within_s,
         )
 
     def wait_slots(self, *, within_s: float = 180) -> None:
         """Wait until every slot's driver is there."""
         def are_running() -> bool:
-            slots = observed.read_reports(self.client).get(NODE, {"slots": {}})["slots"].values()
-            return len(slots) == len(self.estate.slots) and all(slot["state"] == "running" for slot in slots)
+            node = observed.read_reports(self.client).node(NODE)
+            states = [slot.state for slot in node.slots.values()] if node else []
+            return len(states) == len(self.estate.slots) and set(states) == {RUNNING}
 
         self.wait(are_running, what="every slot runs", within_s=within_s)
 

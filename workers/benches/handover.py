@@ -22,7 +22,8 @@ from typing import Any
 import redis
 
 from scheduler.model.dataflow import Task
-from scheduler.model.estate import Estate, Fragment, RunningTask, Slot
+from scheduler.model.estate import Estate
+from scheduler.model.fragment import Fragment, RunningTask, Slot
 from workers.engine import desired
 from workers.engine.channels import codec, keys
 from workers.engine.observed import read_reports
@@ -87,10 +88,7 @@ class Chains:
         return found
 
     def _running(self) -> set[str]:
-        slots = read_reports(self._broker).get(NODE, {"slots": {}})["slots"].values()
-        return {
-            name for slot in slots for name, found in slot["fragments"].items() if found["state"] == "running"
-        }
+        return {name for name, query in read_reports(self._broker).queries() if query.state == "running"}
 
 
 def _every_event(chain: Sequence[Task]) -> list[Task]:

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from scheduler.model.estate import Estate, Slot
+from scheduler.model.estate import Estate
+from scheduler.model.fragment import Slot
 from scheduler.model.prices import Prices
 from scheduler.model.resources import Node, Supply
 from scheduler.scheduling import Schedule

@@ -21,7 +21,8 @@ from typing import Any
 import redis
 
 from scheduler.model.canonical import canonical_config, canonical_json
-from scheduler.model.estate import Estate, Slot
+from scheduler.model.estate import Estate
+from scheduler.model.fragment import Slot
 from scheduler.model.profile import Profile
 from scheduler.model.profile_csv import Entry, write_entries
 from scheduler.performance.modelling import Done, Sweep, Trial, Try, measured_profile, next_step

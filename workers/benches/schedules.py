@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from scheduler.model.dataflow import Dataflow, Stream, Task
-from scheduler.model.estate import Slot
+from scheduler.model.fragment import Slot
 from scheduler.model.profile import Point, Profile, Profiles
 from scheduler.model.resources import Node, Supply
 from scheduler.model.task_types import TaskType, TaskTypes

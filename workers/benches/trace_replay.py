@@ -8,13 +8,17 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
+from scheduler.applying import apply_plan
 from scheduler.model.dataflow import Dataflow
 from scheduler.model.errors import NothingToGain
-from scheduler.model.estate import Estate, Slot
+from scheduler.model.estate import Estate
+from scheduler.model.fragment import Slot
 from scheduler.model.plan import Plan
+from scheduler.model.prices import Prices
 from scheduler.model.task_types import TaskTypes
-from scheduler.planning import Prices, apply_plan, plan_removal, plan_submission
-from scheduler.rearranging import Rule, plan_defragmentation
+from scheduler.planning import plan_removal, plan_submission
+from scheduler.rearranging import plan_defragmentation
+from scheduler.reuse.defragment import Rule
 from workers.library.registry import task_types
 
 from .estate import NODE

@@ -6,11 +6,12 @@ Imports the broker's client and ``observed``, nothing of Spark.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import asdict
 from typing import Any
 
 import redis
 
-from scheduler.model.estate import Fragment
+from scheduler.model.fragment import Fragment, Slot
 from workers.engine import observed
 from workers.engine.channels import keys
 from workers.engine.channels.control import changes_of
@@ -33,26 +34,26 @@ def read_counters(
         ``scheduler.performance.attribution.Counters`` has them.
     """
     slots = {
-        f"{node}/{index}": found
-        for node, report in observed.read_reports(broker).items() for index, found in report["slots"].items()
-        if found.get("used")
+        Slot(node, int(index)).name: slot
+        for node, report in observed.read_reports(broker).items() for index, slot in report.slots.items()
+        if slot.used is not None
     }
-    running = {fragment: counts for found in slots.values() for fragment, counts in found["fragments"].items()}
+    running = {query_id: query for slot in slots.values() for query_id, query in slot.fragments.items()}
     meters = observed.read_meters(broker, running).counts
     written = _written(broker, fragments(running.keys()))
     return {
         name: {
-            **found["used"],
+            **asdict(slot.used),
             "queries": {
-                fragment: {
-                    "busy_ms": counts.get("busy_ms", 0), "batches": counts.get("batches", 0),
-                    **{field: count for field, count in meters.get(fragment, {}).items() if _is_told(field)},
-                    **written.get(fragment, {}),
+                query_id: {
+                    "busy_ms": query.busy_ms, "batches": query.batches,
+                    **{field: count for field, count in meters.get(query_id, {}).items() if _is_told(field)},
+                    **written.get(query_id, {}),
                 }
-                for fragment, counts in found["fragments"].items()
+                for query_id, query in slot.fragments.items()
             },
         }
-        for name, found in slots.items()
+        for name, slot in slots.items()
     }
 
 

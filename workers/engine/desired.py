@@ -11,7 +11,8 @@ from typing import Any
 
 import redis
 
-from scheduler.model.estate import Estate, Fragment, RunningBundle
+from scheduler.model.estate import Estate
+from scheduler.model.fragment import Fragment, RunningBundle
 from scheduler.model.task_types import TaskType
 from workers.engine.channels import keys
 from workers.engine.settings import DEFAULT_TRIGGER_MS

@@ -5,19 +5,15 @@ Reading is here, judging is pure: rates come from the difference of two readings
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import redis
 
-from scheduler.model.estate import Fragment, RunningBundle, node_of
-from scheduler.model.plan import Plan, Step
+from scheduler.contracts.reports import Reports, reports_of
+from scheduler.model.fragment import Fragment
 from workers.engine.channels import keys
-
-Report = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +65,10 @@ class Flows:
     over_s: float = 0.0
 
 
-def read_reports(broker: redis.Redis) -> dict[str, Report]:
+def read_reports(broker: redis.Redis) -> Reports:
     """The newest report of every node that still reports."""
     names = sorted(broker.scan_iter(match=keys.observed("*"), count=1000))
-    texts = broker.mget(names) if names else []
-    reports = [json.loads(text) for text in texts if text]
-    return {report["node"]: report for report in reports}
+    return reports_of(text for text in (broker.mget(names) if names else ()) if text)
 
 
 def queries_of(fragments: Iterable[Fragment]) -> frozenset[str]:
@@ -159,21 +153,6 @@ def selectivities(meters: Meters, fragments: Iterable[Fragment], *, least: int) 
     return found
 
 
-def steps_done(
-    plan: Plan, reports: Mapping[str, Report], *, gone: Collection[str] = (), awaited: Collection[str] = ()
-) -> set[str]:
-    """Keys of the plan's steps that the reports show to be in force.
-
-    Something that a node does not mention is gone only if the node's slot reports at all, or the node or slot itself is
-    ``gone``: it is taken out of the estate only when nothing is to run on it. As long as nothing is heard of a node
-    that is ``awaited``, nobody knows by which weights is written there.
-    """
-    heard = reports.keys() >= set(awaited)
-    return {
-        step.key for step in plan.steps
-        if (step.kind != "route" or heard) and _step_done(step, plan, reports, gone)}
-
-
 def percentile_ms(histogram: Mapping[int, int], share: float) -> float | None:
     """The latency that ``share`` of the counted events stay under; None where nothing was counted.
 
@@ -188,73 +167,6 @@ def percentile_ms(histogram: Mapping[int, int], share: float) -> float | None:
             return low + (high - low) * (rank - seen) / count
         seen += count
     return None
-
-
-def left(reports: Iterable[Report]) -> frozenset[str]:
-    """The bundles that were leaving and have left, by the reports."""
-    return frozenset(
-        name for report in reports for slot in report["slots"].values()
-        for name, found in slot["fragments"].items() if found["state"] == "left"
-    )
-
-
-def _step_done(step: Step, plan: Plan, reports: Mapping[str, Report], gone: Collection[str]) -> bool:
-    fragment = plan.fragments_after.get(step.fragment) or plan.fragments_before.get(step.fragment)
-    if fragment is None:
-        return False
-    if step.kind == "route":
-        return _is_routed(fragment, reports)
-    parts = [part for part in fragment.parts if step.bundle in (None, part.id)]
-    if step.kind != "stop_fragment" and step.bundle is None:
-        parts = [part for part in parts if not part.leaving]
-    return bool(parts) and all(
-        part.slot in gone or node_of(part.slot) in gone or _part_done(step, fragment, part, reports) for part in parts)
-
-
-def _part_done(step: Step, fragment: Fragment, part: RunningBundle, reports: Mapping[str, Report]) -> bool:
-    """Whether a step is done as far as it concerns one bundle of the fragment."""
-    node, _, index = part.slot.rpartition("/")
-    slot = reports.get(node, {}).get("slots", {}).get(index)
-    if slot is None or slot["state"] != "running":
-        return False
-    found = slot["fragments"].get(part.id)
-    if step.kind == "pause_fragment":
-        return found is None or found["state"] == "stopped"
-    if step.kind == "hand_over":
-        return found is not None and found["state"] == "running" and not _is_anywhere(fragment.inherits, reports[node])
-    if step.kind == "stop_fragment":
-        return found is None
-    if step.kind == "leave_bundle":
-        return found is None or found["state"] == "left"
-    if found is None:
-        return False
-    if step.kind in ("start_fragment", "resume_fragment"):
-        return found["state"] == "running"
-    if step.kind in ("start_bundle", "move_bundle"):
-        return found["state"] == "running" and found.get("threads", 1) == part.threads
-    if step.kind == "close_tail":
-        return found["active"] <= step.active  # a later plan may have closed more of it
-    if step.kind == "open_tail":
-        return found["active"] >= step.active
-    position = str(fragment.tasks.index(step.task))
-    readers = [*found["outlets"].get(position, ()), *found.get("routes", {}).get(position, ())]
-    return (step.reader in readers) == (step.kind == "open_outlet")
-
-
-def _is_routed(fragment: Fragment, reports: Mapping[str, Report]) -> bool:
-    """Whether all who write for a divided fragment divide their streams by its weights."""
-    weights = {part.id: part.weight for part in fragment.parts}
-    routes = [
-        readers[fragment.id]
-        for report in reports.values() for slot in report["slots"].values() for found in slot["fragments"].values()
-        if found["state"] != "left"
-        for readers in found.get("routes", {}).values() if fragment.id in readers
-    ]
-    return bool(routes) and all(route == weights for route in routes)
-
-
-def _is_anywhere(fragment_ids: Iterable[str], report: Report) -> bool:
-    return any(one in slot["fragments"] for slot in report["slots"].values() for one in fragment_ids)
 
 
 def _taken_in(growth: Mapping[str, int], fragment: Fragment, parents: Mapping[str, tuple[str, ...]]) -> int:

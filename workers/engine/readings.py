@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 
 import redis
 
-from scheduler.model.estate import Fragment
+from scheduler.contracts.reports import Reports
+from scheduler.model.fragment import Fragment
 from workers.engine import observed
 
 WINDOW_MS = 5_000  # rates are over this much: steady to the eye, yet a change shows within a second
@@ -26,7 +27,7 @@ FRESH_S = 0.25  # a reading is shared by everybody who asks within this time
 class Reading:
     """Reports by node, and flows between two readings of the meters; ``measured`` is False after a first reading."""
 
-    reports: Mapping[str, observed.Report] = field(default_factory=dict)
+    reports: Reports = field(default_factory=Reports)
     flows: observed.Flows = field(default_factory=observed.Flows)
     measured: bool = False
 
@@ -43,7 +44,7 @@ class RateWindow:
         self._monotonic_s = monotonic_s
         self._lock = threading.Lock()
         self._meters: deque[observed.Meters] = deque()
-        self._reports: Mapping[str, observed.Report] = {}
+        self._reports = Reports()
         self._read_at_s = float("-inf")
         self._names: frozenset[str] = frozenset()
 

@@ -26,6 +26,7 @@ from dashboard.operations.models import EstateState
 from dashboard.plans import services as plans
 from dashboard.plans.computing import compute
 from dashboard.plans.joining import by_schedule, last_options
+from dashboard.plans.kinds import SITE_PLAN_KINDS
 from dashboard.plans.models import PlanRecord
 from dashboard.plans.scheduling_problem import problem_of
 from dashboard.plans.selectors import plan_of
@@ -33,20 +34,12 @@ from dashboard.plans.stale_profiles import profiles_since
 from dashboard.teams.models import User
 from dashboard.teams.permissions import viewer_of
 from scheduler.model.errors import InvalidTransition
-from scheduler.model.plan import Plan, PlanKind
-from scheduler.rearranging import plan_cutting_back
-from scheduler.rescheduling import plan_schedule_back
+from scheduler.model.plan import Plan
+from scheduler.model.plan_kinds import PLAN_KINDS, names_where
+from scheduler.step_kinds import HAND_OVER, kind_of
+from scheduler.undoing import undo
 
 PATIENCE_S = 60.0  # a query of the plan may fail and restart for this long before the proposal counts as failed
-
-# What a dataflow is from the moment a plan is in the estate, and what it is when the plan is enacted.
-BECOMES: Mapping[PlanKind, str] = {
-    "submit": dataflows.RUNNING, "resume": dataflows.RUNNING, "pause": dataflows.PAUSING, "remove": dataflows.REMOVING}
-COMES_TO_REST = {dataflows.REMOVING: dataflows.REMOVED, dataflows.PAUSING: dataflows.PAUSED}
-STARTS = frozenset({"start_fragment", "resume_fragment", "hand_over", "start_bundle", "move_bundle"})
-UNDONE_BY: Mapping[PlanKind, PlanKind] = {
-    "submit": "remove", "remove": "submit", "pause": "resume", "resume": "pause", "defragment": "defragment",
-    "schedule": "schedule"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +60,10 @@ def execute(audit: Audit, proposal: Proposal, *, generation: int) -> None:
     The caller holds the estate's lock, at ``generation``, inside its own audited command.
     """
     plan = plan_of(proposal.plan)
-    if plan.kind in {"defragment", "schedule"}:
+    kind = SITE_PLAN_KINDS[plan.kind]
+    if kind.moves_queries:
         require_calm(audit.actor)
-    if plan.kind in {"pause", "resume"}:
+    if kind.needs_no_handover:
         _require_no_handover()
     if plan.generation != generation or profiles_since(proposal.plan):
         overtake(proposal)
@@ -78,8 +72,8 @@ def execute(audit: Audit, proposal: Proposal, *, generation: int) -> None:
     proposal.progress = {"done": [], "failing": {}}
     move_proposal(proposal, EXECUTING)  # first, so that it does not overtake itself
     store_plan(plan)
-    if plan.kind in BECOMES:
-        dataflows.move(proposal.dataflow, BECOMES[plan.kind])
+    if kind.becomes:
+        dataflows.move(proposal.dataflow, kind.becomes)
     audit.details["generation"] = generation + 1
     jobs.enact(str(proposal.pk))
 
@@ -108,8 +102,8 @@ def require_calm(actor: User | None) -> None:
 
 def _require_no_handover() -> None:
     """Raise where queries go on with the work of others just now: what rests meanwhile could not take it over."""
-    under_way = Proposal.objects.under_way().filter(plan__kind__in=["defragment", "schedule"]).select_related("plan")
-    if any(step.kind == "hand_over" for proposal in under_way for step in plan_of(proposal.plan).steps):
+    under_way = Proposal.objects.under_way().filter(plan__kind__in=names_where("moves_queries")).select_related("plan")
+    if any(step.kind == HAND_OVER.name for proposal in under_way for step in plan_of(proposal.plan).steps):
         raise InvalidTransition(
             "Queries are being cut or fused, which takes some seconds.",
             remedy="Wait until that plan is done, then try again.")
@@ -131,17 +125,17 @@ def roll_back_proposal(*, actor: User, proposal_id: UUID | str) -> Proposal:
         permissions.require_operator(viewer, proposal)
         if proposal.status == DONE:
             require_undoable(proposal, actor=actor)
-        kind = UNDONE_BY[proposal.plan.kind]
-        options = _options_as_it_was(proposal) if kind == "submit" else None
-        record = plans.request_plan(actor=actor, dataflow=proposal.dataflow, kind=kind, options=options)
+        back = SITE_PLAN_KINDS[PLAN_KINDS[proposal.plan.kind].undone_by]
+        options = _options_as_it_was(proposal) if back.has_document else None
+        record = plans.request_plan(actor=actor, dataflow=proposal.dataflow, kind=back.name, options=options)
         move_proposal(proposal, ROLLING_BACK)
         plan = _undoing(proposal, record, generation=generation)
         proposal.rollback_plan = plans.freeze(record=record, plan=plan)
         store_plan(plan)
         proposal.progress = {"done": [], "failing": {}}
         proposal.save()
-        if kind in BECOMES:
-            dataflows.move(proposal.dataflow, BECOMES[kind])
+        if back.becomes:
+            dataflows.move(proposal.dataflow, back.becomes)
         audit.subject, audit.team = proposal, proposal.dataflow.team
         audit.details = {"generation": generation + 1}
         jobs.enact(str(proposal.pk))
@@ -150,7 +144,7 @@ def roll_back_proposal(*, actor: User, proposal_id: UUID | str) -> Proposal:
 
 def require_undoable(proposal: Proposal, *, actor: User) -> None:
     """Raise unless a plan that is done can be taken back as it is; others are undone by asking for the opposite."""
-    if proposal.plan.kind != "defragment":
+    if not PLAN_KINDS[proposal.plan.kind].undoable_when_done:
         raise InvalidTransition(
             "This plan is done.", remedy="Remove, submit, pause, resume or schedule the dataflow instead.")
     require_calm(actor)
@@ -170,11 +164,9 @@ def _options_as_it_was(removal: Proposal) -> dict[str, Any]:
 
 
 def _undoing(proposal: Proposal, record: PlanRecord, *, generation: int) -> Plan:
-    back = {"defragment": plan_cutting_back, "schedule": plan_schedule_back}.get(record.kind)
-    if back is None:
-        return compute(record, StoredEstate(generation))
-    plan = plan_of(proposal.plan)
-    return back(StoredEstate(generation), replace(plan, fragments_before=on_slots_there(plan.fragments_before)))
+    estate, plan = StoredEstate(generation), plan_of(proposal.plan)
+    back = undo(estate, replace(plan, fragments_before=on_slots_there(plan.fragments_before)))
+    return compute(record, estate) if back is None else back
 
 
 def record_progress(*, proposal_id: UUID | str, observed: Observed, at: datetime) -> Proposal:
@@ -234,7 +226,7 @@ def _progress(plan: Plan, observed: Observed, *, since: Mapping, at: datetime) -
     patience runs out however often it is tried.
     """
     done = [step.key for step in plan.steps if step.key in observed.done]
-    to_start = {step.fragment for step in plan.steps if step.kind in STARTS and step.key not in done}
+    to_start = {step.fragment for step in plan.steps if kind_of(step).starts_query and step.key not in done}
     before = since.get("failing", {})
     known = {fragment: found for fragment, found in before.items() if fragment in to_start}
     new = {
@@ -260,8 +252,8 @@ def _finish(proposal: Proposal, after: str, at: datetime) -> None:
     if after in {DONE, ROLLED_BACK}:
         proposal.finished_at = at
     move_proposal(proposal, after)
-    if after in {DONE, ROLLED_BACK} and proposal.dataflow.status in COMES_TO_REST:
-        dataflows.move(proposal.dataflow, COMES_TO_REST[proposal.dataflow.status])
+    if after in {DONE, ROLLED_BACK} and proposal.dataflow.status in dataflows.COMES_TO_REST:
+        dataflows.move(proposal.dataflow, dataflows.COMES_TO_REST[proposal.dataflow.status])
 
 
 def overtake(proposal: Proposal) -> None:

@@ -16,6 +16,7 @@ from dashboard.operations.generation import lock_generation
 from dashboard.teams.models import Team, User
 from dashboard.teams.permissions import Viewer, viewer_of
 from scheduler.model.errors import InvalidTransition, PermissionDenied, StalePlan, WeirError
+from scheduler.model.plan_kinds import PLAN_KINDS
 
 
 class DigestMismatch(WeirError):
@@ -151,7 +152,7 @@ def _not_a_reviewer(viewer: Viewer, proposal: Proposal) -> PermissionDenied:
 
 
 def _put_at_rest(proposal: Proposal, status: str) -> None:
-    if proposal.plan.kind == "submit":
+    if PLAN_KINDS[proposal.plan.kind].has_document:
         dataflows.move(proposal.dataflow, status)
 
 

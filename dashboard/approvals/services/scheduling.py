@@ -11,17 +11,18 @@ from dashboard.approvals.models import Proposal
 from dashboard.approvals.services.enacting import require_calm
 from dashboard.approvals.services.submission import choose, open_proposal, require_at_rest
 from dashboard.audit.trail import Audit, audited
-from dashboard.catalog import lifecycle as dataflows
 from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.permissions import dataflow_for
 from dashboard.operations.generation import lock_generation
 from dashboard.plans.choices import Choice
 from dashboard.plans.joining import begin_in_words, options_of
+from dashboard.plans.kinds import SITE_PLAN_KINDS
 from dashboard.plans.scheduling_problem import problem_of
 from dashboard.plans.stale_profiles import profiles_since
 from dashboard.teams.models import Role, User
 from dashboard.teams.permissions import require_role, viewer_of
 from scheduler.model.errors import InvalidTransition
+from scheduler.model.plan_kinds import SCHEDULE, SUBMIT
 
 
 def propose_schedule(*, actor: User, dataflow_id: UUID | str, choice: Choice | None) -> Proposal:
@@ -67,7 +68,7 @@ def propose_schedule(*, actor: User, dataflow_id: UUID | str, choice: Choice | N
 
 def _submission(audit: Audit, record: DataflowRecord, choice: Choice | None) -> Proposal | None:
     """Plan an undecided submission anew; None where the dataflow is none."""
-    proposal = Proposal.objects.open().filter(dataflow=record, plan__kind="submit").select_related("plan").first()
+    proposal = Proposal.objects.open().filter(dataflow=record, plan__kind=SUBMIT.name).select_related("plan").first()
     if proposal is None:
         return None
     before = proposal.plan.options
@@ -83,13 +84,13 @@ def _of_running(audit: Audit, record: DataflowRecord, choice: Choice | None) -> 
             f"{record.name} is {record.status}: it cannot be submitted without its schedule any more.",
             remedy="Choose another schedule, or remove it and submit it again.", status=record.status)
     options = {"schedule": choice.as_option()}
-    proposal = Proposal.objects.open().filter(dataflow=record, plan__kind="schedule").select_related("plan").first()
+    proposal = Proposal.objects.open().filter(dataflow=record, plan__kind=SCHEDULE.name).select_related("plan").first()
     if proposal is not None:
         _replan(audit, proposal, options)
         return proposal
-    require_at_rest(record, {dataflows.RUNNING}, "schedule")
+    require_at_rest(record, SITE_PLAN_KINDS[SCHEDULE.name].proposed_from, SCHEDULE.name)
     require_calm(audit.actor)
-    return open_proposal(audit, record, "schedule", options=options)
+    return open_proposal(audit, record, SCHEDULE.name, options=options)
 
 
 def _replan(audit: Audit, proposal: Proposal, options: Mapping[str, Any]) -> None:

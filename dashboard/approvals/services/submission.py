@@ -24,6 +24,7 @@ from dashboard.plans import services as plans
 from dashboard.plans.choices import Choice
 from dashboard.plans.computing import compute
 from dashboard.plans.joining import options_of
+from dashboard.plans.kinds import SITE_PLAN_KINDS
 from dashboard.plans.scheduling_problem import problem_of_new
 from dashboard.plans.stale_profiles import profiles_since
 from dashboard.teams.models import Role, Team, User
@@ -31,13 +32,10 @@ from dashboard.teams.permissions import require_role, viewer_of
 from dashboard.teams.secrets import require_secrets
 from dashboard.teams.selectors import acting_teams
 from scheduler.model.errors import InvalidTransition, WeirError
-from scheduler.model.plan import Plan, PlanKind
+from scheduler.model.plan import Plan
+from scheduler.model.plan_kinds import PLAN_KINDS, REMOVE, SUBMIT
+from scheduler.step_kinds import kind_of
 
-# Steps that nobody else notices: what they stop or close is needed by no other dataflow, and what they open again was
-# agreed to when the dataflow was submitted.
-UNNOTICED = frozenset({
-    "stop_fragment", "pause_fragment", "resume_fragment", "close_tail", "open_tail", "close_outlet", "open_outlet"})
-OF_ITS_OWN = frozenset({"remove", "pause", "resume"})  # plans that change what a dataflow has, and add nothing
 ATTEMPTS_WITHOUT_LOCK = 2
 
 
@@ -88,7 +86,7 @@ def submit_dataflow(
         record = store_dataflow(
             actor=actor, team=team, dataflow=dataflow, text=text, format=format or _format_of(text))
         _give_up_older(audit, record)
-        proposal = open_proposal(audit, record, "submit", options=options)
+        proposal = open_proposal(audit, record, SUBMIT.name, options=options)
         audit.subject, audit.details = record, {"proposal": str(proposal.pk), "version": record.version}
         return proposal
 
@@ -100,11 +98,11 @@ def remove_dataflow(*, actor: User, dataflow_id: UUID | str) -> Proposal:
         lock_generation()
         record = dataflow_for(viewer, dataflow_id)
         require_role(viewer, record.team, Role.ENGINEER)
-        already = Proposal.objects.open().filter(dataflow=record, plan__kind="remove").first()
+        already = Proposal.objects.open().filter(dataflow=record, plan__kind=REMOVE.name).first()
         if already is not None:
             return asked_again(audit, already, actor=actor)
-        require_at_rest(record, {dataflows.RUNNING, dataflows.PAUSED}, "remove")
-        proposal = open_proposal(audit, record, "remove")
+        require_at_rest(record, SITE_PLAN_KINDS[REMOVE.name].proposed_from, REMOVE.name)
+        proposal = open_proposal(audit, record, REMOVE.name)
         audit.subject, audit.team, audit.details = record, record.team, {"proposal": str(proposal.pk)}
         return proposal
 
@@ -144,7 +142,7 @@ def choose_joining(*, actor: User, proposal_id: UUID | str, fresh: bool, begin: 
         proposal = proposal_for(viewer, proposal_id, for_update=True)
         options = options_of(fresh=fresh, begin=begin, schedule=proposal.plan.options.get("schedule"))
         require_role(viewer, proposal.dataflow.team, Role.ENGINEER)
-        if proposal.plan.kind != "submit" or proposal.status not in {PENDING, STALE}:
+        if not PLAN_KINDS[proposal.plan.kind].has_document or proposal.status not in {PENDING, STALE}:
             raise InvalidTransition(
                 "Only a submission that is not decided yet can join in another way.", remedy="Reload the page.",
                 status=proposal.status)
@@ -177,7 +175,7 @@ def replan(*, actor: User, proposal: Proposal, options: Mapping[str, Any]) -> No
     """Ask for another plan in place of the one that is reviewed, is stale, or could not be made."""
     if proposal.status == PENDING:
         overtake(proposal)
-    if proposal.plan.kind == "submit":
+    if PLAN_KINDS[proposal.plan.kind].has_document:
         dataflows.move(proposal.dataflow, dataflows.SUBMITTED)
     plan_anew(actor=actor, proposal=proposal, options=options)
 
@@ -216,7 +214,7 @@ def prepare_proposal(*, proposal_id: UUID | str) -> Proposal:
 
 
 def open_proposal(
-    audit: Audit, record: DataflowRecord, kind: PlanKind, *, options: Mapping[str, Any] | None = None
+    audit: Audit, record: DataflowRecord, kind: str, *, options: Mapping[str, Any] | None = None
 ) -> Proposal:
     """A proposal by the actor of the caller's command, whose plan is being computed."""
     plan = plans.request_plan(actor=audit.actor, dataflow=record, kind=kind, options=options)
@@ -261,7 +259,7 @@ def _store_outcome(proposal: Proposal, found: tuple[int, Plan | WeirError] | Non
 
 
 def _keep(audit: Audit, proposal: Proposal, found: Plan | WeirError) -> None:
-    submits = proposal.plan.kind == "submit"
+    submits = PLAN_KINDS[proposal.plan.kind].has_document
     if isinstance(found, WeirError):
         plans.fail(record=proposal.plan, error=found)
         move_proposal(proposal, UNPLANNABLE)
@@ -280,7 +278,8 @@ def _keep(audit: Audit, proposal: Proposal, found: Plan | WeirError) -> None:
 def _teams_to_ask(proposal: Proposal, plan: Plan) -> set[int]:
     """The own team, and the teams of the dataflows that the plan touches; a removal that nobody notices asks none."""
     own = {proposal.dataflow.team_id}
-    if plan.kind in OF_ITS_OWN and all(step.kind in UNNOTICED for step in plan.steps):
+    # What they stop or close is needed by no other dataflow, and what they open again was agreed to at submission.
+    if PLAN_KINDS[plan.kind].only_own and all(kind_of(step).unnoticed for step in plan.steps):
         return own
     asked = own | set(Team.objects.filter(slug__in=plan.touched_teams).values_list("pk", flat=True))
     return asked if proposal.author_id else asked - set(acting_teams().values_list("pk", flat=True))

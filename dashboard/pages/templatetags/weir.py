@@ -11,6 +11,7 @@ from django import template
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from scheduler.model.plan_kinds import PLAN_KINDS
 from scheduler.model.profile import counted_threads
 
 register = template.Library()
@@ -57,8 +58,6 @@ _DEEDS = {
 
 
 _IDS = re.compile(r" \([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\)")
-_VERBS = {"submit": "Run", "remove": "Remove", "pause": "Pause", "resume": "Resume", "defragment": "Defragment",
-          "schedule": "Schedule"}
 
 
 def _short(value: float) -> str:
@@ -101,7 +100,13 @@ def latency(ms: float | None) -> str:
 @register.filter
 def verb(kind: str) -> str:
     """What a plan of this kind does."""
-    return _VERBS[kind]
+    return PLAN_KINDS[kind].verb
+
+
+@register.filter
+def plan_noun(kind: str) -> str:
+    """A proposal by its plan's kind: ``Removal``."""
+    return PLAN_KINDS[kind].noun
 
 
 @register.filter

@@ -31,6 +31,7 @@ from dashboard.pages.graphs import dataflow_graph, preview_graph, stream_id
 from dashboard.teams import selectors as teams
 from dashboard.teams.models import Role
 from scheduler.model.errors import InvalidDataflow, NotFound, WeirError
+from scheduler.model.plan_kinds import DEFRAGMENT, PAUSE, PLAN_KINDS, RESUME
 
 if TYPE_CHECKING:
     from dashboard.catalog.models import DataflowRecord
@@ -197,21 +198,18 @@ def dataflow_rearrange(request: HttpRequest, dataflow_id: UUID, way: str) -> Htt
     catalog.dataflow(request.viewer, dataflow_id)
     if way not in _REARRANGE:
         raise NotFound("There is no such action.", remedy="Use the buttons of the dataflow's page.")
-    propose, text = _REARRANGE[way]
     try:
-        proposal = propose(actor=request.user, dataflow_id=dataflow_id)
+        proposal = _REARRANGE[way](actor=request.user, dataflow_id=dataflow_id)
     except WeirError as error:
         flash.failure(request, error)
         return redirect("dataflow", dataflow_id)
-    flash.success(request, text, code=way)
+    flash.success(request, PLAN_KINDS[way].notice, code=way)
     return redirect("proposal", proposal.pk)
 
 
 _REARRANGE = {
-    "pause": (services.pause_dataflow, "Pause proposed. Nothing stops until it is approved."),
-    "resume": (services.resume_dataflow, "Resumption proposed. Nothing starts until it is approved."),
-    "defragment": (services.defragment_dataflow, "Looking for the best step. Nothing changes until it is approved."),
-}
+    PAUSE.name: services.pause_dataflow, RESUME.name: services.resume_dataflow,
+    DEFRAGMENT.name: services.defragment_dataflow}
 
 
 def _shown(column: str, value: Any) -> Any:

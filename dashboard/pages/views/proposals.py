@@ -26,6 +26,7 @@ from dashboard.pages.graphs import difference_graph
 from dashboard.plans.selectors import plan_of
 from dashboard.teams.models import Role
 from scheduler.model.errors import NotFound, WeirError
+from scheduler.model.plan_kinds import PLAN_KINDS
 
 if TYPE_CHECKING:
     from dashboard.approvals.models import Proposal
@@ -154,7 +155,7 @@ def _near_misses(request: HttpRequest, record: Proposal) -> dict[str, Any]:
 def _may_choose(request: HttpRequest, record: Proposal) -> bool:
     """Whether the viewer may still say how the submission joins what is under way."""
     engineer = request.viewer.has_role(record.dataflow.team_id, Role.ENGINEER)
-    return engineer and record.plan.kind == "submit" and record.status in {PENDING, STALE}
+    return engineer and PLAN_KINDS[record.plan.kind].has_document and record.status in {PENDING, STALE}
 
 
 def _outcome_text(way: str, record: Proposal) -> str:

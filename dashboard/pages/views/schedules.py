@@ -31,6 +31,7 @@ from dashboard.schedules.comparison import Row, best_of
 from dashboard.schedules.slots import slots_grid
 from dashboard.teams.models import Role
 from scheduler.model.errors import NotFound, WeirError
+from scheduler.model.plan_kinds import PLAN_KINDS, SCHEDULE, SUBMIT
 from scheduler.pairs import MODEL_BASED, PAIRS, QUICK_PAIRS, pair_of, quick_pair
 from scheduler.performance.routing import Routing
 
@@ -176,7 +177,7 @@ def _frame(request: HttpRequest, record: DataflowRecord, asked: options.Schedule
     may = request.viewer.has_role(record.team_id, Role.ENGINEER)
     may_measure = may_measure_for(request, record)
     proposal = _replaced(record)
-    submitted = proposal is not None and proposal.plan.kind == "submit"
+    submitted = proposal is not None and PLAN_KINDS[proposal.plan.kind].has_document
     scheduled = proposal is not None and "schedule" in proposal.plan.options
     why_not = asked.problem.blocked or ("" if submitted else _not_running(record)) or (
         "" if may else f"Only engineers of {record.team} can propose a schedule.")
@@ -201,7 +202,7 @@ def _plain(rate_per_s: float) -> float | int:
 
 def _replaced(record: DataflowRecord) -> Proposal | None:
     """The proposal that is planned anew by a choice: a submission in review, or a schedule of what runs."""
-    found = record.proposals.open().filter(plan__kind__in=("submit", "schedule"))
+    found = record.proposals.open().filter(plan__kind__in=(SUBMIT.name, SCHEDULE.name))
     return found.select_related("plan", "author", "chosen_by").first()
 
 

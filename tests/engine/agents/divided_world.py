@@ -18,7 +18,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from scheduler.model.estate import Estate, Fragment, RunningBundle, RunningTask, Slot
+from scheduler.model.estate import Estate
+from scheduler.model.fragment import Fragment, RunningBundle, RunningTask, Slot
 from scheduler.model.task_types import TaskType
 from scheduler.reuse.division import Part, divided_anew
 from workers.engine import desired as wishes

@@ -12,7 +12,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from scheduler.model.estate import Estate, Fragment, RunningBundle, RunningTask, node_of
+from scheduler.model.estate import Estate
+from scheduler.model.fragment import Fragment, RunningBundle, RunningTask, node_of
 from scheduler.reuse.cutting import Wanted, scheduled_anew
 from scheduler.reuse.division import Part, divided_anew, divided_back, live
 from scheduler.reuse.standing import FragmentChange, adjust

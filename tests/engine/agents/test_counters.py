@@ -7,7 +7,7 @@ import json
 import pytest
 import redis
 
-from scheduler.model.estate import Fragment
+from scheduler.model.fragment import Fragment
 from scheduler.performance.attribution import query_work
 from workers.engine.channels import keys
 from workers.engine.channels.registry import Channels

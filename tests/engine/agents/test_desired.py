@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.model.dataflow import Task
-from scheduler.model.estate import Estate, Fragment, RunningBundle, RunningTask, Slot
+from scheduler.model.estate import Estate
+from scheduler.model.fragment import Fragment, RunningBundle, RunningTask, Slot
 from scheduler.model.task_types import TaskType
 from workers.engine import desired
 from workers.engine.agents.wanted import Input, WantedFragment, Writer, fragment_document, parse_desired, parse_fragment

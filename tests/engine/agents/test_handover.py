@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from scheduler.model.estate import Fragment
+from scheduler.model.fragment import Fragment
 from workers.engine.agents import succession
 from workers.engine.agents.checkpoint import Progress, read_progress
 from workers.engine.agents.handover import predecessors, successors

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from scheduler.model.estate import Fragment
+from scheduler.model.fragment import Fragment
 from workers.engine import observed
 from workers.engine.observed import Meters
 from workers.engine.readings import RateWindow, Reading

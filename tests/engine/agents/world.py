@@ -11,7 +11,8 @@ import random
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 
-from scheduler.model.estate import Estate, Fragment, RunningTask, Slot, channel_id
+from scheduler.model.estate import Estate
+from scheduler.model.fragment import Fragment, RunningTask, Slot, channel_id
 from scheduler.model.task_types import TaskType
 from workers.engine import desired as wishes
 from workers.engine.agents import succession

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scheduler.model.estate import Fragment, RunningBundle, RunningTask
+from scheduler.model.fragment import Fragment, RunningBundle, RunningTask
 from workers.engine.observed import left
 
 from .rig import NODE, Watched, estate_of

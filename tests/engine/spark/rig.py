@@ -16,7 +16,8 @@ from typing import Any
 import psutil
 import redis
 
-from scheduler.model.estate import Estate, Fragment, RunningTask, Slot
+from scheduler.model.estate import Estate
+from scheduler.model.fragment import Fragment, RunningTask, Slot
 from scheduler.model.task_types import TaskType, TaskTypes
 from workers.engine import desired, observed
 from workers.engine.channels.registry import Channels

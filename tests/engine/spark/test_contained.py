@@ -9,9 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from scheduler.applying import apply_plan
 from scheduler.model.documents import read_document
-from scheduler.model.estate import Estate, Slot
-from scheduler.planning import Prices, apply_plan, plan_submission
+from scheduler.model.estate import Estate
+from scheduler.model.fragment import Slot
+from scheduler.model.prices import Prices
+from scheduler.planning import plan_submission
 from scheduler.reuse.containment import Containment
 from scheduler.reuse.siblings import SiblingIndex
 from workers.engine import secrets

@@ -11,7 +11,7 @@ from functools import partial
 
 import pytest
 
-from scheduler.model.estate import Fragment, RunningTask
+from scheduler.model.fragment import Fragment, RunningTask
 from scheduler.reuse.cutting import Wanted, scheduled_anew
 from scheduler.reuse.division import Part, divided_anew
 from workers.engine.observed import left

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from scheduler.model.estate import Fragment, RunningTask
+from scheduler.model.fragment import Fragment, RunningTask
 
 from .rig import NODE, Rig, estate_of
 

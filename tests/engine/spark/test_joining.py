@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import pytest
 
+from scheduler.applying import apply_plan
 from scheduler.model.documents import read_document
-from scheduler.model.estate import Estate, Slot
-from scheduler.planning import Prices, apply_plan, plan_submission
+from scheduler.model.estate import Estate
+from scheduler.model.fragment import Slot
+from scheduler.model.prices import Prices
+from scheduler.planning import plan_submission
 from workers.library.registry import task_types
 
 from .rig import NODE, Rig

@@ -12,9 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from scheduler.applying import apply_plan
 from scheduler.model.documents import read_document
-from scheduler.model.estate import Estate, Slot
-from scheduler.planning import Prices, apply_plan, plan_removal, plan_submission
+from scheduler.model.estate import Estate
+from scheduler.model.fragment import Slot
+from scheduler.model.prices import Prices
+from scheduler.planning import plan_removal, plan_submission
 from workers.engine.observed import steps_done
 from workers.library.registry import task_types
 

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from scheduler.model.estate import Fragment, RunningTask
+from scheduler.model.fragment import Fragment, RunningTask
 from workers.engine.channels import keys
 
 from .rig import NODE, Rig, estate_of

@@ -8,7 +8,7 @@ import psutil
 import pyarrow.parquet as pq
 import pytest
 
-from scheduler.model.estate import Fragment, RunningTask
+from scheduler.model.fragment import Fragment, RunningTask
 from scheduler.performance.attribution import Counters, attribute, grown, query_work
 from workers.engine import trials
 from workers.engine.agents.usage import TREE_EVERY_MS

@@ -11,13 +11,15 @@ from contextlib import ExitStack
 import pytest
 import redis
 
+from scheduler.applying import apply_plan
 from scheduler.assignment import SlotAssigner
 from scheduler.model.documents import read_document
 from scheduler.model.errors import NotEnactable
 from scheduler.model.estate import Estate
+from scheduler.model.prices import Prices
 from scheduler.model.profile import Point, Profile, Profiles
 from scheduler.model.resources import Node, Supply
-from scheduler.planning import Prices, apply_plan, plan_removal, plan_submission
+from scheduler.planning import plan_removal, plan_submission
 from scheduler.rescheduling import bound, plan_schedule, schedulable
 from scheduler.reuse.division import Part, divided_anew
 from scheduler.scheduling import prepare, schedule

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from scheduler.model.dataflow import Task
-from scheduler.model.estate import channel_id
+from scheduler.model.fragment import channel_id
 from workers.engine.settings import DEFAULT_TRIGGER_MS
 
 Outlets = Mapping[int, frozenset[str]]  # position in the chain -> fragments that read there

@@ -1,0 +1,131 @@
+"""Kinds of plans on the site's side: how each is computed from a record, and what becomes of its dataflow.
+
+What a kind is called and needs says its entry in ``scheduler.model.plan_kinds``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from dashboard import jobs
+from dashboard.catalog import lifecycle as dataflows
+from dashboard.catalog.documents import stored_dataflow
+from dashboard.catalog.models import DataflowVersion
+from dashboard.operations.estate_reader import StoredEstate
+from dashboard.operations.nodes import pinning_remarks
+from dashboard.plans.choices import Choice
+from dashboard.plans.containment import containment_of
+from dashboard.plans.evidence import evidence_of, left_bundles, rule
+from dashboard.plans.models import PlanRecord
+from dashboard.plans.prices import prices
+from dashboard.plans.scheduling_problem import problem_of
+from dashboard.profiles.warnings import machine_warnings, warning_notes, warnings_about
+from scheduler import planning, rearranging, rescheduling
+from scheduler.model.plan import Plan
+from scheduler.model.plan_kinds import DEFRAGMENT, PAUSE, REMOVE, RESUME, SCHEDULE, SUBMIT, PlanKind
+from scheduler.scheduling import Schedule
+
+
+@dataclass(frozen=True, slots=True)
+class SitePlanKind:
+    """One kind of plan as the site has it.
+
+    Parameters
+    ----------
+    kind : PlanKind
+        What it is called, what it needs and how it is undone.
+    compute : callable
+        Its plan, from a record and the estate.
+    becomes : str, optional
+        The dataflow's state from the moment that the plan is in the estate; None where that stays.
+    proposed_from : collection of str
+        The states in which a dataflow must be for it to be proposed; none where a submission proposes it.
+    """
+
+    kind: PlanKind
+    compute: Callable[[PlanRecord, StoredEstate], Plan]
+    becomes: str | None
+    proposed_from: Collection[str]
+
+    @property
+    def name(self) -> str:
+        return self.kind.name
+
+    @property
+    def moves_queries(self) -> bool:
+        return self.kind.moves_queries
+
+    @property
+    def needs_no_handover(self) -> bool:
+        return self.kind.needs_no_handover
+
+    @property
+    def has_document(self) -> bool:
+        return self.kind.has_document
+
+
+def _submission(record: PlanRecord, estate: StoredEstate) -> Plan:
+    version = DataflowVersion.objects.select_related("dataflow__team").get(
+        dataflow_id=record.dataflow_id, number=record.version)
+    options = dict(record.options)
+    schedule, remarks = _schedule(record, estate, options)
+    return planning.plan_submission(
+        estate, stored_dataflow(version.document), dataflow_id=str(record.dataflow_id),
+        team=version.dataflow.team.slug, task_types=jobs.task_types(), prices=prices(),
+        containment=containment_of(version.dataflow.team), schedule=schedule, remarks=remarks, **options)
+
+
+def _of_what_runs(planner: Callable[..., Plan], record: PlanRecord, estate: StoredEstate) -> Plan:
+    return planner(estate, str(record.dataflow_id), task_types=jobs.task_types(), prices=prices())
+
+
+def _defragmentation(record: PlanRecord, estate: StoredEstate) -> Plan:
+    dataflow_id = str(record.dataflow_id)
+    return rearranging.plan_defragmentation(
+        estate, dataflow_id, task_types=jobs.task_types(), prices=prices(),
+        evidence=evidence_of(estate, dataflow_id), rule=rule())
+
+
+def _scheduling(record: PlanRecord, estate: StoredEstate) -> Plan:
+    schedule, remarks = _schedule(record, estate, dict(record.options))
+    return rescheduling.plan_schedule(
+        estate, str(record.dataflow_id), schedule, task_types=jobs.task_types(), prices=prices(),
+        left=left_bundles(), remarks=remarks)
+
+
+def _schedule(
+    record: PlanRecord, estate: StoredEstate, options: dict[str, Any]
+) -> tuple[Schedule | None, list[str]]:
+    """The schedule that the options ask for, taken out of them, and what may keep it from holding; else None."""
+    wanted = options.pop("schedule", None)
+    if wanted is None:
+        return None, []
+    choice = Choice.of(**wanted)
+    problem = problem_of(
+        record.dataflow, routing=choice.routing, version=record.version, estate=estate,
+        fresh=bool(options.get("fresh")))
+    problem.require_open()
+    found = problem.schedule(choice.pair, choice.rate_per_s)
+    profiles = found.job.profiles
+    doubts = warnings_about(profiles.values(), team=problem.team)
+    remarks = [remark.text for remark in warning_notes(
+        (task, profile.task_type, doubts.get(profile, ())) for task, profile in profiles.items())]
+    return found, [
+        *remarks, *machine_warnings(found), *pinning_remarks(slot.node for slot in found.placement.slots)]
+
+
+SITE_PLAN_KINDS: Mapping[str, SitePlanKind] = {kind.name: kind for kind in (
+    SitePlanKind(SUBMIT, _submission, dataflows.RUNNING, ()),
+    SitePlanKind(
+        REMOVE, partial(_of_what_runs, planning.plan_removal), dataflows.REMOVING,
+        (dataflows.RUNNING, dataflows.PAUSED)),
+    SitePlanKind(
+        PAUSE, partial(_of_what_runs, rearranging.plan_pause), dataflows.PAUSING, (dataflows.RUNNING,)),
+    SitePlanKind(
+        RESUME, partial(_of_what_runs, rearranging.plan_resumption), dataflows.RUNNING, (dataflows.PAUSED,)),
+    SitePlanKind(DEFRAGMENT, _defragmentation, None, (dataflows.RUNNING,)),
+    SitePlanKind(SCHEDULE, _scheduling, None, (dataflows.RUNNING,)),
+)}

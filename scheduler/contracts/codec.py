@@ -1,0 +1,101 @@
+"""One codec for every contract: a frozen dataclass to JSON and back.
+
+Reading tolerates fields that it does not know, so that a newer writer is understood, and gives fields that are missing
+their defaults, so that an older one is. Writing leaves nothing out that has no default.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Set
+from dataclasses import MISSING, Field, fields, is_dataclass
+from enum import Enum
+from typing import Any, Generic, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from scheduler.model.errors import WeirError
+
+T = TypeVar("T")
+
+
+class InvalidContract(WeirError):
+    """A JSON document is not what its contract says; ``facts`` names the contract and the place."""
+
+    code = "invalid_contract"
+
+
+class Codec(Generic[T]):
+    """Reads and writes one kind of frozen dataclass.
+
+    Parameters
+    ----------
+    kind : type
+        The dataclass.
+    sparse : bool
+        Whether fields that have their default are left out when it is written.
+    """
+
+    def __init__(self, kind: type[T], *, sparse: bool = False) -> None:
+        self._kind = kind
+        self._sparse = sparse
+        self._adapter = TypeAdapter(kind)
+
+    def read(self, document: object) -> T:
+        """The value of a JSON document that is parsed already.
+
+        Raises
+        ------
+        InvalidContract
+            A field is missing or of the wrong type.
+        """
+        try:
+            return self._adapter.validate_python(document)
+        except ValidationError as error:
+            raise self._refusal(error) from error
+
+    def loads(self, text: str | bytes) -> T:
+        """The value of a JSON text; raises as `read` does, also where the text is no JSON."""
+        try:
+            return self._adapter.validate_json(text)
+        except ValidationError as error:
+            raise self._refusal(error) from error
+
+    def document(self, value: T) -> dict[str, Any]:
+        """The value as a JSON document: objects, lists, strings and numbers."""
+        return _plain(value, sparse=self._sparse)
+
+    def dumps(self, value: T) -> str:
+        """The value as JSON text, its keys sorted."""
+        return json.dumps(self.document(value), sort_keys=True)
+
+    def schema(self) -> dict[str, Any]:
+        """The JSON Schema of the documents that `read` takes."""
+        return self._adapter.json_schema()
+
+    def _refusal(self, error: ValidationError) -> InvalidContract:
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        place = "/".join(str(part) for part in first["loc"]) or "its top"
+        return InvalidContract(
+            f"A {self._kind.__name__} cannot be read: {first['msg']} at {place}",
+            remedy="Look at the version of the program that wrote it.", contract=self._kind.__name__, place=place)
+
+
+def _plain(value: Any, *, sparse: bool) -> Any:
+    if is_dataclass(value):
+        return {
+            field.name: _plain(getattr(value, field.name), sparse=sparse) for field in fields(value)
+            if not (sparse and getattr(value, field.name) == _default(field))}
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item, sparse=sparse) for key, item in value.items()}
+    if isinstance(value, Set):
+        return sorted(value)
+    if isinstance(value, list | tuple):
+        return [_plain(item, sparse=sparse) for item in value]
+    return value.value if isinstance(value, Enum) else value
+
+
+def _default(field: Field[Any]) -> Any:
+    if field.default_factory is not MISSING:
+        return field.default_factory()
+    return field.default  # MISSING where there is none, which no value equals

@@ -1,0 +1,146 @@
+"""Reports: what a node agent tells of its slots and their queries, once a second and when something changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from scheduler.model.fragment import Slot
+
+from .codec import Codec, InvalidContract
+
+RUNNING, FAILING, STOPPED, LEFT = "running", "backoff", "stopped", "left"
+
+
+@dataclass(frozen=True, slots=True)
+class QueryReport:
+    """One query. ``outlets`` and ``routes`` (by position in the chain), ``active`` and ``threads`` are in force.
+
+    ``state`` is one of ``starting``, ``waiting``, ``running``, ``draining``, ``backoff``, ``stopped`` and ``left``.
+    ``cpu`` and ``memory`` are shares of the slot, above what it takes without queries; None while they are not known.
+    """
+
+    state: str = "starting"
+    batch: int | None = None
+    batch_ms: float | None = None
+    rows_per_s: float = 0.0
+    batches: int = 0
+    busy_ms: int = 0
+    rate_per_s: float | None = None  # events/s that it takes in; with a source, those that it makes
+    since_ms: int = 0
+    restarts: int = 0
+    failures: int = 0
+    error: str | None = None
+    retry_at_ms: int | None = None
+    throttled_by: str | None = None  # the full channel that it waits for
+    run_id: str | None = None
+    outlets: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    routes: Mapping[int, Mapping[str, Mapping[str, float]]] = field(default_factory=dict)
+    active: int = 1
+    threads: int = 1
+    cpu: float | None = None
+    memory: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SlotUse:
+    """What a slot's processes have used since they began: CPU in ms, memory in MB times seconds."""
+
+    since_ms: int
+    cpu_ms: int
+    memory_mb_s: int
+
+
+@dataclass(frozen=True, slots=True)
+class SlotReport:
+    """One slot: its driver, what its processes take, and its queries by fragment or bundle id."""
+
+    state: str = "starting"
+    pid: int | None = None
+    core: int | None = None  # that it is held to
+    cpu: float | None = None  # cores
+    memory_mb: float | None = None
+    memory_trend_mb_per_h: float | None = None
+    used: SlotUse | None = None
+    restarts: int = 0
+    since_ms: int | None = None
+    fragments: Mapping[str, QueryReport] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeReport:
+    """One node: the version of the desired state that it follows, its size, and its slots by index."""
+
+    node: str
+    version: int = 0
+    at_ms: int = 0
+    cores: int | None = None
+    memory_mb: float | None = None
+    machine: str = ""  # the class of machine, as profiles name it
+    threads: int | None = None  # of each slot's driver; None on a cluster
+    pinning: str = ""  # how its slots are held to cores
+    slots: Mapping[str, SlotReport] = field(default_factory=dict)
+
+
+NODE_REPORTS = Codec(NodeReport)
+SLOT_REPORTS = Codec(SlotReport)
+QUERY_REPORTS = Codec(QueryReport)
+
+
+class Reports(Mapping[str, NodeReport]):
+    """The reports of the nodes that are heard of, by node; look-ups by the names of slots."""
+
+    def __init__(self, nodes: Mapping[str, NodeReport] | None = None) -> None:
+        self._nodes = dict(nodes or {})
+
+    @classmethod
+    def of(cls, documents: Mapping[str, Mapping[str, Any]]) -> Reports:
+        """The reports of JSON documents by node."""
+        return cls({name: NODE_REPORTS.read({"node": name, **document}) for name, document in documents.items()})
+
+    def __getitem__(self, node: str) -> NodeReport:
+        return self._nodes[node]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._nodes)
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    def node(self, name: str) -> NodeReport | None:
+        """The report of a node, or None."""
+        return self._nodes.get(name)
+
+    def slot(self, name: str) -> SlotReport | None:
+        """The report of a slot by its name, or None."""
+        slot = Slot.of(name)
+        node = self._nodes.get(slot.node)
+        return None if node is None else node.slots.get(str(slot.index))
+
+    def query(self, slot: str, query_id: str) -> QueryReport | None:
+        """The report of a query on a slot, or None."""
+        report = self.slot(slot)
+        return None if report is None else report.fragments.get(query_id)
+
+    @property
+    def left(self) -> frozenset[str]:
+        """The bundles that were leaving and have left."""
+        return frozenset(name for name, query in self.queries() if query.state == LEFT)
+
+    def queries(self) -> Iterator[tuple[str, QueryReport]]:
+        """Every query of every slot with its id; one that moves may come twice."""
+        for node in self._nodes.values():
+            for slot in node.slots.values():
+                yield from slot.fragments.items()
+
+
+def reports_of(texts: Iterable[str | bytes]) -> Reports:
+    """The reports of JSON texts, as the broker keeps them; one that cannot be read counts as not heard of."""
+    found: dict[str, NodeReport] = {}
+    for text in texts:
+        with suppress(InvalidContract):
+            report = NODE_REPORTS.loads(text)
+            found[report.node] = report
+    return Reports(found)

@@ -1,0 +1,155 @@
+"""Fragments: running tasks, the chains of them that are Spark queries, and the slots and bundles that execute those."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from .dataflow import _frozen
+
+
+@dataclass(frozen=True, slots=True)
+class RunningTask:
+    """A task that runs. Its id is its fingerprint: at any time one running task has it."""
+
+    id: str
+    type: str
+    config: Mapping[str, Any]  # canonical; a source's holds its rate as ``rate_per_s``
+    parents: tuple[str, ...]  # running task ids, sorted; a stream for each
+    scope: str = ""  # "" for shared tasks, else the team whose private task it is
+    cores: float = 0.0  # CPU cores that the plan which started it expects it to take
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "config", _frozen(self.config))
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One core and its memory on a node, served by one Spark driver."""
+
+    node: str
+    index: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.node}/{self.index}"
+
+    @classmethod
+    def of(cls, name: str) -> Slot:
+        """The slot of that name: ``<node>/<index>``; ``ValueError`` where it is none."""
+        node, _, index = name.rpartition("/")
+        return cls(node, int(index))
+
+
+def node_of(slot: str) -> str:
+    """The node of a slot, by its name."""
+    return slot.rpartition("/")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class RunningBundle:
+    """The threads of a fragment on one slot: what one Spark query executes there.
+
+    ``weight`` is its part of the fragment's events. Where that is 0 it is leaving: it gets nothing any more, reads what
+    it has to its end, and a later plan drops it.
+    """
+
+    id: str  # of the same shape as a fragment's, and never reused either
+    slot: str  # Slot.name
+    threads: int = 1
+    weight: float = 1.0
+
+    @property
+    def leaving(self) -> bool:
+        return self.weight == 0
+
+
+@dataclass(frozen=True, slots=True)
+class Fragment:
+    """A chain of running tasks that one Spark query executes on one slot, or several where it is divided.
+
+    ``tasks`` go upstream first; only the first may have several parents. ``outlets`` are the tasks whose stream is
+    public: a task id to its readers, fragment ids. ``active`` is how many tasks, from the first, work; the valve holds
+    back what would go on (paper [1], 4.3). The next ``resting`` ones belong to paused dataflows and go on when those
+    are resumed, with the state that they have; nobody needs those behind any more, and they never work again.
+
+    ``inherits`` are the fragments whose work this one goes on with, upstream first: it begins with their state exactly
+    where they ended, and ``channels`` says which of its streams stay in a channel of theirs (a task id to a channel
+    id). ``joins`` says where it begins in a stream that it has not read before, by parent task: ``now`` (if not said),
+    ``oldest`` (the oldest event that the channel still holds), or a time in ms since the epoch.
+
+    ``bundles`` are the parts that a schedule divides it into, one at least, each a query of its own with its part of
+    the events; their weights add up to 1. One of a new fragment has the fragment's id: it goes on with the work of
+    those that the fragment inherits from. Without them the fragment is one query under its own id.
+    """
+
+    id: str  # "f<generation>-<n>", never reused
+    tasks: tuple[str, ...]
+    slot: str  # Slot.name; of a divided one that of its first bundle
+    active: int
+    outlets: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    channels: Mapping[str, str] = field(default_factory=dict)
+    inherits: tuple[str, ...] = ()
+    joins: Mapping[str, str] = field(default_factory=dict)
+    resting: int = 0
+    bundles: tuple[RunningBundle, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("outlets", "channels", "joins"):
+            object.__setattr__(self, name, _frozen(getattr(self, name)))
+
+    @property
+    def active_tasks(self) -> tuple[str, ...]:
+        return self.tasks[: self.active]
+
+    @property
+    def kept_tasks(self) -> tuple[str, ...]:
+        """Those that work and those that rest."""
+        return self.tasks[: self.active + self.resting]
+
+    @property
+    def paused(self) -> bool:
+        """Whether none of it works: it keeps its state, and its places in the channels that it reads are given up."""
+        return self.active == 0
+
+    @property
+    def divided(self) -> bool:
+        """Whether a schedule says how many threads it has where: it reads its part of a stream, not the whole."""
+        return bool(self.bundles)
+
+    def placed(self, slot_of: Callable[[RunningBundle], str]) -> Fragment:
+        """The same with its queries on other slots."""
+        parts = tuple(replace(part, slot=slot_of(part)) for part in self.parts)
+        return replace(self, slot=parts[0].slot, bundles=parts if self.divided else ())
+
+    @property
+    def parts(self) -> tuple[RunningBundle, ...]:
+        """Its bundles; one that is not divided is one itself."""
+        return self.bundles or (RunningBundle(self.id, self.slot),)
+
+    def channels_of(self, task_id: str) -> tuple[str, ...]:
+        """The channels that together carry the stream of one of its tasks, one for each bundle."""
+        position, taken_over = self.tasks.index(task_id), self.channels.get(task_id)
+        return tuple(
+            taken_over if taken_over and bundle.id == self.id else channel_id(bundle.id, position)
+            for bundle in self.parts)
+
+    def channel_of(self, task_id: str) -> str:
+        """The channel that carries the stream of one of its tasks: its own, or one taken over.
+
+        Of a divided one its first bundle's: `channels_of` has them all.
+        """
+        return self.channels_of(task_id)[0]
+
+
+def divided_among(fragments: Iterable[Fragment], slots: Collection[str]) -> tuple[Fragment, ...]:
+    """Those of the fragments that work and that a schedule has put on any of these slots."""
+    return tuple(
+        fragment for fragment in fragments
+        if not fragment.paused and any(bundle.slot in slots for bundle in fragment.bundles))
+
+
+def channel_id(fragment_id: str, position: int) -> str:
+    """The channel that carries the stream of a fragment's ``position``-th task (0-based)."""
+    return f"{fragment_id}.{position}"

@@ -1,0 +1,95 @@
+"""Kinds of plans: what each is called, what it does to its dataflow's entry, what it needs, and how it is undone.
+
+A new kind is an entry here, a planner in ``scheduler``, and an entry in the site's registry
+(``dashboard.plans.kinds``), which says how the site asks for it. A test fails for a kind that lacks a part, and for a
+module that spells the name of a kind instead of asking its entry here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+# The dataflow's entry in the estate: it comes, goes, is paused or resumed, is written anew, or stays as it is.
+EntryChange = Literal["added", "removed", "turned", "renewed", "kept"]
+# A plan is undone by planning its opposite from the estate as it is now, or from the plan itself.
+Undo = Literal["by_opposite", "from_plan"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanKind:
+    """One kind of plan.
+
+    Parameters
+    ----------
+    name : str
+        In stored plans, in the API and in addresses.
+    verb, noun, notice : str
+        A button or a title ("Pause"), the proposal by name ("Resumption"), and what is said when it is proposed.
+    entry : EntryChange
+        What becomes of the dataflow's entry in the estate.
+    undone_by : str
+        The kind of the plan that takes it back.
+    undo : Undo
+        How that plan is made.
+    moves_queries : bool
+        It changes queries that run, those of other dataflows too: no other plan may be under way.
+    needs_no_handover : bool
+        No other plan may be handing tasks over: what it rests could not take over.
+    schedules : bool
+        It says by what schedule its dataflow runs from then on (by none after a removal).
+    only_own : bool
+        It adds nothing to the estate: other teams review it only where they would notice.
+    has_document : bool
+        It is planned from the dataflow's document.
+    undoable_when_done : bool
+        It can be taken back also after it is done.
+    """
+
+    name: str
+    verb: str
+    noun: str
+    notice: str
+    entry: EntryChange
+    undone_by: str
+    undo: Undo = "by_opposite"
+    moves_queries: bool = False
+    needs_no_handover: bool = False
+    schedules: bool = False
+    only_own: bool = False
+    has_document: bool = False
+    undoable_when_done: bool = False
+
+
+SUBMIT = PlanKind(
+    name="submit", verb="Run", noun="Proposal", notice="The dataflow is submitted; its plan is being computed.",
+    entry="added", undone_by="remove", schedules=True, has_document=True)
+REMOVE = PlanKind(
+    name="remove", verb="Remove", noun="Removal",
+    notice="The removal is proposed. Nothing stops until the proposal is approved.",
+    entry="removed", undone_by="submit", schedules=True, only_own=True)
+PAUSE = PlanKind(
+    name="pause", verb="Pause", noun="Pause",
+    notice="The pause is proposed. The dataflow runs until the proposal is approved.",
+    entry="turned", undone_by="resume", needs_no_handover=True, only_own=True)
+RESUME = PlanKind(
+    name="resume", verb="Resume", noun="Resumption",
+    notice="The resumption is proposed. The dataflow stays paused until the proposal is approved.",
+    entry="turned", undone_by="pause", needs_no_handover=True, only_own=True)
+DEFRAGMENT = PlanKind(
+    name="defragment", verb="Defragment", noun="Defragmentation",
+    notice="Weir is looking for the best step. Nothing changes until the proposal is approved.",
+    entry="kept", undone_by="defragment", undo="from_plan", moves_queries=True, undoable_when_done=True)
+SCHEDULE = PlanKind(
+    name="schedule", verb="Schedule", noun="Schedule",
+    notice="The schedule is proposed. Nothing changes until the proposal is approved.",
+    entry="renewed", undone_by="schedule", undo="from_plan", moves_queries=True, schedules=True)
+
+PLAN_KINDS: Mapping[str, PlanKind] = {
+    kind.name: kind for kind in (SUBMIT, REMOVE, PAUSE, RESUME, DEFRAGMENT, SCHEDULE)}
+
+
+def names_where(flag: str) -> tuple[str, ...]:
+    """The names of the kinds for which a flag of theirs is set, in the registry's order."""
+    return tuple(name for name, kind in PLAN_KINDS.items() if getattr(kind, flag))

@@ -1,0 +1,220 @@
+"""Kinds of steps: what each is called, when reports show it in force, what it starts, and which step takes it back.
+
+A new kind is an entry here; whatever plans it refers to the entry by its constant. There is no default: a step of an
+unknown kind is an error, in a test and at run time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from .contracts.reports import LEFT, RUNNING, STOPPED, QueryReport, Reports
+from .model.fragment import Fragment, RunningBundle, node_of
+from .model.plan import Plan, Step
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What is known of the estate while a plan is enacted: reports by node, and nodes and slots that are ``gone``.
+
+    A node or slot leaves the estate only when nothing is to run on it: steps that concern it alone are done. As long as
+    a node that is ``awaited`` does not report, nobody knows by which weights is written there.
+    """
+
+    reports: Reports = field(default_factory=Reports)
+    gone: Collection[str] = ()
+    awaited: Collection[str] = ()
+
+    def is_gone(self, slot: str) -> bool:
+        """Whether a slot, or its node, is no longer in the estate."""
+        return slot in self.gone or node_of(slot) in self.gone
+
+    @property
+    def all_heard(self) -> bool:
+        """Whether every node that is awaited reports."""
+        return set(self.awaited) <= set(self.reports)
+
+
+@dataclass(frozen=True, slots=True)
+class QueryEvidence:
+    """What is known of one query that a step concerns; ``query`` is None where its slot does not mention it."""
+
+    step: Step
+    fragment: Fragment
+    bundle: RunningBundle
+    query: QueryReport | None
+    reports: Reports
+
+    @property
+    def runs(self) -> bool:
+        return self.query is not None and self.query.state == RUNNING
+
+    @property
+    def publishes(self) -> bool:
+        """Whether the stream that the step is about goes to its reader."""
+        if self.query is None:
+            return False
+        position = self.fragment.tasks.index(self.step.task or "")
+        return self.step.reader in (*self.query.outlets.get(position, ()), *self.query.routes.get(position, {}))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepKind:
+    """One kind of step.
+
+    Parameters
+    ----------
+    name : str
+        In stored plans and in the API.
+    words : str
+        The step in words: a format of what `dashboard.approvals.wording` knows of it.
+    reverse : str
+        The kind of the step that takes it back.
+    rank : int
+        Steps of lower rank come first where the order of a plan's steps follows from their kinds.
+    is_done : callable
+        Whether the evidence shows the step to be in force, given the fragment that it concerns.
+    starts_query : bool
+        It starts a query, or restarts one: that may fail before it has run.
+    unnoticed : bool
+        Teams that share what it changes notice nothing of it.
+    of_bundles : bool
+        It concerns bundles of a divided fragment.
+    """
+
+    name: str
+    words: str
+    reverse: str
+    rank: int
+    is_done: Callable[[Step, Fragment, Evidence], bool]
+    starts_query: bool = False
+    unnoticed: bool = False
+    of_bundles: bool = False
+
+
+def _every_query(
+    is_done: Callable[[QueryEvidence], bool], *, leaving: bool = False
+) -> Callable[[Step, Fragment, Evidence], bool]:
+    """Done where it is done for each bundle that the step concerns; for ``leaving`` ones only where that is asked."""
+    def of_fragment(step: Step, fragment: Fragment, evidence: Evidence) -> bool:
+        bundles = [bundle for bundle in fragment.parts if step.bundle in (None, bundle.id)]
+        if step.bundle is None and not leaving:
+            bundles = [bundle for bundle in bundles if not bundle.leaving]
+        return bool(bundles) and all(of_bundle(step, fragment, bundle, evidence) for bundle in bundles)
+
+    def of_bundle(step: Step, fragment: Fragment, bundle: RunningBundle, evidence: Evidence) -> bool:
+        if evidence.is_gone(bundle.slot):
+            return True
+        slot = evidence.reports.slot(bundle.slot)
+        if slot is None or slot.state != RUNNING:  # what a slot does not mention is gone only if it reports at all
+            return False
+        return is_done(QueryEvidence(step, fragment, bundle, slot.fragments.get(bundle.id), evidence.reports))
+
+    return of_fragment
+
+
+def _has_taken_over(seen: QueryEvidence) -> bool:
+    node = seen.reports.node(node_of(seen.bundle.slot))
+    ancestors_run = node is not None and any(
+        ancestor in slot.fragments for slot in node.slots.values() for ancestor in seen.fragment.inherits)
+    return seen.runs and not ancestors_run
+
+
+def _runs_with_its_threads(seen: QueryEvidence) -> bool:
+    return seen.runs and seen.query is not None and seen.query.threads == seen.bundle.threads
+
+
+def _is_at_rest(seen: QueryEvidence) -> bool:
+    return seen.query is None or seen.query.state == STOPPED
+
+
+def _has_left(seen: QueryEvidence) -> bool:
+    return seen.query is None or seen.query.state == LEFT
+
+
+def _tail_is_closed(seen: QueryEvidence) -> bool:
+    # A later plan may have closed more of it.
+    return seen.query is not None and seen.query.active <= (seen.step.active or 0)
+
+
+def _tail_is_open(seen: QueryEvidence) -> bool:
+    return seen.query is not None and seen.query.active >= (seen.step.active or 0)
+
+
+def _is_routed(step: Step, fragment: Fragment, evidence: Evidence) -> bool:
+    """Whether all who write for a divided fragment divide their streams by its weights."""
+    weights = {bundle.id: bundle.weight for bundle in fragment.parts}
+    routes = [
+        readers[fragment.id] for _, query in evidence.reports.queries() if query.state != LEFT
+        for readers in query.routes.values() if fragment.id in readers]
+    return evidence.all_heard and bool(routes) and all(route == weights for route in routes)
+
+
+CLOSE_OUTLET = StepKind(
+    name="close_outlet", words="{fragment} no longer publishes the stream of {task} to {reader}",
+    reverse="open_outlet", rank=0, unnoticed=True,
+    is_done=_every_query(lambda seen: seen.query is not None and not seen.publishes))
+CLOSE_TAIL = StepKind(
+    name="close_tail", words="{fragment} works on {active} of its tasks only, from {active_before}",
+    reverse="open_tail", rank=1, is_done=_every_query(_tail_is_closed), unnoticed=True)
+STOP_FRAGMENT = StepKind(
+    name="stop_fragment", words="Stop query {fragment} on {slot}",
+    reverse="start_fragment", rank=2, unnoticed=True,
+    is_done=_every_query(lambda seen: seen.query is None, leaving=True))
+PAUSE_FRAGMENT = StepKind(
+    name="pause_fragment", words="Pause query {fragment} on {slot}; its state is kept",
+    reverse="resume_fragment", rank=2, is_done=_every_query(_is_at_rest), unnoticed=True)
+HAND_OVER = StepKind(
+    name="hand_over", words="Hand {inherits} over to {fragment} on {slot}: {tasks}",
+    reverse="hand_over", rank=3, is_done=_every_query(_has_taken_over), starts_query=True)
+START_FRAGMENT = StepKind(
+    name="start_fragment", words="Start {queries}: {tasks}",
+    reverse="stop_fragment", rank=4, is_done=_every_query(lambda seen: seen.runs), starts_query=True)
+RESUME_FRAGMENT = StepKind(
+    name="resume_fragment", words="Resume query {fragment} on {slot} with {active} of its tasks",
+    reverse="pause_fragment", rank=4, is_done=_every_query(lambda seen: seen.runs), starts_query=True, unnoticed=True)
+START_BUNDLE = StepKind(
+    name="start_bundle", words="Start {bundle} on {place}: {threads} of {task}",
+    reverse="leave_bundle", rank=5, is_done=_every_query(_runs_with_its_threads), starts_query=True, of_bundles=True)
+MOVE_BUNDLE = StepKind(
+    name="move_bundle",
+    words="Restart {bundle} of {task} where it left off: {threads} on {place} (before: {threads_before} on "
+          "{place_before})",
+    reverse="move_bundle", rank=6, is_done=_every_query(_runs_with_its_threads), starts_query=True, of_bundles=True)
+OPEN_TAIL = StepKind(
+    name="open_tail", words="{fragment} works on {active} of its tasks again",
+    reverse="close_tail", rank=7, is_done=_every_query(_tail_is_open), unnoticed=True)
+OPEN_OUTLET = StepKind(
+    name="open_outlet", words="{fragment} publishes the stream of {task} to {reader}",
+    reverse="close_outlet", rank=8, is_done=_every_query(lambda seen: seen.publishes), unnoticed=True)
+ROUTE = StepKind(
+    name="route", words="Divide the events of {task} anew: {weights}",
+    reverse="route", rank=9, is_done=_is_routed, of_bundles=True)
+LEAVE_BUNDLE = StepKind(
+    name="leave_bundle",
+    words="{bundle} on {place} gets no more of {task}; it reads what it has to the end, then stops",
+    reverse="start_bundle", rank=10, is_done=_every_query(_has_left), of_bundles=True)
+
+STEP_KINDS: Mapping[str, StepKind] = {
+    kind.name: kind for kind in (
+        CLOSE_OUTLET, CLOSE_TAIL, STOP_FRAGMENT, PAUSE_FRAGMENT, HAND_OVER, START_FRAGMENT, RESUME_FRAGMENT,
+        START_BUNDLE, MOVE_BUNDLE, OPEN_TAIL, OPEN_OUTLET, ROUTE, LEAVE_BUNDLE)}
+
+
+def kind_of(step: Step) -> StepKind:
+    """The kind of a step; ``KeyError`` for one that the registry does not have."""
+    return STEP_KINDS[step.kind]
+
+
+def in_order(steps: Iterable[Step]) -> tuple[Step, ...]:
+    """Steps by the ranks of their kinds; those of one rank stay in their order."""
+    return tuple(sorted(steps, key=lambda step: kind_of(step).rank))
+
+
+def steps_done(plan: Plan, evidence: Evidence) -> set[str]:
+    """Keys of the plan's steps that the evidence shows to be in force."""
+    fragments = {**plan.fragments_before, **plan.fragments_after}
+    return {
+        step.key for step in plan.steps
+        if step.fragment in fragments and kind_of(step).is_done(step, fragments[step.fragment], evidence)}

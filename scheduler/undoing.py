@@ -1,0 +1,32 @@
+"""Undoing a plan from the plan itself, in the estate as it is by now; what others have built on it meanwhile stays.
+
+Kinds of plans that are undone by their opposite are planned as that kind anew: a submission is taken back by a removal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from .model.plan import Plan
+from .model.plan_kinds import DEFRAGMENT, PLAN_KINDS, SCHEDULE
+from .model.ports import EstateView
+from .rearranging import plan_cutting_back
+from .rescheduling import plan_schedule_back
+
+UNDO_FROM_PLAN: Mapping[str, Callable[[EstateView, Plan], Plan]] = {
+    DEFRAGMENT.name: plan_cutting_back, SCHEDULE.name: plan_schedule_back}
+
+
+def undo(estate: EstateView, plan: Plan) -> Plan | None:
+    """The plan that takes this one back, frozen; None for a kind that is undone by planning its opposite.
+
+    Raises
+    ------
+    NotSubmitted
+        The dataflow has left the estate.
+    InvalidTransition, NotEnactable
+        Its queries have been changed since.
+    """
+    if PLAN_KINDS[plan.kind].undo == "by_opposite":
+        return None
+    return UNDO_FROM_PLAN[plan.kind](estate, plan)

@@ -1,0 +1,56 @@
+"""Kinds of plans and steps are spelled in their registries alone: others ask the registry, or name its constant."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+
+import pytest
+
+from scheduler.model.plan_kinds import PLAN_KINDS
+from scheduler.step_kinds import STEP_KINDS
+
+from .sources import name_of, python_files, tree
+
+REGISTRIES = {"scheduler/model/plan_kinds.py", "scheduler/step_kinds.py"}
+NAMES = {*PLAN_KINDS, *STEP_KINDS}
+# Other words that are spelled alike: ways to steer a sweep, changes of a trace, calls of the broker's scripts.
+OTHER_WORDS = {
+    "dashboard/api/profile_routes.py", "dashboard/pages/views/sweeps.py", "dashboard/profiles/services/sweeps.py",
+    "workers/benches/traces.py", "workers/benches/trace_replay.py", "workers/benches/traces_on_spark.py",
+    "dashboard/benches/reuse_planning.py", "workers/engine/channels/registry.py",
+}
+
+
+def spelled(module: ast.Module) -> set[str]:
+    """Names of kinds that a module compares with, gives as a kind, or has several of in a set, tuple or table."""
+    found: set[str] = set()
+    for node in ast.walk(module):
+        if isinstance(node, ast.Compare):
+            found |= names_in(node.comparators)
+        elif isinstance(node, ast.keyword) and node.arg and "kind" in node.arg:
+            found |= names_in([node.value])
+        elif isinstance(node, ast.Set | ast.Tuple | ast.List | ast.Dict):
+            names = names_in(node.keys if isinstance(node, ast.Dict) else node.elts)
+            found |= names if len(names) > 1 else set()  # one alone may be another word: the option of a schedule
+    return found
+
+
+def names_in(places: Iterable[ast.expr | None]) -> set[str]:
+    """The names of kinds among constants."""
+    return {place.value for place in places if isinstance(place, ast.Constant) and place.value in NAMES}
+
+
+def test_no_module_spells_a_kind() -> None:
+    modules = [
+        path for path in python_files("scheduler", "workers", "dashboard")
+        if "migrations" not in path.parts and name_of(path) not in REGISTRIES | OTHER_WORDS]
+    assert {name_of(path): names for path in modules if (names := spelled(tree(path)))} == {}
+
+
+@pytest.mark.parametrize("line", [
+    "if plan.kind == 'defragment': pass", "if kind in {'pause', 'resume'}: pass", "WORDS = {'route': 'Divide', 'open_tail': 'Open'}",
+    "Step(kind='hand_over', fragment='f')", "Proposal.objects.filter(plan__kind='submit')",
+])
+def test_the_check_sees(line: str) -> None:
+    assert spelled(ast.parse(line))
