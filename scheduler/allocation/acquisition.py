@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from scheduler.model.estate import Slot
+from scheduler.model.fragment import Slot
 from scheduler.model.prices import VmSize
 from scheduler.model.resources import HOURS_PER_MONTH, Node, Supply
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scheduler.allocation.acquisition import cheapest_machines
 from scheduler.enactment import require_slots
 from scheduler.model.errors import InsufficientSlots, InvalidResources, MissingProfile, RateNotHeld
-from scheduler.model.estate import Slot
+from scheduler.model.fragment import Slot
 from scheduler.model.prices import VmSize
 from scheduler.model.profile import Point, Profile, Profiles
 from scheduler.model.resources import Catalogue, Node, Supply
