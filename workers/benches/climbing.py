@@ -244,8 +244,10 @@ class Climb:
 
     def _batches(self) -> dict[str, int]:
         """How many batches with events each query has done, by what its slot has told last."""
-        told = self._running.fragments()
-        return {name: told.get(name, {}).get("batches", 0) for names in self._bundles.values() for name in names}
+        reported = self._running.fragments()
+        return {
+            name: reported[name].batches if name in reported else 0
+            for names in self._bundles.values() for name in names}
 
     def _latencies(self) -> dict[int, int]:
         """The latencies of what has left the sink, as a histogram."""

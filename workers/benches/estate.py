@@ -14,7 +14,7 @@ from types import MappingProxyType
 import psutil
 import redis
 
-from scheduler.contracts.reports import RUNNING, QueryReport
+from scheduler.contracts.reports import RUNNING, STOPPED, QueryReport
 from scheduler.model.estate import Estate
 from scheduler.model.fragment import Fragment
 from workers.engine import desired, observed
@@ -85,11 +85,11 @@ class RunningEstate:
         self.wait(self._is_enacted, what=f"generation {estate.generation} is enacted", within_s=within_s)
 
     def _is_enacted(self) -> bool:
-        report, found, wanted = observed.read_reports(self.client).get(NODE, {}), self.fragments(), self.queries()
-        return report.get("version") == self.estate.generation and all(
-            found.get(name, {}).get("state") == "running" and found[name]["active"] == fragment.active
+        report, reported, wanted = observed.read_reports(self.client).node(NODE), self.fragments(), self.queries()
+        return report is not None and report.version == self.estate.generation and all(
+            name in reported and reported[name].state == RUNNING and reported[name].active == fragment.active
             for name, fragment in wanted.items()
-        ) and all(found[name]["state"] == "stopped" for name in set(found) - set(wanted))
+        ) and all(reported[name].state == STOPPED for name in set(reported) - set(wanted))
 
     def cpu_s(self) -> float:
         """CPU seconds so far of agent, slots, their Python workers and the broker, children that ended included."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from scheduler.model.fragment import Fragment, RunningBundle, RunningTask
-from workers.engine.observed import left
 
 from .rig import NODE, Watched, estate_of
 
@@ -52,7 +51,7 @@ class Flow:
         self.rig.wait(lambda: len(self.numbers()) > count + by, what=f"more of {self.out}")
 
     def left(self) -> frozenset[str]:
-        return left([self.rig.report()])
+        return self.rig.reports().left
 
     def check(self) -> None:
         """Every number so far arrives, and none twice."""

@@ -16,6 +16,7 @@ from typing import Any
 import psutil
 import redis
 
+from scheduler.contracts.reports import NODE_REPORTS, SLOT_REPORTS, Reports
 from scheduler.model.estate import Estate
 from scheduler.model.fragment import Fragment, RunningTask, Slot
 from scheduler.model.task_types import TaskType, TaskTypes
@@ -57,6 +58,10 @@ class Watched:
                 return found
             time.sleep(0.05)
         raise AssertionError(f"{what or is_so} did not come true within {within_s} s: {self.report()}")
+
+    def reports(self) -> Reports:
+        """What the nodes report."""
+        return observed.read_reports(self.broker)
 
     def wait_running(self, *fragment_ids: str, within_s: float = 240) -> None:
         """Wait until all of these run."""
@@ -177,7 +182,8 @@ class Rig(Watched):
         assert desired.publish(self.broker, self.node, wanted)
 
     def report(self) -> Mapping[str, Any]:
-        return observed.read_reports(self.broker).get(self.node, {"slots": {}})
+        report = self.reports().node(self.node)
+        return {"slots": {}} if report is None else NODE_REPORTS.document(report)
 
 
 @dataclass
@@ -200,8 +206,8 @@ class Hosts(Watched):
 
     def report(self) -> Mapping[str, Any]:
         return {"slots": {
-            f"{node}/{index}": slot for node, report in observed.read_reports(self.broker).items()
-            for index, slot in report["slots"].items()}}
+            f"{node}/{index}": SLOT_REPORTS.document(slot) for node, report in self.reports().items()
+            for index, slot in report.slots.items()}}
 
 
 def _end(processes: Sequence[psutil.Process]) -> None:

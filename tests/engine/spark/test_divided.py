@@ -14,7 +14,6 @@ import pytest
 from scheduler.model.fragment import Fragment, RunningTask
 from scheduler.reuse.cutting import Wanted, scheduled_anew
 from scheduler.reuse.division import Part, divided_anew
-from workers.engine.observed import left
 
 from .flow import BY, Flow, bundle
 from .rig import NODE, Rig, estate_of
@@ -103,7 +102,7 @@ class Fused:
                 name, tuple(its or [Part(f"{NODE}/{generation % 2}", 1, 1.0)]), whole=its is None, serial=its is None)
         ids = (f"{self.name}{generation}-{number}" for number in itertools.count())
         estate = estate_of(list(self.fragments.values()), self.tasks, slots=2)
-        change = scheduled_anew(estate, wanted, ids=ids, task_types=self.rig.task_types, left=left([self.rig.report()]))
+        change = scheduled_anew(estate, wanted, ids=ids, task_types=self.rig.task_types, left=self.rig.reports().left)
         kept = {one: fragment for one, fragment in self.fragments.items() if one not in change.before}
         self.fragments = kept | dict(change.after)
         self.publish()
@@ -118,7 +117,7 @@ class Fused:
         self.rig.wait_running(*(one.id for one in bundles if not one.leaving))
         for one in bundles:
             if one.leaving:
-                self.rig.wait(lambda: one.id in left([self.rig.report()]), what=one.id)  # noqa: B023
+                self.rig.wait(lambda: one.id in self.rig.reports().left, what=one.id)  # noqa: B023
 
     def check(self) -> None:
         for channel in (self.out, self.looked, self.back):

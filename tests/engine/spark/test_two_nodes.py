@@ -23,9 +23,10 @@ from scheduler.planning import plan_removal, plan_submission
 from scheduler.rescheduling import bound, plan_schedule, schedulable
 from scheduler.reuse.division import Part, divided_anew
 from scheduler.scheduling import prepare, schedule
+from scheduler.step_kinds import Evidence, steps_done
 from workers.engine import desired
 from workers.engine.channels import keys
-from workers.engine.observed import left, read_reports, steps_done
+from workers.engine.observed import read_reports
 
 from .flow import Flow, bundle
 from .rig import Hosts, Rig, catalogue, running_agent
@@ -161,10 +162,10 @@ class Planned:
         return Supply(tuple(Node(name, self.hosts.nodes[name].slots) for name in nodes))
 
     def left(self) -> frozenset[str]:
-        return left(read_reports(self.hosts.broker).values())
+        return self.hosts.reports().left
 
     def is_enacted(self) -> bool:
-        done = steps_done(self.plan, read_reports(self.hosts.broker))
+        done = steps_done(self.plan, Evidence(self.hosts.reports()))
         return done == {step.key for step in self.plan.steps}
 
     def wait_enacted(self) -> None:
