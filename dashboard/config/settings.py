@@ -145,8 +145,15 @@ TEMPLATES = [
 
 STATIC_URL = "/static/"
 STATICFILES_DIRS = [ROOT / "static"]
-# Finders let the site serve its files without a collectstatic step; whitenoise adds types, caching and compression.
+# The launcher collects static files, hashed and compressed, into the data folder. Without that step the site serves
+# them by their plain names through finders.
+STATIC_ROOT = DATA_DIR / "static"
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    "staticfiles": {"BACKEND": "dashboard.core.static_files.HashedFiles"},
+}
 WHITENOISE_USE_FINDERS = True
+WHITENOISE_KEEP_ONLY_HASHED_FILES = True
 WHITENOISE_AUTOREFRESH = DEBUG
 WHITENOISE_ALLOW_ALL_ORIGINS = False
 

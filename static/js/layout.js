@@ -1,6 +1,6 @@
 // Where every task of a graph stands: ELK's layered layout in a Web Worker, kept by the graph's topology.
 
-import { loadScript, vendor } from "./scripts.js";
+import { loadScript, VENDOR } from "./scripts.js";
 
 const PREFIX = "weir-layout:5:";
 const KEPT = 12;
@@ -10,8 +10,8 @@ let elk;
 
 async function engine() {
   if (!elk) {
-    await loadScript(vendor("elkjs/elk-api.js"));
-    elk = new window.ELK({ workerUrl: vendor("elkjs/elk-worker.min.js") });
+    await loadScript(VENDOR.elk);
+    elk = new window.ELK({ workerUrl: VENDOR.elkWorker });
   }
   return elk;
 }

@@ -1,6 +1,6 @@
 // Plots over time: figures come as JSON from the site, Plotly's strict bundle draws them in the theme's colours.
 
-import { fetchJson, loadScript, vendor } from "./scripts.js";
+import { fetchJson, loadScript, VENDOR } from "./scripts.js";
 import { token } from "./theme.js";
 
 const EVERY_MS = 5000;
@@ -35,13 +35,13 @@ function traces(figure) {
   }));
 }
 
-async function plotly() {
+export async function plotly() {
   if (!document.getElementById(MAP_STYLE)) {
     const placeholder = document.createElement("meta");
     placeholder.id = MAP_STYLE;
     document.head.append(placeholder);
   }
-  await loadScript(vendor("plotly/plotly-strict.min.js"));
+  await loadScript(VENDOR.plotly);
   return window.Plotly;
 }
 

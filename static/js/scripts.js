@@ -2,9 +2,12 @@
 
 const loading = new Map();
 
-export function vendor(path) {
-  return new URL(`../vendor/${path}`, import.meta.url).href;
-}
+// By whole names, so that collecting the static files can put their hashes in.
+export const VENDOR = {
+  plotly: new URL("../vendor/plotly/plotly-strict.min.js", import.meta.url).href,
+  elk: new URL("../vendor/elkjs/elk-api.js", import.meta.url).href,
+  elkWorker: new URL("../vendor/elkjs/elk-worker.min.js", import.meta.url).href,
+};
 
 export function loadScript(url) {
   if (!loading.has(url)) {

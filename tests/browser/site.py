@@ -30,6 +30,7 @@ import django, sys; django.setup()
 from django.conf import settings
 from django.core.management import call_command
 call_command("migrate", verbosity=0)
+call_command("collectstatic", verbosity=0, interactive=False, ignore_patterns=["build"])
 from dashboard.operations.services import register_node
 from dashboard.teams.models import Role
 from dashboard.teams.services import create_team, create_user, set_role

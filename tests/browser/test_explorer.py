@@ -70,7 +70,7 @@ def test_the_overlap_map_is_read_with_the_keyboard(
     page.goto(f"{site.url}/estate/overlap")
     settled(page)
     page.locator(".heat-stage[data-drawn='2']").wait_for(state="attached")
-    page.locator(".heat-canvas").focus()
+    page.locator(".heat-plot").focus()
     page.keyboard.press("ArrowRight")
     expect(page.locator(".heat-says")).to_contain_text(f"share {SHARED} tasks, 60% of the smaller one")
     page.keyboard.press("Enter")

@@ -133,13 +133,21 @@ def _start_all(supervisor: Supervisor, options: Options, *, url: str) -> None:
     # Spark takes longest to come up, and needs nothing of the database.
     supervisor.start(services.agent(
         node=options.node, slots=options.slots, data_dir=options.data_dir, url=url))
-    for command in (("migrate", "--no-input"), ("sample_workspace",)):
+    collect = () if static_is_collected(options.data_dir) else (("collectstatic", "--no-input", "--ignore", "build"),)
+    for command in (*collect, ("migrate", "--no-input"), ("sample_workspace",)):
         supervisor.run_once(command[0], (sys.executable, str(ROOT / "manage.py"), *command))
         if supervisor.is_stopping:
             return
     for service in (services.web(options), services.worker(url=url), services.beat(options)):
         supervisor.start(service)
     supervisor.wait_until_ready(["web", "worker", "beat", "agent"], limit_s=READY_LIMIT_S)
+
+
+def static_is_collected(data_dir: Path) -> bool:
+    """Whether the data folder's static files, hashed and compressed, are as new as those of the project."""
+    manifest = data_dir / "static" / "staticfiles.json"
+    newest = max(path.stat().st_mtime for path in (ROOT / "static").rglob("*"))
+    return manifest.exists() and manifest.stat().st_mtime >= newest
 
 
 def _welcome(options: Options, *, seconds: float) -> None:
