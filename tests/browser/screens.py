@@ -19,7 +19,8 @@ PAGES = {
     "estate": "/", "dataflows": "/dataflows/", "dataflow-new": "/dataflows/new", "proposals": "/proposals/",
     "bills": "/bills/", "slots": "/estate/slots",
     "task-types": "/task-types/", "audit": "/audit/", "teams": "/teams/", "help": "/help/start",
-    "help-documents": "/help/documents", "password": "/password/", "not-found": "/no-such-page",
+    "help-documents": "/help/documents", "help-words": "/help/words", "password": "/password/",
+    "not-found": "/no-such-page",
 }
 LISTED = {"dataflow": ("/dataflows/", "a.row-link"), "proposal": ("/proposals/", "a.row-link")}
 LIVE_MS = 2500  # long enough for a snapshot, a delta and a drawn graph

@@ -1,32 +1,53 @@
-"""Help: short guides, each a template."""
+"""Help: the project's documents, short guides first."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path, PurePosixPath
 
+from django.conf import settings
 from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils.safestring import SafeString
 from django.views.decorators.http import require_safe
+
+from dashboard.pages import markdown
+
+DOCS = settings.ROOT / "docs"
 
 
 @dataclass(frozen=True, slots=True)
 class Guide:
-    """A guide by its place in the address."""
+    """A document by its place in the address and below ``docs``."""
 
     slug: str
     title: str
+    path: PurePosixPath
+
+
+def _guide(slug: str, title: str) -> Guide:
+    return Guide(slug, title, PurePosixPath("guide", f"{slug}.md"))
+
+
+def _reference(name: str, title: str) -> Guide:
+    return Guide(f"{name.replace('_', '-')}-reference", title, PurePosixPath(f"{name}.md"))
 
 
 GUIDES = (
-    Guide("start", "Getting started"),
-    Guide("documents", "Writing a dataflow"),
-    Guide("reuse", "What is shared"),
-    Guide("review", "Proposals and review"),
-    Guide("profiles", "What tasks take"),
-    Guide("schedules", "Slots for a rate"),
-    Guide("live", "Live figures and failures"),
-    Guide("bills", "Who pays"),
+    _guide("start", "Getting started"), _guide("documents", "Writing a dataflow"), _guide("reuse", "What is shared"),
+    _guide("review", "Proposals and review"), _guide("profiles", "What tasks use"),
+    _guide("schedules", "Slots for a rate"), _guide("live", "Live figures and failures"), _guide("bills", "Who pays"),
+)
+REFERENCES = (
+    Guide("words", "Words", PurePosixPath("words.md")), _reference("dataflow_format", "Dataflow format"),
+    _reference("reuse", "Reuse"), _reference("schedules", "Schedules"), _reference("profiles", "Profiles"),
+    _reference("scheduling", "Scheduling"), _reference("bills", "Bills"), _reference("api", "API"),
+    _reference("task_types", "Task types"), _reference("operations", "Operations"),
+    _reference("settings", "Settings"), _reference("architecture", "Architecture"), _reference("engine", "Engine"),
+    _reference("channels", "Channels"),
 )
 
 
@@ -40,8 +61,21 @@ def help_index(request: HttpRequest) -> HttpResponse:
 @require_safe
 @login_required
 def help_guide(request: HttpRequest, slug: str) -> HttpResponse:
-    """One guide, with the list of all."""
-    guide = next((guide for guide in GUIDES if guide.slug == slug), None)
+    """One document, with the list of all."""
+    guide = next((guide for guide in (*GUIDES, *REFERENCES) if guide.slug == slug), None)
     if guide is None:
         raise Http404(slug)
-    return render(request, f"help/{guide.slug}.html", {"guide": guide, "guides": GUIDES})
+    path = DOCS / guide.path
+    return render(request, "help.html", {
+        "guide": guide, "guides": GUIDES, "references": REFERENCES,
+        "content": _content(guide, path, path.stat().st_mtime_ns),
+    })
+
+
+@lru_cache(maxsize=64)
+def _content(guide: Guide, path: Path, modified_ns: int) -> SafeString:
+    """A document as HTML; ``modified_ns`` is its time of change, so that a changed one is rendered again."""
+    addresses = {other.path: reverse("help_guide", args=[other.slug]) for other in (*GUIDES, *REFERENCES)}
+    return markdown.render(
+        path.read_text(encoding="utf-8"),
+        address_of=lambda target: markdown.site_address(target, document=guide.path, addresses=addresses))
