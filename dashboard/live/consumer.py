@@ -10,9 +10,10 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from channels.db import database_sync_to_async
+from django.conf import settings
 
 from dashboard.live.hub import Builder, Hub
-from dashboard.live.protocol import State, difference
+from dashboard.live.protocol import State, difference, is_topic
 from dashboard.live.sessions import viewer_of_session
 from dashboard.teams.permissions import NOBODY, Viewer
 
@@ -23,6 +24,7 @@ CHECK_EVERY_S = 10.0
 SEND_WITHIN_S = 30.0
 CLOSE_NOT_LOGGED_IN = 4401
 CLOSE_TOO_SLOW = 4408
+CLOSE_TOO_MANY = 4429
 
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 _hubs: WeakKeyDictionary[asyncio.AbstractEventLoop, Hub] = WeakKeyDictionary()
@@ -56,6 +58,9 @@ async def live(scope: dict[str, Any], receive: Callable[[], Awaitable[dict[str, 
         await send({"type": "websocket.close", "code": CLOSE_NOT_LOGGED_IN})
         return
     await send({"type": "websocket.accept"})
+    if hub_of_loop().connections_of(viewer.user_id) >= settings.LIVE_CONNECTIONS:
+        await send({"type": "websocket.close", "code": CLOSE_TOO_MANY})
+        return
     await Connection(session_key, viewer, hub_of_loop(), send).run(receive)
 
 
@@ -96,27 +101,29 @@ class Connection:
             event = await receive()
             if event["type"] == "websocket.disconnect":
                 return
-            problem = self._take(event.get("text") or "")
-            if problem:
-                await self._tell({"type": "error", "message": problem})
+            answer = self._take(event.get("text") or "")
+            if answer is not None:
+                await self._tell(answer)
 
-    def _take(self, text: str) -> str:
-        """Do what a message asks; what is wrong with it, or nothing."""
+    def _take(self, text: str) -> dict[str, Any] | None:
+        """Do what a message asks; the answer where it cannot be done."""
         try:
             message = json.loads(text) if len(text) <= LONGEST_MESSAGE else None
             kind, topic = message["type"], message["topic"]
             seq = int(message.get("seq", 0))
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError):
-            return "A message is JSON with type, topic and seq."
+            return _error("A message is JSON with type, topic and seq.")
         if not isinstance(topic, str) or kind not in ("subscribe", "unsubscribe"):
-            return "Subscribe to a topic, or unsubscribe from one."
+            return _error("Subscribe to a topic, or unsubscribe from one.")
         self._unwatch(topic)
         if kind == "subscribe":
+            if not is_topic(topic):
+                return {"type": "gone", "topic": topic}
             if len(self._watched) >= MOST_TOPICS:
-                return f"At most {MOST_TOPICS} topics on one connection."
+                return _error(f"At most {MOST_TOPICS} topics on one connection.")
             self._watched[topic] = Watched(self._hub.watch(topic, self._viewer, self._wake), seq)
             self._wake.set()
-        return ""
+        return None
 
     def _unwatch(self, topic: str) -> None:
         watched = self._watched.pop(topic, None)
@@ -199,6 +206,10 @@ class Connection:
         except TimeoutError:
             return False
         return True
+
+
+def _error(message: str) -> dict[str, Any]:
+    return {"type": "error", "message": message}
 
 
 def _delta(topic: str, before: int, seq: int, patch: State) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from scheduler.model.errors import NotFound
 
 log = structlog.get_logger(__name__)
 RETRY_S = 2.0
+GONE_S = 5.0  # what is not there is looked for less often
 
 
 def versions() -> Versions:
@@ -60,7 +61,7 @@ class Builder:
             if (self.status, self.version) != before:
                 for watcher in self.watchers:
                     watcher.set()
-            await asyncio.sleep(INTERVAL_S)
+            await asyncio.sleep(GONE_S if self.status == "gone" else INTERVAL_S)
 
     def _refresh(self) -> Version:
         return versions().refresh(
@@ -98,6 +99,10 @@ class Hub:
         self._checks[check] = user_id
         if self._listener is None or self._listener.done():
             self._listener = asyncio.create_task(self._listen())
+
+    def connections_of(self, user_id: int) -> int:
+        """How many connections a user has with this process."""
+        return sum(one == user_id for one in self._checks.values())
 
     def forget(self, check: Callable[[], None]) -> None:
         """No longer call ``check``; the last one ends the listening."""

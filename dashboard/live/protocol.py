@@ -10,6 +10,7 @@
    ``{"type": "gone", "topic"}`` that the viewer may not know of this topic (any more);
    ``{"type": "error", "message"}`` that a message was not understood.
 4. Close code 4401: log in again (the session ended). 4408: the client did not read for 30 s; it may connect again.
+   4429: the user has as many connections as are allowed (``WEIR_LIVE_CONNECTIONS``); another page has to be closed.
 
 A state holds no nulls: what is not known is absent.
 
@@ -24,6 +25,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from dashboard.approvals.selectors import live_proposal
+from dashboard.catalog.permissions import is_uuid
 from dashboard.operations.live import live_dataflow, live_estate
 from dashboard.profiles.progress import live_sweep
 from dashboard.teams.permissions import NOBODY, Viewer
@@ -37,6 +39,12 @@ _BUILDERS: Mapping[str, Callable[[Viewer, str], State]] = {
 def build(viewer: Viewer, topic: str) -> State:
     """The state of a topic for a viewer, without nulls; ``NotFound`` where the viewer may not know of it."""
     return without_nulls(_build(viewer, topic))
+
+
+def is_topic(topic: str) -> bool:
+    """Whether there can be such a topic at all; what is none is not looked for."""
+    kind, _, subject = topic.partition(":")
+    return topic == "estate" or (kind in _BUILDERS and is_uuid(subject))
 
 
 def _build(viewer: Viewer, topic: str) -> State:

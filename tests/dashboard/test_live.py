@@ -8,6 +8,8 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import asynccontextmanager
+from pathlib import Path
+from uuid import UUID
 
 import pytest
 import redis
@@ -20,6 +22,7 @@ from dashboard.live.protocol import applied
 from dashboard.teams.models import Membership
 from dashboard.teams.services import remove_member
 from tests.dashboard.building import World, document, planned, running
+from workers.launcher.services import LARGEST_FRAME, Options, web
 
 pytestmark = [pytest.mark.broker, pytest.mark.django_db(transaction=True)]
 
@@ -31,7 +34,7 @@ class Server:
         from dashboard.config.asgi import application
 
         self.port = port
-        config = uvicorn.Config(application, port=port, log_level="error", lifespan="off")
+        config = uvicorn.Config(application, port=port, log_level="error", lifespan="off", ws_max_size=LARGEST_FRAME)
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, daemon=True)
 
@@ -240,7 +243,7 @@ def test_topics_on_one_connection_are_limited(committed_world: World, server: Se
     async def run() -> list[str]:
         async with connected(server, client) as socket:
             for n in range(9):
-                await subscribe(socket, f"proposal:{n}", 0)
+                await subscribe(socket, f"proposal:{UUID(int=n)}", 0)
             return [(await received(socket))["type"] for _ in range(9)]
 
     assert sorted(asyncio.run(run())) == ["error"] + ["gone"] * 8
@@ -296,3 +299,67 @@ def test_a_client_that_does_not_read_gets_the_newest_and_nothing_queues(committe
 
     asyncio.run(run())
     assert [(message["from"], message["seq"]) for message in sent] == [(1, 2), (2, 999)]
+
+
+@pytest.mark.parametrize("topic", ["nonsense", "dataflow:x", "estate:x", "dataflow:\ud800", "sweep:", "x" * 3000])
+def test_what_is_no_topic_is_never_built(committed_world: World, server: Server, monkeypatch, topic: str):
+    built: list[str] = []
+    monkeypatch.setattr("dashboard.live.hub.Builder._refresh", lambda self: built.append(self.topic))
+    client = client_of(committed_world.vera)
+
+    async def run() -> dict:
+        async with connected(server, client) as socket:
+            await subscribe(socket, topic, 0)
+            return await received(socket)
+
+    assert asyncio.run(run()) == {"type": "gone", "topic": topic} and built == []
+
+
+def test_connections_of_one_user_are_limited_and_of_others_not(committed_world: World, server: Server, settings):
+    settings.LIVE_CONNECTIONS = 2
+    vera, ben = client_of(committed_world.vera), client_of(committed_world.ben)
+
+    async def run() -> list[int | None]:
+        async with connected(server, vera) as one, connected(server, vera) as two:
+            for socket in (one, two):  # an answer: the connection is counted
+                await subscribe(socket, "nonsense", 0)
+                await received(socket)
+            async with connected(server, vera) as three:
+                with pytest.raises(websockets.ConnectionClosed) as closed:
+                    await received(three)
+            async with connected(server, ben) as other:
+                await subscribe(other, "nonsense", 0)
+                await received(other)
+        async with connected(server, vera) as again:
+            await subscribe(again, "nonsense", 0)
+            await received(again)
+        return closed.value.rcvd.code
+
+    assert asyncio.run(run()) == 4429
+
+
+def test_a_page_of_another_port_cannot_connect(committed_world: World, server: Server):
+    client = client_of(committed_world.vera)
+
+    async def run(port: int) -> None:
+        async with connected(server, client, origin=f"http://127.0.0.1:{port}"):
+            pass
+
+    asyncio.run(run(server.port))
+    with pytest.raises(websockets.InvalidStatus) as refused:
+        asyncio.run(run(server.port + 1))
+    assert refused.value.response.status_code == 403
+
+
+def test_a_frame_that_no_message_needs_is_not_read(committed_world: World, server: Server):
+    client = client_of(committed_world.vera)
+
+    async def run() -> int:
+        async with connected(server, client) as socket:
+            await socket.send("x" * (LARGEST_FRAME + 1))
+            with pytest.raises(websockets.ConnectionClosed) as closed:
+                await received(socket)
+            return closed.value.rcvd.code
+
+    assert asyncio.run(run()) == 1009
+    assert str(LARGEST_FRAME) in web(Options("127.0.0.1", 1, 1, "n1", Path())).argv

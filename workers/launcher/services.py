@@ -22,6 +22,7 @@ STOP_STAGES = (
     StopStage(("beat", "worker", "web"), limit_s=1.9),
     StopStage(("broker",), limit_s=0.6),
 )
+LARGEST_FRAME = 16 * 1024  # of a WebSocket: a message has 4,096 characters at most, each of 4 bytes
 _PYTHON = (sys.executable, "-P")
 
 
@@ -47,6 +48,7 @@ def web(options: Options) -> Service:
     argv = (
         *_PYTHON, "-m", "uvicorn", "dashboard.config.asgi:application",
         "--host", options.host, "--port", str(options.port), "--no-access-log", "--timeout-graceful-shutdown", "1",
+        "--ws-max-size", str(LARGEST_FRAME),
     )  # fmt: skip
     return Service("web", argv, is_ready=lambda: _serves_http(_reachable(options.host), options.port))
 
