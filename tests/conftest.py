@@ -85,8 +85,14 @@ def running_broker(folder: Path) -> Iterator[str]:
 
 
 @pytest.fixture
-def broker(broker_url: str) -> Iterator[redis.Redis]:
+def broker(embedded_broker: redis.Redis) -> redis.Redis:
     """A client of the embedded broker, emptied before and after the test."""
+    return embedded_broker
+
+
+@pytest.fixture
+def embedded_broker(broker_url: str) -> Iterator[redis.Redis]:
+    """The same, also where ``broker`` may be another one."""
     with redis.Redis.from_url(broker_url) as client:
         client.flushall()
         yield client

@@ -2,7 +2,8 @@
 
 A source feeds a divided task, and both feed another one, whose events an output collects; they run on two nodes of two
 slots. The hands of the slots, what they decide and how they follow it are the real ones, and so are the rules by which
-a batch sees routes. Queries, checkpoints and what the broker keeps are played. Nodes hear of plans at different times.
+a batch sees routes, the registry of channels and its scripts. Queries, checkpoints and the broker are played. Nodes
+hear of plans at different times.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import itertools
 import json
 import random
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 
@@ -32,7 +33,7 @@ from workers.engine.agents.reconcile import Start, State, Stop, reconcile
 from workers.engine.agents.wanted import Desired, WantedFragment, parse_desired
 from workers.engine.channels import keys
 
-from .played_broker import Broker, Gap, Stream
+from .played_broker import Broker, Gap
 from .played_queries import Failed, Query, Store
 
 TYPES = {
@@ -40,9 +41,10 @@ TYPES = {
     "out": TaskType("out", "sink", "", "a:b", terminal="output"),
     "count": TaskType("count", "transform", "", "a:b", stateful=True, movable_state=True),
 }
+EVERYTHING = 100_000
 TASKS = {
     "s": RunningTask("s", "src", {}, ()), "a": RunningTask("a", "mark", {}, ("s",)),
-    "b": RunningTask("b", "mark", {}, ("a", "s")), "o": RunningTask("o", "out", {}, ("b",)),
+    "b": RunningTask("b", "mark", {}, ("a", "s")), "o": RunningTask("o", "out", {"keep_events": EVERYTHING}, ("b",)),
 }
 OUT = "f1-3.0"
 SLOTS = tuple(Slot(node, index) for node in ("n1", "n2") for index in range(2))
@@ -59,7 +61,7 @@ class World:
 
     may_rest: frozenset[str] = frozenset()
 
-    def __init__(self, chance: random.Random, patch: pytest.MonkeyPatch, *, kept: Collection[str] = (OUT,)) -> None:
+    def __init__(self, chance: random.Random, patch: pytest.MonkeyPatch) -> None:
         self.chance, self.deadly, self.now_ms, self.limit, self.gaps = chance, True, 0, NUMBERS, 0
         patch.setattr(succession, "read_states", self._states)
         patch.setattr(hands_module, "compile_chain", self._compile)
@@ -69,7 +71,7 @@ class World:
         quiet = SimpleNamespace(info=lambda *_, **__: None, warning=self._warned)
         for module in (hands_module, succession):
             patch.setattr(module, "logger", lambda: quiet)
-        self.broker = Broker(self.may_die, kept=kept)
+        self.broker = Broker(self.may_die)
         self.running: dict[str, Query] = {}
         self.heard: dict[str, tuple[dict, Desired]] = {}
         self.said: dict[str, dict] = {}
@@ -84,7 +86,7 @@ class World:
     def _hands(self, slot: str) -> Hands:
         store = self.stores[slot]
         around = Surroundings(
-            spark=(self, store), channels=self.broker, broker=self.broker, channel_config=None, store=store,
+            spark=(self, store), channels=self.broker.channels, broker=self.broker, channel_config=None, store=store,
             task_types=TYPES, desired=lambda: self.desired(slot))
         return Hands(around, clock_ms=lambda: self.now_ms, on_event=lambda *_, **__: None)
 
@@ -101,17 +103,18 @@ class World:
         return [str(states[task]) if task in states else None for task, _ in store.folds(name)]
 
     @staticmethod
-    def _compile(spark, chain, **_) -> SimpleNamespace:
-        return SimpleNamespace(frame=(*spark, chain), schemas=tuple("{}" for _ in chain.tasks), folds=(),
+    def _compile(spark, chain, *, take_fence, **_) -> SimpleNamespace:
+        tokens = {channel: take_fence(channel) for channel in chain.written}
+        return SimpleNamespace(frame=(*spark, chain, tokens), schemas=tuple("{}" for _ in chain.tasks), folds=(),
                                file_sink=None)
 
     @staticmethod
     def _start(frame, *, name: str, **_) -> Query:
-        world, store, chain = frame
+        world, store, chain, tokens = frame
         known = store.known(name)
         assert [item.channel for item in known.inputs] == list(itertools.chain(*chain.inputs))
         world.may_die()
-        return Query(world, store, known)
+        return Query(world, store, known, tokens)
 
     def _stop(self, query: Query, *, pause) -> bool:
         """Mostly between two batches; now and then a batch is cut short."""
@@ -292,8 +295,7 @@ class Plans:
 
 def delivered(world: World, out: str = OUT) -> Counter:
     """What an output holds, each event with how often it came."""
-    stream = world.broker.streams.get(keys.channel(out), Stream())
-    return Counter(event for _, block in stream.entries for event in block)
+    return Counter(world.broker.events(out))
 
 
 def alone(first: int = 0, until: int = NUMBERS) -> Counter:

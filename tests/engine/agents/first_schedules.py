@@ -18,13 +18,13 @@ from scheduler.reuse.cutting import Wanted, scheduled_anew
 from scheduler.reuse.division import Part, divided_anew, divided_back, live
 from scheduler.reuse.standing import FragmentChange, adjust
 
-from .divided_world import SLOTS, TYPES, World, delivered
+from .divided_world import EVERYTHING, SLOTS, TYPES, World, delivered
 
 TASKS = {
     "s": RunningTask("s", "src", {}, ()), "a": RunningTask("a", "mark", {}, ("s",)),
     "b": RunningTask("b", "mark", {}, ("a", "s")), "n": RunningTask("n", "count", {}, ("b",)),
-    "o": RunningTask("o", "out", {}, ("n",)),
-    "w": RunningTask("w", "mark", {}, ("a",)), "x": RunningTask("x", "out", {}, ("w",)),
+    "o": RunningTask("o", "out", {"keep_events": EVERYTHING}, ("n",)),
+    "w": RunningTask("w", "mark", {}, ("a",)), "x": RunningTask("x", "out", {"keep_events": EVERYTHING}, ("w",)),
 }
 MAY_BE_DIVIDED = frozenset({"a", "b", "w"})
 
@@ -167,8 +167,7 @@ def _events(world: World, out: str) -> list:
 
 
 def delivered_in_order(world: World, out: str) -> Iterator:
-    for _, block in world.broker.streams[f"weir:ch:{out}"].entries:
-        yield from block
+    yield from world.broker.events(out)
 
 
 def _direct(event: tuple) -> int | None:

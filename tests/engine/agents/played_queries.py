@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
@@ -88,7 +90,8 @@ class Store(Disk):
 class Query:
     """A query of one fragment: it plans a batch, does it and commits it, or dies or fails anywhere between."""
 
-    def __init__(self, world: World, store: Store, fragment: WantedFragment) -> None:
+    def __init__(self, world: World, store: Store, fragment: WantedFragment, tokens: Mapping[str, int]) -> None:
+        self._tokens, self._committed = tokens, {}
         self.world, self.store, self.fragment, self.runId = world, store, fragment, "run"
         self.isActive = True
         assert fragment.id not in world.running, f"{fragment.id} runs twice"
@@ -98,7 +101,7 @@ class Query:
         may_rest = not world.may_rest.isdisjoint(task.id for task in fragment.tasks)
         if store.progress(fragment.id).is_done:
             for channel in place.keys() - reads:
-                found = world.broker.streams.get(keys.channel(channel))
+                found = world.broker.channels.info(channel)
                 if found is None or (may_rest and fragment.id not in {*found.readers, *found.limits}):
                     continue  # it was paused, perhaps unheard of here: what came meanwhile it leaves out
                 last = found.limits.get(fragment.id, found.last)
@@ -135,15 +138,18 @@ class Query:
                 states[task.id] = seen + len(events)
                 events = [(seen + number, event) for number, event in enumerate(events)]
             base = begun.bases.get(self.fragment.channel(position), 0)
-            self._publish(control, position, f"{base + done.batch + 1}-0", events)
+            self._publish(control, position, base + done.batch + 1, events)
         self._may_fail()
         store.states[name] = states
         store.checkpoints[name] = replace(done, is_done=True)
 
-    def _publish(self, control: Control, position: int, entry: str, events: list) -> None:
+    def _publish(self, control: Control, position: int, number: int, events: list) -> None:
+        stream = self.fragment.channel(position)
+        write = partial(self.world.broker.write, token=self._tokens[stream], stream=stream)
         batch = self.store.progress(self.fragment.id).batch
         if control.publishes(position):
-            self.world.broker.write(self.fragment.channel(position), entry, events)
+            write(stream, number, events)
+            self.world.may_die()
         for weights in control.routes(position):
             partitioner = QuotaPartitioner.of(weights)
             dealt = partitioner.deal(batch, 0, len(events))
@@ -151,7 +157,8 @@ class Query:
                 own = [event for event, part_index in zip(events, dealt, strict=True) if part_index == index]
                 if own:
                     self._may_fail()
-                    self.world.broker.write(part, entry, own)
+                    write(part, number, own)
+                    self.world.may_die()
 
     def _may_fail(self) -> None:
         self.world.may_die()
@@ -160,8 +167,9 @@ class Query:
 
     def _commit_places(self, done: Progress) -> None:
         for channel, place in done.places.items():
-            if self.world.broker.info(channel) is not None:
-                self.world.broker.commit(channel, self.fragment.id, place)
+            if self._committed.get(channel) != place:
+                self.world.broker.channels.commit(channel, self.fragment.id, place)
+                self._committed[channel] = place
 
     def _plan(self, done: Progress) -> Progress | None:
         if not self.fragment.inputs:
@@ -184,7 +192,7 @@ class Query:
         begin = (self.store.begun(self.fragment.id) or Begun()).places.get(channel)
         place = done.places.get(channel)
         if place is None:
-            place = self.world.broker.place(channel, self.fragment.id)
+            place = self.world.broker.offset(channel, self.fragment.id)
         return max(place, begin or "0-0", key=order_of)
 
     def _events(self, before: Progress, done: Progress) -> list:

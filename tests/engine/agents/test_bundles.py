@@ -86,15 +86,14 @@ def check_that_nothing_is_left(world: World, outputs: Collection[str] = ()) -> N
     for name, entry in entries.items():
         assert set(world.running[name].fragment.inputs) == set(entry.inputs)
         assert world.running[name].fragment.threads == entry.threads
-    written = {keys.channel(channel) for entry in entries.values() for channel in entry.written}
-    read = {keys.channel(item.channel): entry.id for entry in entries.values() for item in entry.inputs}
-    for channel, stream in world.broker.streams.items():
-        if channel in {keys.channel(output) for output in outputs}:
-            continue
+    written = {channel for entry in entries.values() for channel in entry.written}
+    read = {item.channel: entry.id for entry in entries.values() for item in entry.inputs}
+    for channel in world.broker.opened() - set(outputs):
+        expires = keys.meta(channel).encode() in world.broker.expiring
         if channel in read:
-            assert read[channel] in stream.readers and not stream.expires
+            assert read[channel] in world.broker.channels.info(channel).readers and not expires
         elif channel not in written:
-            assert stream.expires, "what nobody uses any more stays for ever"
+            assert expires, "what nobody uses any more stays for ever"
 
 
 @settings(max_examples=40, deadline=None)

@@ -62,7 +62,7 @@ def begin(seed: int, patch: pytest.MonkeyPatch, *, ordered: bool = False) -> tup
     """All runs without a schedule, and is then asked to run with one."""
     chance = random.Random(seed)
     made = Plans(chance, ordered=ordered)
-    world = World(chance, patch, kept=(made.out, made.watched))
+    world = World(chance, patch)
     world.limit = AT_FIRST
     world.want(made.estate())
     for _ in range(2_000):

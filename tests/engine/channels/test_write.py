@@ -168,7 +168,8 @@ def test_what_only_a_leaving_reader_held_is_freed(broker, channels) -> None:
     assert ids(broker) == ["3-0"]
 
 
-def test_room_in_a_full_channel_is_announced(broker, channels) -> None:
+def test_room_in_a_full_channel_is_announced(embedded_broker) -> None:
+    broker, channels = embedded_broker, Channels(embedded_broker)
     token = open_channel(channels, retain=0, capacity=2, readers=["r"])
     for batch in (1, 2, 3, 4):
         write(broker, token, batch)

@@ -43,6 +43,12 @@ def spark(broker_url: str, jar_folder: Path) -> Iterator:
 
 
 @pytest.fixture
+def broker(embedded_broker: redis.Redis) -> redis.Redis:
+    """The embedded broker: Spark reads and writes no other."""
+    return embedded_broker
+
+
+@pytest.fixture
 def rig(spark, broker: redis.Redis, broker_url: str, jar_folder: Path, tmp_path: Path):
     """An empty broker, and no query left behind."""
     channels = Channels.connect(broker_url)
