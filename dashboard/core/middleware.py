@@ -47,6 +47,18 @@ def policy() -> str:
     ))
 
 
+class NotStored:
+    """Lets no cache keep what a view answers, unless the view says so: who logs out leaves nothing behind."""
+
+    def __init__(self, get_response: GetResponse) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        response = self.get_response(request)
+        response.headers.setdefault("Cache-Control", "private, no-store")
+        return response
+
+
 class Limits:
     """Refuses what no view should see: a body over the limit, and NUL in an address."""
 

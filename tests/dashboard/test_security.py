@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
+import uvicorn
 from django.test import Client
 from django.utils import timezone
 
+from dashboard.config.environment import ROOT
 from dashboard.teams.logins import forget_old_failures
 from dashboard.teams.models import LoginFailure
 from tests.dashboard.building import PASSWORD, World
+from workers.launcher.services import Options, web
 
 
 def policy_of(response) -> dict[str, list[str]]:
@@ -119,3 +126,29 @@ def test_a_body_over_the_limit_is_refused_before_it_is_read(world: World):
     client.force_login(world.carla)
     response = client.post("/dataflows/new", {"text": "x" * 3_000_000})
     assert response.status_code == 413
+
+
+@pytest.mark.parametrize("path", ["/", "/dataflows/", "/api/me", "/api/estate", "/profiles.csv", "/login/", "/nothing"])
+def test_no_cache_keeps_what_somebody_saw(world: World, path: str):
+    client = Client()
+    client.force_login(world.carla)
+    assert "no-store" in client.get(path)["Cache-Control"]
+
+
+def test_static_files_are_still_kept(db):
+    assert "no-store" not in Client().get("/static/css/base.css").get("Cache-Control", "")
+
+
+def test_behind_https_djangos_deployment_checks_have_nothing_to_say(tmp_path):
+    environment = os.environ | {"WEIR_HTTPS": "1", "WEIR_DATA_DIR": str(tmp_path)}
+    done = subprocess.run(
+        (sys.executable, "manage.py", "check", "--deploy", "--fail-level", "WARNING"), cwd=ROOT, env=environment,
+        capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(("behind_proxy", "flag"), [(False, "--no-proxy-headers"), (True, "--proxy-headers")])
+def test_who_asks_is_said_by_a_proxy_alone(behind_proxy: bool, flag: str):
+    options = Options("127.0.0.1", 1, 1, "n1", Path())
+    argv = web(options, behind_proxy=behind_proxy).argv
+    assert uvicorn.main.make_context("uvicorn", list(argv[4:])).params["proxy_headers"] is behind_proxy and flag in argv

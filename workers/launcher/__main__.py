@@ -9,7 +9,7 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -37,6 +37,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except CannotStart as error:
         say(str(error))
         return 1
+
+
+def _is_behind_proxy(variables: Mapping[str, str]) -> bool:
+    """HTTPS ends at a proxy, which is then the one that says who asks."""
+    return variables.get("WEIR_HTTPS", "").strip().lower() in {"1", "true", "yes", "on"}
 
 
 def _check_address(options: Options) -> None:
@@ -138,7 +143,8 @@ def _start_all(supervisor: Supervisor, options: Options, *, url: str) -> None:
         supervisor.run_once(command[0], (sys.executable, str(ROOT / "manage.py"), *command))
         if supervisor.is_stopping:
             return
-    for service in (services.web(options), services.worker(url=url), services.beat(options)):
+    site = services.web(options, behind_proxy=_is_behind_proxy(os.environ))
+    for service in (site, services.worker(url=url), services.beat(options)):
         supervisor.start(service)
     supervisor.wait_until_ready(["web", "worker", "beat", "agent"], limit_s=READY_LIMIT_S)
 

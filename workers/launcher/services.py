@@ -43,12 +43,16 @@ def broker(argv: tuple[str, ...], *, url: str) -> Service:
     return Service("broker", argv, is_ready=lambda: answers(url))
 
 
-def web(options: Options) -> Service:
-    """The site: HTTP and WebSockets."""
+def web(options: Options, *, behind_proxy: bool = False) -> Service:
+    """The site: HTTP and WebSockets.
+
+    Headers that say who asked (X-Forwarded-For) count only behind a proxy: else anybody on this machine could write
+    them, and guess passwords from as many addresses as there are.
+    """
     argv = (
         *_PYTHON, "-m", "uvicorn", "dashboard.config.asgi:application",
         "--host", options.host, "--port", str(options.port), "--no-access-log", "--timeout-graceful-shutdown", "1",
-        "--ws-max-size", str(LARGEST_FRAME),
+        "--ws-max-size", str(LARGEST_FRAME), "--proxy-headers" if behind_proxy else "--no-proxy-headers",
     )  # fmt: skip
     return Service("web", argv, is_ready=lambda: _serves_http(_reachable(options.host), options.port))
 
