@@ -1,20 +1,26 @@
-"""Logging in, with a throttle: failures are counted by user name and by address, in the database.
+"""Logging in, with a throttle: failures are counted in the database, by user name and by where they come from.
 
-A throttled attempt is refused before the password is looked at, so guessing on has no use; the log-in page shows the
-error with how long to wait.
+Where is the device, for one that has logged in by that name before (a signed cookie says so), else the address. Whoever
+guesses at a name stops himself, and not those whose name it is; who guesses from many addresses stops all devices that
+are not known. A throttled attempt is refused before the password is looked at; the log-in page says how long to wait.
 """
 
 from __future__ import annotations
 
+import secrets
 from datetime import timedelta
 
 from django.conf import settings
 from django.contrib.auth.backends import ModelBackend
-from django.http import HttpRequest
+from django.core import signing
+from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 
 from dashboard.teams.models import LoginFailure, User
 from scheduler.model.errors import WeirError
+
+DEVICE_COOKIE = "weir_device"
+DEVICE_AGE_S = 180 * 24 * 3600
 
 
 class TooManyLogins(WeirError):
@@ -31,13 +37,15 @@ class ThrottledBackend(ModelBackend):
     ) -> User | None:
         if username is None or password is None:
             return None
-        name, address = username[:150].lower(), _address(request)
-        _refuse_when_throttled(name, address)
+        name = username[:150].lower()
+        device = known_device(request, name)
+        address = f"device:{device}" if device else _address(request)
+        _refuse_when_throttled(name, address, is_known=bool(device))
         user = super().authenticate(request, username=username, password=password, **kwargs)
         if user is None:
             LoginFailure.objects.create(username=name, address=address, at=timezone.now())
         else:
-            LoginFailure.objects.filter(username=name).delete()
+            LoginFailure.objects.filter(username=name, address=address).delete()
         return user
 
 
@@ -47,15 +55,36 @@ def forget_old_failures() -> int:
     return LoginFailure.objects.filter(at__lt=before).delete()[0]
 
 
-def _refuse_when_throttled(username: str, address: str) -> None:
+def remember_device(request: HttpRequest, response: HttpResponse, username: str) -> None:
+    """Let the device of a log-in be known by this name: others who guess at it do not lock it out."""
+    name = username[:150].lower()
+    device = known_device(request, name) or secrets.token_hex(16)
+    response.set_cookie(
+        DEVICE_COOKIE, signing.dumps([name, device], salt=DEVICE_COOKIE), max_age=DEVICE_AGE_S, httponly=True,
+        samesite="Lax", secure=settings.SESSION_COOKIE_SECURE)
+
+
+def known_device(request: HttpRequest | None, name: str) -> str:
+    """The id of a device that has logged in by this name; empty where it has not."""
+    cookie = "" if request is None else request.COOKIES.get(DEVICE_COOKIE, "")
+    try:
+        of, device = signing.loads(cookie, salt=DEVICE_COOKIE, max_age=DEVICE_AGE_S)
+    except (signing.BadSignature, ValueError, TypeError):
+        return ""
+    return device if of == name else ""
+
+
+def _refuse_when_throttled(username: str, address: str, *, is_known: bool) -> None:
     since = timezone.now() - timedelta(seconds=settings.LOGIN_WINDOW_S)
     recent = LoginFailure.objects.filter(at__gte=since)
-    by_name = recent.filter(username=username).count()
-    by_address = recent.filter(address=address).count() if address else 0
-    if by_name >= settings.LOGIN_FAILURES_ALLOWED or by_address >= settings.LOGIN_FAILURES_ALLOWED_BY_ADDRESS:
-        minutes = settings.LOGIN_WINDOW_S // 60
+    failures = [(recent.filter(username=username, address=address), settings.LOGIN_FAILURES_ALLOWED)]
+    if not is_known:
+        failures.append((recent.filter(username=username), settings.LOGIN_FAILURES_ALLOWED_BY_NAME))
+        if address:
+            failures.append((recent.filter(address=address), settings.LOGIN_FAILURES_ALLOWED_BY_ADDRESS))
+    if any(found.count() >= allowed for found, allowed in failures):
         raise TooManyLogins(
-            "Too many failed log-ins.", remedy=f"Wait {minutes} minutes, then try again.",
+            "Too many failed log-ins.", remedy=f"Wait {settings.LOGIN_WINDOW_S // 60} minutes, then try again.",
             retry_after_s=settings.LOGIN_WINDOW_S,
         )
 

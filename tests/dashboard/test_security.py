@@ -72,6 +72,54 @@ def test_too_many_failures_lock_a_name_out_even_with_the_right_password(world: W
     assert logged_in(other)
 
 
+def elsewhere(n: int) -> Client:
+    return Client(REMOTE_ADDR=f"10.1.0.{n}")
+
+
+def test_who_guesses_at_a_name_stops_himself_alone(world: World, settings):
+    for _ in range(settings.LOGIN_FAILURES_ALLOWED):
+        log_in(elsewhere(1), "ana", "wrong")
+    assert log_in(elsewhere(1), "ana", PASSWORD).status_code == 429
+    ana = elsewhere(2)
+    log_in(ana, "ana", PASSWORD)
+    assert logged_in(ana)
+    assert log_in(elsewhere(1), "ana", PASSWORD).status_code == 429, "her log-in sets nobody else free"
+
+
+def test_from_many_addresses_a_name_is_guessed_at_for_as_long_as_from_few(world: World, settings):
+    ana = elsewhere(1)
+    log_in(ana, "ana", PASSWORD)
+    ana.post("/logout/")
+    for n in range(settings.LOGIN_FAILURES_ALLOWED_BY_NAME):
+        assert log_in(elsewhere(10 + n), "ana", "wrong").status_code == 200
+    assert log_in(elsewhere(99), "ana", PASSWORD).status_code == 429
+    log_in(ana, "ana", PASSWORD)  # her device is known
+    assert logged_in(ana)
+
+
+def test_a_known_device_guesses_no_more_than_others_and_at_no_other_name(world: World, settings):
+    device = elsewhere(1)
+    log_in(device, "ana", PASSWORD)
+    device.post("/logout/")
+    for _ in range(settings.LOGIN_FAILURES_ALLOWED):
+        log_in(device, "ana", "wrong")
+    assert log_in(device, "ana", PASSWORD).status_code == 429
+    for _ in range(settings.LOGIN_FAILURES_ALLOWED):
+        log_in(device, "ben", "wrong")
+    assert log_in(device, "ben", PASSWORD).status_code == 429
+
+
+@pytest.mark.parametrize("cookie", ["", "x", "WyJhbmEiLCJ4Il0:1:x", "\"", "a" * 5000])
+def test_a_device_that_says_so_itself_is_not_known(world: World, settings, cookie: str):
+    for _ in range(settings.LOGIN_FAILURES_ALLOWED):
+        client = elsewhere(1)
+        client.cookies["weir_device"] = cookie
+        assert log_in(client, "ana", "wrong").status_code == 200
+    client = elsewhere(1)
+    client.cookies["weir_device"] = cookie
+    assert log_in(client, "ana", PASSWORD).status_code == 429
+
+
 def test_the_lock_ends(world: World, settings):
     client = Client()
     for _ in range(settings.LOGIN_FAILURES_ALLOWED):

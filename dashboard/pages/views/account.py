@@ -9,7 +9,7 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import reverse_lazy
 
 from dashboard.pages import flash
-from dashboard.teams.logins import TooManyLogins
+from dashboard.teams.logins import TooManyLogins, remember_device
 
 
 class LogIn(views.LoginView):
@@ -27,6 +27,11 @@ class LogIn(views.LoginView):
                 self.get_context_data(form=self.authentication_form(request), throttled=error), status=429)
             response["Retry-After"] = str(error.facts["retry_after_s"])
             return response
+
+    def form_valid(self, form: AuthenticationForm) -> HttpResponse:
+        response = super().form_valid(form)
+        remember_device(self.request, response, form.get_user().get_username())
+        return response
 
 
 class ChangePassword(views.PasswordChangeView):
