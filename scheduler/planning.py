@@ -11,7 +11,7 @@ from .enactment import LaidOut, bundle_ids, lay_out, notes_of, promise_of
 from .mapping.least_loaded import place_least_loaded
 from .model.dataflow import Dataflow
 from .model.encoding import freeze_plan
-from .model.errors import AlreadySubmitted, NotSubmitted, UnknownTaskType
+from .model.errors import AlreadySubmitted, NotSubmitted
 from .model.estate import Submitted
 from .model.fragment import RunningTask
 from .model.plan import Plan, Price
@@ -19,7 +19,7 @@ from .model.plan_kinds import REMOVE, SUBMIT
 from .model.ports import EstateView
 from .model.prices import Prices
 from .model.secrets import with_scoped_secrets
-from .model.task_types import TaskTypes
+from .model.task_types import TaskTypes, require_types
 from .model.usage import NAMED, SlotLoad, growth_of
 from .performance.pricing import in_slots, price_of, query_cores
 from .performance.rates import task_cores
@@ -271,12 +271,7 @@ def _check_plannable(estate: EstateView, dataflow: Dataflow, dataflow_id: str, t
             f"Dataflow {dataflow_id} is submitted already",
             remedy="Remove it first, or submit it under another id.", dataflow=dataflow_id,
         )
-    for task in dataflow.tasks:
-        if task.type not in task_types:
-            raise UnknownTaskType(
-                f"Task type {task.type} of task {task.id} is not installed",
-                remedy="Install the package that brings it, or submit the dataflow with another type.", task=task.id,
-            )
+    require_types(dataflow, task_types=task_types)
 
 
 def submitted_in(estate: EstateView, dataflow_id: str) -> Submitted:

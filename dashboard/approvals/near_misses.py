@@ -21,7 +21,7 @@ from dashboard.plans.prices import prices
 from dashboard.teams.models import Team
 from scheduler.model.dataflow import Dataflow
 from scheduler.model.editing import Edited, with_values
-from scheduler.model.errors import InvalidDataflow
+from scheduler.model.errors import UnknownTaskType
 from scheduler.model.plan_kinds import PLAN_KINDS
 from scheduler.model.secrets import with_scoped_secrets
 from scheduler.reuse.near_misses import NearMiss, adopted, near_misses
@@ -33,7 +33,7 @@ def near_misses_of(proposal: Proposal) -> tuple[NearMiss, ...]:
         return ()
     try:
         dataflow = stored_dataflow(version_of(proposal).document)
-    except InvalidDataflow:  # a task type is no longer installed: its plan says so, there is nothing to offer
+    except UnknownTaskType:  # a task type is no longer installed: its plan says so, there is nothing to offer
         return ()
     return _near_misses(dataflow, proposal.dataflow.team)
 

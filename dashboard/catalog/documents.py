@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from typing import Any
 
 from django.conf import settings
 
 from dashboard import jobs
 from scheduler.model.dataflow import Dataflow
-from scheduler.model.documents import read_document, to_document
+from scheduler.model.documents import dataflow_from_json, read_document, to_document
 from scheduler.model.errors import InvalidDataflow, Problem, WeirError
-from scheduler.model.task_types import TaskTypes
+from scheduler.model.task_types import require_types
 
 FORMATS = ("json", "yaml")
-MOST_KEPT = 16
 # As itself, or as JSON's escape after an even number of backslashes.
 _UNSTORABLE = re.compile(r"[\0\ud800-\udfff]|(?<!\\)(?:\\\\)*\\u0000")
-
-_kept: tuple[TaskTypes | None, Callable[[str], Dataflow]] = (None, read_document)  # by whose types, and how to read
 
 
 class DocumentTooLarge(WeirError):
@@ -80,14 +76,20 @@ def check_document(text: str, *, format: str | None = None) -> Checked:
         return Checked(dataflow=None, problems=tuple(invalid.problems), suggestion=invalid.suggestion)
 
 
-def stored_dataflow(document: dict) -> Dataflow:
-    """The dataflow of a canonical document from the database; the last ones that were read are kept by this process."""
-    global _kept
-    types, (known, read) = jobs.task_types(), _kept
-    if known is not types:
-        read = lru_cache(maxsize=MOST_KEPT)(partial(read_document, format="json", task_types=types))
-        _kept = (types, read)
-    return read(json.dumps(document))
+def stored_dataflow(document: dict[str, Any], *, installed: bool = True) -> Dataflow:
+    """The dataflow of a document from the database, which was checked when it was submitted.
+
+    A task type whose rules are tightened later does not make it unreadable.
+
+    Raises
+    ------
+    UnknownTaskType
+        A task's type is no longer installed. With ``installed=False``, types are not looked up.
+    """
+    dataflow = dataflow_from_json(document)
+    if installed:
+        require_types(dataflow, task_types=jobs.task_types())
+    return dataflow
 
 
 def _refuse_unstorable(text: str, *, placed: bool) -> None:

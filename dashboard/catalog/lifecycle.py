@@ -1,14 +1,8 @@
-"""The states of a submitted dataflow and the moves between them."""
+"""The states of a submitted dataflow, and which may follow which."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from dashboard.audit.trail import inside_command
 from dashboard.core.transitions import Transitions
-
-if TYPE_CHECKING:
-    from dashboard.catalog.models import DataflowRecord
 
 SUBMITTED = "submitted"  # stored; its plan is being computed
 PLANNED = "planned"  # a plan stands before its reviewers
@@ -35,12 +29,3 @@ LIFECYCLE = Transitions("dataflow", {
 })
 COMES_TO_REST = {REMOVING: REMOVED, PAUSING: PAUSED}  # when the plan that began it is in force
 AT_REST = frozenset({REMOVED, REJECTED, WITHDRAWN, FAILED})  # a new version may be submitted
-
-
-def move(dataflow: DataflowRecord, to: str) -> None:
-    """Move a dataflow to another state; the caller is inside an audited command."""
-    if not inside_command():
-        raise RuntimeError("a dataflow moves inside an audited command only")
-    LIFECYCLE.check(dataflow.status, to)
-    dataflow.status = to
-    dataflow.save(update_fields=["status", "changed"])

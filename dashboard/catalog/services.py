@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dashboard.audit.trail import Audit, audited
-from dashboard.catalog.lifecycle import AT_REST, SUBMITTED, move
+from dashboard.catalog.lifecycle import AT_REST, SUBMITTED
 from dashboard.catalog.models import DataflowRecord, DataflowVersion
+from dashboard.catalog.moves import move_dataflow
 from dashboard.teams.models import Team, User
 from scheduler.model.dataflow import Dataflow
 from scheduler.model.documents import to_document
@@ -60,7 +61,7 @@ def _renew(record: DataflowRecord, dataflow: Dataflow) -> DataflowRecord:
     record.description, record.visibility = dataflow.description, dataflow.visibility
     record.tasks = len(dataflow.tasks)
     record.save(update_fields=["version", "description", "visibility", "tasks"])
-    move(record, SUBMITTED)
+    move_dataflow(record, SUBMITTED)
     return record
 
 

@@ -19,7 +19,7 @@ def profiles_since(record: PlanRecord) -> tuple[str, ...]:
     if "schedule" not in record.options:
         return ()
     stored = DataflowVersion.objects.get(dataflow=record.dataflow_id, number=record.version)
-    dataflow = stored_dataflow(stored.document)
+    dataflow = stored_dataflow(stored.document, installed=False)
     owner = owner_of(dataflow, record.dataflow.team)
     there = records_for({task.type for task in dataflow.tasks}, team=owner, or_since=record.created)
     changed = {profile_of(one) for one in there if one.changed > record.created}

@@ -65,6 +65,25 @@ def read_document(
     return dataflow
 
 
+def dataflow_from_json(document: Mapping[str, Any]) -> Dataflow:
+    """The dataflow of a document that `to_document` made; nothing of it is checked again.
+
+    It was validated when it was submitted. What has been accepted stays readable when its task types are changed or
+    are no longer installed.
+    """
+    return Dataflow(
+        name=document["name"],
+        description=document.get("description", ""),
+        visibility=document.get("visibility", "shared"),
+        tasks=tuple(Task(task["id"], task["type"], task.get("config") or {}) for task in document["tasks"]),
+        streams=tuple(
+            Stream(stream["from"], stream["to"], _optional_float(stream.get("selectivity")))
+            for stream in document["streams"]
+        ),
+        rates_per_s={task_id: float(rate) for task_id, rate in document.get("rates", {}).items()},
+    )
+
+
 def to_document(dataflow: Dataflow) -> dict[str, Any]:
     """The dataflow as the JSON value that `read_document` reads; what is not stated stays out."""
     document: dict[str, Any] = {"name": dataflow.name}
@@ -172,6 +191,10 @@ def _format_of(text: str) -> Format:
     start = text.lstrip()
     begins_json = start[:1] == "[" or (start[:1] == "{" and start[1:].lstrip()[:1] in ('"', "}", ""))
     return "json" if begins_json else "yaml"
+
+
+def _optional_float(value: float | None) -> float | None:
+    return None if value is None else float(value)
 
 
 def _built(draft: Draft) -> Dataflow:

@@ -10,6 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from .dataflow import Dataflow
+from .errors import UnknownTaskType
+
 Kind = Literal["source", "transform", "sink"]
 ParameterType = Literal["string", "integer", "number", "boolean", "list", "object"]
 Near = Literal["ratio", "any", "never"]
@@ -128,3 +131,13 @@ class TaskTypes(Mapping[str, TaskType]):
 
     def __len__(self) -> int:
         return len(self._by_name)
+
+
+def require_types(dataflow: Dataflow, *, task_types: TaskTypes) -> None:
+    """Raise ``UnknownTaskType`` for a dataflow with a task whose type is not installed."""
+    for task in dataflow.tasks:
+        if task.type not in task_types:
+            raise UnknownTaskType(
+                f"Task type {task.type} of task {task.id} is not installed",
+                remedy="Install the package that brings it, or submit the dataflow with another type.", task=task.id,
+            )

@@ -10,7 +10,7 @@ from dashboard.approvals.moves import move_proposal
 from dashboard.approvals.services import approve_proposal
 from dashboard.audit.models import AuditEntry
 from dashboard.audit.trail import audited
-from dashboard.catalog.lifecycle import move
+from dashboard.catalog.moves import move_dataflow
 from dashboard.config.environment import ROOT
 from dashboard.operations.estate import load_estate
 from dashboard.operations.estate_writer import store_plan
@@ -30,7 +30,7 @@ WRITES = {
 WRITERS = {
     "dashboard/audit/trail.py": "writes the trail",
     "dashboard/audit/models.py": "refuses to change the trail",
-    "dashboard/catalog/lifecycle.py": "checked when it runs: inside a command only",
+    "dashboard/catalog/moves.py": "checked when it runs: inside a command only",
     "dashboard/approvals/moves.py": "checked when it runs: inside a command only",
     "dashboard/operations/generation.py": "checked when it runs: inside a command only",
     "dashboard/operations/estate_writer.py": "checked when it runs: inside a command only",
@@ -109,7 +109,7 @@ def test_nothing_else_of_the_site_writes():
 def test_what_is_moved_outside_a_command_is_refused(world: World):
     proposal = planned(world.carla, world.city, document("traffic"))
     for act in (
-        lambda: move(proposal.dataflow, "running"), lambda: move_proposal(proposal, "executing"),
+        lambda: move_dataflow(proposal.dataflow, "running"), lambda: move_proposal(proposal, "executing"),
         lambda: store_plan(plan_of(proposal.plan)),
     ):
         with pytest.raises(RuntimeError):

@@ -9,6 +9,7 @@ import pytest
 from dashboard.approvals import lifecycle as proposals
 from dashboard.audit.trail import audited
 from dashboard.catalog import lifecycle as dataflows
+from dashboard.catalog.moves import move_dataflow
 from dashboard.core.transitions import Transitions
 from dashboard.plans import lifecycle as plans
 from scheduler.model.errors import InvalidTransition
@@ -69,6 +70,6 @@ def test_a_move_that_the_table_lacks_changes_nothing(world: World, after: str):
     record = planned(world.carla, world.city, document("traffic")).dataflow
     dataflow_before = record.status
     with pytest.raises(InvalidTransition), audited(actor=None, verb="test", subject=record):
-        dataflows.move(record, after)
+        move_dataflow(record, after)
     record.refresh_from_db()
     assert record.status == dataflow_before

@@ -10,7 +10,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from scheduler.model.documents import dump_document, read_document, to_document
+from scheduler.model.documents import dataflow_from_json, dump_document, read_document, to_document
 from scheduler.model.duplicates import deduplicate, equivalent_tasks
 from scheduler.model.errors import InvalidDataflow
 from scheduler.model.schema import dataflow_schema
@@ -72,6 +72,7 @@ def test_what_is_written_is_read_back(dataflow, description, options, format):
     for one in (dataflow, type(dataflow)(**_fields(extended) | {"description": description})):
         text = dump_document(one, format)
         assert read_document(text, task_types=TYPES, format=format) == one
+        assert dataflow_from_json(json.loads(json.dumps(to_document(one)))) == one
         SCHEMA.validate(to_document(one))
 
 

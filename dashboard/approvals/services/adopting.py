@@ -13,6 +13,7 @@ from dashboard.approvals.services.submission import submit_dataflow
 from dashboard.audit.trail import audited
 from dashboard.catalog import lifecycle as dataflows
 from dashboard.catalog.documents import parse_document
+from dashboard.catalog.moves import move_dataflow
 from dashboard.operations.generation import lock_generation
 from dashboard.teams.models import Role, User
 from dashboard.teams.permissions import require_role, viewer_of
@@ -60,7 +61,7 @@ def adopt_near_miss(*, actor: User, proposal_id: UUID | str, key: str) -> Propos
         edited = changed_text(
             version.text, parse_document(version.text, format=format), miss, format=format)
         move_proposal(old, CANCELLED)
-        dataflows.move(record, dataflows.WITHDRAWN)
+        move_dataflow(record, dataflows.WITHDRAWN)
         proposal = submit_dataflow(actor=actor, team=record.team, text=edited.text, format=format)
         audit.subject, audit.team = old, record.team
         audit.details = {

@@ -18,6 +18,7 @@ from dashboard.approvals.moves import move_proposal
 from dashboard.approvals.plan_in_force import plans_in_force
 from dashboard.audit.trail import Audit, audited
 from dashboard.catalog import lifecycle as dataflows
+from dashboard.catalog.moves import move_dataflow
 from dashboard.catalog.permissions import visible_to
 from dashboard.operations.estate_reader import StoredEstate
 from dashboard.operations.estate_writer import drop_bundles, on_slots_there, store_plan
@@ -73,7 +74,7 @@ def execute(audit: Audit, proposal: Proposal, *, generation: int) -> None:
     move_proposal(proposal, EXECUTING)  # first, so that it does not overtake itself
     store_plan(plan)
     if kind.becomes:
-        dataflows.move(proposal.dataflow, kind.becomes)
+        move_dataflow(proposal.dataflow, kind.becomes)
     audit.details["generation"] = generation + 1
     jobs.enact(str(proposal.pk))
 
@@ -135,7 +136,7 @@ def roll_back_proposal(*, actor: User, proposal_id: UUID | str) -> Proposal:
         proposal.progress = {"done": [], "failing": {}}
         proposal.save()
         if back.becomes:
-            dataflows.move(proposal.dataflow, back.becomes)
+            move_dataflow(proposal.dataflow, back.becomes)
         audit.subject, audit.team = proposal, proposal.dataflow.team
         audit.details = {"generation": generation + 1}
         jobs.enact(str(proposal.pk))
@@ -253,7 +254,7 @@ def _finish(proposal: Proposal, after: str, at: datetime) -> None:
         proposal.finished_at = at
     move_proposal(proposal, after)
     if after in {DONE, ROLLED_BACK} and proposal.dataflow.status in dataflows.COMES_TO_REST:
-        dataflows.move(proposal.dataflow, dataflows.COMES_TO_REST[proposal.dataflow.status])
+        move_dataflow(proposal.dataflow, dataflows.COMES_TO_REST[proposal.dataflow.status])
 
 
 def overtake(proposal: Proposal) -> None:

@@ -11,6 +11,7 @@ from dashboard.approvals.moves import move_proposal
 from dashboard.approvals.services.enacting import execute
 from dashboard.audit.trail import audited
 from dashboard.catalog import lifecycle as dataflows
+from dashboard.catalog.moves import move_dataflow
 from dashboard.core.errors import BadInput
 from dashboard.operations.generation import lock_generation
 from dashboard.teams.models import Team, User
@@ -153,7 +154,7 @@ def _not_a_reviewer(viewer: Viewer, proposal: Proposal) -> PermissionDenied:
 
 def _put_at_rest(proposal: Proposal, status: str) -> None:
     if PLAN_KINDS[proposal.plan.kind].has_document:
-        dataflows.move(proposal.dataflow, status)
+        move_dataflow(proposal.dataflow, status)
 
 
 def _clean(comment: str) -> str:

@@ -16,6 +16,7 @@ from dashboard.audit.trail import Audit, audited
 from dashboard.catalog import lifecycle as dataflows
 from dashboard.catalog.documents import parse_document
 from dashboard.catalog.models import DataflowRecord
+from dashboard.catalog.moves import move_dataflow
 from dashboard.catalog.permissions import dataflow_for
 from dashboard.catalog.services import store_dataflow
 from dashboard.operations.estate import stored_estate
@@ -176,7 +177,7 @@ def replan(*, actor: User, proposal: Proposal, options: Mapping[str, Any]) -> No
     if proposal.status == PENDING:
         overtake(proposal)
     if PLAN_KINDS[proposal.plan.kind].has_document:
-        dataflows.move(proposal.dataflow, dataflows.SUBMITTED)
+        move_dataflow(proposal.dataflow, dataflows.SUBMITTED)
     plan_anew(actor=actor, proposal=proposal, options=options)
 
 
@@ -264,13 +265,13 @@ def _keep(audit: Audit, proposal: Proposal, found: Plan | WeirError) -> None:
         plans.fail(record=proposal.plan, error=found)
         move_proposal(proposal, UNPLANNABLE)
         if submits:
-            dataflows.move(proposal.dataflow, dataflows.FAILED)
+            move_dataflow(proposal.dataflow, dataflows.FAILED)
         return
     plans.freeze(record=proposal.plan, plan=found)
     proposal.teams.set(_teams_to_ask(proposal, found))
     move_proposal(proposal, PENDING)
     if submits:
-        dataflows.move(proposal.dataflow, dataflows.PLANNED)
+        move_dataflow(proposal.dataflow, dataflows.PLANNED)
     if not proposal.teams.exists():  # every team lets Weir act
         execute(audit, proposal, generation=found.generation)
 
