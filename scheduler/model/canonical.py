@@ -101,15 +101,13 @@ def _each_once(elements: list[Any]) -> list[Any]:
 
 
 def _bounds_in_form(bounds: Any) -> Any:
-    """Integers where they are whole: most are written so, and what was fingerprinted before stays what it was."""
-    if not isinstance(bounds, list | tuple):
-        return plain(bounds)
-    return [_as_integer(bound, stay_exact_below=2**53) for bound in plain(bounds)]
+    """Whole bounds as integers: most are written so, and an integer of any size is exact."""
+    return [_as_integer(bound) for bound in plain(bounds)] if isinstance(bounds, list | tuple) else plain(bounds)
 
 
-def _as_integer(value: Any, *, stay_exact_below: float = float("inf")) -> Any:
+def _as_integer(value: Any) -> Any:
     """10.0 and 1e1 as 10; what is no whole number stays as it is."""
-    if isinstance(value, float) and value.is_integer() and abs(value) < stay_exact_below:
+    if isinstance(value, float) and value.is_integer():
         return int(value)
     return value
 

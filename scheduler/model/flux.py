@@ -9,17 +9,20 @@ from __future__ import annotations
 
 import re
 
-from .positions import Node, Problems, shown
+from .positions import Node, Problems, Unreadable, shown
 from .task_types import TaskTypes
 
 _SUFFIX = re.compile(r"(spout|bolt|task)$")
 _VARIABLE = re.compile(r"\$\{[^}]*\}")
+_COMPONENT_KEYS = frozenset({"spouts", "bolts", "topologySource"})
 _TYPE_KEY, _RATE_KEY = "weir.type", "weir.rate"
 
 
 def is_flux(root: Node) -> bool:
     """Whether a document is a Flux topology."""
-    return root.is_mapping and not {"spouts", "bolts", "topologySource"}.isdisjoint(root.value)
+    if not root.is_mapping:
+        return False
+    return not _COMPONENT_KEYS.isdisjoint(root.value) or ("includes" in root.value and "tasks" not in root.value)
 
 
 def type_remedy(class_name: str) -> str:
@@ -48,6 +51,8 @@ class _Reader:
         for key, node in root.value.items():
             if key not in ("config", "components"):
                 self.variables(node)
+        if root.value.keys().isdisjoint(("spouts", "bolts")):
+            raise Unreadable  # all that it has is elsewhere, which has been reported
         tasks = [self.component(node) for key in ("spouts", "bolts") for node in self.list_of(root, key)]
         streams = [self.stream(node) for node in self.list_of(root, "streams")]
         values = {key: root.value[key] for key in ("name", "description", "visibility", "rates") if key in root.value}

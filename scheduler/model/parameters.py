@@ -129,10 +129,10 @@ def _of_unit(parameter: Parameter, text: str, report) -> float | None:
         report("ill_typed", f"is {shown(text) or 'empty'}", f"Write {_expected(parameter)}, or a quantity in {like}.")
     elif parameter.type == "integer" and quantity.denominator != 1:
         report("ill_typed", f"is {shown(text)}, no whole number of {parameter.unit}", f"Write {_expected(parameter)}.")
-    elif abs(quantity) >= 2**63:
-        report("out_of_range", "is larger than 64 bits hold", "Write a smaller number.")
+    elif parameter.type == "integer":
+        return int(quantity)
     else:
-        return int(quantity) if quantity.denominator == 1 else float(quantity)
+        return float(quantity)  # of at most 149 digits, so no overflow
     return None
 
 

@@ -17,6 +17,7 @@ FAMILIES: dict[str, dict[str, Fraction]] = {
     },
     "share": {"1": Fraction(1), "%": Fraction(1, 100), "‰": Fraction(1, 1000)},
 }
+_GREEK_MU, _MICRO_SIGN = "\N{GREEK SMALL LETTER MU}", "\N{MICRO SIGN}"  # keyboards have either
 _NUMBER = r"[-+]?(?:[0-9]{1,40}(?:\.[0-9]{0,40})?|\.[0-9]{1,40})(?:[eE][-+]?[0-9]{1,2})?"
 _QUANTITY = re.compile(rf"\s*({_NUMBER})\s*(\S{{0,5}})\s*")
 
@@ -37,11 +38,13 @@ def in_unit(text: str, unit: str) -> Fraction | None:
     >>> in_unit("0.5 min", "s")
     Fraction(30, 1)
     """
-    found = _QUANTITY.fullmatch(text)
-    sizes = _family(unit)
-    if found is None or found[2] not in sizes or found[2] == "1":
+    quantity = _QUANTITY.fullmatch(text)
+    if quantity is None:
         return None
-    return Fraction(found[1]) * sizes[found[2]] / sizes[unit]
+    sizes, written_in = _family(unit), quantity[2].replace(_GREEK_MU, _MICRO_SIGN)
+    if written_in not in sizes or written_in == "1":
+        return None
+    return Fraction(quantity[1]) * sizes[written_in] / sizes[unit]
 
 
 def _family(unit: str) -> dict[str, Fraction]:

@@ -76,6 +76,17 @@ def test_what_is_not_declared_safe_stays_exact():
     assert form(ranges={"t": [2**53, 2**53 + 1]}) != form(ranges={"t": [2**53, 2**53]}), "nothing is rounded"
 
 
+def test_large_bounds_count_by_their_value_however_they_are_written():
+    assert form(ranges={"t": [-1e16, 1e16]}) == form(ranges={"t": [-(10**16), 10**16]})
+    assert form(ranges={"t": [0, 2.0**53]}) == form(ranges={"t": [0, 2**53]})
+    assert form(ranges={"t": [0, 1e300]}) == form(ranges={"t": [0, int(1e300)]})
+    assert form(ranges={"t": [0, 1e16]}) != form(ranges={"t": [0, 10**16 + 2]})
+
+
+def test_micro_is_written_with_either_character():
+    assert form(span="5 \N{GREEK SMALL LETTER MU}s") == form(span="5 \N{MICRO SIGN}s") == form(span="5 us")
+
+
 def test_a_fraction_that_a_unit_makes_is_the_number_that_one_would_write():
     for milliseconds in range(1, 2_000, 7):
         assert form(span=f"{milliseconds} ms") == form(span=milliseconds / 1000)
@@ -186,6 +197,13 @@ def test_what_does_not_fit_its_declaration_is_refused(config, code, says):
 def test_a_secret_that_is_written_out_is_refused_and_not_repeated(config):
     [problem] = problems_of(**config)
     assert problem.code == "secret_inlined" and "hunter2" not in f"{problem.message}{problem.remedy}"
+
+
+def test_a_quantity_may_be_as_large_as_a_number_may():
+    dataflow = read_document(document(share="1e99 %"), task_types=SECRETIVE)
+    assert canonical_config(RICH, dataflow.task("r").config)["share"] == 1e97
+    assert [problem.code for problem in problems_of(share="1e999 %")] == ["ill_typed"]
+    assert [problem.code for problem in problems_of(size="1e99 kB")] == ["out_of_range"], "a BIGINT has 64 bits"
 
 
 def test_the_published_schema_takes_a_named_secret_and_no_other_spelling():

@@ -76,6 +76,18 @@ def test_what_a_dataflow_cannot_say_is_refused_at_its_place(old, new, code, line
     assert (code, line) in {(problem.code, problem.line) for problem in found}, found
 
 
+@pytest.mark.parametrize("text", [
+    "name: Levels\nincludes: [{file: other.yaml}]\n", "name: Levels\nincludes: [{file: other.yaml}]\nstreams: []\n",
+    "name: Levels\ntopologySource: {className: org.example.Source}\n",
+])
+def test_a_topology_whose_components_are_elsewhere_is_told_so_and_nothing_else(text):
+    assert [(problem.code, problem.line) for problem in problems_of(text)] == [("flux_unsupported", 2)]
+
+
+def test_includes_beside_tasks_are_a_key_that_a_dataflow_does_not_have():
+    assert "unknown_key" in {problem.code for problem in problems_of("name: x\nincludes: []\ntasks: []\nstreams: []\n")}
+
+
 def test_a_class_that_stands_for_nothing_gets_a_remedy_and_its_pointer():
     (problem,) = problems_of(TOPOLOGY.replace("org.example.SensorsSpout", "org.apache.storm.kafka.spout.KafkaSpout"))
     assert problem.path == "/spouts/0/className"
