@@ -72,7 +72,7 @@ def review_of(viewer: Viewer, proposal: Proposal) -> dict[str, Any]:
     """Where the review stands.
 
     - ``teams``: for each asked team ``slug``, ``name``, ``verdict`` (``approve``, ``reject`` or null), ``reviewer``,
-      ``comment``, ``at``
+      ``comment``, ``at``, and ``approvers``: the user names of those whose approval counts for it
     - ``may_approve``, ``may_reject``, ``may_cancel``, ``may_recompute``, ``may_roll_back``: what the viewer may do now
     - ``outdated``: tasks whose profiles are others by now than those that the plan was made from
     - ``why_not``: why the viewer may not approve a pending proposal, in a sentence; empty where there is nothing to say
@@ -82,12 +82,13 @@ def review_of(viewer: Viewer, proposal: Proposal) -> dict[str, Any]:
         review.team_id: review
         for review in Review.objects.filter(plan_id=proposal.plan_id).select_related("reviewer")
     }
+    approvers = permissions.approvers_of(proposal, asked)
     speaks_for = [team for team in asked if permissions.may_approve_for(viewer, proposal, team)]
     unreviewed = [team for team in speaks_for if team.pk not in reviews]
     team_id, status = proposal.dataflow.team_id, proposal.status
     outdated = profiles_since(proposal.plan) if status in {PENDING, STALE} else ()
     return {
-        "teams": [_team_row(team, reviews.get(team.pk)) for team in asked], "outdated": outdated,
+        "teams": [_team_row(team, reviews.get(team.pk), approvers[team.pk]) for team in asked], "outdated": outdated,
         "may_approve": status == PENDING and bool(unreviewed),
         "may_reject": status in {PENDING, STALE} and bool(speaks_for),
         "may_cancel": status in OPEN and permissions.may_cancel(viewer, proposal),
@@ -145,8 +146,9 @@ def waiting_for_a_plan(*, enqueued_before: datetime) -> list[str]:
     return [str(pk) for pk in found.values_list("pk", flat=True)]
 
 
-def _team_row(team: Team, review: Review | None) -> dict[str, Any]:
+def _team_row(team: Team, review: Review | None, approvers: list[str]) -> dict[str, Any]:
     return {
+        "approvers": approvers,
         "slug": team.slug, "name": team.name, "verdict": review.verdict if review else None,
         "reviewer": review.reviewer.username if review else "", "comment": review.comment if review else "",
         "at": review.at.isoformat() if review else None,

@@ -1,7 +1,9 @@
 // The entry of every page: what all pages have, then what this page asks for by its markup.
 
 import { startDialogs } from "./dialogs.js";
+import { startFind } from "./find.js";
 import { startMenus } from "./menus.js";
+import { startScrollers } from "./scrollers.js";
 import { startShortcuts } from "./shortcuts.js";
 import { startTabs } from "./tabs.js";
 import { startTheme } from "./theme.js";
@@ -12,6 +14,8 @@ startToasts();
 startDialogs();
 startMenus();
 startShortcuts();
+startFind();
+startScrollers();
 startTabs();
 
 if (document.body.dataset.live) {

@@ -1,24 +1,26 @@
 // A form with data-confirm asks first, in one shared <dialog>; a submitted form shows that it is busy.
 
-function fill(dialog, form) {
-  dialog.querySelector("[data-part='title']").textContent = form.dataset.confirm;
-  dialog.querySelector("[data-part='body']").textContent = form.dataset.confirmBody ?? "";
+/** Ask in the page's dialog; resolves to whether the answer is yes. */
+export function confirmed({ title, body = "", label = "Continue", danger = false }) {
+  const dialog = document.getElementById("confirm");
+  dialog.querySelector("[data-part='title']").textContent = title;
+  dialog.querySelector("[data-part='body']").textContent = body;
   const go = dialog.querySelector("[data-part='go']");
-  go.textContent = form.dataset.confirmLabel ?? "Continue";
-  go.classList.toggle("button-danger", "danger" in form.dataset);
-  go.classList.toggle("button-primary", !("danger" in form.dataset));
+  go.textContent = label;
+  go.classList.toggle("button-danger", danger);
+  go.classList.toggle("button-primary", !danger);
+  dialog.returnValue = "";
+  dialog.showModal();
+  return new Promise((resolve) => {
+    dialog.onclose = () => resolve(dialog.returnValue === "go");
+  });
 }
 
-function ask(form, submitter) {
-  const dialog = document.getElementById("confirm");
-  fill(dialog, form);
-  dialog.returnValue = "";
-  dialog.onclose = () => {
-    if (dialog.returnValue !== "go") return;
-    form.dataset.confirmed = "";
-    form.requestSubmit(submitter ?? undefined);
-  };
-  dialog.showModal();
+async function ask(form, submitter) {
+  const { confirm: title, confirmBody: body, confirmLabel: label } = form.dataset;
+  if (!(await confirmed({ title, body, label, danger: "danger" in form.dataset }))) return;
+  form.dataset.confirmed = "";
+  form.requestSubmit(submitter ?? undefined);
 }
 
 function busy(submitter) {

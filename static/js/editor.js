@@ -2,10 +2,12 @@
 // Content-Security-Policy allows), checked by the site as one types, problems shown where they are.
 
 import * as cm from "../vendor/codemirror/codemirror.js";
+import { confirmed } from "./dialogs.js";
 import { toast } from "./toasts.js";
 
 const CHECK_AFTER_MS = 350;
 const LIMIT_BYTES = 1024 * 1024;
+const SAMPLE_QUESTION = { title: "Replace your text with the sample?", body: "Undo in the editor (Ctrl+Z) brings your text back.", label: "Replace" };
 
 const look = cm.EditorView.theme({
   "&": { height: "100%", color: "var(--ink)", backgroundColor: "var(--surface)", fontSize: "13px" },
@@ -40,6 +42,7 @@ export class Editor {
     this.verdict = document.getElementById("verdict");
     this.submit = form.querySelector("button[type='submit']");
     this.language = new cm.Compartment();
+    this.saved = this.area.value;
     this.mount(form.querySelector(".editor-host"));
     this.listen();
     this.switchLanguage();
@@ -84,7 +87,11 @@ export class Editor {
       if (button) this.jump(Number(button.dataset.from));
     });
     document.getElementById("suggestion")?.addEventListener("click", () => this.set(this.suggestion));
-    this.form.addEventListener("submit", () => (this.area.value = this.text()));
+    this.form.addEventListener("submit", () => {
+      this.area.value = this.text();
+      this.saved = this.text();
+    });
+    addEventListener("beforeunload", (event) => this.isEdited && event.preventDefault());
     this.acceptDrops(this.form.querySelector(".editor-shell"));
   }
 
@@ -127,12 +134,19 @@ export class Editor {
     this.set(await file.text());
   }
 
+  /** Whether somebody typed or loaded what the editor holds, and has not sent it. */
+  get isEdited() {
+    return this.text().trim() !== "" && this.text() !== this.saved;
+  }
+
   async sample(button) {
+    if (this.isEdited && !(await confirmed(SAMPLE_QUESTION))) return;
     const response = await fetch(button.dataset.sample, { credentials: "same-origin" });
     if (!response.ok) return toast("The sample could not be read; try again.", "error");
     this.format.value = button.dataset.format;
     this.switchLanguage();
     this.set(await response.text());
+    this.saved = this.text();
   }
 
   switchLanguage() {

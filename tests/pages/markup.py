@@ -99,6 +99,12 @@ class Element(Scope):
         return tuple(element.tag for element in self.above)
 
     @property
+    def seen(self) -> str:
+        """The text inside without what is hidden from assistive technology."""
+        hidden = "".join(inner.text for inner in self.elements if inner.attributes.get("aria-hidden") == "true")
+        return self.text.replace(hidden, "", 1).strip()
+
+    @property
     def text(self) -> str:
         """The text inside, with single spaces."""
         return " ".join("".join(self.fragments).split())
@@ -168,6 +174,24 @@ class Markup(HTMLParser, Scope):
                 found.append(f"<{element.tag} {element.attributes}>")
         return found
 
+    def repeated_landmarks(self) -> list[tuple[str, str]]:
+        """Landmarks of one kind that have the same name, so that who jumps among them cannot tell them apart."""
+        named = {element.attributes["id"]: element.text for element in self.having("id")}
+        landmarks = []
+        for element in self.elements:
+            label = element.attributes.get("aria-label") or named.get(element.attributes.get("aria-labelledby") or "", "")
+            kind = element.attributes.get("role") or {"form": "form", "section": "region"}.get(element.tag, element.tag)
+            if kind in {"nav", "search", "main", "aside"} or (kind in {"form", "region"} and label):
+                landmarks.append((kind, label))
+        return sorted({landmark for landmark in landmarks if landmarks.count(landmark) > 1})
+
+    def misnamed(self) -> list[str]:
+        """Controls whose label lacks the text that is seen: who speaks that text to the browser does not reach them."""
+        return [
+            f"{element.attributes['aria-label']!r} lacks {seen!r}" for element in self.every("a", "button", "summary")
+            if element.attributes.get("aria-label") and (seen := element.seen)
+            and seen.lower() not in element.attributes["aria-label"].lower()]
+
     def repeated_ids(self) -> list[str]:
         """Ids that stand twice."""
         ids = [element.attributes["id"] for element in self.elements if element.attributes.get("id")]
@@ -194,6 +218,8 @@ def assert_sound(response: HttpResponse, address: str) -> None:
     assert markup.with_style_or_behaviour() == [], address
     assert markup.without_name() == [], address
     assert markup.repeated_ids() == [], address
+    assert markup.repeated_landmarks() == [], address
+    assert markup.misnamed() == [], address
     assert markup.dangling_references() == [], address
     assert len(markup.every("h1")) == 1, address
     assert len(markup.every("main")) == 1, address
