@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 from tests.browser import flows
 from tests.browser.conftest import PageOf
 from tests.browser.documents import BROKEN, ETL, SHARED, STATS, wide
-from tests.browser.drive import drawn, settled
+from tests.browser.drive import drawn, settled, until
 from tests.browser.site import RunningSite
 
 pytestmark = pytest.mark.browser
@@ -212,3 +212,45 @@ def test_nothing_shifts_while_a_page_loads(merged: dict[str, str], page_of: Page
         page.wait_for_timeout(1500)
         assert page.evaluate("window.shift") < 0.1, address
 
+
+def test_a_sample_asks_before_it_replaces_text_and_leaving_warns(site: RunningSite, page_of: PageOf) -> None:
+    page = page_of()
+    page.goto(f"{site.url}/dataflows/new")
+    settled(page)
+    sample, dialog = page.locator("[data-sample]").first, page.get_by_role("dialog")
+    sample.click()  # nothing is lost: it asks nothing
+    expect(page.locator("#verdict .chip")).to_contain_text("Valid")
+    flows.write(page, ETL)
+    sample.click()
+    dialog.get_by_role("button", name="Cancel").click()
+    assert page.evaluate("weirEditor.text()").strip() == ETL.strip()
+    asked = []
+    page.on("dialog", lambda question: (asked.append(question.type), question.dismiss()))
+    page.get_by_role("link", name="Proposals").click()
+    until(lambda: page.evaluate("1") and asked == ["beforeunload"], "the browser asks")
+    sample.click()
+    dialog.get_by_role("button", name="Replace").click()
+    until(lambda: page.evaluate("weirEditor.text()").strip() != ETL.strip(), "the sample is there")
+    page.get_by_role("link", name="Proposals").click()
+    page.wait_for_url(f"{site.url}/proposals/")
+    assert len(asked) == 1, "a sample is nobody's work"
+
+
+def test_everything_is_found_by_the_keyboard_at_every_width(
+    merged: dict[str, str], site: RunningSite, page_of: PageOf
+) -> None:
+    page = page_of()
+    settled(page)
+    page.keyboard.press("Control+k")
+    page.keyboard.type("kalman")
+    expect(page.locator("#find a").first).to_be_visible()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile("/estate/tasks/"))
+    page = page_of(width=400)
+    settled(page)
+    page.get_by_role("button", name="Search everything").click()
+    page.keyboard.type("City ETL")
+    expect(page.locator("#find a").first).to_contain_text("City ETL")
+    page.keyboard.press("Enter")
+    page.wait_for_url(merged["etl"])

@@ -179,7 +179,8 @@ class Markup(HTMLParser, Scope):
         named = {element.attributes["id"]: element.text for element in self.having("id")}
         landmarks = []
         for element in self.elements:
-            label = element.attributes.get("aria-label") or named.get(element.attributes.get("aria-labelledby") or "", "")
+            names = element.attributes.get("aria-labelledby") or ""
+            label = element.attributes.get("aria-label") or named.get(names, "")
             kind = element.attributes.get("role") or {"form": "form", "section": "region"}.get(element.tag, element.tag)
             if kind in {"nav", "search", "main", "aside"} or (kind in {"form", "region"} and label):
                 landmarks.append((kind, label))

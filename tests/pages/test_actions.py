@@ -10,7 +10,7 @@ from dashboard.approvals.services import prepare_proposal
 from dashboard.catalog.models import DataflowRecord
 from dashboard.plans.selectors import plan_of
 from dashboard.teams.models import ApiToken, Membership, Role, Team
-from tests.dashboard.building import PASSWORD, World, approved, document, planned, running
+from tests.dashboard.building import PASSWORD, World, approved, document, enacted, planned, running
 from tests.pages.conftest import ClientOf
 from tests.pages.markup import Markup
 
@@ -87,6 +87,26 @@ def test_another_person_approves_and_it_is_enacted(world: World, client_of: Clie
     page = Markup(approver.post(approve, form, follow=True).text)
     assert Proposal.objects.get().status == "executing"
     assert "executing" in page.statuses and page.flashes == ["executing"]
+
+
+def test_a_proposal_names_who_can_approve_and_leads_on_when_it_is_done(world: World, client_of: ClientOf) -> None:
+    proposal = planned(world.carla, world.city, document("traffic"))
+    address, dataflow = f"/proposals/{proposal.pk}/", f"/dataflows/{proposal.dataflow_id}/"
+    page = Markup(client_of("ana").get(address).text)
+    assert page.values("data-approvers") == ["abe ana dev"], "who may, by name; not the author"
+    review = page.one("action", f"{address}approve")
+    comment, approve = review.one("name", "comment"), review.having("formnovalidate")
+    assert "required" in comment.attributes and len(approve) == 1, "a rejection without a comment stays on the page"
+    positions = [page.elements.index(element) for element in (review, page.one("data-graph"))]
+    assert positions == sorted(positions), "the review stands above the graph"
+
+    def leads_on() -> int:
+        actions = Markup(client_of("ana").get(address).text).one("id", "actions")
+        return len(actions.having("href", dataflow))
+
+    assert not leads_on()
+    enacted(approved(proposal, world.ana))
+    assert leads_on() == 1
 
 
 def test_another_digest_than_the_plans_is_refused_with_what_to_do(world: World, client_of: ClientOf) -> None:

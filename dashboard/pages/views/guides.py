@@ -46,7 +46,8 @@ REFERENCES = (
     _reference("reuse", "Reuse"), _reference("schedules", "Schedules"), _reference("profiles", "Profiles"),
     _reference("scheduling", "Scheduling"), _reference("bills", "Bills"), _reference("api", "API"),
     _reference("task_types", "Task types"), _reference("operations", "Operations"),
-    _reference("settings", "Settings"), _reference("architecture", "Architecture"), _reference("engine", "Engine"),
+    _reference("settings", "Settings"), _reference("security", "Security"),
+    _reference("architecture", "Architecture"), _reference("engine", "Engine"),
     _reference("channels", "Channels"),
 )
 
