@@ -80,8 +80,8 @@ def publish(nodes: Iterable[str] | None = None) -> None:
         secrets.publish(broker, sealed_secrets())
         for node in sorted(nodes if nodes is not None else (node.name for node in all_nodes())):
             wanted = desired.desired_of(load_part_of(node), node, registry.task_types(), settings.TRIGGER_MS)
-            if desired.read(broker, node) != wanted and not desired.publish(broker, node, wanted):
-                log.warning("newer_desired_state_stands", node=node, version=wanted["version"])
+            if not desired.stands(broker, wanted) and not desired.publish(broker, wanted):
+                log.warning("newer_desired_state_stands", node=node, version=wanted.version)
 
 
 def touched_nodes(plan: Plan) -> set[str]:

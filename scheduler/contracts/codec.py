@@ -7,7 +7,7 @@ their defaults, so that an older one is. Writing leaves nothing out that has no 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Set
+from collections.abc import Callable, Collection, Mapping, Set
 from dataclasses import MISSING, Field, fields, is_dataclass
 from enum import Enum
 from typing import Any, Generic, TypeVar
@@ -34,11 +34,13 @@ class Codec(Generic[T]):
         The dataclass.
     sparse : bool
         Whether fields that have their default are left out when it is written.
+    always : collection of str
+        Fields that are written all the same.
     """
 
-    def __init__(self, kind: type[T], *, sparse: bool = False) -> None:
+    def __init__(self, kind: type[T], *, sparse: bool = False, always: Collection[str] = ()) -> None:
         self._kind = kind
-        self._sparse = sparse
+        self._left_out = (lambda name: name not in always) if sparse else (lambda name: False)
         self._adapter = TypeAdapter(kind)
 
     def read(self, document: object) -> T:
@@ -63,7 +65,7 @@ class Codec(Generic[T]):
 
     def document(self, value: T) -> dict[str, Any]:
         """The value as a JSON document: objects, lists, strings and numbers."""
-        return _plain(value, sparse=self._sparse)
+        return _plain(value, self._left_out)
 
     def dumps(self, value: T) -> str:
         """The value as JSON text, its keys sorted."""
@@ -81,17 +83,17 @@ class Codec(Generic[T]):
             remedy="Look at the version of the program that wrote it.", contract=self._kind.__name__, place=place)
 
 
-def _plain(value: Any, *, sparse: bool) -> Any:
+def _plain(value: Any, may_be_left_out: Callable[[str], bool]) -> Any:
     if is_dataclass(value):
         return {
-            field.name: _plain(getattr(value, field.name), sparse=sparse) for field in fields(value)
-            if not (sparse and getattr(value, field.name) == _default(field))}
+            field.name: _plain(getattr(value, field.name), may_be_left_out) for field in fields(value)
+            if not (may_be_left_out(field.name) and getattr(value, field.name) == _default(field))}
     if isinstance(value, Mapping):
-        return {str(key): _plain(item, sparse=sparse) for key, item in value.items()}
+        return {str(key): _plain(item, may_be_left_out) for key, item in value.items()}
     if isinstance(value, Set):
         return sorted(value)
     if isinstance(value, list | tuple):
-        return [_plain(item, sparse=sparse) for item in value]
+        return [_plain(item, may_be_left_out) for item in value]
     return value.value if isinstance(value, Enum) else value
 
 

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from graphlib import CycleError, TopologicalSorter
 
 from .dataflow import _frozen
 from .fragment import Fragment, RunningTask, Slot, divided_among
@@ -103,3 +104,29 @@ class Estate:
     def channels_of(self, task_id: str) -> tuple[str, ...]:
         """The channels that together carry a running task's stream: several where its fragment is divided."""
         return self.fragments[self.places[task_id][0]].channels_of(task_id)
+
+
+def fragments_upstream_first(estate: Estate) -> list[str]:
+    """All fragments of an estate, each after those that it reads; ties by id, so that the order is stable.
+
+    Raises
+    ------
+    ValueError
+        Fragments read one another in a circle.
+    """
+    writers: dict[str, set[str]] = {fragment_id: set() for fragment_id in estate.fragments}
+    for fragment in estate.fragments.values():
+        for readers in fragment.outlets.values():
+            for reader in readers:
+                writers.setdefault(reader, set()).add(fragment.id)
+    sorter = TopologicalSorter(writers)
+    order: list[str] = []
+    try:
+        sorter.prepare()
+    except CycleError as error:
+        raise ValueError(f"fragments read one another in a circle: {', '.join(sorted(error.args[1]))}") from error
+    while sorter.is_active():
+        ready = sorted(sorter.get_ready())
+        order += [fragment_id for fragment_id in ready if fragment_id in estate.fragments]
+        sorter.done(*ready)
+    return order

@@ -110,7 +110,7 @@ def test_every_node_with_a_bundle_gets_its_part_of_the_desired_state(here: World
     for node in ("n1", "n2"):
         part = desired_of(load_part_of(node), node, types)
         assert part == desired_of(whole, node, types), "a node's part has all that its desired state is made of"
-        ids |= {one["id"] for slot in part["slots"].values() for one in slot["fragments"]}
+        ids |= set(part.wanted)
     assert ids == {one.id for fragment in whole.fragments.values() for one in fragment.parts}
 
 

@@ -81,7 +81,7 @@ class RunningEstate:
     def enact(self, estate: Estate, *, within_s: float = 120) -> None:
         """Make the agent run another estate, and wait until it does and what is to stop has stopped."""
         self.estate = estate
-        desired.publish(self.client, NODE, desired.desired_of(estate, NODE, task_types(), self.trigger_ms))
+        desired.publish(self.client, desired.desired_of(estate, NODE, task_types(), self.trigger_ms))
         self.wait(self._is_enacted, what=f"generation {estate.generation} is enacted", within_s=within_s)
 
     def _is_enacted(self) -> bool:
@@ -131,7 +131,7 @@ def running(
     agent = None
     try:
         _until(lambda: embedded.answers(prepared.url), what="the broker answers", within_s=20)
-        desired.publish(client, NODE, desired.desired_of(estate, NODE, task_types(), trigger_ms))
+        desired.publish(client, desired.desired_of(estate, NODE, task_types(), trigger_ms))
         argv = [
             sys.executable, "-m", "workers.engine.agents.node", "--node", NODE,
             "--slots", str(len(estate.slots)), "--data-dir", str(data_dir),

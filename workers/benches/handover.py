@@ -73,7 +73,7 @@ class Chains:
             slots=(Slot(NODE, 0), Slot(NODE, 1)),
         )
         began_s = time.monotonic()
-        desired.publish(self._broker, NODE, desired.desired_of(estate, NODE, task_types()))
+        desired.publish(self._broker, desired.desired_of(estate, NODE, task_types()))
         names = {one.id for one in fragments}
         _until(lambda: self._running() == names, within_s=180)
         self._inherits = tuple(sorted(names))

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from scheduler.contracts.desired import DEFAULT_TRIGGER_MS
+
 ROOT = Path(__file__).resolve().parents[2]
-DEFAULT_TRIGGER_MS = 500
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import json
 import random
 from collections import Counter
 from collections.abc import Iterator
@@ -19,6 +18,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from scheduler.contracts.desired import DESIRED_STATES, DesiredState, WantedFragment
 from scheduler.model.estate import Estate
 from scheduler.model.fragment import Fragment, RunningBundle, RunningTask, Slot
 from scheduler.model.task_types import TaskType
@@ -30,7 +30,6 @@ from workers.engine.agents.handover import Stage, stage_of
 from workers.engine.agents.hands import Hands, Surroundings
 from workers.engine.agents.live import Live
 from workers.engine.agents.reconcile import Start, State, Stop, reconcile
-from workers.engine.agents.wanted import Desired, WantedFragment, parse_desired
 from workers.engine.channels import keys
 
 from .played_broker import Broker, Gap
@@ -73,7 +72,7 @@ class World:
             patch.setattr(module, "logger", lambda: quiet)
         self.broker = Broker(self.may_die)
         self.running: dict[str, Query] = {}
-        self.heard: dict[str, tuple[dict, Desired]] = {}
+        self.heard: dict[str, DesiredState] = {}
         self.said: dict[str, dict] = {}
         stores: dict[str, Store] = {}
         for slot in SLOTS:
@@ -139,14 +138,13 @@ class World:
             self.said[node] = wishes.desired_of(estate, node, TYPES)
 
     def hear(self, node: str) -> None:
-        document = self.said.pop(node, None)
-        if document is not None:
-            before = self.heard.get(node, (None, None))[0]
-            document = wishes.keep_handing_over(document, before)
-            self.heard[node] = document, parse_desired(json.loads(json.dumps(document)))
+        said = self.said.pop(node, None)
+        if said is not None:
+            text = DESIRED_STATES.dumps(wishes.keep_handing_over(said, self.heard.get(node)))
+            self.heard[node] = DESIRED_STATES.loads(text)
 
-    def desired(self, slot: str) -> Desired:
-        return self.heard.get(slot.partition("/")[0], (None, Desired()))[1]
+    def desired(self, slot: str) -> DesiredState:
+        return self.heard.get(slot.partition("/")[0], DesiredState())
 
     def left(self) -> frozenset[str]:
         """The bundles that the nodes report to have left."""

@@ -134,7 +134,7 @@ def is_handing_over(world: World) -> bool:
     """Whether some fragments still go on with the work of others."""
     return bool(world.said) or any(
         wanted.inherits and wanted.id not in world.stores[f"{node}/0"].having("begun")
-        for node, (_, desired) in world.heard.items() for wanted in desired.wanted.values()
+        for node, desired in world.heard.items() for wanted in desired.wanted.values()
     ) or any(world.stores[f"{node}/0"].having("ended") for node in world.heard)
 
 

@@ -8,9 +8,9 @@ from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
+from scheduler.contracts.desired import WantedFragment
 from workers.engine.agents.checkpoint import Progress
 from workers.engine.agents.handover import Begun, order_of
-from workers.engine.agents.wanted import WantedFragment
 from workers.engine.channels import keys
 
 from ..channels.reference import Control, QuotaPartitioner

@@ -8,12 +8,20 @@ import redis
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scheduler.contracts.desired import (
+    DESIRED_STATES,
+    WANTED_FRAGMENTS,
+    DesiredState,
+    Input,
+    WantedFragment,
+    WantedSlot,
+    Writer,
+)
 from scheduler.model.dataflow import Task
 from scheduler.model.estate import Estate
 from scheduler.model.fragment import Fragment, RunningBundle, RunningTask, Slot
 from scheduler.model.task_types import TaskType
 from workers.engine import desired
-from workers.engine.agents.wanted import Input, WantedFragment, Writer, fragment_document, parse_desired, parse_fragment
 
 TYPES = {name: TaskType(name=name, kind="transform", doc="", build="a:b") for name in ("source", "parse", "sink")}
 
@@ -38,8 +46,13 @@ def estate() -> Estate:
     )
 
 
+def wanted_of(found: Estate, node: str) -> dict:
+    """The JSON document of a node's desired state."""
+    return DESIRED_STATES.document(desired.desired_of(found, node, TYPES))
+
+
 def test_a_node_sees_its_own_part():
-    document = desired.desired_of(estate(), "n1", TYPES, 150)
+    document = DESIRED_STATES.document(desired.desired_of(estate(), "n1", TYPES, 150))
     assert (document["version"], document["node"], set(document["slots"])) == (7, "n1", {"0", "1"})
     [first] = document["slots"]["0"]["fragments"]
     assert first == {
@@ -54,7 +67,7 @@ def test_a_node_sees_its_own_part():
     }
     [second] = document["slots"]["1"]["fragments"]
     assert second["inputs"] == [{"channel": "f1-0.1", "task": "p"}]
-    other = desired.desired_of(estate(), "n2", TYPES)
+    other = wanted_of(estate(), "n2")
     [third] = other["slots"]["0"]["fragments"]
     assert third["inputs"] == [{"channel": "f1-0.0", "task": "s"}, {"channel": "f1-0.1", "task": "p"}]
     assert json.loads(json.dumps(document)) == document
@@ -63,9 +76,8 @@ def test_a_node_sees_its_own_part():
 def test_fragments_come_upstream_first_within_a_slot():
     found = estate()
     moved = {name: replace(each, slot="n1/0") for name, each in found.fragments.items()}
-    document = desired.desired_of(
-        Estate(generation=1, tasks=found.tasks, fragments=moved, slots=found.slots), "n1", TYPES
-    )
+    document = wanted_of(
+        Estate(generation=1, tasks=found.tasks, fragments=moved, slots=found.slots), "n1")
     assert [each["id"] for each in document["slots"]["0"]["fragments"]] == ["f1-0", "f2-0", "f3-0"]
 
 
@@ -84,11 +96,11 @@ def test_the_newest_version_stays_whatever_order_it_came_in(broker_url, versions
         client.flushall()
         standing = -1
         for version in versions:
-            accepted = desired.publish(client, "n1", {"version": version, "node": "n1", "slots": {}})
+            accepted = desired.publish(client, DesiredState(version, "n1"))
             assert accepted == (version > standing)
             standing = max(standing, version)
-        assert desired.read(client, "n1")["version"] == 4
-        assert desired.publish(client, "n1", {"version": 4, "node": "n1", "slots": {}, "again": True})
+        assert desired.read(client, "n1").version == 4
+        assert desired.publish(client, DesiredState(4, "n1", generation=3)), "the same version again may say more"
 
 
 @pytest.mark.broker
@@ -97,7 +109,7 @@ def test_a_publication_tells_the_node(broker):
         pushes.subscribe("weir:push")
         while not broker.pubsub_numsub("weir:push")[0][1]:
             pass
-        desired.publish(broker, "n1", {"version": 1, "node": "n1", "slots": {}})
+        desired.publish(broker, DesiredState(1, "n1"))
         message = None
         while message is None:
             message = pushes.get_message(timeout=5)
@@ -125,11 +137,11 @@ fragments = st.builds(
 
 @given(fragment=fragments)
 def test_a_fragment_survives_its_json(fragment):
-    assert parse_fragment(json.loads(json.dumps(fragment_document(fragment)))) == fragment
+    assert WANTED_FRAGMENTS.loads(WANTED_FRAGMENTS.dumps(fragment)) == fragment
 
 
 def test_what_another_slot_runs_is_known():
-    wanted = parse_desired(desired.desired_of(estate(), "n1", TYPES))
+    wanted = desired.desired_of(estate(), "n1", TYPES)
     assert wanted.elsewhere("0") == {"f2-0"} and wanted.elsewhere("1") == {"f1-0"}
     assert wanted.of_slot("9") == ()
 
@@ -142,15 +154,15 @@ def test_a_reader_that_inherits_or_asks_to_begin_elsewhere_is_said_to_its_writer
         "f2-0": replace(found.fragments["f2-0"], inherits=("f0-1", "f0-2")),
         "f3-0": replace(found.fragments["f3-0"], joins={"s": "oldest", "p": "1700000000000"}),
     }
-    document = desired.desired_of(replace(found, fragments=fragments), "n1", TYPES)
+    document = wanted_of(replace(found, fragments=fragments), "n1")
     [first] = document["slots"]["0"]["fragments"]
     assert (first["inherits"], first["channels"]) == (["f0-0"], {"1": "f0-0.4"})
     assert first["heirs"] == {"f2-0": ["f0-1", "f0-2"]}
     assert first["joins"] == {"0": {"f3-0": "oldest"}, "1": {"f3-0": "1700000000000"}}
     [second] = document["slots"]["1"]["fragments"]
     assert second["inputs"] == [{"channel": "f0-0.4", "task": "p"}] and second["inherits"] == ["f0-1", "f0-2"]
-    wanted = parse_fragment(first)
-    assert parse_fragment(fragment_document(wanted)) == wanted and wanted.channel(1) == "f0-0.4"
+    wanted = WANTED_FRAGMENTS.read(first)
+    assert WANTED_FRAGMENTS.read(WANTED_FRAGMENTS.document(wanted)) == wanted and wanted.channel(1) == "f0-0.4"
 
 
 def test_one_bundle_goes_on_with_what_others_leave_and_writes_where_they_wrote():
@@ -168,14 +180,13 @@ def test_one_bundle_goes_on_with_what_others_leave_and_writes_where_they_wrote()
     assert entries["f1-0"]["routes"] == {"1": {"f2-0": {"f2-7": 0.75, "f2-0": 0.25}}}
 
 
-def node(version: int, handing_over: dict[str, list[str]] | None = None, **fragments: tuple[str, ...]) -> dict:
+def node(version: int, handing_over: dict[str, list[str]] | None = None, **fragments: tuple[str, ...]) -> DesiredState:
     """A desired state of one slot, its fragments with what they inherit."""
-    document = {"version": version, "node": "n1", "slots": {"0": {"fragments": [
-        {"id": name, "inherits": list(inherits)} for name, inherits in fragments.items()]}}}
-    if handing_over:
-        document["handing_over"] = {
-            slot: [{"id": name, "inherits": []} for name in names] for slot, names in handing_over.items()}
-    return document
+    return DesiredState(
+        version, "n1", slots={"0": WantedSlot(tuple(
+            WantedFragment(name, (), inherits=inherits) for name, inherits in fragments.items()))},
+        handing_over={
+            slot: tuple(WantedFragment(name, ()) for name in names) for slot, names in (handing_over or {}).items()})
 
 
 def test_what_others_inherit_from_is_kept_until_nobody_names_it():
@@ -184,7 +195,7 @@ def test_what_others_inherit_from_is_kept_until_nobody_names_it():
     assert kept == node(2, {"0": ["a", "b"]}, c=("a", "b"))
     assert desired.keep_handing_over(second, kept) == kept, "the same state again changes nothing"
     taken_back = desired.keep_handing_over(node(3, d=("c",)), kept)
-    assert [one["id"] for one in taken_back["handing_over"]["0"]] == ["a", "b", "c"], "c may not have begun"
+    assert [fragment.id for fragment in taken_back.handing_over["0"]] == ["a", "b", "c"], "c may not have begun"
     assert desired.keep_handing_over(node(4, e=()), taken_back) == node(4, e=())
     assert desired.keep_handing_over(node(4, e=("unknown",)), None) == node(4, e=("unknown",))
 
@@ -206,7 +217,7 @@ def test_each_bundle_is_an_entry_of_its_own_where_it_runs():
         )},
         slots=(Slot("n1", 0), Slot("n1", 1), Slot("n2", 0)),
     )
-    here, there = (desired.desired_of(found, node, TYPES)["slots"] for node in ("n1", "n2"))
+    here, there = (wanted_of(found, node)["slots"] for node in ("n1", "n2"))
     [source], [parse, sink], [parse_there, sink_there] = (
         slot["fragments"] for slot in (here["0"], here["1"], there["0"]))
     weights = {"f1-2": 0.25, "f2-0": 0.75}
@@ -219,7 +230,7 @@ def test_each_bundle_is_an_entry_of_its_own_where_it_runs():
     assert sink["inputs"] == [
         {"channel": "f1-1.0@f1-2", "task": "p"}, {"channel": "f1-5.0@f1-2", "task": "p", "ending": True}]
     assert [one["channel"] for one in sink_there["inputs"]] == ["f1-1.0@f2-0", "f1-5.0@f2-0"]
-    wanted = parse_fragment(sink_there)
+    wanted = WANTED_FRAGMENTS.read(sink_there)
     assert wanted.streams == (("f1-1.0@f2-0", "f1-5.0@f2-0"),) and wanted.threads == 2
 
 
@@ -253,7 +264,7 @@ def scheduled(draw) -> Estate:
 def test_every_part_that_is_written_is_read_by_exactly_one(found):
     entries = {
         fragment.id: fragment for node in ("n0", "n1")
-        for slot in parse_desired(desired.desired_of(found, node, TYPES)).slots.values() for fragment in slot
+        for slot in desired.desired_of(found, node, TYPES).slots.values() for fragment in slot.fragments
     }
     bundles = {bundle.id: fragment for fragment in found.fragments.values() for bundle in fragment.parts}
     assert entries.keys() == bundles.keys(), "each bundle runs once, on whatever node"
@@ -286,7 +297,7 @@ def test_every_part_that_is_written_is_read_by_exactly_one(found):
 def test_an_estate_without_bundles_wants_what_it_always_wanted(found):
     plain = replace(found, fragments={one.id: replace(one, bundles=()) for one in found.fragments.values()})
     for node in ("n0", "n1"):
-        for slot in desired.desired_of(plain, node, TYPES)["slots"].values():
+        for slot in wanted_of(plain, node)["slots"].values():
             for entry in slot["fragments"]:
                 assert entry.keys() == {"id", "tasks", "inputs", "outlets", "active", "trigger_ms"}
                 assert len(entry["inputs"]) == len(plain.tasks[entry["tasks"][0]["id"]].parents)

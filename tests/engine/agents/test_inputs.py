@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scheduler.contracts.desired import Input
 from workers.engine.agents.inputs import inputs_now
-from workers.engine.agents.wanted import Input
 
 A1, A2, B1 = Input("a1.0", "a"), Input("a2.0", "a"), Input("b1.0", "b")
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
@@ -15,6 +16,7 @@ import psutil
 import pytest
 import redis
 
+from scheduler.contracts.desired import DESIRED_STATES, DesiredState
 from workers.engine import desired, trials
 from workers.engine.agents import mail
 from workers.engine.agents.lease import Lease, Standing
@@ -41,16 +43,16 @@ node.main(["--node", "n1", "--slots", sys.argv[2], "--data-dir", str(data_dir)])
 """
 
 
-def wanted(version: int, *fragments: str) -> dict:
+def wanted(version: int, *fragments: str) -> DesiredState:
     """A desired state of one slot."""
     tasks = [{"id": "t", "type": "any", "config": {}}]
-    return {
+    return DESIRED_STATES.read({
         "version": version, "node": "n1", "generation": version,
         "slots": {"0": {"fragments": [
             {"id": name, "tasks": tasks, "inputs": [], "outlets": {}, "active": 1, "trigger_ms": 200}
             for name in fragments
         ]}},
-    }
+    })
 
 
 @contextmanager
@@ -89,7 +91,7 @@ def gone(pid: int) -> bool:
 
 
 def test_a_slot_that_is_killed_comes_back_and_takes_its_children_along(broker, broker_url, tmp_path):
-    desired.publish(broker, "n1", wanted(1, "f1-0"))
+    desired.publish(broker, wanted(1, "f1-0"))
     with agent(broker_url, tmp_path / "data"):
         child = until(lambda: fragments_of(broker).get("f1-0"))["child"]
         pid = slot_of(broker)["pid"]
@@ -148,7 +150,7 @@ def test_a_slot_that_keeps_dying_is_tried_less_and_less_often(broker, broker_url
 
 
 def test_the_report_says_what_is_used_and_which_version_is_known(broker, broker_url, tmp_path):
-    desired.publish(broker, "n1", wanted(5, "f1-0"))
+    desired.publish(broker, wanted(5, "f1-0"))
     with agent(broker_url, tmp_path / "data", slots=2):
         def known():
             report = json.loads(broker.get("weir:observed:n1") or "{}")
@@ -169,7 +171,7 @@ def test_a_broker_that_goes_and_comes_back_changes_nothing_for_the_slots(tmp_pat
     try:
         until(lambda: embedded.answers(prepared.url))
         with redis.Redis.from_url(prepared.url) as broker, agent(prepared.url, tmp_path / "data"):
-            desired.publish(broker, "n1", wanted(1, "f1-0"))
+            desired.publish(broker, wanted(1, "f1-0"))
             before = until(lambda: fragments_of(broker) and slot_of(broker))
             broker_process.kill()
             broker_process.wait()
@@ -178,7 +180,7 @@ def test_a_broker_that_goes_and_comes_back_changes_nothing_for_the_slots(tmp_pat
             broker_process = spawn(prepared.argv, stdout=subprocess.DEVNULL)
             until(lambda: embedded.answers(prepared.url))
             broker.delete("weir:observed:n1")
-            desired.publish(broker, "n1", wanted(2, "f1-0", "f2-0"))
+            desired.publish(broker, wanted(2, "f1-0", "f2-0"))
             until(lambda: "f2-0" in fragments_of(broker))
             after = slot_of(broker)
             assert (after["pid"], after["restarts"], after["since_ms"]) == (before["pid"], 0, before["since_ms"])
@@ -187,7 +189,7 @@ def test_a_broker_that_goes_and_comes_back_changes_nothing_for_the_slots(tmp_pat
 
 
 def test_an_agent_starts_what_it_knows_without_a_desired_state_in_the_broker(broker, broker_url, tmp_path):
-    desired.publish(broker, "n1", wanted(3, "f1-0"))
+    desired.publish(broker, wanted(3, "f1-0"))
     with agent(broker_url, tmp_path / "data"):
         until(lambda: fragments_of(broker))
     broker.flushall()
@@ -217,7 +219,7 @@ def test_an_agent_whose_name_was_taken_stands_down(broker, broker_url, tmp_path)
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
 def test_nothing_is_left_of_an_agent_that_ends(how, broker, broker_url, tmp_path):
-    desired.publish(broker, "n1", wanted(1, "f1-0"))
+    desired.publish(broker, wanted(1, "f1-0"))
     with agent(broker_url, tmp_path / "data") as process:
         found = until(lambda: fragments_of(broker).get("f1-0"))
         slot = slot_of(broker)["pid"]
@@ -236,8 +238,8 @@ def test_a_push_is_heard_long_before_the_next_poll(broker, broker_url, tmp_path,
     inbox = mail.Inbox(redis.Redis.from_url(broker_url), NodeStore(tmp_path, "n1"), on_change=lambda: told.append(1))
     inbox.start()
     until(lambda: broker.pubsub_numsub("weir:push")[0][1])
-    desired.publish(broker, "n2", {**wanted(1), "node": "n2"})
-    desired.publish(broker, "n1", wanted(1, "f1-0"))
+    desired.publish(broker, replace(wanted(1), node="n2"))
+    desired.publish(broker, wanted(1, "f1-0"))
     until(lambda: told)
     assert NodeStore(tmp_path, "n1").read_desired().version == 1 and len(told) == 1
     inbox.stop()
@@ -249,7 +251,7 @@ def test_a_change_whose_push_was_lost_is_found_by_polling(broker, broker_url, tm
     told = []
     inbox = mail.Inbox(redis.Redis.from_url(broker_url), NodeStore(tmp_path, "n1"), on_change=lambda: told.append(1))
     inbox.start()
-    broker.set("weir:desired:n1", json.dumps(wanted(4)))
+    broker.set("weir:desired:n1", DESIRED_STATES.dumps(wanted(4)))
     until(lambda: told)
     inbox.stop()
     assert NodeStore(tmp_path, "n1").read_desired().version == 4
@@ -278,10 +280,10 @@ def test_a_node_hears_again_once_its_disk_has_room(what, broker, broker_url, tmp
     monkeypatch.setattr(NodeStore, "write_desired", write_desired)
     inbox = mail.Inbox(redis.Redis.from_url(broker_url), NodeStore(tmp_path, "n1"), on_change=on_change)
     inbox.start()
-    broker.set("weir:desired:n1", json.dumps(wanted(4)))
+    broker.set("weir:desired:n1", DESIRED_STATES.dumps(wanted(4)))
     until(lambda: told)
     assert len(failed) == 3 and NodeStore(tmp_path, "n1").read_desired().version == 4
-    broker.set("weir:desired:n1", json.dumps(wanted(5)))
+    broker.set("weir:desired:n1", DESIRED_STATES.dumps(wanted(5)))
     until(lambda: len(told) == 2)
     inbox.stop()
 

@@ -5,6 +5,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from scheduler.contracts.desired import Input, WantedFragment
 from scheduler.model.dataflow import Task
 from scheduler.model.errors import InvalidTransition
 from workers.engine.agents.backoff import HEALTHY_MS, delay_ms, failures_after
@@ -29,7 +30,6 @@ from workers.engine.agents.reconcile import (
     check_transition,
     reconcile,
 )
-from workers.engine.agents.wanted import Input, WantedFragment
 
 NAMES = [f"f1-{n}" for n in range(5)]
 READERS = [*NAMES[2:], "f2-0", "f2-1"]  # some run on the same slot

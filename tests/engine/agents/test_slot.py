@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 import redis
 
+from scheduler.contracts.desired import Input, WantedFragment
 from scheduler.model.dataflow import Task
 from workers.engine.agents.live import Live
 from workers.engine.agents.reconcile import State
 from workers.engine.agents.slot import Slot
-from workers.engine.agents.wanted import Input, WantedFragment
 from workers.engine.channels import keys
 from workers.engine.settings import Settings
 

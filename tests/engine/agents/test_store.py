@@ -5,10 +5,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+from scheduler.contracts.desired import DesiredState, WantedFragment
 from scheduler.model.dataflow import Task
-from workers.engine.agents import store as store_module
 from workers.engine.agents.store import FileLock, NewestDesired, NodeStore, SlotStore, write_atomically
-from workers.engine.agents.wanted import WantedFragment
 
 GRACE_S = 100.0
 
@@ -102,13 +101,14 @@ def test_a_reader_never_sees_half_a_file(tmp_path):
 
 def test_what_is_desired_is_parsed_once_however_often_it_is_asked_for(tmp_path, monkeypatch):
     """Hands ask for it many times for each reader of a stream, and it is as large as its node has bundles."""
-    parsed, parse = [], store_module.parse_desired
-    monkeypatch.setattr(store_module, "parse_desired", lambda text: parsed.append(text) or parse(text))
+    parsed, read = [], NodeStore.read_desired
+    monkeypatch.setattr(NodeStore, "read_desired", lambda store: parsed.append(store) or read(store))
     store = NodeStore(tmp_path, "n1")
     newest = NewestDesired(store)
     assert newest().version == 0
     for version in (1, 2):
-        store.write_desired({"version": version, "slots": {}})
-        assert [newest().version for _ in range(5)] == 5 * [version] and len(parsed) == version
+        store.write_desired(DesiredState(version))
+        parsed.clear()
+        assert [newest().version for _ in range(5)] == 5 * [version] and len(parsed) == 1
     store.desired_path.unlink()
     assert newest().version == 2, "nothing that runs is stopped for that"

@@ -6,11 +6,11 @@ played. Every task adds up what it gets, so that a lost, repeated or reordered e
 
 from __future__ import annotations
 
-import json
 import random
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 
+from scheduler.contracts.desired import DESIRED_STATES, DesiredState, WantedFragment
 from scheduler.model.estate import Estate
 from scheduler.model.fragment import Fragment, RunningTask, Slot, channel_id
 from scheduler.model.task_types import TaskType
@@ -30,7 +30,6 @@ from workers.engine.agents.reconcile import (
     UnregisterReaders,
     reconcile,
 )
-from workers.engine.agents.wanted import Desired, WantedFragment, parse_desired
 
 TYPES = {name: TaskType(name, kind, "", "a:b") for name, kind in (("src", "source"), ("add", "transform"))}
 LENGTH = 5
@@ -133,8 +132,7 @@ class World:
     def __init__(self, chance: random.Random) -> None:
         self.chance = chance
         self.broker, self.disk = Broker(), Disk()
-        self.document: dict | None = None
-        self.desired = Desired()
+        self.desired = DesiredState()
         self.actual: dict[str, dict[str, Actual]] = {"0": {}, "1": {}}
         self.running: dict[str, WantedFragment] = {}
         self.deadly = True
@@ -147,8 +145,8 @@ class World:
         return [str(states[task]) if task in states else None for task, _ in self.disk.folds(name)]
 
     def want(self, estate: Estate) -> None:
-        self.document = wishes.keep_handing_over(wishes.desired_of(estate, "n", TYPES), self.document)
-        self.desired = parse_desired(json.loads(json.dumps(self.document)))
+        kept = wishes.keep_handing_over(wishes.desired_of(estate, "n", TYPES), self.desired)
+        self.desired = DESIRED_STATES.loads(DESIRED_STATES.dumps(kept))
 
     def maybe_die(self) -> None:
         if self.deadly and self.chance.random() < 0.04:

@@ -179,7 +179,7 @@ class Rig(Watched):
     def want(self, estate: Estate) -> None:
         """Make the agent want this estate, whose generation says how new it is."""
         wanted = desired.desired_of(estate, self.node, self.task_types, self.trigger_ms)
-        assert desired.publish(self.broker, self.node, wanted)
+        assert desired.publish(self.broker, wanted)
 
     def report(self) -> Mapping[str, Any]:
         report = self.reports().node(self.node)

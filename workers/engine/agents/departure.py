@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from scheduler.contracts.desired import Input, WantedFragment, Writer
 from workers.engine.channels import keys
 
 from .handover import order_of
 from .inlets import Inlets, channels_of
-from .wanted import Input, WantedFragment, Writer
 
 if TYPE_CHECKING:
     from .hands import Surroundings

@@ -7,6 +7,7 @@ from dataclasses import replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from scheduler.contracts.desired import Outlets, Routes, WantedFragment, Weights, made_in
 from workers.engine.channels import keys
 from workers.engine.channels.config import CAPACITY_BLOCKS, KEEP_EVENTS
 from workers.engine.spark.compile import output_positions
@@ -25,7 +26,6 @@ from .reconcile import (
     UnregisterReaders,
     Unroute,
 )
-from .wanted import Outlets, Routes, WantedFragment, Weights, made_in
 
 if TYPE_CHECKING:
     from .hands import Surroundings

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
 
-from .wanted import Desired, WantedFragment
+from scheduler.contracts.desired import DesiredState, WantedFragment
 
 States = Mapping[str, Sequence[str | None]]  # by running task, of each of its folds in the order of the stream
 
@@ -51,7 +51,7 @@ class Begun:
     states: States = field(default_factory=dict)
 
 
-def predecessors(desired: Desired, fragment: WantedFragment) -> tuple[str, ...]:
+def predecessors(desired: DesiredState, fragment: WantedFragment) -> tuple[str, ...]:
     """The fragments that this one goes on with, as far as this node knows them.
 
     A plan that is taken back before it was enacted leaves fragments that never began, between those that end now and
@@ -62,7 +62,7 @@ def predecessors(desired: Desired, fragment: WantedFragment) -> tuple[str, ...]:
     return tuple(name for name in known if name not in earlier)
 
 
-def successors(desired: Desired, fragment_id: str) -> tuple[WantedFragment, ...]:
+def successors(desired: DesiredState, fragment_id: str) -> tuple[WantedFragment, ...]:
     """The fragments that go on with this one."""
     return tuple(
         heir for heir in (*desired.wanted.values(), *desired.ceding.values())
@@ -70,12 +70,12 @@ def successors(desired: Desired, fragment_id: str) -> tuple[WantedFragment, ...]
     )
 
 
-def stage_of(desired: Desired, fragment_id: str, *, begun: Collection[str], ended: Collection[str]) -> Stage:
+def stage_of(desired: DesiredState, fragment_id: str, *, begun: Collection[str], ended: Collection[str]) -> Stage:
     """How far a fragment that hands over has come.
 
     Parameters
     ----------
-    desired : Desired
+    desired : DesiredState
         What the node should run and bring to an end.
     fragment_id : str
         One of ``desired.ceding``.
@@ -90,7 +90,7 @@ def stage_of(desired: Desired, fragment_id: str, *, begun: Collection[str], ende
     return Stage.END if all(name in ended for name in upstream(desired, fragment_id, **records)) else Stage.WORK
 
 
-def is_over(desired: Desired, fragment_id: str, *, begun: Collection[str]) -> bool:
+def is_over(desired: DesiredState, fragment_id: str, *, begun: Collection[str]) -> bool:
     """Whether all that go on with a fragment that hands over have begun, or are over themselves."""
     heirs = successors(desired, fragment_id)
     return bool(heirs) and all(
@@ -98,7 +98,7 @@ def is_over(desired: Desired, fragment_id: str, *, begun: Collection[str]) -> bo
     )
 
 
-def _is_read(desired: Desired, fragment_id: str, *, begun: Collection[str], ended: Collection[str]) -> bool:
+def _is_read(desired: DesiredState, fragment_id: str, *, begun: Collection[str], ended: Collection[str]) -> bool:
     """Whether another that hands over has not read to the end yet what this one wrote."""
     return fragment_id in ended and any(
         name not in ended and not is_over(desired, name, begun=begun)
@@ -108,7 +108,7 @@ def _is_read(desired: Desired, fragment_id: str, *, begun: Collection[str], ende
 
 
 def upstream(
-    desired: Desired, fragment_id: str, *, begun: Collection[str], ended: Collection[str]
+    desired: DesiredState, fragment_id: str, *, begun: Collection[str], ended: Collection[str]
 ) -> tuple[str, ...]:
     """The fragments that hand over, too, and write the channels that this one reads.
 
@@ -124,7 +124,7 @@ def upstream(
     )
 
 
-def line(desired: Desired, fragment_ids: Iterable[str]) -> frozenset[str]:
+def line(desired: DesiredState, fragment_ids: Iterable[str]) -> frozenset[str]:
     """Fragments, and all those before them whose work they go on with: any of them may be the one that still works."""
     found: set[str] = set()
     left = list(fragment_ids)

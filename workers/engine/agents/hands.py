@@ -14,6 +14,7 @@ from typing import Any
 
 import redis
 
+from scheduler.contracts.desired import DesiredState, Input, WantedFragment
 from scheduler.model.task_types import TaskTypes
 from workers.engine.channels import keys
 from workers.engine.channels.config import ChannelConfig
@@ -44,7 +45,6 @@ from .reconcile import (
 from .routing import Routing
 from .store import FileLock, SlotStore
 from .succession import Succession
-from .wanted import Desired, Input, WantedFragment
 
 SOON_MS = 30  # while a handover is under way, every moment counts
 SELDOM_MS = 3_000
@@ -66,7 +66,7 @@ class Surroundings:
     channel_config: ChannelConfig
     store: SlotStore
     task_types: TaskTypes
-    desired: Callable[[], Desired]  # the node's newest
+    desired: Callable[[], DesiredState]  # the node's newest
 
 
 class Hands:

@@ -10,13 +10,13 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from scheduler.contracts.desired import Input, WantedFragment
 from workers.engine.channels import keys
 from workers.engine.channels.registry import ChannelInfo
 
 from .checkpoint import Progress
 from .handover import order_of
 from .inputs import inputs_now
-from .wanted import Input, WantedFragment
 
 if TYPE_CHECKING:
     from .hands import Surroundings

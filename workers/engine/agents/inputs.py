@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from .wanted import Input
+from scheduler.contracts.desired import Input
 
 
 def inputs_now(

@@ -6,9 +6,10 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
+from scheduler.contracts.desired import Outlets, Routes, WantedFragment
+
 from . import backoff
 from .reconcile import Actual, State, check_transition
-from .wanted import Outlets, Routes, WantedFragment
 
 BROKER_AWAY_LONGEST_MS = 4_000  # the broker's absence is nobody's fault: look often whether it is back
 

@@ -67,7 +67,7 @@ class Inbox(threading.Thread):
             # After a failure it may be kept already, and nobody told of it.
             if document is not None and (self._store.write_desired(document) or self._not_taken):
                 self._on_change()
-                self._log.info("desired state", version=document["version"])
+                self._log.info("desired state", version=document.version)
             self._not_taken = ""
             deadline = time.monotonic() + POLL_S
             while (left_s := deadline - time.monotonic()) > 0 and not self._stopped.is_set():

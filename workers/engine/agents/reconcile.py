@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from scheduler.contracts.desired import Input, Outlets, Routes, WantedFragment, Weights
 from scheduler.model.errors import InvalidTransition
 
 from .handover import Stage
-from .wanted import Input, Outlets, Routes, WantedFragment, Weights
 
 
 class State(StrEnum):

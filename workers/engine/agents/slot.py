@@ -23,6 +23,7 @@ from typing import Any, TextIO
 
 import redis
 
+from scheduler.contracts.desired import DesiredState
 from workers.engine.channels import keys
 from workers.engine.channels.config import ChannelConfig
 from workers.engine.channels.registry import Channels
@@ -47,7 +48,6 @@ from .reconcile import Action, Start, State, Stop, reconcile
 from .scale import Scale
 from .shares import Rates
 from .store import NewestDesired, NodeStore, SlotStore
-from .wanted import Desired
 
 TICK_S = 0.5
 REPORT_MS = 1_000
@@ -72,7 +72,7 @@ class Slot:
         self._wake = threading.Event()
         self._ended: set[str] = set()
         self._newest = NewestDesired(self._node_store)
-        self._desired = Desired()
+        self._desired = DesiredState()
         self._stages: dict[str, Stage] = {}  # of the fragments that hand over
         self._left: frozenset[str] = frozenset()  # bundles that were leaving and have left
         self._due_ms: dict[str, int] = {}

@@ -19,16 +19,16 @@ import fcntl
 import json
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from scheduler.contracts.desired import DESIRED_STATES, WANTED_FRAGMENTS, DesiredState, WantedFragment
 from workers.engine.desired import keep_handing_over
 
 from .checkpoint import Progress, read_progress
 from .handover import Begun, Ended
-from .wanted import Desired, WantedFragment, fragment_document, parse_desired, parse_fragment
 
 
 def write_atomically(path: Path, text: str) -> None:
@@ -61,20 +61,20 @@ class NodeStore:
         """A slot's own folder."""
         return self.folder / f"slot-{slot}"
 
-    def read_desired(self) -> Desired:
+    def read_desired(self) -> DesiredState:
         """The newest desired state that reached the node; version 0 before the first."""
         try:
-            return parse_desired(json.loads(self.desired_path.read_text()))
+            return DESIRED_STATES.loads(self.desired_path.read_text())
         except FileNotFoundError:
-            return Desired()
+            return DesiredState()
 
-    def write_desired(self, document: Mapping[str, Any]) -> bool:
+    def write_desired(self, desired: DesiredState) -> bool:
         """Keep a desired state and what it lets go for others; False where it is kept already, or older."""
-        kept = json.loads(self.desired_path.read_text()) if self.desired_path.exists() else None
-        whole = keep_handing_over(document, kept)
-        if kept is not None and (document["version"] < kept["version"] or whole == kept):
+        kept = self.read_desired() if self.desired_path.exists() else None
+        text = DESIRED_STATES.dumps(keep_handing_over(desired, kept))
+        if kept is not None and (desired.version < kept.version or text == self.desired_path.read_text()):
             return False
-        write_atomically(self.desired_path, json.dumps(whole, sort_keys=True))
+        write_atomically(self.desired_path, text)
         return True
 
 
@@ -86,9 +86,9 @@ class NewestDesired:
 
     def __init__(self, store: NodeStore) -> None:
         self._store = store
-        self._known: tuple[tuple[int, ...], Desired] = ((), Desired())
+        self._known: tuple[tuple[int, ...], DesiredState] = ((), DesiredState())
 
-    def __call__(self) -> Desired:
+    def __call__(self) -> DesiredState:
         try:
             found = self._store.desired_path.stat()
         except FileNotFoundError:
@@ -109,7 +109,7 @@ class SlotStore:
 
     def records(self) -> dict[str, WantedFragment]:
         """Every fragment that the slot has started and not yet removed."""
-        fragments = (parse_fragment(json.loads(path.read_text())) for path in sorted(self.folder.glob("*.json")))
+        fragments = (WANTED_FRAGMENTS.loads(path.read_text()) for path in sorted(self.folder.glob("*.json")))
         return {fragment.id: fragment for fragment in fragments}
 
     def record(self, fragment: WantedFragment) -> None:
@@ -126,7 +126,7 @@ class SlotStore:
     def known(self, fragment_id: str) -> WantedFragment | None:
         """The fragment that made the checkpoint, as it last started, on whatever slot; None for a new one."""
         try:
-            return parse_fragment(json.loads(self._beside(fragment_id, "json").read_text()))
+            return WANTED_FRAGMENTS.loads(self._beside(fragment_id, "json").read_text())
         except FileNotFoundError:
             return None
 
@@ -252,7 +252,7 @@ class SlotStore:
 
 
 def _text_of(fragment: WantedFragment) -> str:
-    return json.dumps(fragment_document(fragment), sort_keys=True)
+    return WANTED_FRAGMENTS.dumps(fragment)
 
 
 class FileLock:

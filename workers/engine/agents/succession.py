@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from scheduler.contracts.desired import WantedFragment
 from scheduler.model.dataflow import Task
 from workers.engine.channels import keys
 from workers.engine.spark.compile import due_ms
@@ -19,7 +20,6 @@ from .doors import PART
 from .handover import Begun, Ended, States, begin_with, order_of, place_of, predecessors, successors
 from .inlets import channels_of
 from .logs import logger
-from .wanted import WantedFragment
 
 if TYPE_CHECKING:
     from .hands import Surroundings

@@ -1,0 +1,150 @@
+"""Desired state: what a node should run, by slot; written by the site, read by the node's agent."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple
+
+from scheduler.model.dataflow import Task
+from scheduler.model.fragment import channel_id
+
+from .codec import Codec
+
+DEFAULT_TRIGGER_MS = 500
+
+Outlets = Mapping[int, frozenset[str]]  # position in the chain -> fragments that read there
+Weights = Mapping[str, float]  # bundle -> its part of the events
+Routes = Mapping[int, Mapping[str, Weights]]  # position in the chain -> divided fragment that reads there -> weights
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """A channel that a fragment reads, and the running task whose stream it carries.
+
+    It is ``ending`` where its writer is leaving: a reader that has not begun need not wait for it.
+    """
+
+    channel: str
+    task: str
+    ending: bool = field(default=False, compare=False)
+
+
+class Writer(NamedTuple):
+    """Who writes a channel: a fragment, the position of the task, and the divided fragment that it is routed for."""
+
+    fragment: str
+    position: int
+    reader: str
+
+
+@dataclass(frozen=True, slots=True)
+class WantedFragment:
+    """One fragment as it should be, or one bundle of a divided one: what one query runs.
+
+    Inputs of the same task are one stream that comes in several channels. ``inherits`` are the fragments whose work it
+    goes on with, ``channels`` (by position) those of theirs that it goes on writing. ``heirs`` are its readers that go
+    on with the work of others, and of which; ``joins`` says, by position, where a reader begins that does not begin at
+    the newest event. ``outlets`` are readers of the whole stream, ``routes`` those that are divided. A bundle that is
+    ``leaving`` reads what it has to its end, and goes: ``writers`` says who wrote it.
+    """
+
+    id: str
+    tasks: tuple[Task, ...]
+    inputs: tuple[Input, ...] = ()
+    outlets: Outlets = field(default_factory=dict)
+    active: int = 1  # how many tasks, from the first, work; with 0 the fragment is paused
+    trigger_ms: int = DEFAULT_TRIGGER_MS  # between the micro-batches of its query
+    inherits: tuple[str, ...] = ()
+    channels: Mapping[int, str] = field(default_factory=dict)
+    heirs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    joins: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
+    threads: int = 1
+    routes: Routes = field(default_factory=dict)
+    leaving: bool = False
+    writers: Mapping[str, Writer] = field(default_factory=dict)  # by channel
+
+    def __post_init__(self) -> None:
+        outlets = {position: frozenset(readers) for position, readers in self.outlets.items() if readers}
+        object.__setattr__(self, "outlets", outlets)
+
+    @property
+    def paused(self) -> bool:
+        """Whether it keeps its state and does nothing."""
+        return self.active == 0
+
+    @property
+    def written(self) -> tuple[str, ...]:
+        """The channel of each of its streams."""
+        return tuple(self.channel(position) for position in range(len(self.tasks)))
+
+    def channel(self, position: int) -> str:
+        """The channel of the stream that leaves the task at ``position``."""
+        return self.channels.get(position) or channel_id(self.id, position)
+
+    @property
+    def streams(self) -> tuple[tuple[str, ...], ...]:
+        """What it reads: for each stream its channels."""
+        channels: dict[str, list[str]] = {}
+        for item in self.inputs:
+            channels.setdefault(item.task, []).append(item.channel)
+        return tuple(tuple(group) for group in channels.values())
+
+    def predecessors(self, readers: Iterable[str]) -> frozenset[str]:
+        """Those whose work these readers go on with."""
+        return frozenset(name for reader in readers for name in self.heirs.get(reader, ()))
+
+
+@dataclass(frozen=True, slots=True)
+class WantedSlot:
+    """What one slot should run, upstream first."""
+
+    fragments: tuple[WantedFragment, ...] = ()
+
+
+@dataclass(frozen=True)
+class DesiredState:
+    """The desired state of a node: fragments by slot; and, by slot, those that come to an end for others.
+
+    ``handing_over`` is the agent's own: fragments that are no longer wanted, and that others inherit from.
+    """
+
+    version: int = 0
+    node: str = ""
+    generation: int = 0
+    slots: Mapping[str, WantedSlot] = field(default_factory=dict)
+    handing_over: Mapping[str, tuple[WantedFragment, ...]] = field(default_factory=dict)
+
+    def of_slot(self, slot: str) -> tuple[WantedFragment, ...]:
+        """What one slot should run."""
+        return self.slots[slot].fragments if slot in self.slots else ()
+
+    @cached_property
+    def wanted(self) -> Mapping[str, WantedFragment]:
+        """What the node should run, by fragment id."""
+        return {fragment.id: fragment for slot in self.slots.values() for fragment in slot.fragments}
+
+    @cached_property
+    def ceding(self) -> Mapping[str, WantedFragment]:
+        """What the node should bring to an end for others to go on with, by fragment id."""
+        return {fragment.id: fragment for fragments in self.handing_over.values() for fragment in fragments}
+
+    def elsewhere(self, slot: str) -> frozenset[str]:
+        """Fragments that another slot of this node should run: leaving here, they keep their checkpoint."""
+        return frozenset(
+            fragment.id for name, wanted in self.slots.items() if name != slot for fragment in wanted.fragments)
+
+
+# Agents of earlier versions ask for these, though they may be empty.
+_ALWAYS = frozenset({
+    "version", "node", "generation", "slots", "fragments", "inputs", "outlets", "active", "trigger_ms"})
+DESIRED_STATES = Codec(DesiredState, sparse=True, always=_ALWAYS)
+WANTED_FRAGMENTS = Codec(WantedFragment, sparse=True, always=_ALWAYS)
+
+
+def made_in(fragment_id: str) -> int:
+    """The generation of the estate in which a fragment or bundle was planned; 0 where its id does not say so."""
+    generation = re.match(r"f(\d+)-", fragment_id)
+    return int(generation[1]) if generation else 0
