@@ -171,8 +171,7 @@ def test_one_bundle_goes_on_with_what_others_leave_and_writes_where_they_wrote()
     heir = replace(
         found.fragments["f2-0"], slot="n1/0", bundles=bundles, inherits=("f0-1",), channels={"k": "f0-1.3"})
     assert heir.channels_of("k") == ("f2-7.0", "f0-1.3")
-    document = desired.desired_of(
-        replace(found, fragments={**found.fragments, "f2-0": heir}), "n1", TYPES)
+    document = wanted_of(replace(found, fragments={**found.fragments, "f2-0": heir}), "n1")
     entries = {one["id"]: one for slot in document["slots"].values() for one in slot["fragments"]}
     assert entries["f2-0"]["inherits"] == ["f0-1"] and entries["f2-0"]["channels"] == {"0": "f0-1.3"}
     assert "inherits" not in entries["f2-7"] and "channels" not in entries["f2-7"]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from scheduler.contracts.desired import DesiredState, WantedFragment
+from scheduler.contracts.desired import DesiredState, WantedFragment, WantedSlot
 from scheduler.model.fragment import Fragment
 from workers.engine.agents import succession
 from workers.engine.agents.checkpoint import Progress, read_progress
@@ -91,10 +91,10 @@ def fragment(name: str, **changes) -> WantedFragment:
 def test_a_plan_that_was_taken_back_before_it_began_is_passed_over_by_nobody():
     ceding = {"0": (fragment("a"), fragment("b"), fragment("c", inherits=("a", "b")))}
     back = fragment("d", inherits=("a", "b", "c"))
-    desired = DesiredState(slots={"0": (back,)}, handing_over=ceding)
+    desired = DesiredState(slots={"0": WantedSlot((back,))}, handing_over=ceding)
     assert predecessors(desired, back) == ("c",)
     assert [one.id for one in successors(desired, "a")] == ["c"]
-    unknown = DesiredState(slots={"0": (back,)}, handing_over={"0": ceding["0"][:2]})
+    unknown = DesiredState(slots={"0": WantedSlot((back,))}, handing_over={"0": ceding["0"][:2]})
     assert predecessors(unknown, back) == ("a", "b")
 
 
