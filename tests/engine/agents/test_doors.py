@@ -27,7 +27,8 @@ def writer(broker):
     """A running writer with its doors."""
     around = SimpleNamespace(
         channels=Channels(broker), broker=broker, task_types=TYPES,
-        desired=lambda: DesiredState(slots={"0": WantedSlot((replace(WHOLE, routes={}),))}),  # no more than what is asked for here
+        # No more than what is asked for here.
+        desired=lambda: DesiredState(slots={"0": WantedSlot((replace(WHOLE, routes={}),))}),
         store=SimpleNamespace(progress=lambda _: Progress()))
     doors = Doors(around, clock_ms=lambda: 1_000, on_event=lambda *_, **__: None)
     routing = Routing(around, doors, clock_ms=lambda: 1_000)
@@ -91,7 +92,8 @@ def whole(broker, monkeypatch):
     wanted = {"routes": {0: {"f1-1": {"f1-1": 0.5, "f2-0": 0.5}}}, "heirs": {}}
     around = SimpleNamespace(
         channels=Channels(broker), broker=broker, task_types=TYPES, query=object(), generation=2,
-        desired=lambda: DesiredState(generation=around.generation, slots={"0": WantedSlot((replace(WHOLE, **wanted),))}),
+        desired=lambda: DesiredState(
+            generation=around.generation, slots={"0": WantedSlot((replace(WHOLE, **wanted),))}),
         store=SimpleNamespace(progress=lambda _: around.progress), progress=Progress(6, True))
     monkeypatch.setattr(routing, "queries", SimpleNamespace(rest=lambda query, pause: pause() is None and query))
     doors = Doors(around, clock_ms=lambda: 1_000, on_event=lambda *_, **__: None)
