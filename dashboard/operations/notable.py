@@ -41,12 +41,12 @@ def notable_events(viewer: Viewer, dataflow_id: UUID | str, *, count: int = 20) 
 def _told(event: dict[str, Any]) -> Notable | None:
     match event["kind"]:
         case "fragment_failed":
-            what = f"failed and is started again from its checkpoint: {event['error']}"
+            what = f"failed and restarts from its checkpoint: {event['error']}"
         case "joined_late" if event["kept_since_ms"] is None:
-            what = "asked for older events than its stream still holds; it holds none, so this begins with the next one"
+            what = "asked for older events than its stream has; it has none, so the query starts with the next event"
         case "joined_late":
             since = _at(event["kept_since_ms"])
-            what = f"asked for older events than its stream still holds; it begins with those of {since:%H:%M:%S} UTC"
+            what = f"asked for older events than its stream has; it starts with those of {since:%H:%M:%S} UTC"
         case _:
             return None
     return Notable(event["fragment"], _at(event["at_ms"]), what)

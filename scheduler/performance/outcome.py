@@ -81,8 +81,8 @@ def told(promise: Promise, seen: Seen) -> tuple[Told, ...]:
         planned, comes = _planned_per_s(task, promise), seen.offered_per_s.get(task)
         if comes is not None and falls_short(comes, planned, over_s=seen.over_s):
             return (Told(task, planned, comes, Reason(
-                "selectivity", f"{comes:.4g} of the {planned:.4g} events/s planned for {task} come, and no task is "
-                "behind: those before it make fewer events of what they read than was planned", "compare", task)),)
+                "selectivity", f"{task} gets {comes:.4g} of {planned:.4g} planned events/s, and no task falls "
+                "behind: upstream tasks have a lower selectivity than planned", "compare", task)),)
     return ()
 
 
@@ -139,7 +139,7 @@ def _planned_per_s(task: str, promise: Promise) -> float:
 def _of_latency(promise: Promise, seen: Seen) -> Iterator[Miss]:
     if seen.latency_s is None or seen.latency_s <= promise.latency_s * (1 + LATENCY_BOUND):
         return
-    reason = Reason("estimate", "no bundle is behind: batches take longer than the estimate counts with", "wait")
+    reason = Reason("estimate", "no bundle falls behind; batches take longer than estimated", "wait")
     if _limiting(promise, seen):
         reason = _limit(promise, seen)
     yield Miss("latency", "", promise.latency_s, seen.latency_s, reason)
@@ -161,7 +161,7 @@ def _limit(promise: Promise, seen: Seen) -> Reason:
     for bundle in promise.bundles:
         silence = _seen(bundle, seen).silent
         if silence:
-            return Reason("silent", f"{silence}, where {bundle.task} is to run", "wait", bundle.task)
+            return Reason("silent", f"{silence}, where {bundle.task} is placed", "wait", bundle.task)
     for bundle in promise.bundles:
         cause = _seen(bundle, seen).failing
         if cause:
@@ -173,30 +173,30 @@ def _limit(promise: Promise, seen: Seen) -> Reason:
     held = next((bundle for bundle in promise.bundles if not own.issuperset(_seen(bundle, seen).waits_for)), None)
     if held is not None:
         return Reason("others", (
-            f"{held.task} waits for a query of another dataflow, which reads what it makes and is behind"), "wait",
+            f"{held.task} waits for a query of another dataflow that reads its output and falls behind"), "wait",
             held.task)
-    given = f"{seen.rate_per_s:.4g} of {promise.rate_per_s:.4g} events/s came from the sources"
-    return Reason("source", f"{given}; no task is behind and none is held back", "source")
+    emitted = f"the sources emit {seen.rate_per_s:.4g} of {promise.rate_per_s:.4g} events/s"
+    return Reason("source", f"{emitted}; no task falls behind", "source")
 
 
 def _of_bundle(promise: Promise, seen: Seen, bundle: BundlePromise) -> Reason:
     """Why a bundle that is behind does no more."""
     found, slot = _seen(bundle, seen), seen.slots.get(bundle.slot, Load())
-    threads = f"the {bundle.threads} thread{'s' if bundle.threads > 1 else ''} of {bundle.task} on {bundle.slot}"
+    threads = f"{bundle.threads} thread{'s' if bundle.threads > 1 else ''}"
+    handles = f"{bundle.task} on {bundle.slot} ({threads}) handles {_rate(found)}"
     if _use(bundle, seen) >= AT_PEAK:
-        return Reason("peak", f"{threads} do {_rate(found)}, all that their profile allows", "compare", bundle.task)
+        return Reason("peak", f"{handles}, the most that its profile allows", "compare", bundle.task)
     for what, taken in (("CPU", slot.cpu), ("memory", slot.memory)):
         if taken is not None and taken >= TAKEN:
             beyond = _beyond(promise, seen, bundle.slot, what)
-            full = f"the {what} of {bundle.slot} is taken ({taken:.0%}), and {bundle.task} waits for it"
+            full = f"the {what} of {bundle.slot} is fully used ({taken:.0%}), and {bundle.task} waits for it"
             return Reason(what, f"{full}; {beyond.why}", beyond.remedy, beyond.task or bundle.task)
     crowd = promise.crowded.get(bundle.slot)
     if crowd is not None:
         return Reason(
-            "threads", f"{threads} do {_rate(found)} and wait for their turn: {crowd.told(bundle.slot)}", "threads",
-            bundle.task)
-    allowed = "" if bundle.sustains_per_s is None else f", though their profile allows {bundle.sustains_per_s:.4g}"
-    return Reason("drift", f"{threads} do {_rate(found)} and are behind{allowed}", "measure", bundle.task)
+            "threads", f"{handles} and waits for free threads: {crowd.told(bundle.slot)}", "threads", bundle.task)
+    allowed = "" if bundle.sustains_per_s is None else f", although its profile allows {bundle.sustains_per_s:.4g}"
+    return Reason("drift", f"{handles} and falls behind{allowed}", "measure", bundle.task)
 
 
 def _beyond(promise: Promise, seen: Seen, slot: str, what: What) -> Reason:
@@ -204,7 +204,7 @@ def _beyond(promise: Promise, seen: Seen, slot: str, what: What) -> Reason:
     own = promise.on_slots.get(slot, ())
     loads = [_of(_seen(bundle, seen).load, what) for bundle in own]
     if None in loads:
-        return Reason("others", "what its queries take one by one was not measured", "slots")
+        return Reason("others", "the use of each single query was not measured", "slots")
     measured = sum(load or 0.0 for load in loads)
     promised = [bundle.cpu if what == "CPU" else bundle.memory for bundle in own]
     # By the profiles, at the rates that came.
@@ -216,16 +216,16 @@ def _beyond(promise: Promise, seen: Seen, slot: str, what: What) -> Reason:
         most = max(zip(expected, promised, own, strict=True), key=lambda one: one[0] - one[1])[2]
         return Reason("more", (
             f"{most.task} gets {_rate(_seen(most, seen))} instead of {most.rate_per_s:.4g}"), "compare", most.task)
-    return Reason("others", "its queries take what was predicted, and something else on the slot the rest", "slots")
+    return Reason("others", "its queries use what was predicted, and something else on the slot uses the rest", "slots")
 
 
 def _of_mixed(promise: Promise, seen: Seen, slot: str, what: What) -> Reason:
     """Own queries seem to take more, and others' are there: one can only say that all of them do, if they do."""
     if not _whole_is_over(promise, seen, slot, what):
-        return Reason("others", "all queries on it take what was predicted of them together", "slots")
+        return Reason("others", "all queries on it together use what was predicted", "slots")
     return Reason("together", (
-        f"all queries on it take {_of(seen.slots[slot], what):.0%}, where {_of(promise.load_of(slot), what):.0%} was "
-        "expected; others' are among them, and which takes more is not measured where they share a slot"), "slots")
+        f"all queries on it use {_of(seen.slots[slot], what):.0%}, where {_of(promise.load_of(slot), what):.0%} was "
+        "expected; others' are among them, and on a shared slot the use of each query is not measured"), "slots")
 
 
 def _of_own(own: Sequence[BundlePromise], seen: Seen, measured: float, expected: Sequence[float]) -> Reason:
@@ -233,13 +233,13 @@ def _of_own(own: Sequence[BundlePromise], seen: Seen, measured: float, expected:
     most = max(zip(expected, own, strict=True), key=lambda one: one[0])[1]
     if len(own) == 1:
         return Reason("drift", (
-            f"{most.task} takes {measured:.0%} of it at {_rate(_seen(most, seen))}, where its profile says "
+            f"{most.task} uses {measured:.0%} of it at {_rate(_seen(most, seen))}, where its profile says "
             f"{expected[0]:.0%}"), "measure", most.task)
     tasks = _listed(list(dict.fromkeys(bundle.task for bundle in own)))
-    of_all = f"the queries of {tasks} take {measured:.0%} of it together, where their profiles say {sum(expected):.0%}"
+    of_all = f"the queries of {tasks} use {measured:.0%} of it together, where their profiles say {sum(expected):.0%}"
     return Reason("together", (
-        f"{of_all} at these rates; which of them takes more is not measured where they share a slot, {most.task} is "
-        "expected to take most"), "measure", most.task)
+        f"{of_all} at these rates; on a shared slot the use of each query is not measured, {most.task} is expected "
+        "to use most"), "measure", most.task)
 
 
 def _whole_is_over(promise: Promise, seen: Seen, slot: str, what: What) -> bool:

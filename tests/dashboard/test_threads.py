@@ -14,6 +14,7 @@ from dashboard.plans.selectors import plan_of
 from dashboard.schedules.promises import in_force
 from scheduler.model.placement import Crowd
 from tests.dashboard.building import World, approved, enacted, planned
+from tests.pages.markup import Markup
 from tests.pages.observed import Observed
 from tests.pages.scheduling import linear, measured
 
@@ -80,7 +81,7 @@ def test_threads_that_wait_for_their_turn_are_told_by_the_outcome(here: World, c
     client.force_login(here.carla)
     (missed,) = client.get(f"/api/dataflows/{record.pk}/schedule/outcome").json()["missed"]
     assert (missed["what"], missed["reason"]["cause"], missed["reason"]["remedy"]) == ("rate", "threads", "threads")
-    assert f"wait for their turn: {promise.crowded[slot].told(slot)}" in missed["reason"]["why"]
-    page = client.get(f"/dataflows/{record.pk}/schedule/outcome").content.decode()
-    assert "WEIR_SLOT_THREADS on n1 gives it more" in page and 'href="/help/schedules#limits"' in page
-    assert 'id="limits"' in client.get("/help/schedules").content.decode()
+    assert promise.crowded[slot].told(slot) in missed["reason"]["why"]
+    miss = Markup(client.get(f"/dataflows/{record.pk}/schedule/outcome").text).one("data-miss", "rate")
+    assert "WEIR_SLOT_THREADS on n1" in miss.text and miss.links("/help/schedules#limits")
+    assert Markup(client.get("/help/schedules").text).having("id", "limits")

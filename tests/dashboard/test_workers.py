@@ -236,7 +236,7 @@ def test_what_nodes_tell_of_a_dataflows_queries_is_on_its_page(world: World, bro
     ):
         broker.xadd("weir:events", {name: json.dumps(value) for name, value in event.items()})
     told = [event.what for event in notable_events(viewer_of(world.vera), record.pk)]
-    assert ["holds none" in told[0], "00:01:01" in told[1], "no such field" in told[2], len(told)] == [True] * 3 + [3]
+    assert ["has none" in told[0], "00:01:01" in told[1], "no such field" in told[2], len(told)] == [True] * 3 + [3]
     client.force_login(world.vera)
     page = client.get(f"/dataflows/{record.pk}/").content.decode()
     assert "no such field" in page and "of another one" not in page

@@ -81,7 +81,7 @@ def test_fewer_events_than_declared_are_told_and_no_miss() -> None:
     (one,) = told(THIN, thin(2))
     assert (one.task, one.planned_per_s, one.measured_per_s) == ("out", 10, 2)
     assert (one.reason.cause, one.reason.task, one.reason.remedy) == ("selectivity", "out", "compare")
-    assert "2 of the 10 events/s planned for out come" in one.reason.why
+    assert "out gets 2 of 10 planned events/s" in one.reason.why
     assert told(THIN, thin(9.8)) == told(THIN, thin(12)) == told(THIN, Seen()) == ()
 
 
@@ -149,7 +149,7 @@ def test_a_bundle_at_its_peak_limits() -> None:
     (miss,) = misses(promise, behind(118))
     assert (miss.what, miss.reason.cause, miss.reason.task, miss.reason.remedy) == ("rate", "peak", "fetch", "compare")
     assert miss.measured == pytest.approx(100 * 168 / 200)
-    assert "40 threads of fetch on n1/1 do 118 events/s" in miss.reason.why
+    assert "fetch on n1/1 (40 threads) handles 118 events/s" in miss.reason.why
 
 
 def test_a_bundle_that_does_less_than_its_profile_asks_for_a_measurement() -> None:
@@ -174,7 +174,7 @@ def test_threads_that_wait_for_their_turn_are_told_from_drift() -> None:
 def test_a_full_slot_limits(what: str, slot: dict[str, float], cause: str) -> None:
     (miss,) = misses(PROMISE, behind(90, **slot))  # its own bundles take no more than was promised
     assert (miss.what, miss.reason.cause, miss.reason.remedy) == ("rate", cause, "slots")
-    assert f"the {what} of n1/1 is taken" in miss.reason.why and "something else on the slot" in miss.reason.why
+    assert f"the {what} of n1/1 is fully used" in miss.reason.why and "something else on the slot" in miss.reason.why
 
 
 def test_a_slot_that_its_own_bundle_fills_asks_for_a_measurement() -> None:
@@ -196,7 +196,7 @@ def test_a_silent_node_comes_before_what_fails_for_want_of_it() -> None:
         "f1-0": BundleSeen(failing="no such host"), "f1-3": BundleSeen(silent="nothing is heard of node n2")})
     (reason,) = {miss.reason for miss in misses(PROMISE, silent) if miss.what == "rate"}
     assert (reason.cause, reason.task, reason.remedy) == ("silent", "fetch", "wait")
-    assert reason.why == "nothing is heard of node n2, where fetch is to run"
+    assert reason.why == "nothing is heard of node n2, where fetch is placed"
 
 
 def test_events_that_pile_up_are_seen_before_any_channel_is_full() -> None:
@@ -254,7 +254,7 @@ def test_of_queries_that_share_a_slot_none_is_blamed_for_what_time_says_that_it_
         extra: replace(before.bundles[extra], load=Load(load.cpu + 0.25, load.memory))})
     (miss,) = misses(PROMISE, more)
     assert (miss.reason.cause, miss.reason.task, miss.reason.remedy) == ("together", "parse", "measure")
-    assert "make, parse and fetch take 95% of it together, where their profiles say 70%" in miss.reason.why
+    assert "make, parse and fetch use 95% of it together, where their profiles say 70%" in miss.reason.why
 
 
 def test_beside_others_queries_only_what_all_of_them_take_is_held_against_a_schedule() -> None:
