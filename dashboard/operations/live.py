@@ -28,6 +28,12 @@ from scheduler.contracts.reports import FAILING, RUNNING, SlotReport
 from scheduler.model.fragment import Fragment, RunningBundle
 from scheduler.reuse.standing import is_working
 
+# Fields that change from moment to moment: pages write them in place and fetch nothing anew for them. A test holds this
+# to the fields that the API's answers mark.
+MOVING = frozenset({
+    "bundles_cpu", "bundles_memory", "channel_p50_ms", "channel_p99_ms", "cpu", "events", "events_in_per_s",
+    "events_out_per_s", "latency_p50_ms", "latency_p99_ms", "measured", "memory_mb", "rate_per_s", "retry_at_ms",
+    "wait_p50_ms", "wait_p99_ms"})
 _NO_TOTALS = {
     "state": "", "events_in_per_s": None, "events_out_per_s": None, "latency_p50_ms": None, "latency_p99_ms": None}
 

@@ -1,4 +1,7 @@
-"""The estate as an index: kept from plan to plan, so that planning and applying cost what the plan costs."""
+"""The estate as an index: kept from plan to plan, so that planning and applying cost what the plan costs.
+
+The site looks its rows up instead. Simulators keep an estate in memory, and check plans against this.
+"""
 
 from __future__ import annotations
 

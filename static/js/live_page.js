@@ -37,8 +37,7 @@ function writeFigures(state) {
 }
 
 /** What the page's markup depends on, as text: everything but figures that move by themselves. */
-const MOVING = new Set(["cpu", "memory_mb", "bundles_cpu", "bundles_memory", "rate_per_s", "events", "events_in_per_s", "events_out_per_s", "latency_p50_ms",
-  "latency_p99_ms", "channel_p50_ms", "channel_p99_ms", "wait_p50_ms", "wait_p99_ms", "retry_at_ms", "measured"]);
+const MOVING = new Set(document.body.dataset.moving.split(" "));
 
 export function shapeOf(state) {
   return JSON.stringify(state, (name, value) => (MOVING.has(name) ? undefined : value));

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import re
+from typing import get_args
+
+from ninja import Schema
 
 import dashboard.config.urls  # noqa: F401 - all of the site, with its errors
+from dashboard.api.answers.common import Moving
+from dashboard.api.answers.dataflows import LiveDataflow
+from dashboard.api.answers.site import Estate
 from dashboard.api.routes import api
 from dashboard.config.environment import ROOT
+from dashboard.operations.live import MOVING
 from scheduler.model.errors import WeirError
 
 DOCS = (ROOT / "docs" / "api.md").read_text()
@@ -83,3 +90,22 @@ def test_every_answer_has_a_schema_and_every_error_its_status() -> None:
 def is_closed(schema: dict | None) -> bool:
     """Whether a schema names what it holds: a component, a list of them, or of strings."""
     return bool(schema) and ("$ref" in schema or is_closed(schema.get("items")) or schema.get("type") == "string")
+
+
+def moving_fields() -> set[str]:
+    """The fields of live answers that are marked as moving, however deep they are nested."""
+    names, waiting = set(), [LiveDataflow, Estate]
+    while waiting:
+        for name, field in waiting.pop().model_fields.items():
+            names |= {name} if any(isinstance(mark, Moving) for mark in field.metadata) else set()
+            nested = [field.annotation]
+            while nested:
+                annotation = nested.pop()
+                nested += get_args(annotation)
+                if isinstance(annotation, type) and issubclass(annotation, Schema):
+                    waiting.append(annotation)
+    return names
+
+
+def test_pages_write_in_place_what_moves_and_nothing_else():
+    assert moving_fields() == MOVING

@@ -16,8 +16,8 @@ from scheduler.model.task_types import TaskTypes
 from scheduler.performance.rates import input_rates_per_s, task_cores
 from scheduler.planning import plan_removal, plan_submission
 from scheduler.reuse.running import running_dataflows
-from scheduler.reuse.sharing import shared_with, sharing
 from tests.scheduler.reversing import reverse_plan, reverse_steps
+from tests.scheduler.sharing import shared_with, sharing
 
 from .catalogue import EMPTY, PRICES, TYPES, flow, remove, submit
 

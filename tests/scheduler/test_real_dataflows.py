@@ -13,7 +13,7 @@ from scheduler.model.documents import dump_document, read_document
 from scheduler.model.duplicates import deduplicate
 from scheduler.model.task_types import Parameter, TaskType, TaskTypes
 from scheduler.planning import plan_removal, plan_submission
-from scheduler.reuse.sharing import sharing
+from tests.scheduler.sharing import sharing
 
 from .catalogue import EMPTY, PRICES
 from .invariants import check_estate, check_plan

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, Generic, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
 
 from ninja import Schema
 from pydantic import ConfigDict
 
 Item = TypeVar("Item")
+
+
+class Moving:
+    """Marks a field that changes from moment to moment: pages write it in place and fetch nothing anew for it."""
+
+
+Figure = Annotated[float | None, Moving()]  # null until it is measured
 
 
 class Answer(Schema):

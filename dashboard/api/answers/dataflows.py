@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
-from .common import Answer, History, Problem, User
+from .common import Answer, Figure, History, Moving, Problem, User
 from .proposals import ProposalRow
 
 
@@ -109,7 +109,7 @@ class Live(Answer):
     """Whether the broker answers and rates mean something; ``reason`` says why not."""
 
     available: bool
-    measured: bool
+    measured: Annotated[bool, Moving()]
     reason: str
 
 
@@ -117,10 +117,10 @@ class Totals(Answer):
     """Rates, latency and state of a dataflow as a whole; null until measured."""
 
     state: str
-    events_in_per_s: float | None
-    events_out_per_s: float | None
-    latency_p50_ms: float | None
-    latency_p99_ms: float | None
+    events_in_per_s: Figure
+    events_out_per_s: Figure
+    latency_p50_ms: Figure
+    latency_p99_ms: Figure
 
 
 class LiveTask(Answer):
@@ -132,12 +132,12 @@ class LiveTask(Answer):
     slot: str
     state: str
     error: str | None
-    retry_at_ms: int | None
+    retry_at_ms: Annotated[int | None, Moving()]
     throttled_by: str | None
-    rate_per_s: float | None
-    events: int | None
-    latency_p50_ms: float | None
-    latency_p99_ms: float | None
+    rate_per_s: Figure
+    events: Annotated[int | None, Moving()]
+    latency_p50_ms: Figure
+    latency_p99_ms: Figure
     shared_with: list[User]
 
 
@@ -145,11 +145,11 @@ class LiveStream(Answer):
     """A stream: ``fused`` where no channel carries it."""
 
     fused: bool
-    rate_per_s: float | None
-    channel_p50_ms: float | None
-    channel_p99_ms: float | None
-    wait_p50_ms: float | None
-    wait_p99_ms: float | None
+    rate_per_s: Figure
+    channel_p50_ms: Figure
+    channel_p99_ms: Figure
+    wait_p50_ms: Figure
+    wait_p99_ms: Figure
 
 
 class LiveProposal(Answer):

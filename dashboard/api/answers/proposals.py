@@ -152,10 +152,11 @@ class Difference(Answer):
 
 
 class TeamReview(Answer):
-    """A team that is asked, and its verdict."""
+    """A team that is asked, who may speak for it, and its verdict."""
 
     slug: str
     name: str
+    approvers: list[str]
     verdict: str | None
     reviewer: str
     comment: str

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field
 
-from .common import Answer, History, User
+from .common import Answer, Figure, History, Moving, User
 from .dataflows import Live
 
 
@@ -66,8 +66,8 @@ class EstateCounts(Answer):
     submitted: int
     running_tasks: int
     without_reuse: int
-    events_in_per_s: float | None
-    events_out_per_s: float | None
+    events_in_per_s: Figure
+    events_out_per_s: Figure
 
 
 class EstateNode(Answer):
@@ -75,17 +75,17 @@ class EstateNode(Answer):
 
     reporting: bool
     cores: float | None
-    memory_mb: float | None
+    memory_mb: Figure
 
 
 class EstateSlot(Answer):
     """A slot's state and what it takes."""
 
     state: str
-    cpu: float | None
-    memory_mb: float | None
-    bundles_cpu: float | None
-    bundles_memory: float | None
+    cpu: Figure
+    memory_mb: Figure
+    bundles_cpu: Figure
+    bundles_memory: Figure
     restarts: int
     fragments: int
     reserved: bool
@@ -97,7 +97,7 @@ class FailingQuery(Answer):
     cause: str
     state: str
     slot: str
-    retry_at_ms: int | None
+    retry_at_ms: Annotated[int | None, Moving()]
     dataflows: list[User]
 
 
@@ -108,10 +108,10 @@ class EstateDataflow(Answer):
     team: str
     status: str
     state: str
-    events_in_per_s: float | None
-    events_out_per_s: float | None
-    latency_p50_ms: float | None
-    latency_p99_ms: float | None
+    events_in_per_s: Figure
+    events_out_per_s: Figure
+    latency_p50_ms: Figure
+    latency_p99_ms: Figure
 
 
 class Estate(Answer):

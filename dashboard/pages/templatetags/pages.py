@@ -8,6 +8,7 @@ from django import template
 from django.urls import reverse
 
 from dashboard.approvals import selectors as approvals
+from dashboard.operations.live import MOVING
 from dashboard.teams.models import Role
 from dashboard.teams.selectors import teams
 
@@ -16,6 +17,12 @@ _PLACES = (
     ("estate", "Estate"), ("dataflows", "Dataflows"), ("proposals", "Proposals"), ("bills", "Bills"),
     ("task_types", "Task types"), ("profiles", "Profiles"), ("audit", "Audit"), ("help", "Help"),
 )
+
+
+@register.simple_tag
+def moving_fields() -> str:
+    """The fields of live documents that pages write in place, for the script that compares two of them."""
+    return " ".join(sorted(MOVING))
 
 
 @register.simple_tag(takes_context=True)
