@@ -49,11 +49,11 @@ def _check_end(draft: Draft, problems: Problems, end: Node | None, word: str) ->
         return False
     if end.value in draft.tasks:
         return True
-    if end.value not in draft.unread_ids:  # else the id itself has been reported
+    if end.value not in draft.invalid_ids:  # else the id itself has been reported
         near = problems.nearest(end.value, draft.tasks)
         problems.add(
             "unknown_task", end.place,
-            f"A stream goes {word} task {shown(end.value) or 'without an id'}, which is not there.",
+            f"A stream goes {word} task {shown(end.value) or 'without an id'}, which does not exist.",
             f"Did you mean {near}?" if near else "Add the task, or remove the stream.",
         )
     return False

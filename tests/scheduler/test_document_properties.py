@@ -10,6 +10,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from scheduler.model import structure
 from scheduler.model.documents import dataflow_from_json, dump_document, read_document, to_document
 from scheduler.model.duplicates import deduplicate, equivalent_tasks
 from scheduler.model.errors import InvalidDataflow
@@ -21,6 +22,7 @@ from .strategies import dataflows
 
 SHORT = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 LONG = settings(SHORT, max_examples=10_000)
+RULES = {code.partition(" ")[0] for code in structure.CODES}
 SCHEMA = jsonschema.Draft202012Validator(dataflow_schema())
 
 storable_text = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20)
@@ -136,6 +138,27 @@ def test_the_schema_takes_whatever_is_accepted(value):
         return
     if "spouts" not in value and "bolts" not in value:
         SCHEMA.validate(value)
+
+
+@SHORT
+@given(almost)
+def test_what_the_schema_refuses_is_refused(value):
+    if not SCHEMA.is_valid(value):
+        with pytest.raises(InvalidDataflow):
+            read_document(json.dumps(value), task_types=TYPES, format="json")
+
+
+def test_each_rule_of_the_schema_has_a_problem_of_its_own():
+    """Nothing that the schema refuses is without a code, so that no document can end the reading otherwise."""
+    rules, schemas = set(), [structure._validator().schema]
+    while schemas:
+        schema = schemas.pop()
+        rules |= {(keyword, schema["title"]) for keyword in schema if keyword in RULES}
+        assert schema.keys() <= RULES | {"title", "description", "default", "properties", "items", "$schema"}
+        schemas += [*schema.get("properties", {}).values(), *([schema["items"]] if "items" in schema else [])]
+        if isinstance(schema.get("additionalProperties"), dict):
+            schemas.append(schema["additionalProperties"])
+    assert all(keyword in structure.CODES or f"{keyword} {title}" in structure.CODES for keyword, title in rules), rules
 
 
 def test_the_schema_is_one_and_knows_the_structure():

@@ -1,0 +1,140 @@
+"""Checks of a document's structure by the published JSON Schema, with the place and the remedy of each problem."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import jsonschema
+from jsonschema.validators import extend
+
+from .positions import Node, Problems, shown
+from .schema import dataflow_schema
+
+CODES = {  # by the keyword of the schema, or the keyword and the title of what it is about
+    "type": "ill_typed", "required": "missing_key", "additionalProperties": "unknown_key", "enum": "not_a_choice",
+    "maxLength": "too_long", "minimum": "not_positive", "exclusiveMinimum": "not_positive", "maximum": "out_of_range",
+    "pattern name": "empty_name", "pattern task id": "invalid_id", "minItems tasks": "no_tasks",
+    "maxItems tasks": "too_many_tasks", "maxItems streams": "too_many_streams",
+}
+_TYPES = {"string": "text", "number": "a number", "array": "a list", "object": "a mapping"}
+_REMEDIES = {
+    "ill_typed string": "Write text, in quotes where it looks like a number.", "ill_typed number": "Write a number.",
+    "ill_typed array": "Write a list.", "ill_typed object": "Write a mapping of keys to values.",
+    "empty_name": "Say in a few words what this is.", "too_long": "Shorten it.",
+    "invalid_id": "Use 1 to 64 letters, digits, dots, dashes and underscores, beginning with a letter or digit.",
+    "no_tasks": "Add a source, a sink and a stream.",
+}
+
+
+def check_structure(root: Node, problems: Problems) -> None:
+    """Report where a document differs from the schema; raises Unreadable where it has too many tasks or streams."""
+    for error in _validator().iter_errors(root.plain()):
+        _report(error, root, problems)
+
+
+def _report(error: jsonschema.ValidationError, root: Node, problems: Problems) -> None:
+    node, task_id = _node_at(root, list(error.absolute_path))
+    schema, limit, value = error.schema, error.validator_value, error.instance
+    title = schema["title"]
+    code = CODES.get(error.validator) or CODES[f"{error.validator} {title}"]
+    place, remedy = node.place, _REMEDIES.get(code, "")
+    match error.validator:
+        case "type":
+            types = [limit] if isinstance(limit, str) else limit
+            message = f"The {title} must be {_TYPES[types[0]]}, not {_described(value)}."
+            remedy = f"{_REMEDIES[f'{code} {types[0]}']} {schema.get('description', '')}".rstrip()
+        case "required":
+            message, remedy = f"The {title} needs {error.message}.", f"Add {error.message}."
+        case "additionalProperties":
+            key, known = error.message, schema["properties"]
+            place, near = node.keys[key], problems.nearest(key, known)
+            message = f"A {title} has no key {shown(key) or 'without a name'}."
+            remedy = f"Did you mean {near}?" if near else f"It has {', '.join(known)}."
+        case "enum":
+            message = f"The {title} is {_described(value)}."
+            remedy = f"Write {' or '.join(limit)}. {schema['description']}"
+        case "maxLength":
+            message = f"The {title} has {len(value):,} characters; at most {limit:,} are allowed."
+        case "pattern":
+            message = f"The {title} {shown(value)} is not allowed." if value.strip() else f"The {title} is empty."
+        case "minimum":
+            message, remedy = f"The {title} is {shown(value)}.", f"Write {limit} or more."
+        case "exclusiveMinimum":
+            message, remedy = f"The {title} is {shown(value)}.", f"Write a number greater than {limit}."
+        case "maximum":
+            message, remedy = f"The {title} is {shown(value)}.", f"Write {limit:,} or less."
+        case "minItems":
+            message = f"There are no {title}."
+        case "maxItems":
+            message = f"There are {len(value):,} {title}; at most {limit:,} are allowed."
+            raise problems.stop(code, node.value[limit].place, message, "Split the dataflow.")
+    problems.add(code, place, message, remedy, task_id=task_id)
+
+
+def _node_at(root: Node, path: list[str | int]) -> tuple[Node, str | None]:
+    """The node that a path leads to, and the id of the task that it is in."""
+    node, task_id = root, None
+    for depth, step in enumerate(path):
+        node = node.value[step]
+        if depth == 1 and path[0] == "tasks" and node.is_mapping and "id" in node.value:
+            task_id = node.value["id"].value
+    return node, task_id if isinstance(task_id, str) else None
+
+
+def _described(value: Any) -> str:
+    if isinstance(value, dict | list):
+        return "a mapping" if isinstance(value, dict) else "a list"
+    return {None: "null", True: "true", False: "false"}.get(value) if value is None or isinstance(value, bool) else (
+        shown(value) or "empty")
+
+
+# -- the validator -----------------------------------------------------------------------------------------------------
+
+
+@cache
+def _validator() -> jsonschema.protocols.Validator:
+    """Checks the schema but for what takes more than a schema: configs are checked against the declarations of their
+    task types, and the ends of streams and the keys of rates against the tasks."""
+    schema = dataflow_schema()
+    structure = _resolved({key: value for key, value in schema.items() if key != "$defs"}, schema["$defs"])
+    structure["properties"]["tasks"]["items"]["properties"]["config"].pop("additionalProperties")
+    for end in ("from", "to"):
+        structure["properties"]["streams"]["items"]["properties"][end].pop("pattern")
+    structure["properties"]["rates"].pop("propertyNames")
+    return extend(
+        jsonschema.Draft202012Validator, {"required": _required, "additionalProperties": _additional_properties}
+    )(structure)
+
+
+def _resolved(schema: Any, definitions: dict[str, Any]) -> Any:
+    """The schema with each reference replaced by what it refers to: looking them up takes most of the time."""
+    if isinstance(schema, list):
+        return [_resolved(element, definitions) for element in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if "$ref" in schema:
+        referred = definitions[schema["$ref"].removeprefix("#/$defs/")]
+        schema = referred | {key: value for key, value in schema.items() if key != "$ref"}
+    resolved = {key: _resolved(value, definitions) for key, value in schema.items()}
+    if isinstance(pattern := resolved.get("pattern"), str) and pattern.endswith("$"):
+        resolved["pattern"] = pattern[:-1] + r"\Z"  # Python's $ takes a line break behind the end
+    return resolved
+
+
+def _required(_: Any, required: list[str], value: Any, __: Any) -> Iterator[jsonschema.ValidationError]:
+    """An error for each key that is missing, with the key as its message."""
+    if isinstance(value, dict):
+        yield from (jsonschema.ValidationError(key) for key in required if key not in value)
+
+
+def _additional_properties(
+    validator: Any, additional: Any, value: Any, schema: dict[str, Any]
+) -> Iterator[jsonschema.ValidationError]:
+    """An error for each key that is not known, with the key as its message."""
+    if additional is not False:
+        yield from jsonschema.Draft202012Validator.VALIDATORS["additionalProperties"](
+            validator, additional, value, schema)
+    elif isinstance(value, dict):
+        yield from (jsonschema.ValidationError(key) for key in value if key not in schema["properties"])
