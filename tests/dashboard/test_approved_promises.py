@@ -14,7 +14,7 @@ from dashboard.profiles.services.importing import import_profiles
 from dashboard.teams.permissions import viewer_of
 from scheduler.model.errors import InvalidTransition, PermissionDenied
 from tests.dashboard.building import World, approved, planned
-from tests.dashboard.test_scheduling import at, proposed, rescheduled, scheduled
+from tests.dashboard.schedules import at, proposed, rescheduled, scheduled
 from tests.pages.scheduling import linear, measured
 
 PI_AT_HALF = """task,threads,peak_rate_tuples_s,cpu_pct,mem_pct,origin

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 import pytest
-from django.db import connection
 
 from dashboard.approvals.lifecycle import DONE, EXECUTING, PENDING, ROLLED_BACK, STALE
 from dashboard.approvals.models import Proposal, Review
@@ -29,25 +25,9 @@ from dashboard.teams.models import User
 from scheduler.model.errors import InvalidTransition, StalePlan
 from tests.dashboard.building import World, approved, document, enacted, planned, removal_planned, running
 from tests.dashboard.checks import check_rows
+from tests.dashboard.concurrency import at_once
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-
-def at_once(*acts: Callable[[], object]) -> list[object]:
-    """Run all at the same moment, each on a connection of its own; results and exceptions in order."""
-    barrier = threading.Barrier(len(acts))
-
-    def run(act: Callable[[], object]) -> object:
-        barrier.wait()
-        try:
-            return act()
-        except Exception as error:
-            return error
-        finally:
-            connection.close()
-
-    with ThreadPoolExecutor(len(acts)) as pool:
-        return list(pool.map(run, acts))
 
 
 def test_of_two_approved_at_once_one_goes_stale(committed_world: World):

@@ -12,9 +12,8 @@ from dashboard.plans.selectors import plan_of
 from dashboard.tasks import execution
 from tests.dashboard.building import World, approved, enacted, planned
 from tests.dashboard.checks import check_rows
-from tests.dashboard.test_rearranging import paused
-from tests.dashboard.test_reservations import used
-from tests.dashboard.test_scheduling import at, rescheduled, scheduled
+from tests.dashboard.rearranging import paused, used
+from tests.dashboard.schedules import at, rescheduled, scheduled
 from tests.pages.scheduling import linear, measured
 
 

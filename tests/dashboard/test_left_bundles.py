@@ -11,7 +11,7 @@ from dashboard.operations.estate import load_estate
 from dashboard.tasks import execution
 from tests.dashboard.building import World, approved, enacted
 from tests.dashboard.checks import check_rows
-from tests.dashboard.test_scheduling import at, rescheduled, scheduled
+from tests.dashboard.schedules import at, rescheduled, scheduled
 from tests.pages.scheduling import measured
 
 pytestmark = pytest.mark.broker

@@ -43,19 +43,8 @@ from dashboard.plans.selectors import plan_of
 from dashboard.teams.services import set_defragmentation
 from scheduler.model.errors import InvalidTransition, NotFound, PermissionDenied
 from tests.dashboard.building import World, approved, document, enacted, planned, removal_planned, running
+from tests.dashboard.rearranging import paused, prepared, status
 from workers.engine.observed import Flows, StreamFlow, TaskFlow
-
-
-def prepared(proposal: Proposal) -> Proposal:
-    return prepare_proposal(proposal_id=proposal.pk)
-
-
-def status(record: DataflowRecord) -> str:
-    return DataflowRecord.objects.get(pk=record.pk).status
-
-
-def paused(world: World, record: DataflowRecord) -> Proposal:
-    return enacted(approved(prepared(pause_dataflow(actor=world.carla, dataflow_id=record.pk)), world.ana))
 
 
 @pytest.fixture

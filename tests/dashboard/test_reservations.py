@@ -15,8 +15,8 @@ from dashboard.operations.services import register_node
 from dashboard.teams.permissions import viewer_of
 from tests.dashboard.building import World, approved, document, enacted, running
 from tests.dashboard.checks import check_rows
-from tests.dashboard.test_rearranging import paused, prepared, status
-from tests.dashboard.test_scheduling import at, rescheduled, scheduled
+from tests.dashboard.rearranging import paused, prepared, status, used
+from tests.dashboard.schedules import at, rescheduled, scheduled
 from tests.pages.scheduling import measured
 
 
@@ -30,10 +30,6 @@ def release(slot: str) -> None:
     with audited(actor=None, verb="sweep.advance") as audit:
         reservations.release(slot, holder="measuring pi")
         audit.subject = EstateState.objects.get(pk=1)
-
-
-def used() -> set[str]:
-    return {part.slot for fragment in load_estate().fragments.values() for part in fragment.parts}
 
 
 def test_what_is_taken_back_does_not_come_to_a_slot_that_is_measured_on_meanwhile(world: World):

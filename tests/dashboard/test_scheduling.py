@@ -19,7 +19,6 @@ from dashboard.approvals.services import (
     submit_dataflow,
 )
 from dashboard.audit.models import AuditEntry
-from dashboard.catalog.models import DataflowRecord
 from dashboard.operations.estate import load_estate, load_part_of
 from dashboard.operations.estate_reader import queries_of
 from dashboard.operations.models import BundleSlot, SlotRow
@@ -34,33 +33,10 @@ from scheduler.model.errors import InvalidTransition, MissingProfile, Permission
 from scheduler.model.task_types import TaskTypes
 from tests.dashboard.building import World, approved, document, enacted, planned, removal_planned, running
 from tests.dashboard.checks import check_rows
+from tests.dashboard.schedules import SAM, at, proposed, rescheduled, scheduled
 from tests.pages.scheduling import linear, measured
 from workers.engine.desired import desired_of
 from workers.library import registry
-
-SAM = Choice.of(pair=("MBA", "SAM"))
-
-
-def at(rate_per_s: float, pair=("MBA", "SAM"), routing: str = "slot_aware") -> Choice:
-    return Choice.of(pair=pair, rate_per_s=rate_per_s, routing=routing)
-
-
-def proposed(world: World, choice: Choice | None, *, name: str = "linear", rate: float = 50, **extra) -> Proposal:
-    """A submission with this schedule, its plan before the reviewers."""
-    proposal = submit_dataflow(
-        actor=world.carla, team=world.city, text=linear(name, rate=rate, **extra), schedule=choice)
-    return prepare_proposal(proposal_id=proposal.pk)
-
-
-def scheduled(world: World, choice: Choice = SAM, **extra) -> DataflowRecord:
-    """A dataflow that runs by this schedule."""
-    return enacted(approved(proposed(world, choice, **extra), world.ana)).dataflow
-
-
-def rescheduled(world: World, record: DataflowRecord, choice: Choice) -> Proposal:
-    """Another schedule for it, its plan before the reviewers."""
-    proposal = propose_schedule(actor=world.carla, dataflow_id=record.pk, choice=choice)
-    return prepare_proposal(proposal_id=proposal.pk)
 
 
 @pytest.fixture

@@ -20,8 +20,8 @@ from scheduler.model.effects import needs_approval
 from scheduler.model.errors import PermissionDenied
 from scheduler.model.task_types import Parameter, TaskType
 from tests.dashboard.building import World, approved, enacted, planned, removal_planned, running
+from tests.profiles.building import started
 from tests.profiles.nodes import Node
-from tests.profiles.test_sweeps import started
 from workers.library.registry import built_in
 
 URL = "http://hooks.example.org/in"

@@ -21,9 +21,8 @@ from scheduler.performance.modelling import Sweep
 from tests.dashboard.building import World
 from tests.pages.conftest import ClientOf
 from tests.pages.markup import Markup
+from tests.profiles.building import HEADER, started
 from tests.profiles.nodes import Node
-from tests.profiles.test_importing import HEADER
-from tests.profiles.test_sweeps import started
 
 WIDE = Sweep(largest_threads=256, budget_s=7200.0)
 FORM = {"type": "senml_parse", "config": "{}", "feed": "source:urban_sensing", "slot": "n1/1"}

@@ -11,7 +11,7 @@ from dashboard.profiles.progress import progress_of
 from dashboard.profiles.services.driving import advance_sweep
 from dashboard.profiles.services.sweeps import cancel_sweep
 from tests.dashboard.building import World
-from tests.profiles.test_sweeps import started
+from tests.profiles.building import started
 from workers.engine import trials
 
 pytestmark = pytest.mark.broker

@@ -17,9 +17,9 @@ from dashboard.teams.permissions import viewer_of
 from scheduler.model.dataflow import Task
 from scheduler.model.errors import MissingProfile, NotFound, PermissionDenied
 from tests.dashboard.building import World
-from tests.dashboard.test_concurrency import at_once
+from tests.dashboard.concurrency import at_once
 from tests.pages.markup import Markup
-from tests.profiles.test_importing import HEADER
+from tests.profiles.building import HEADER
 
 TASK = Task("t", "a", {})
 

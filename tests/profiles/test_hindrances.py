@@ -20,10 +20,10 @@ from dashboard.teams.permissions import viewer_of
 from dashboard.teams.services import set_secret
 from scheduler.model.errors import NotFound, PermissionDenied
 from tests.dashboard.building import World, document, running
-from tests.dashboard.test_concurrency import at_once
+from tests.dashboard.concurrency import at_once
 from tests.pages.scheduling import linear
+from tests.profiles.building import slot, started
 from tests.profiles.nodes import Node
-from tests.profiles.test_sweeps import slot, started
 
 
 class Killed(BaseException):

@@ -14,10 +14,9 @@ from scheduler.model.dataflow import Task
 from scheduler.model.errors import InvalidProfile, MissingProfile, PermissionDenied
 from scheduler.model.profile_csv import read_profiles, write_entries, write_profiles
 from tests.dashboard.building import World
-from tests.dashboard.test_concurrency import at_once
+from tests.dashboard.concurrency import at_once
+from tests.profiles.building import HEADER
 from tests.scheduler.shared_data import shared_data
-
-HEADER = "task,threads,peak_rate_tuples_s,cpu_pct,mem_pct"
 
 
 def test_what_is_imported_is_what_planning_finds(world: World):

@@ -7,7 +7,7 @@ from django.utils import timezone
 from dashboard.profiles.models import ObservationRow, ProfileRecord
 from dashboard.profiles.services.importing import import_profiles
 from tests.dashboard.building import World, document, running
-from tests.profiles.test_importing import HEADER
+from tests.profiles.building import HEADER
 
 
 def test_ways_to_feed_a_type_and_types_that_nobody_measured(world: World, client):

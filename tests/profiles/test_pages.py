@@ -21,8 +21,8 @@ from scheduler.performance.modelling import Sweep
 from tests.dashboard.building import World, document, planned, running
 from tests.pages.conftest import ClientOf
 from tests.pages.markup import Markup, assert_sound
+from tests.profiles.building import started
 from tests.profiles.nodes import Node, saturating
-from tests.profiles.test_sweeps import started
 from tests.scheduler.shared_data import shared_data
 
 HEADER = "task,threads,peak_rate_tuples_s,cpu_pct,mem_pct"

@@ -12,9 +12,8 @@ from dashboard.operations.models import FragmentRow
 from dashboard.profiles.models import SweepRecord
 from dashboard.profiles.services.importing import import_profiles
 from tests.dashboard.building import World, document, running
+from tests.profiles.building import HEADER, started
 from tests.profiles.nodes import Node
-from tests.profiles.test_importing import HEADER
-from tests.profiles.test_sweeps import started
 
 SWEEP = {"type": "senml_parse", "feed": "source:urban_sensing", "slot": "n1/1"}
 

@@ -18,7 +18,7 @@ from dashboard.profiles.models import ProfileRecord, SweepRecord, TrialRecord
 from dashboard.profiles.services.driving import advance_sweeps
 from dashboard.profiles.services.sweeps import cancel_sweep, pause_sweep, resume_sweep, start_sweep
 from dashboard.profiles.stored import profile_of
-from dashboard.profiles.subjects import Subject, feeds_for, installed, subject_of_task, subject_of_type
+from dashboard.profiles.subjects import feeds_for, installed, subject_of_task, subject_of_type
 from dashboard.profiles.trials import bounds_of, trial_of
 from dashboard.teams.permissions import viewer_of
 from scheduler.model.dataflow import Task
@@ -32,22 +32,9 @@ from scheduler.model.errors import (
 )
 from scheduler.performance.modelling import Done, Sweep, next_step
 from tests.dashboard.building import World, document, planned, running
-from tests.dashboard.test_concurrency import at_once
+from tests.dashboard.concurrency import at_once
+from tests.profiles.building import slot, started
 from tests.profiles.nodes import Node, saturating
-
-BOUNDS = Sweep(largest_threads=8, budget_s=3600.0)
-
-
-def parsing() -> Subject:
-    return subject_of_type("senml_parse", {}, feed_key="source:urban_sensing")
-
-
-def started(world: World, **given) -> SweepRecord:
-    return start_sweep(**{"actor": world.carla, "subject": parsing(), "slot": "n1/1", "bounds": BOUNDS} | given)
-
-
-def slot(name: str = "n1/1") -> SlotRow:
-    return SlotRow.objects.get(name=name)
 
 
 def test_a_sweep_finds_what_the_science_would_and_stores_it_as_a_profile(world: World, node: Node):

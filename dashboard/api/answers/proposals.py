@@ -158,6 +158,8 @@ class TeamReview(Answer):
     name: str
     approvers: list[str]
     verdict: str | None
+    approvers: list[str]
+    """The user names of those whose approval counts."""
     reviewer: str
     comment: str
     at: str | None
