@@ -96,16 +96,16 @@ class Query:
         self.isActive = True
         assert fragment.id not in world.running, f"{fragment.id} runs twice"
         world.running[fragment.id] = self
-        place = store.progress(fragment.id).places
+        offset = store.progress(fragment.id).offsets
         reads = {item.channel for item in fragment.inputs}
         may_rest = not world.may_rest.isdisjoint(task.id for task in fragment.tasks)
         if store.progress(fragment.id).is_done:
-            for channel in place.keys() - reads:
+            for channel in offset.keys() - reads:
                 found = world.broker.channels.info(channel)
                 if found is None or (may_rest and fragment.id not in {*found.readers, *found.limits}):
                     continue  # it was paused, perhaps unheard of here: what came meanwhile it leaves out
                 last = found.limits.get(fragment.id, found.last)
-                assert order_of(place[channel]) >= order_of(last), "dropped before it was read"
+                assert order_of(offset[channel]) >= order_of(last), "dropped before it was read"
 
     def stop(self) -> None:
         self.isActive = False
@@ -117,9 +117,9 @@ class Query:
         if done.is_done:
             if self.world.broker.hexists(keys.valve(name), "paused"):
                 return
-            self._commit_places(done)
+            self._commit(done)
             planned = self._plan(done)
-            planned = planned and replace(planned, began=done.places)
+            planned = planned and replace(planned, start_offsets=done.offsets)
             if planned is None:
                 return
             store.before[name] = done
@@ -137,7 +137,7 @@ class Query:
                 seen = states.get(task.id, 0)
                 states[task.id] = seen + len(events)
                 events = [(seen + number, event) for number, event in enumerate(events)]
-            base = begun.bases.get(self.fragment.channel(position), 0)
+            base = begun.batch_bases.get(self.fragment.channel(position), 0)
             self._publish(control, position, base + done.batch + 1, events)
         self._may_fail()
         store.states[name] = states
@@ -165,46 +165,46 @@ class Query:
         if self.world.deadly and self.world.chance.random() < 0.01:
             raise Failed
 
-    def _commit_places(self, done: Progress) -> None:
-        for channel, place in done.places.items():
-            if self._committed.get(channel) != place:
-                self.world.broker.channels.commit(channel, self.fragment.id, place)
-                self._committed[channel] = place
+    def _commit(self, done: Progress) -> None:
+        for channel, offset in done.offsets.items():
+            if self._committed.get(channel) != offset:
+                self.world.broker.channels.commit(channel, self.fragment.id, offset)
+                self._committed[channel] = offset
 
     def _plan(self, done: Progress) -> Progress | None:
         if not self.fragment.inputs:
             first = self._next(done)
             until = min(self.world.limit, first + self.world.chance.randint(1, 4))
             return Progress(done.batch + 1, False, {"next": until}) if until > first else None
-        places, more = {}, False
+        offsets, more = {}, False
         for item in self.fragment.inputs:
-            place = self._place(item.channel, done)
-            later = [entry for entry, _ in self.world.broker.after(item.channel, place, reader=self.fragment.id)]
-            places[item.channel] = later[: self.world.chance.randint(1, 3)][-1] if later else place
+            offset = self._offset(item.channel, done)
+            later = [entry for entry, _ in self.world.broker.after(item.channel, offset, reader=self.fragment.id)]
+            offsets[item.channel] = later[: self.world.chance.randint(1, 3)][-1] if later else offset
             more = more or bool(later)
-        return Progress(done.batch + 1, False, None, places) if more else None
+        return Progress(done.batch + 1, False, None, offsets) if more else None
 
     def _next(self, done: Progress) -> int:
         begun = self.store.begun(self.fragment.id) or Begun()
-        return (done.ticks or begun.ticks or {"next": 0})["next"]
+        return (done.source_offset or begun.source_offset or {"next": 0})["next"]
 
-    def _place(self, channel: str, done: Progress) -> str:
-        begin = (self.store.begun(self.fragment.id) or Begun()).places.get(channel)
-        place = done.places.get(channel)
-        if place is None:
-            place = self.world.broker.offset(channel, self.fragment.id)
-        return max(place, begin or "0-0", key=order_of)
+    def _offset(self, channel: str, done: Progress) -> str:
+        begin = (self.store.begun(self.fragment.id) or Begun()).offsets.get(channel)
+        offset = done.offsets.get(channel)
+        if offset is None:
+            offset = self.world.broker.offset(channel, self.fragment.id)
+        return max(offset, begin or "0-0", key=order_of)
 
     def _events(self, before: Progress, done: Progress) -> list:
         if not self.fragment.inputs:
-            return list(range(self._next(before), done.ticks["next"]))
+            return list(range(self._next(before), done.source_offset["next"]))
         events = []
         for item in self.fragment.inputs:
-            end, place = done.places.get(item.channel), self._place(item.channel, before)
-            if end is not None and order_of(place) < order_of(end):
-                blocks = self.world.broker.after(item.channel, place, end)
+            end, offset = done.offsets.get(item.channel), self._offset(item.channel, before)
+            if end is not None and order_of(offset) < order_of(end):
+                blocks = self.world.broker.after(item.channel, offset, end)
                 events += [event for _, block in blocks for event in block]
-        for channel, end in done.places.items():  # planned with a channel that it does not read any more
+        for channel, end in done.offsets.items():  # planned with a channel that it does not read any more
             if channel not in {item.channel for item in self.fragment.inputs}:
-                assert before.places.get(channel, end) == end, "a planned batch lost a channel"
+                assert before.offsets.get(channel, end) == end, "a planned batch lost a channel"
         return events

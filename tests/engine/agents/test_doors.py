@@ -42,7 +42,7 @@ def writer(broker):
 def test_a_new_bundle_gets_its_part_at_once_and_events_when_it_is_there(writer):
     weights = {"f1-1": 0.25, "f2-0": 0.75}
     assert writer.channels.info("f1-0.0@f1-1").readers == {"f1-1": "0-0"}
-    assert writer.channels.routed("f1-0", 0, "f1-1").settled, "new from its first batch on"
+    assert writer.channels.routed("f1-0", 0, "f1-1").effective, "new from its first batch on"
     writer.broker.hset("weir:valve:f1-1", "routes", 0)
     for _ in range(2):
         writer.routing.divide(writer.live, Route("f1-0", 0, "f1-1", weights))
@@ -52,9 +52,9 @@ def test_a_new_bundle_gets_its_part_at_once_and_events_when_it_is_there(writer):
     writer.broker.hset("weir:valve:f2-0", "routes", 0)
     writer.routing.divide(writer.live, Route("f1-0", 0, "f1-1", weights))
     found = writer.channels.routed("f1-0", 0, "f1-1")
-    assert (found.weights, found.settled, writer.live.routes) == (weights, False, {0: {"f1-1": weights}})
-    writer.channels.settle("f1-0", done_batch=4)
-    assert writer.channels.routed("f1-0", 0, "f1-1").settled
+    assert (found.weights, found.effective, writer.live.routes) == (weights, False, {0: {"f1-1": weights}})
+    writer.channels.activate("f1-0", done_batch=4)
+    assert writer.channels.routed("f1-0", 0, "f1-1").effective
 
 
 def test_what_nobody_reads_any_more_is_left_to_expire_and_may_be_opened_again(writer):
@@ -118,7 +118,7 @@ def test_a_stream_that_is_read_whole_is_divided_between_two_batches(whole):
     whole.around.progress = Progress(7, True)
     whole.routing.divide(whole.live, whole.route)
     found = whole.channels.routed("f1-0", 0, "f1-1")
-    assert (found.from_batch, found.settled) == (8, True)
+    assert (found.from_batch, found.effective) == (8, True)
     assert whole.channels.info("f1-0.0").limits == {"f1-1": "0-0"}
     assert (whole.live.outlets, whole.live.routes) == ({}, {0: {"f1-1": whole.route.weights}})
     assert whole.channels.control("f1-0")["0:outlet"] == "closed" and "paused" not in whole.channels.control("f1-0")

@@ -1,5 +1,6 @@
 """What a slot keeps on disk: records, the chain of a checkpoint, locks, and the sweep of what was removed."""
 
+import json
 import os
 import subprocess
 import sys
@@ -7,6 +8,7 @@ from pathlib import Path
 
 from scheduler.contracts.desired import DesiredState, WantedFragment
 from scheduler.model.dataflow import Task
+from workers.engine.agents.handover import Begun, Ended
 from workers.engine.agents.store import FileLock, NewestDesired, NodeStore, SlotStore, write_atomically
 
 GRACE_S = 100.0
@@ -112,3 +114,23 @@ def test_what_is_desired_is_parsed_once_however_often_it_is_asked_for(tmp_path, 
         assert [newest().version for _ in range(5)] == 5 * [version] and len(parsed) == 1
     store.desired_path.unlink()
     assert newest().version == 2, "nothing that runs is stopped for that"
+
+
+def test_what_earlier_versions_recorded_of_a_handover_is_read_and_written_alike(tmp_path):
+    states = {"count": ["7"]}
+    store = SlotStore(tmp_path, tmp_path / "slot-0")
+    documents = {
+        "begun": {"ticks": {"t0": 5, "next": 9}, "places": {"a.0": "3-0"}, "bases": {"b.0": 4}, "states": states},
+        "ended": {"ticks": None, "places": {"a.0": "3-0"}, "lasts": {"b.0": "8-1"}, "bases": {"b.0": 8},
+                  "states": states},
+    }
+    (tmp_path / "checkpoints").mkdir()
+    for what, document in documents.items():
+        (tmp_path / "checkpoints" / f"f1-0.{what}").write_text(json.dumps(document | {"of a later version": 1}))
+    begun, ended = store.begun("f1-0"), store.ended("f1-0")
+    assert begun == Begun({"t0": 5, "next": 9}, {"a.0": "3-0"}, {"b.0": 4}, states)
+    assert ended == Ended(None, {"a.0": "3-0"}, {"b.0": "8-1"}, {"b.0": 8}, states)
+    store.record_begun("f2-0", begun)
+    store.record_ended("f2-0", ended)
+    for what, document in documents.items():
+        assert json.loads((tmp_path / "checkpoints" / f"f2-0.{what}").read_text()) == document

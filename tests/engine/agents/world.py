@@ -266,12 +266,12 @@ class World:
                       for number, value in events]
             channel = fragment.channel(position)
             if position in fragment.outlets or channel == OUT:
-                self.write(channel, f"{begun.bases.get(channel, 0) + base}-0", events)
+                self.write(channel, f"{begun.batch_bases.get(channel, 0) + base}-0", events)
                 self.maybe_die()
         self.disk.states[name] = states
         self.disk.checkpoints[name] = replace(done, is_done=True)
         self.maybe_die()
-        for channel, place in done.places.items():
+        for channel, place in done.offsets.items():
             if name in self.broker[channel].readers:
                 self.broker[channel].readers[name] = place
                 self.broker[channel].trim()
@@ -281,11 +281,11 @@ class World:
 
     def plan(self, fragment: WantedFragment, done: Progress, begun: Begun) -> Progress | None:
         if not fragment.inputs:
-            first = (done.ticks or begun.ticks or {"t0": 0, "next": 0})["next"]
+            first = (done.source_offset or begun.source_offset or {"t0": 0, "next": 0})["next"]
             return Progress(done.batch + 1, False, {"t0": 0, "next": first + self.chance.randint(1, 3)})
         [item] = fragment.inputs
         channel = self.broker[item.channel]
-        place = done.places.get(item.channel) or channel.readers[fragment.id]
+        place = done.offsets.get(item.channel) or channel.readers[fragment.id]
         assert order_of(place) >= order_of(channel.trimmed), "what it has not read was freed"
         later = [entry for entry, _ in channel.entries if order_of(entry) > order_of(place)]
         if not later:
@@ -294,13 +294,13 @@ class World:
 
     def events(self, fragment: WantedFragment, before: Progress, done: Progress, begun: Begun) -> list:
         if not fragment.inputs:
-            first = (before.ticks or begun.ticks or {"t0": 0, "next": 0})["next"]
-            return [(number, number) for number in range(first, done.ticks["next"])]
+            first = (before.source_offset or begun.source_offset or {"t0": 0, "next": 0})["next"]
+            return [(number, number) for number in range(first, done.source_offset["next"])]
         [item] = fragment.inputs
         channel = self.broker[item.channel]
-        place = before.places.get(item.channel) or channel.readers[fragment.id]
+        place = before.offsets.get(item.channel) or channel.readers[fragment.id]
         assert order_of(place) >= order_of(channel.trimmed), "what it repeats was freed"
-        end = order_of(done.places[item.channel])
+        end = order_of(done.offsets[item.channel])
         taken = [events for entry, events in channel.entries if order_of(place) < order_of(entry) <= end]
         return [event for events in taken for event in events]
 

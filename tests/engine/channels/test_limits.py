@@ -48,7 +48,7 @@ def test_its_end_stays_where_it_is_whatever_is_asked_again(broker, channels) -> 
     channels.route("f", 0, "r", {"r": 0.1, "s": 0.9})
     assert channels.info("f.0").limits == {"r": "2-0"}
     channels.commit("f.0", "r", "2-0")
-    assert channels.join("f.0", "r", where="1-0").place is None, "it got its place from an older plan"
+    assert channels.join("f.0", "r", where="1-0").offset is None, "it got its place from an older plan"
     assert channels.info("f.0").readers == {"w": "0-0"}
 
 
@@ -64,6 +64,6 @@ def test_who_leaves_for_good_gets_no_place_again_and_who_leaves_for_a_while_does
     channels.commit("f.0", "r", "1-0")
     channels.unregister("f.0", "r", for_good=True)
     channels.unregister("f.0", "w")
-    assert channels.join("f.0", "r").place is None and channels.join("f.0", "w").place == "2-0"
+    assert channels.join("f.0", "r").offset is None and channels.join("f.0", "w").offset == "2-0"
     channels.unregister("gone.0", "r", for_good=True)
     assert not broker.exists(keys.meta("gone.0"))

@@ -78,31 +78,31 @@ def test_a_reader_begins_where_it_asks_to(broker, channels: Channels) -> None:
     joined = {
         where: channels.join("a.0", f"r{where}", where=where) for where in ("now", "oldest", "25500", "26000", "5000")
     }
-    assert {where: one.place for where, one in joined.items()} == {
+    assert {where: one.offset for where, one in joined.items()} == {
         "now": "40-0", "oldest": "10-0", "25500": "25-0", "26000": "25-0", "5000": "10-0",
     }
     # What was asked for and is no longer kept is said.
     assert {where for where, one in joined.items() if one.kept_since} == {"5000"}
     assert joined["5000"].kept_since == "11000"
-    assert channels.join("a.0", "r5000", where="now").place == "10-0"  # it is there already
-    assert channels.join("a.0", "beyond", where="99000").place == "40-0"
+    assert channels.join("a.0", "r5000", where="now").offset == "10-0"  # it is there already
+    assert channels.join("a.0", "beyond", where="99000").offset == "40-0"
 
 
 def test_who_asks_for_blocks_of_a_channel_that_keeps_none_is_told(broker, channels: Channels) -> None:
     channels.open_channel("a.0", schema_json="{}")  # nobody reads: what is written is freed
     write(broker, "a.0", channels.take_fence("a.0"), 1, [{"x": 1}], at_ms=1_000)
     joined = channels.join("a.0", "r", where="500")
-    assert (joined.place, joined.kept_since) == ("1-0", "all")
+    assert (joined.offset, joined.kept_since) == ("1-0", "all")
 
 
 def test_a_successor_gets_no_place_while_its_predecessor_has_one(broker, channels: Channels) -> None:
     channels.open_channel("a.0", schema_json="{}", readers=["old"])
     write(broker, "a.0", channels.take_fence("a.0"), 3, [{"x": 1}])
-    assert channels.join("a.0", "new", predecessors=["old", "other"]).place is None
+    assert channels.join("a.0", "new", predecessors=["old", "other"]).offset is None
     assert channels.info("a.0").readers == {"old": "0-0"}
-    assert channels.join("a.0", "new", where="2-0").place == "2-0"  # it takes over by itself, at a place it knows
+    assert channels.join("a.0", "new", where="2-0").offset == "2-0"  # it takes over by itself, at a place it knows
     channels.unregister("a.0", "old")
-    assert channels.join("a.0", "newer", predecessors=["old"]).place == "3-0"
+    assert channels.join("a.0", "newer", predecessors=["old"]).offset == "3-0"
 
 
 def test_a_reader_is_done_up_to_an_entry_and_one_that_was_let_go_stays_so(channels):

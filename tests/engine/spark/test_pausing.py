@@ -109,7 +109,7 @@ def test_a_new_reader_begins_where_it_asks_to(rig: Rig):
     alone = fragment("j1-0", "count", "out", outlets={"count": ("j1-1",)})
     publish(rig, alone, fragment("j1-1", "sum", "summed"))
     rig.wait_running("j1-0", "j1-1")
-    place = rig.channels.join("j1-0.0", "holder").place  # a slow reader, so that the channel keeps something
+    place = rig.channels.join("j1-0.0", "holder").offset  # a slow reader, so that the channel keeps something
     grown(rig, "j1-1.1", by=150)
     rig.wait(lambda: rig.channels.info("j1-0.0").trimmed == place, what="what is kept stays")
     entries = rig.broker.xrange(keys.channel("j1-0.0"))

@@ -51,7 +51,7 @@ class Bench:
     def source(self, fragment: str, reader: str, *, rate_per_s: float, limit: int | None = None) -> DataFrame:
         """A fragment that begins with ticks."""
         ticks = channel_spark.read_ticks(
-            self.spark, self.config, name=fragment, rate_per_s=rate_per_s, limit=limit, gates=[f"{fragment}.0"]
+            self.spark, self.config, name=fragment, rate_per_s=rate_per_s, limit=limit, writes=[f"{fragment}.0"]
         )
         return self.publish(ticks, fragment, reader)
 

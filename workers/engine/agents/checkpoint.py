@@ -12,15 +12,15 @@ from pathlib import Path
 class Progress:
     """The newest batch that a query planned (-1 before the first), whether it is done, and where its sources ended.
 
-    ``ticks`` is the offset of a source, ``places`` are the last entries read, by channel; ``began`` those after which
-    that batch begins, as far as one before it says.
+    ``source_offset`` is the offset of a source, ``offsets`` are the last entries read, by channel; ``start_offsets``
+    those after which that batch begins, as far as one before it says.
     """
 
     batch: int = -1
     is_done: bool = True
-    ticks: Mapping[str, int] | None = None
-    places: Mapping[str, str] = field(default_factory=dict)
-    began: Mapping[str, str] = field(default_factory=dict)
+    source_offset: Mapping[str, int] | None = None
+    offsets: Mapping[str, str] = field(default_factory=dict)
+    start_offsets: Mapping[str, str] = field(default_factory=dict)
 
 
 def read_progress(checkpoint: Path) -> Progress:
@@ -28,24 +28,25 @@ def read_progress(checkpoint: Path) -> Progress:
     batch = max(_batches(checkpoint / "offsets"), default=-1)
     if batch < 0:
         return Progress()
-    ticks, places = _offsets(checkpoint, batch)
-    _, began = _offsets(checkpoint, batch - 1)
-    return Progress(batch, max(_batches(checkpoint / "commits"), default=-1) >= batch, ticks, places, began)
+    source_offset, offsets = _offsets(checkpoint, batch)
+    _, start_offsets = _offsets(checkpoint, batch - 1)
+    is_done = max(_batches(checkpoint / "commits"), default=-1) >= batch
+    return Progress(batch, is_done, source_offset, offsets, start_offsets)
 
 
 def _offsets(checkpoint: Path, batch: int) -> tuple[dict[str, int] | None, dict[str, str]]:
     path = checkpoint / "offsets" / str(batch)
     if not path.exists():
         return None, {}
-    ticks, places = None, {}
+    source_offset, offsets = None, {}
     # The first two lines are the version and Spark's own; then comes a line for each source, "-" without an offset.
     for line in path.read_text().splitlines()[2:]:
         offset = json.loads(line) if line != "-" else {}
         if "t0" in offset:
-            ticks = offset
+            source_offset = offset
         else:
-            places.update(offset)
-    return ticks, places
+            offsets.update(offset)
+    return source_offset, offsets
 
 
 def _batches(log: Path) -> list[int]:

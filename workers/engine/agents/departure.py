@@ -59,7 +59,7 @@ class Departure:
             ),
         ]
         infos = [info for channel in channels if (info := self._around.channels.info(channel)) is not None]
-        return all(order_of(place) >= order_of(info.last) for info in infos for place in info.readers.values())
+        return all(order_of(offset) >= order_of(info.last) for info in infos for offset in info.readers.values())
 
     def _read_by(self, fragment: WantedFragment) -> Iterable[Input]:
         known = self._around.store.known(fragment.id)
@@ -70,4 +70,4 @@ class Departure:
             return True
         route = self._around.channels.routed(writer.fragment, writer.position, writer.reader)
         # A route that lacks the bundle is of a plan before it, which its writer's node has still to hear of.
-        return route is not None and route.settled and route.weights.get(bundle) == 0
+        return route is not None and route.effective and route.weights.get(bundle) == 0

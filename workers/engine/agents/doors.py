@@ -133,7 +133,7 @@ class Doors:
         self._close_parts(whole, whole.routes)
         progress = self._around.store.progress(whole.id)
         if progress.is_done and (before or routes):  # nobody need wait for events that may not come
-            channels.settle(whole.id, done_batch=progress.batch)
+            channels.activate(whole.id, done_batch=progress.batch)
 
     def _open_parts(self, fragment: WantedFragment, position: int, schema: str, weights: Weights) -> None:
         """Every part of a stream is open, and has its reader's place, before anything is written there."""

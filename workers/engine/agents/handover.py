@@ -9,9 +9,10 @@ left is cleared away. Every step can be repeated: whatever dies meanwhile, what 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
 from functools import lru_cache
+from typing import Any
 
 from scheduler.contracts.desired import DesiredState, WantedFragment
 
@@ -29,26 +30,53 @@ class Stage(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """What a fragment leaves: ``ticks`` (where its source ended), ``places`` (the last entry that it read, by channel),
-    ``lasts`` (the last entry that it wrote, by channel), ``bases`` (what no block number is above that it wrote there,
-    or in parts of that stream), and the state of its tasks."""
+    """What a fragment leaves: ``source_offset`` (where its source ended), ``offsets`` (the last entry that it read, by
+    channel), ``last_offsets`` (the last entry that it wrote, by channel), ``batch_bases`` (what no block number is
+    above that it wrote there, or in parts of that stream), and the state of its tasks."""
 
-    ticks: Mapping[str, int] | None = None
-    places: Mapping[str, str] = field(default_factory=dict)
-    lasts: Mapping[str, str] = field(default_factory=dict)
-    bases: Mapping[str, int] = field(default_factory=dict)
+    source_offset: Mapping[str, int] | None = None
+    offsets: Mapping[str, str] = field(default_factory=dict)
+    last_offsets: Mapping[str, str] = field(default_factory=dict)
+    batch_bases: Mapping[str, int] = field(default_factory=dict)
     states: States = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """What a fragment begins with: ``ticks`` (where its source begins), ``places`` (entries up to which it leaves out
-    what a channel holds, after a pause), ``bases`` (what its block numbers begin with, by channel), and state."""
+    """What a fragment begins with: ``source_offset`` (where its source begins), ``offsets`` (entries up to which it
+    leaves out what a channel holds, after a pause), ``batch_bases`` (what its block numbers begin with, by channel),
+    and state."""
 
-    ticks: Mapping[str, int] | None = None
-    places: Mapping[str, str] = field(default_factory=dict)
-    bases: Mapping[str, int] = field(default_factory=dict)
+    source_offset: Mapping[str, int] | None = None
+    offsets: Mapping[str, str] = field(default_factory=dict)
+    batch_bases: Mapping[str, int] = field(default_factory=dict)
     states: States = field(default_factory=dict)
+
+
+# What fields are called in the files beside checkpoints: it stays, for those files are opened after upgrades.
+_RECORDED_AS = {
+    "source_offset": "ticks", "offsets": "places", "last_offsets": "lasts", "batch_bases": "bases", "states": "states"}
+
+
+def to_record(handed: Ended | Begun) -> dict[str, Any]:
+    """What a fragment leaves, or begins with, as the document of a file."""
+    return {_RECORDED_AS[name]: value for name, value in asdict(handed).items()}
+
+
+def ended_from(record: Mapping[str, Any]) -> Ended:
+    """What a fragment leaves, of the document of a file."""
+    return Ended(**_fields_of(Ended, record))
+
+
+def begun_from(record: Mapping[str, Any]) -> Begun:
+    """What a fragment begins with, of the document of a file."""
+    return Begun(**_fields_of(Begun, record))
+
+
+def _fields_of(kind: type, record: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields by name; what a later version has added is left out."""
+    names = {known.name: _RECORDED_AS[known.name] for known in fields(kind)}
+    return {name: record[recorded] for name, recorded in names.items() if recorded in record}
 
 
 def predecessors(desired: DesiredState, fragment: WantedFragment) -> tuple[str, ...]:
@@ -139,25 +167,25 @@ def line(desired: DesiredState, fragment_ids: Iterable[str]) -> frozenset[str]:
 def begin_with(fragment: WantedFragment, ends: Sequence[Ended]) -> Begun:
     """What a fragment begins with, of what those leave that it goes on with."""
     own = {task.id for task in fragment.tasks}
-    bases = {channel: batch_of(entry) for end in ends for channel, entry in end.lasts.items()}
-    for channel, base in ((channel, base) for end in ends for channel, base in end.bases.items()):
-        bases[channel] = max(base, bases.get(channel, 0))
-    ticks = [end.ticks for end in ends if end.ticks is not None]
+    batch_bases = {channel: batch_of(entry) for end in ends for channel, entry in end.last_offsets.items()}
+    for channel, batch_base in (item for end in ends for item in end.batch_bases.items()):
+        batch_bases[channel] = max(batch_base, batch_bases.get(channel, 0))
+    source_offsets = [end.source_offset for end in ends if end.source_offset is not None]
     return Begun(
-        ticks=ticks[0] if ticks and not fragment.inputs else None,
-        bases={channel: bases[channel] for channel in fragment.written if channel in bases},
+        source_offset=source_offsets[0] if source_offsets and not fragment.inputs else None,
+        batch_bases={channel: batch_bases[channel] for channel in fragment.written if channel in batch_bases},
         states={task: states for end in ends for task, states in end.states.items() if task in own},
     )
 
 
-def place_of(channel: str, ends: Sequence[Ended], *, written: bool = True) -> str | None:
+def offset_of(channel: str, ends: Sequence[Ended], *, written: bool = True) -> str | None:
     """Where a successor begins in a channel: where the reader ended; or else the writer, whose next block is new.
 
     Without ``written`` only the former.
     """
-    places = [end.places[channel] for end in ends if channel in end.places]
-    lasts = [end.lasts[channel] for end in ends if written and channel in end.lasts]
-    return (places or lasts or [None])[0]
+    offsets = [end.offsets[channel] for end in ends if channel in end.offsets]
+    last_offsets = [end.last_offsets[channel] for end in ends if written and channel in end.last_offsets]
+    return (offsets or last_offsets or [None])[0]
 
 
 def batch_of(entry: str) -> int:
@@ -165,7 +193,7 @@ def batch_of(entry: str) -> int:
     return int(entry.partition("-")[0])
 
 
-@lru_cache(maxsize=4096)  # the same few places are compared again and again
+@lru_cache(maxsize=4096)  # the same few offsets are compared again and again
 def order_of(entry: str) -> tuple[int, ...]:
     """Entry ids in their order."""
     return tuple(int(part) for part in entry.split("-"))

@@ -189,7 +189,8 @@ class Hands:
         if begun is None:
             return Beginning()
         states = store.begun_path(fragment_id) if begun.states else None
-        return Beginning(ticks=begun.ticks, places=begun.places, bases=begun.bases, states=states)
+        return Beginning(
+            source_offset=begun.source_offset, offsets=begun.offsets, batch_bases=begun.batch_bases, states=states)
 
     def _whole(self, wanted: WantedFragment, inputs: tuple[Input, ...]) -> WantedFragment:
         """The fragment with what it reads now, and its whole chain: a tail that was closed long ago still belongs to

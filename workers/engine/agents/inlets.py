@@ -42,12 +42,12 @@ class Inlets:
         infos = {channel: self._around.channels.info(channel) for channel in channels}
         there = {channel: info for channel, info in infos.items() if info is not None and info.schema_json}
         whole = {
-            channel for channel, info in there.items() if _is_read_whole(info, wanted.id, read.places.get(channel))}
+            channel for channel, info in there.items() if _is_read_whole(info, wanted.id, read.offsets.get(channel))}
         return inputs_now(
             [_instead(item, whole) for item in wanted.inputs], known_inputs,
             ready={channel for channel, info in there.items() if wanted.id in {*info.readers, *info.limits}},
             unread={
-                channel for channel, info in there.items() if _is_unread(info, wanted.id, read.places.get(channel))
+                channel for channel, info in there.items() if _is_unread(info, wanted.id, read.offsets.get(channel))
             },
             between_batches=read.is_done if between_batches is None else between_batches,
         )
@@ -57,7 +57,7 @@ class Inlets:
         read = self._around.store.progress(fragment.id)
         infos = {channel: self._around.channels.info(channel) for channel in channels_of(items)}
         return not any(
-            info is not None and _is_unread(info, fragment.id, read.places.get(channel))
+            info is not None and _is_unread(info, fragment.id, read.offsets.get(channel))
             for channel, info in infos.items()
         )
 
@@ -78,12 +78,14 @@ def _instead(item: Input, whole: set[str]) -> Input:
 
 def _is_read_whole(info: ChannelInfo, reader: str, read_to: str | None) -> bool:
     """Whether a reader of parts has a place in the whole stream, and has not come to its limit there."""
-    place = info.readers.get(reader)
+    offset = info.readers.get(reader)
     limit = info.limits.get(reader)
-    return place is not None and (limit is None or max(order_of(read_to or place), order_of(place)) < order_of(limit))
+    if offset is None:
+        return False
+    return limit is None or max(order_of(read_to or offset), order_of(offset)) < order_of(limit)
 
 
 def _is_unread(info: ChannelInfo, reader: str, read_to: str | None) -> bool:
-    place = info.readers.get(reader)  # behind what it has read, but for one that was let go meanwhile
+    offset = info.readers.get(reader)  # behind what it has read, but for one that was let go meanwhile
     last = info.limits.get(reader, info.last)
-    return place is not None and max(order_of(read_to or place), order_of(place)) < order_of(last)
+    return offset is not None and max(order_of(read_to or offset), order_of(offset)) < order_of(last)

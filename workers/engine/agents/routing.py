@@ -38,11 +38,11 @@ class Routing:
         if live.query is None:
             return
         channels = self._around.channels
-        settled = all(route.settled for route in channels.routes(live.id).values())
+        settled = all(route.effective for route in channels.routes(live.id).values())
         if settled:
             channels.resume(live.id)  # where an earlier try could not
         else:
-            settled = self._at_rest(live, lambda batch: channels.settle(live.id, done_batch=batch))
+            settled = self._at_rest(live, lambda batch: channels.activate(live.id, done_batch=batch))
         live.settles(at_ms=None if settled else self._clock_ms() + SETTLE_MS)
 
     def _at_rest(self, live: Live, act: Callable[[int], None]) -> bool:

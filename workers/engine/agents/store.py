@@ -20,7 +20,7 @@ import json
 import os
 import shutil
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ from scheduler.contracts.desired import DESIRED_STATES, WANTED_FRAGMENTS, Desire
 from workers.engine.desired import keep_handing_over
 
 from .checkpoint import Progress, read_progress
-from .handover import Begun, Ended
+from .handover import Begun, Ended, begun_from, ended_from, to_record
 
 
 def write_atomically(path: Path, text: str) -> None:
@@ -162,12 +162,12 @@ class SlotStore:
     def begun(self, fragment_id: str) -> Begun | None:
         """What the fragment began with; None where it began with nothing, or did not begin."""
         document = self._read(fragment_id, "begun")
-        return None if document is None else Begun(**document)
+        return None if document is None else begun_from(document)
 
     def ended(self, fragment_id: str) -> Ended | None:
         """What the fragment left when it ended for others; None while it has not."""
         document = self._read(fragment_id, "ended")
-        return None if document is None else Ended(**document)
+        return None if document is None else ended_from(document)
 
     def having(self, what: str) -> frozenset[str]:
         """The fragments with a record of that kind: ``begun``, ``ended``, ``paused``, ``left``."""
@@ -179,14 +179,14 @@ class SlotStore:
 
     def record_begun(self, fragment_id: str, begun: Begun) -> None:
         """From now on the fragment has begun, with this."""
-        write_atomically(self.begun_path(fragment_id), json.dumps(asdict(begun)))
+        write_atomically(self.begun_path(fragment_id), json.dumps(to_record(begun)))
 
     def record_ended(self, fragment_id: str, ended: Ended | None) -> None:
         """From now on the fragment has ended, and this is what it leaves; with None it goes on after all."""
         if ended is None:
             self._beside(fragment_id, "ended").unlink(missing_ok=True)
         else:
-            write_atomically(self._beside(fragment_id, "ended"), json.dumps(asdict(ended)))
+            write_atomically(self._beside(fragment_id, "ended"), json.dumps(to_record(ended)))
 
     def record_pause(self, fragment_id: str, *, paused: bool) -> None:
         """The fragment rests, with what it has; or goes on."""

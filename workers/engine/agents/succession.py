@@ -17,7 +17,7 @@ from workers.engine.spark.compile import due_ms
 from workers.engine.spark.states import read_states
 
 from .doors import PART
-from .handover import Begun, Ended, States, begin_with, order_of, place_of, predecessors, successors
+from .handover import Begun, Ended, States, begin_with, offset_of, order_of, predecessors, successors
 from .inlets import channels_of
 from .logs import logger
 
@@ -73,9 +73,9 @@ class Succession:
             # What was read whole, and is to be read in parts, is read whole until its writer divides it.
             is_part = keys.is_part(item.channel)
             channel = keys.whole_of(item.channel) if is_part else item.channel
-            place = place_of(channel, ends, written=not is_part)
-            if place is not None:
-                self._around.channels.join(channel, heir.id, where=place)
+            offset = offset_of(channel, ends, written=not is_part)
+            if offset is not None:
+                self._around.channels.join(channel, heir.id, where=offset)
 
     # -- ending --------------------------------------------------------------------------------------------------
 
@@ -86,9 +86,10 @@ class Succession:
         ceding = self._around.desired().ceding
         for item in fragment.inputs:
             ends = [store.ended(name) for name, other in ceding.items() if item.channel in other.written]
-            lasts = [end.lasts[item.channel] for end in ends if end is not None and item.channel in end.lasts]
-            place = read.places.get(item.channel) or self._registered_at(item.channel, fragment.id)
-            if place is not None and any(order_of(place) < order_of(last) for last in lasts):
+            last_offsets = [
+                end.last_offsets[item.channel] for end in ends if end is not None and item.channel in end.last_offsets]
+            offset = read.offsets.get(item.channel) or self._registered_at(item.channel, fragment.id)
+            if offset is not None and any(order_of(offset) < order_of(last) for last in last_offsets):
                 return False
         return True
 
@@ -103,25 +104,25 @@ class Succession:
         begun = store.begun(fragment.id) or Begun()
         whole = store.known(fragment.id) or fragment
         was_paused = fragment.id in store.having("paused")
-        ticks = read.ticks or begun.ticks
-        if was_paused and ticks is not None:
-            ticks = self._due_now(whole.tasks[0], ticks)
+        source_offset = read.source_offset or begun.source_offset
+        if was_paused and source_offset is not None:
+            source_offset = self._due_now(whole.tasks[0], source_offset)
         infos = {channel: self._around.channels.info(channel) for channel in fragment.written}
         return Ended(
-            ticks=ticks,
-            places={} if was_paused else self._places(fragment, read.places),
-            lasts={channel: info.last for channel, info in infos.items() if info is not None},
+            source_offset=source_offset,
+            offsets={} if was_paused else self._offsets_read(fragment, read.offsets),
+            last_offsets={channel: info.last for channel, info in infos.items() if info is not None},
             # Of parts of its streams, too, which may be further than the whole.
-            bases={channel: begun.bases.get(channel, 0) + read.batch + 1 for channel in fragment.written},
+            batch_bases={channel: begun.batch_bases.get(channel, 0) + read.batch + 1 for channel in fragment.written},
             states=self._states(fragment.id, read.batch if read.is_done else read.batch - 1, begun.states),
         )
 
-    def _places(self, fragment: WantedFragment, read: dict[str, str]) -> dict[str, str]:
-        places = {
+    def _offsets_read(self, fragment: WantedFragment, read: dict[str, str]) -> dict[str, str]:
+        offsets = {
             item.channel: read.get(item.channel) or self._registered_at(item.channel, fragment.id)
             for item in fragment.inputs
         }
-        return {channel: place for channel, place in places.items() if place is not None}
+        return {channel: offset for channel, offset in offsets.items() if offset is not None}
 
     def _states(self, fragment_id: str, batch: int, inherited: States) -> dict[str, list[str | None]]:
         """The state of each fold: Spark's, or what the fold began with where no event has come to it since."""
@@ -164,15 +165,15 @@ class Succession:
                 self._around.channels.join(item.channel, wanted.id)
 
     def was_let_go(self, wanted: WantedFragment) -> bool:
-        """Whether it was paused and goes on, and its node heard of neither: its places are not where it has read to."""
+        """Whether it was paused and goes on, and its node heard of neither: its offsets are not what it has read."""
         read = self._around.store.progress(wanted.id)
-        places = {channel: self._registered_at(channel, wanted.id) for channel in read.places}
+        offsets = {channel: self._registered_at(channel, wanted.id) for channel in read.offsets}
         # A place follows when a batch is done: until then it is where that batch begins.
-        known = read.places if read.is_done else {**read.places, **read.began}
-        if not read.is_done and None in places.values():
+        known = read.offsets if read.is_done else {**read.offsets, **read.start_offsets}
+        if not read.is_done and None in offsets.values():
             return True
         return self._is_anew(wanted) or self._has_lost_the_whole(wanted) or any(
-            place is not None and order_of(place) > order_of(known[channel]) for channel, place in places.items()
+            offset is not None and order_of(offset) > order_of(known[channel]) for channel, offset in offsets.items()
         )
 
     def go_on(self, wanted: WantedFragment) -> None:
@@ -187,15 +188,16 @@ class Succession:
             self._succeed_itself(known, wanted)
         else:
             begun = store.begun(wanted.id) or Begun()
-            ticks = store.progress(wanted.id).ticks or begun.ticks
-            places = {item.channel: self._registered_at(item.channel, wanted.id) for item in wanted.inputs}
-            ticks = ticks and self._due_now(wanted.tasks[0], ticks)
-            store.record_begun(wanted.id, replace(begun, ticks=ticks, places={**begun.places, **places}))
+            source_offset = store.progress(wanted.id).source_offset or begun.source_offset
+            offsets = {item.channel: self._registered_at(item.channel, wanted.id) for item in wanted.inputs}
+            source_offset = source_offset and self._due_now(wanted.tasks[0], source_offset)
+            begun = replace(begun, source_offset=source_offset, offsets={**begun.offsets, **offsets})
+            store.record_begun(wanted.id, begun)
         store.record_pause(wanted.id, paused=False)
 
     def _has_lost_the_whole(self, wanted: WantedFragment) -> bool:
         """Whether it has no place any more in a whole stream that it is to read in parts, and was not done with it."""
-        read = self._around.store.progress(wanted.id).places
+        read = self._around.store.progress(wanted.id).offsets
         infos = {name: self._around.channels.info(name) for name in channels_of(wanted.inputs) if name in read}
         return any(
             info is not None and wanted.id not in {*info.readers, *info.limits} and not keys.is_part(name)
@@ -205,7 +207,7 @@ class Succession:
 
     def _is_anew(self, wanted: WantedFragment) -> bool:
         """Whether a channel that it read is another now under the same name: its part, closed for long."""
-        read = self._around.store.progress(wanted.id).places
+        read = self._around.store.progress(wanted.id).offsets
         infos = {channel: self._around.channels.info(channel) for channel in read}
         return any(
             info is not None and keys.is_part(name) and order_of(info.last) < order_of(read[name])
@@ -219,28 +221,29 @@ class Succession:
         before, done = store.begun(wanted.id) or Begun(), store.progress(wanted.id).batch + 1
         begun = begin_with(whole, [self._left_by(known)])
         # Its batches are numbered anew, its blocks are not: neither those of its streams nor those of their parts.
-        bases = {name: max(begun.bases.get(name, 0), before.bases.get(name, 0) + done) for name in whole.written}
+        batch_bases = {
+            name: max(begun.batch_bases.get(name, 0), before.batch_bases.get(name, 0) + done) for name in whole.written}
         passed = self._passed(wanted)
-        store.record_begun(wanted.id, replace(begun, bases=bases, places=passed))
+        store.record_begun(wanted.id, replace(begun, batch_bases=batch_bases, offsets=passed))
         store.clear_checkpoint(wanted.id)
         control = self._around.channels.control(wanted.id)  # its boundaries are batches of the old one
         if gone := [name for name in control if PART not in name]:
             broker.hdel(keys.valve(wanted.id), *gone)
         store.record(whole)
-        for channel, place in passed.items():
-            self._around.channels.commit(channel, wanted.id, place)
+        for channel, offset in passed.items():
+            self._around.channels.commit(channel, wanted.id, offset)
 
     def _passed(self, wanted: WantedFragment) -> dict[str, str]:
         """How far the old checkpoint had planned in channels that are there still: not to be read again."""
-        read = self._around.store.progress(wanted.id).places
+        read = self._around.store.progress(wanted.id).offsets
         infos = {channel: self._around.channels.info(channel) for channel in read}
         return {
             channel: read[channel] for channel, info in infos.items()
             if info is not None and order_of(read[channel]) <= order_of(info.last)
         }
 
-    def _due_now(self, source: Task, ticks: dict[str, int]) -> dict[str, int]:
+    def _due_now(self, source: Task, source_offset: dict[str, int]) -> dict[str, int]:
         """The same next number, due now and not when it would have been without the pause."""
         task_type = self._around.task_types[source.type]
-        after_ms = due_ms(source, task_type, ticks["next"], folder=self._around.store.data_dir)
-        return {"t0": max(ticks["t0"], self._clock_ms() - after_ms), "next": ticks["next"]}
+        after_ms = due_ms(source, task_type, source_offset["next"], folder=self._around.store.data_dir)
+        return {"t0": max(source_offset["t0"], self._clock_ms() - after_ms), "next": source_offset["next"]}

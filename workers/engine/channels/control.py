@@ -24,13 +24,13 @@ class Route:
     """How a stream is divided among the bundles of one reader, as it was asked for last.
 
     ``weights`` are by bundle; none where the stream is no longer to be divided for the reader. ``from_batch`` is the
-    first batch that is divided so, None until the writer's valve has set it. ``settled``: that batch has begun, all
+    first batch that is divided so, None until the writer's valve has set it. ``effective``: that batch has begun, all
     before it are done, so that a bundle which is not in ``weights`` gets nothing any more.
     """
 
     weights: Mapping[str, float]
     from_batch: int | None
-    settled: bool
+    effective: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ def routes_of(state: Mapping[str, str]) -> dict[tuple[int, str], Route]:
     for key, changes in changes_of(state).items():
         newest = changes[-1]
         weights = {keys.reader_of(part): weight for part, weight in newest.weights.items()}
-        routes[key] = Route(weights, newest.from_batch, settled=newest.from_batch is not None and len(changes) == 1)
+        routes[key] = Route(weights, newest.from_batch, effective=newest.from_batch is not None and len(changes) == 1)
     return routes
 
 

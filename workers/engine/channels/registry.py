@@ -47,7 +47,7 @@ class Joined:
     """Where a reader begins; None while those whose work it goes on with still read. ``kept_since`` is set where it
     asked for older blocks than are kept: when the oldest kept one was written (ms), or ``all`` where none is kept."""
 
-    place: str | None
+    offset: str | None
     kept_since: str | None = None
 
 
@@ -106,8 +106,8 @@ class Channels:
             Readers whose work it goes on with. While one of them has a place, the reader gets none: it takes over
             exactly where that one ends.
         """
-        place, missed = scripts.run(self._redis, "join", self._keys(channel), [reader, where, *predecessors])
-        return Joined(place=place.decode() or None, kept_since=missed.decode() or None)
+        offset, missed = scripts.run(self._redis, "join", self._keys(channel), [reader, where, *predecessors])
+        return Joined(offset=offset.decode() or None, kept_since=missed.decode() or None)
 
     def unregister(self, channel: str, reader: str, *, for_good: bool = False) -> int:
         """Let a reader go and free what only it held back; returns how many readers remain.
@@ -151,10 +151,10 @@ class Channels:
             return frozenset()
         pipe = self._redis.pipeline(transaction=False)
         pipe.hmget(keys.readers(channel), names).hmget(keys.meta(channel), "capacity", *map(keys.limit, names))
-        places, (capacity, *limits) = pipe.execute()
+        offsets, (capacity, *limits) = pipe.execute()
         return frozenset(
-            name for name, place, limit in zip(names, places, limits, strict=True)
-            if capacity is not None and place is not None and limit is None)
+            name for name, offset, limit in zip(names, offsets, limits, strict=True)
+            if capacity is not None and offset is not None and limit is None)
 
     def read_blocks(self, channel: str, *, after: str = "0-0", count: int = 100) -> list[tuple[str, list[dict]]]:
         """Up to ``count`` blocks after an entry, oldest first: (entry id, events). Does not move any reader."""
@@ -228,7 +228,7 @@ class Channels:
             The first batch to be divided so; 0 for a fragment that has not started yet. No other change counts then.
         instead : bool
             Parts instead of the whole stream: where the reader has a place in that, it ends with what is there now.
-            Only with ``from_batch``, and for a fragment at rest (see ``settle``), whose next batch this is.
+            Only with ``from_batch``, and for a fragment at rest (see ``activate``), whose next batch this is.
 
         Returns
         -------
@@ -272,7 +272,7 @@ class Channels:
         """How a fragment's streams are divided, by position and reader."""
         return routes_of(self.control(fragment))
 
-    def settle(self, fragment: str, *, done_batch: int) -> None:
+    def activate(self, fragment: str, *, done_batch: int) -> None:
         """Let every change begin with the batch after ``done_batch``, where no event comes that would set its boundary.
 
         Only for a fragment at rest: stopped, or paused with no batch under way, and ``done_batch`` the last one that

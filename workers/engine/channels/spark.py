@@ -42,7 +42,7 @@ def spark_conf(config: ChannelConfig) -> dict[str, str]:
 
 def read_channels(
     spark: SparkSession, config: ChannelConfig, *, inputs: Sequence[str | Sequence[str]], reader: str,
-    gates: Sequence[str] = (), begin: Mapping[str, str] = MappingProxyType({}), threads: int = 1,
+    writes: Sequence[str] = (), begin: Mapping[str, str] = MappingProxyType({}), threads: int = 1,
 ) -> DataFrame:
     """The interleaved events of some streams, as one streaming DataFrame.
 
@@ -57,7 +57,7 @@ def read_channels(
         may be others when the query starts again. Columns that only some streams have are null in events of the others.
     reader : str
         The fragment that reads: registered with every one of the channels before the query starts.
-    gates : sequence of str
+    writes : sequence of str
         Channels that the query writes: while one of them is full, no new batch is planned.
     begin : mapping of str to str
         By channel, the entry up to which everything is left out, though the checkpoint is not as far: where a reader
@@ -77,7 +77,7 @@ def read_channels(
     streams = []
     for index, (group, schema) in enumerate(zip(groups, schemas, strict=True)):
         options = {
-            "channels": ",".join(group), "reader": reader, "gates": ",".join(gates), "siblings": siblings,
+            "channels": ",".join(group), "reader": reader, "writes": ",".join(writes), "siblings": siblings,
             # One input waits for all; the others would only add their waiting to its.
             "wait_ms": config.wait_ms if index == 0 else 0,
             "max_blocks": max(config.max_blocks, config.blocks_each * len(group)), "max_rows": config.max_rows,
@@ -105,7 +105,7 @@ def gather(events: DataFrame, *, threads: int) -> DataFrame:
 
 def read_ticks(
     spark: SparkSession, config: ChannelConfig, *, name: str, rate_per_s: float | None = None,
-    schedule_file: Path | str | None = None, limit: int | None = None, gates: Sequence[str] = (),
+    schedule_file: Path | str | None = None, limit: int | None = None, writes: Sequence[str] = (),
     repeat_ms: int = 0, repeat_time_ms: int | None = None, begin: Mapping[str, int] | None = None,
 ) -> DataFrame:
     """Sequence numbers on a schedule: ``_seq``, ``_time`` and ``_born``; what every source is made from.
@@ -124,7 +124,7 @@ def read_ticks(
         When each number is due, as :func:`workers.engine.channels.schedule.write_schedule` writes it.
     limit : int, optional
         How many numbers there are in all; without one a rate never ends.
-    gates : sequence of str
+    writes : sequence of str
         Channels that the query writes: while one of them is full, no new batch is planned.
     repeat_ms, repeat_time_ms : int, optional
         Repeat a schedule without end, ``repeat_ms`` later each time, the recorded times moved on by
@@ -136,7 +136,7 @@ def read_ticks(
     if (rate_per_s is None) == (schedule_file is None):
         raise ValueError("ticks come at a rate or on a schedule: give one of the two")
     options: dict[str, object] = {
-        "reader": name, "gates": ",".join(gates), "wait_ms": config.wait_ms, "max_rows": config.max_rows,
+        "reader": name, "writes": ",".join(writes), "wait_ms": config.wait_ms, "max_rows": config.max_rows,
         "catch_up_ms": config.catch_up_ms,
     }
     if rate_per_s is not None:
@@ -153,7 +153,8 @@ def read_ticks(
 
 
 def valve(
-    events: DataFrame, config: ChannelConfig, *, fragment: str, position: int, channel: str, fence: int, base: int = 0
+    events: DataFrame, config: ChannelConfig, *, fragment: str, position: int, channel: str, fence: int,
+    batch_base: int = 0,
 ) -> DataFrame:
     """Put a valve behind a task: count its events, publish them while its outlet is open, pass them on or not.
 
@@ -172,13 +173,13 @@ def valve(
         Where to publish; the channel need not be open before the outlet is.
     fence : int
         The token taken when the query started (``Channels.take_fence``).
-    base : int
+    batch_base : int
         What a block's number begins with: its batch is added. More than 0 in a channel that was taken over, so that
         numbers keep growing there.
     """
     jvm_valve = events.sparkSession._jvm.weir.Valve
     behind = jvm_valve.behind(
-        events._jdf, config.redis_url, fragment, position, channel, fence, base, config.block_rows
+        events._jdf, config.redis_url, fragment, position, channel, fence, batch_base, config.block_rows
     )
     return DataFrame(behind, events.sparkSession)
 

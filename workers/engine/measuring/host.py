@@ -97,10 +97,11 @@ class Host:
         tasks = [Task(feeding(number), task["type"], task["config"]) for number, task in enumerate(chain)]
         source_type = around.task_types[tasks[0].type]
         back_ms = due_ms(tasks[0], source_type, feed.EVENTS, folder=around.data_dir)
-        ticks = {"t0": time.time_ns() // 1_000_000 - back_ms, "next": 0}
+        source_offset = {"t0": time.time_ns() // 1_000_000 - back_ms, "next": 0}
         config = ChannelConfig(around.config.redis_url, around.config.data_dir, catch_up_ms=2**53)
         written = [f"{fragment}.{position}" for position in range(len(tasks))]
-        chain_ = Chain(fragment, tasks, (), written, beginning=Beginning(ticks=ticks), approved=approved)
+        beginning = Beginning(source_offset=source_offset)
+        chain_ = Chain(fragment, tasks, (), written, beginning=beginning, approved=approved)
         compiled = self._compile(chain_, config)
         around.channels.open_channel(written[-1], schema_json=compiled.schemas[-1], retain=feed.EVENTS)
         around.channels.open_outlet(fragment, len(tasks) - 1, from_batch=0)

@@ -32,14 +32,14 @@ from .failures import FragmentFailed, TaskPlace, explain_error
 class Beginning:
     """Where a query begins that goes on with other work than that of its checkpoint.
 
-    ``ticks`` is the offset of its source, ``places`` are the entries up to which it leaves out what channels hold,
-    ``bases`` what block numbers begin with in channels that others wrote before; ``states`` is the file with the first
-    state of its folds (``workers.library.state``).
+    ``source_offset`` is the offset of its source, ``offsets`` are the entries up to which it leaves out what channels
+    hold, ``batch_bases`` what block numbers begin with in channels that others wrote before; ``states`` is the file
+    with the first state of its folds (``workers.library.state``).
     """
 
-    ticks: Mapping[str, int] | None = None
-    places: Mapping[str, str] = field(default_factory=dict)
-    bases: Mapping[str, int] = field(default_factory=dict)
+    source_offset: Mapping[str, int] | None = None
+    offsets: Mapping[str, str] = field(default_factory=dict)
+    batch_bases: Mapping[str, int] = field(default_factory=dict)
     states: Path | None = None
 
 
@@ -137,7 +137,7 @@ def compile_chain(
         channel = chain.written[position]
         frame = valve(
             frame, config, fragment=chain.fragment, position=position, channel=channel, fence=take_fence(channel),
-            base=chain.beginning.bases.get(channel, 0),
+            batch_base=chain.beginning.batch_bases.get(channel, 0),
         )
     file_sink = _file_sink(chain, task_types, folder)
     return Compiled(frame=frame, schemas=tuple(schemas), folds=tuple(folds), file_sink=file_sink)
@@ -169,13 +169,13 @@ def _input(
     begin = chain.beginning
     if task_type.kind != "source":
         return read_channels(
-            spark, config, inputs=chain.inputs, reader=chain.fragment, gates=chain.written, begin=begin.places,
+            spark, config, inputs=chain.inputs, reader=chain.fragment, writes=chain.written, begin=begin.offsets,
             threads=chain.threads,
         )
     if chain.threads > 1:
         raise FragmentFailed(f"task {chain.tasks[0].id}: a source works on one thread, not on {chain.threads}")
     pace = _pace(chain.tasks[0], task_type, folder)
-    return read_ticks(spark, config, name=chain.fragment, gates=chain.written, begin=begin.ticks, **pace)
+    return read_ticks(spark, config, name=chain.fragment, writes=chain.written, begin=begin.source_offset, **pace)
 
 
 def due_ms(source: Task, task_type: TaskType, number: int, *, folder: Path) -> int:

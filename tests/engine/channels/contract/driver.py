@@ -25,9 +25,9 @@ def main(redis_url: str, jar_folder: str, folder: str, events: str, shape: str =
     config = ChannelConfig(redis_url, data_dir=Path(jar_folder))
     rig = Rig(open_session(spark_conf(config)), config, Channels.connect(redis_url), Path(folder))
     if shape == "divided":
-        divided(rig, rig.ticks("a", rate_per_s=100, gates=("a.0",)))
+        divided(rig, rig.ticks("a", rate_per_s=100, writes=("a.0",)))
     else:
-        ticks = rig.ticks("a", rate_per_s=1_000, limit=int(events), gates=("a.0",))
+        ticks = rig.ticks("a", rate_per_s=1_000, limit=int(events), writes=("a.0",))
         rig.start(rig.publish(ticks, "a", readers=("b",)), "a")
         rig.start(rig.publish(rig.read("b", "a.0"), "b"), "b")
     while True:

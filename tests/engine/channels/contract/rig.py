@@ -108,20 +108,20 @@ class Rig:
         return channel_spark.read_ticks(self.spark, self.config, name=fragment, **options)
 
     def read(
-        self, fragment: str, *inputs: str | list[str], gates: tuple[str, ...] = (), **options: Any
+        self, fragment: str, *inputs: str | list[str], writes: tuple[str, ...] = (), **options: Any
     ) -> DataFrame:
         return channel_spark.read_channels(
-            self.spark, self.config, inputs=list(inputs), reader=fragment, gates=list(gates), **options
+            self.spark, self.config, inputs=list(inputs), reader=fragment, writes=list(writes), **options
         )
 
     def valve(
         self, events: DataFrame, fragment: str, position: int = 0, *, fence: int | None = None,
-        channel: str | None = None, base: int = 0,
+        channel: str | None = None, batch_base: int = 0,
     ) -> DataFrame:
         channel = channel or f"{fragment}.{position}"
         token = self.channels.take_fence(channel) if fence is None else fence
         return channel_spark.valve(
-            events, self.config, fragment=fragment, position=position, channel=channel, fence=token, base=base
+            events, self.config, fragment=fragment, position=position, channel=channel, fence=token, batch_base=batch_base
         )
 
     def publish(

@@ -38,7 +38,7 @@ def test_a_successor_goes_on_with_numbers_schedule_and_channel(rig: Rig) -> None
 
     def successor():
         ticks = rig.ticks("b", rate_per_s=rate_per_s, limit=3_600, begin=begin)
-        return rig.start(rig.valve(ticks, "b", channel="a.0", base=base), "b")
+        return rig.start(rig.valve(ticks, "b", channel="a.0", batch_base=base), "b")
 
     rig.channels.open_outlet("b", 0, from_batch=0)
     second = successor()
@@ -94,10 +94,10 @@ def test_after_a_pause_a_reader_leaves_out_what_came_meanwhile(rig: Rig) -> None
     freed = batch_of(rig.channels.info("a.0").trimmed)
     wait_until(lambda: batch_of(rig.channels.info("a.0").trimmed) > freed + 3, what="a pause")
     rig.channels.resume("b")
-    place = rig.channels.join("a.0", "b").place
+    offset = rig.channels.join("a.0", "b").offset
 
     def again():
-        return rig.start(rig.valve(rig.read("b", "a.0", begin={"a.0": place}), "b"), "b")
+        return rig.start(rig.valve(rig.read("b", "a.0", begin={"a.0": offset}), "b"), "b")
 
     second = again()
     wait_until(lambda: len(rig.events("b.0")) > len(before) + 20, what="later events", alive=(writer, second))

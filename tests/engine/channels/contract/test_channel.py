@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.broker]
 
 def test_a_full_channel_stops_its_writer_until_it_has_room(rig: Rig) -> None:
     small_batches = rig.with_config(max_rows=200)
-    ticks = small_batches.ticks("a", rate_per_s=1_000, limit=1_000, gates=("a.0",))
+    ticks = small_batches.ticks("a", rate_per_s=1_000, limit=1_000, writes=("a.0",))
     writer = rig.start(rig.publish(ticks, "a", readers=("b",), capacity=3), "a")
     wait_until(lambda: rig.channels.meters("a").get("throttled_by") == "a.0", what="a full channel", alive=(writer,))
     stood = rig.channels.info("a.0")

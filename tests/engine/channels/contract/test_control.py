@@ -117,12 +117,12 @@ def test_weights_hold_from_the_next_batch_on_and_the_same_way_when_repeated(view
     channels.route("f", 1, "r", {"r": 1}, from_batch=0)
     assert parts_of(view, 7) == [("f.1@r",)]
     assert channels.route("f", 1, "r", {"r": 0.25, "s": 0.75})
-    assert channels.routed("f", 1, "r") == Route({"r": 0.25, "s": 0.75}, from_batch=None, settled=False)
+    assert channels.routed("f", 1, "r") == Route({"r": 0.25, "s": 0.75}, from_batch=None, effective=False)
     assert parts_of(view, 7) == [("f.1@r",)]
-    assert channels.routed("f", 1, "r") == Route({"r": 0.25, "s": 0.75}, from_batch=8, settled=False)
+    assert channels.routed("f", 1, "r") == Route({"r": 0.25, "s": 0.75}, from_batch=8, effective=False)
     assert parts_of(view, 7) == [("f.1@r",)]
     assert parts_of(view, 8) == [("f.1@r", "f.1@s")]
-    assert channels.routed("f", 1, "r") == Route({"r": 0.25, "s": 0.75}, from_batch=8, settled=True)
+    assert channels.routed("f", 1, "r") == Route({"r": 0.25, "s": 0.75}, from_batch=8, effective=True)
     assert parts_of(view, 8) == [("f.1@r", "f.1@s")]
     assert parts_of(view, 8, position=0) == []
 
@@ -145,7 +145,7 @@ def test_a_route_ends_at_a_boundary_and_leaves_nothing(view, channels) -> None:
     channels.route("f", 1, "r", {"r": 1}, from_batch=0)
     channels.unroute("f", 1, "r")
     assert parts_of(view, 5) == [("f.1@r",)]
-    assert channels.routed("f", 1, "r") == Route({}, from_batch=6, settled=False)
+    assert channels.routed("f", 1, "r") == Route({}, from_batch=6, effective=False)
     assert parts_of(view, 6) == []
     assert channels.routed("f", 1, "r") is None
 
@@ -158,7 +158,7 @@ def test_several_readers_and_positions_do_not_mix(view, channels) -> None:
     assert parts_of(view, 0, position=11) == [("f.11@r",)]
     assert set(channels.routes("f")) == {(1, "r"), (1, "s"), (11, "r")}
     channels.unroute("f", 1, "s")
-    channels.settle("f", done_batch=0)
+    channels.activate("f", done_batch=0)
     assert set(channels.routes("f")) == {(1, "r"), (11, "r")}
 
 
@@ -166,8 +166,8 @@ def test_what_is_at_rest_is_settled_without_events(view, channels) -> None:
     channels.open_outlet("f", 0)
     channels.route("f", 1, "r", {"r": 1}, from_batch=0)
     channels.route("f", 1, "r", {"s": 1})
-    channels.settle("f", done_batch=41)
-    assert channels.routed("f", 1, "r") == Route({"s": 1}, from_batch=42, settled=True)
+    channels.activate("f", done_batch=41)
+    assert channels.routed("f", 1, "r") == Route({"s": 1}, from_batch=42, effective=True)
     assert channels.control("f")["0:from"] == "42"
 
 
@@ -197,7 +197,7 @@ def test_a_batch_is_decided_once_for_all(view, broker, channels, steps) -> None:
             batch += 1
             seen = parts_of(view, batch)
             route = channels.routed("f", 1, "r")
-            if route is not None and route.settled:
+            if route is not None and route.effective:
                 assert seen == [tuple(f"f.1@{bundle}" for bundle in asked)]
             decided = seen
     view(batch + 1)  # sees what was asked for last

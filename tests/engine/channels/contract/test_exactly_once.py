@@ -25,7 +25,7 @@ def test_nothing_is_lost_or_repeated_over_stops_and_restarts(rig: Rig) -> None:
     small_batches = rig.with_config(max_rows=200)
 
     def source(events):
-        ticks = small_batches.ticks("a", rate_per_s=400, limit=events, gates=("a.0",))
+        ticks = small_batches.ticks("a", rate_per_s=400, limit=events, writes=("a.0",))
         return rig.start(rig.publish(ticks, "a", readers=("b",)), "a")
 
     def copy():
@@ -89,7 +89,7 @@ def test_nothing_is_lost_or_repeated_by_bundles_when_their_driver_is_killed(rig:
     with driver(rig, "divided"):
         wait_for(rig, "d.0", len(rig.events("d.0")) + 500)
         rig.channels.route("a", 0, "b", {"b": 0, "c": 1})
-        wait_until(lambda: rig.channels.routed("a", 0, "b").settled, what="the boundary")
+        wait_until(lambda: rig.channels.routed("a", 0, "b").effective, what="the boundary")
         leaving = rig.channels.info("a.0@b").last
     with driver(rig, "divided"):
         wait_for(rig, "d.0", len(rig.events("d.0")) + 500)

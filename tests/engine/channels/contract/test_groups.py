@@ -139,9 +139,9 @@ def test_a_paused_reader_leaves_out_what_came_meanwhile_in_each_channel(rig: Rig
     wait_until(
         lambda: all(rig.channels.meters(name).get("0:n", 0) >= 500 for name in "ab"), what="a pause", alive=more
     )
-    places = {f"{name}.0": rig.channels.join(f"{name}.0", "g").place for name in "ab"}
+    offsets = {f"{name}.0": rig.channels.join(f"{name}.0", "g").offset for name in "ab"}
     last = [write(rig, name, first=0, limit=600, readers=("other",)) for name in "ab"]
-    again = read(rig, "a.0", "b.0", begin=places)
+    again = read(rig, "a.0", "b.0", begin=offsets)
     wait_until(lambda: len(rig.events("g.0")) == 600, what="what came later", alive=(again, *last))
     assert sorted(rig.numbers("g.0")) == sorted([*range(200), *range(500, 600)] * 2)
 

@@ -36,7 +36,7 @@ def divided(rig: Rig, broker: redis.Redis) -> Rig:
 
 def test_a_reader_reads_up_to_where_its_parts_begin_and_no_further(divided: Rig) -> None:
     channels = divided.channels
-    assert channels.routed("f", 0, "r").settled and channels.info("f.0").limits == {"r": "2-0"}
+    assert channels.routed("f", 0, "r").effective and channels.info("f.0").limits == {"r": "2-0"}
     assert divided.source("r", "f.0").next({"f.0": "1-0"}) == {"f.0": "2-0"}
     assert divided.source("w", "f.0").next({"f.0": "1-0"}) == {"f.0": "3-0"}
     assert channels.info("f.0").readers["r"] == "1-0", "until it has read them, its blocks are kept"

@@ -93,7 +93,7 @@ def test_weights_change_between_two_batches_and_lose_nothing(rig: Rig) -> None:
         wait_until(lambda batches=batches: len(rig.batches("a.0")) > batches + 3, what="batches", alive=(query,))
         assert rig.channels.route("a", 0, "r", weights)
         route = wait_until(
-            lambda: (route := rig.channels.routed("a", 0, "r")) and route.settled and route,
+            lambda: (route := rig.channels.routed("a", 0, "r")) and route.effective and route,
             what="the boundary", alive=(query,),
         )
         weights_of[route.from_batch] = weights
@@ -113,7 +113,7 @@ def test_a_settled_route_gives_nothing_more_to_who_leaves(rig: Rig) -> None:
     reader = rig.start(rig.publish(rig.read("s", "a.0@s"), "s"), "s")
     wait_until(lambda: len(rig.events("s.0")) > 50, what="events", alive=(writer, reader))
     rig.channels.route("a", 0, "r", {"r": 1.0})
-    wait_until(lambda: rig.channels.routed("a", 0, "r").settled, what="the boundary", alive=(writer,))
+    wait_until(lambda: rig.channels.routed("a", 0, "r").effective, what="the boundary", alive=(writer,))
     last = rig.channels.info("a.0@s").last
     wait_until(lambda: rig.channels.info("a.0@s").readers["s"] == last, what="the last event read", alive=(reader,))
     others = rig.channels.info("a.0@r").last
@@ -126,7 +126,7 @@ def test_a_settled_route_gives_nothing_more_to_who_leaves(rig: Rig) -> None:
 @pytest.mark.long
 def test_a_full_part_stops_its_writer_until_it_has_room(rig: Rig) -> None:
     small = rig.with_config(max_rows=50)
-    ticks = small.ticks("a", rate_per_s=1_000, limit=2_000, gates=("a.0",))
+    ticks = small.ticks("a", rate_per_s=1_000, limit=2_000, writes=("a.0",))
     rig.divide(ticks, "a", weights={"r": 0.5, "s": 0.5}, capacity=3)
     writer = rig.start(rig.valve(ticks, "a"), "a")
     fast = rig.start(rig.publish(rig.read("r", "a.0@r"), "r"), "r")

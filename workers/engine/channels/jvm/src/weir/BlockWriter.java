@@ -53,8 +53,8 @@ final class BlockWriter {
   }
 
   /** Waits until everything is written. */
-  void settle() {
-    settle(0);
+  void awaitReplies() {
+    awaitReplies(0);
   }
 
   /** Lets everything go, whether it was written or not. */
@@ -74,22 +74,22 @@ final class BlockWriter {
     } catch (IOException impossible) {
       throw new IllegalStateException(impossible);
     }
-    Object[] arguments = {spec.fence, spec.base + batchId + 1, n++, buffered, bytes.toByteArray(), System.currentTimeMillis()};
+    Object[] arguments = {spec.fence, spec.batchBase + batchId + 1, n++, buffered, bytes.toByteArray(), System.currentTimeMillis()};
     rows.reset();
     buffered = 0;
-    settle(IN_FLIGHT - 1);
+    awaitReplies(IN_FLIGHT - 1);
     unanswered.add(arguments);
     try {
       if (connection == null) connection = broker.borrow();
       connection.send(Broker.Script.WRITE.command(keys, arguments));
       connection.flush();
     } catch (IOException lost) {
-      release(false); // settle() sends what is unanswered again
+      release(false); // awaitReplies() sends what is unanswered again
     }
   }
 
   /** Reads replies until at most that many blocks are unanswered. */
-  private void settle(int most) {
+  private void awaitReplies(int most) {
     try {
       while (connection != null && unanswered.size() > most) {
         Object reply = connection.receive();

@@ -11,7 +11,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * {@code spark.readStream.format("weir.ChannelProvider").schema(…)}: the blocks of the channels of one stream, as rows.
  *
  * <p>Options: {@code redis_url}, {@code channels} (separated by commas), {@code reader} (the fragment that reads),
- * {@code gates} (channels that the query writes), {@code siblings} (all channels that the query reads), {@code wait_ms},
+ * {@code writes} (channels that the query writes), {@code siblings} (all channels that the query reads), {@code wait_ms},
  * {@code max_blocks}, {@code max_rows}, {@code threads} (into how many partitions a batch is cut), {@code begin} (JSON: by
  * channel, the entry up to which everything is left out).
  */

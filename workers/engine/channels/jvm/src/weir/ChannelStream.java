@@ -50,7 +50,7 @@ final class ChannelStream implements MicroBatchStream, SupportsAdmissionControl,
     broker = Broker.at(url);
     reader = options.get("reader");
     channels = Backpressure.split(options.get("channels"));
-    backpressure = new Backpressure(broker, reader, options.get("gates"));
+    backpressure = new Backpressure(broker, reader, options.get("writes"));
     waitMs = options.getLong("wait_ms", 0);
     maxBlocks = options.getInt("max_blocks", 64);
     maxRows = options.getLong("max_rows", 100_000);
@@ -71,23 +71,23 @@ final class ChannelStream implements MicroBatchStream, SupportsAdmissionControl,
     }
   }
 
-  /** Where the query starts without a checkpoint: the places at which the reader was registered. */
+  /** Where the query starts without a checkpoint: the offsets at which the reader was registered. */
   @Override
   public Offset initialOffset() {
     Map<String, String> entries = new HashMap<>();
-    for (String channel : channels) entries.put(channel, registered(channel));
+    for (String channel : channels) entries.put(channel, registeredOffset(channel));
     return new ChannelOffset(entries);
   }
 
-  private String registered(String channel) {
+  private String registeredOffset(String channel) {
     Object registered = broker.call(redis -> redis.call("HGET", Keys.readers(channel), reader));
-    Object place = registered != null ? registered
+    Object offset = registered != null ? registered
         : broker.call(redis -> redis.call("HGET", Keys.meta(channel), Keys.limit(reader)));
-    if (place == null) {
+    if (offset == null) {
       throw new IllegalStateException(
           "'" + reader + "' is not a reader of channel " + channel + ": register it before the query starts");
     }
-    return Redis.text(place);
+    return Redis.text(offset);
   }
 
   @Override
@@ -104,7 +104,7 @@ final class ChannelStream implements MicroBatchStream, SupportsAdmissionControl,
   public Offset latestOffset(Offset start, ReadLimit limit) {
     ChannelOffset from = (ChannelOffset) start;
     commit(from);
-    from.entries.forEach(this::checkLeft);
+    from.entries.forEach(this::checkReadToEnd);
     long deadline = System.currentTimeMillis() + waitMs;
     do {
       long now = System.currentTimeMillis();
@@ -118,7 +118,7 @@ final class ChannelStream implements MicroBatchStream, SupportsAdmissionControl,
   }
 
   /** A channel that is no longer read must have been read to its end, or to this reader's limit, or be gone. */
-  private void checkLeft(String channel, String entry) {
+  private void checkReadToEnd(String channel, String entry) {
     if (channels.contains(channel)) return;
     List<?> state = (List<?>) broker.call(
         redis -> redis.call("HMGET", Keys.meta(channel), "capacity", "last", Keys.limit(reader)));
@@ -131,16 +131,16 @@ final class ChannelStream implements MicroBatchStream, SupportsAdmissionControl,
 
   /** One round trip: backpressure, and the next blocks of every channel, kept for the batch that will read them. */
   private ChannelOffset ask(ChannelOffset from) {
-    int most = (maxBlocks + channels.size() - 1) / channels.size();
+    int perChannel = (maxBlocks + channels.size() - 1) / channels.size();
     List<Object[]> commands = new ArrayList<>(List.<Object[]>of(backpressure.question()));
     for (String channel : channels) {
-      commands.add(new Object[] {"XRANGE", Keys.channel(channel), "(" + after(from, channel), "+", "COUNT", most});
+      commands.add(new Object[] {"XRANGE", Keys.channel(channel), "(" + after(from, channel), "+", "COUNT", perChannel});
       // Behind the blocks: a limit is there before any block beyond it.
       commands.add(new Object[] {"HMGET", Keys.meta(channel), "trimmed", "last", Keys.limit(reader)});
     }
     List<Object> replies = broker.pipeline(commands);
     boolean isHeldBack = backpressure.applies(replies.get(0));
-    List<List<Block>> found = new ArrayList<>();
+    List<List<Block>> waiting = new ArrayList<>(); // of each channel
     for (int i = 0; i < channels.size(); i++) {
       List<?> state = (List<?>) replies.get(2 + 2 * i);
       String limit = Redis.text(state.get(2));
@@ -152,39 +152,39 @@ final class ChannelStream implements MicroBatchStream, SupportsAdmissionControl,
         Block block = Block.of(entry);
         if (limit == null || ChannelOffset.compare(block.id, limit) <= 0) blocks.add(block);
       }
-      found.add(blocks);
+      waiting.add(blocks);
     }
-    int[] taken = isHeldBack ? new int[found.size()] : admit(found);
+    int[] taken = isHeldBack ? new int[waiting.size()] : admit(waiting);
     Map<String, String> end = new HashMap<>();
-    boolean some = false;
+    boolean hasBlocks = false;
     for (int i = 0; i < taken.length; i++) {
       String channel = channels.get(i);
       String after = after(from, channel);
-      List<Block> blocks = found.get(i).subList(0, taken[i]);
+      List<Block> blocks = waiting.get(i).subList(0, taken[i]);
       end.put(channel, blocks.isEmpty() ? after : blocks.get(taken[i] - 1).id);
       if (blocks.isEmpty()) continue;
-      some = true;
+      hasBlocks = true;
       ReadAhead.keep(id, channel, after, new ArrayList<>(blocks));
       // More may be waiting than one batch takes: look again without waiting for a message.
-      if (taken[i] < found.get(i).size() || taken[i] == most) bell.ring();
+      if (taken[i] < waiting.get(i).size() || taken[i] == perChannel) bell.ring();
     }
-    return some ? new ChannelOffset(end) : from;
+    return hasBlocks ? new ChannelOffset(end) : from;
   }
 
-  /** How many blocks of each channel the next batch takes: those that were written first, one at least. */
-  private int[] admit(List<List<Block>> found) {
-    int[] taken = new int[found.size()];
+  /** How many blocks of each channel the next batch takes: those that were written first, and one at least. */
+  private int[] admit(List<List<Block>> waiting) {
+    int[] taken = new int[waiting.size()];
     long rows = 0;
     for (int blocks = 0; blocks < maxBlocks; blocks++) {
-      int first = -1;
+      int oldest = -1;
       for (int i = 0; i < taken.length; i++) {
-        if (taken[i] == found.get(i).size()) continue;
-        if (first < 0 || found.get(i).get(taken[i]).writtenMs < found.get(first).get(taken[first]).writtenMs) first = i;
+        if (taken[i] == waiting.get(i).size()) continue;
+        if (oldest < 0 || waiting.get(i).get(taken[i]).writtenMs < waiting.get(oldest).get(taken[oldest]).writtenMs) oldest = i;
       }
-      if (first < 0) return taken;
-      rows += found.get(first).get(taken[first]).events;
+      if (oldest < 0) return taken;
+      rows += waiting.get(oldest).get(taken[oldest]).events;
       if (rows > maxRows && blocks > 0) return taken;
-      taken[first]++;
+      taken[oldest]++;
     }
     return taken;
   }
@@ -192,7 +192,7 @@ final class ChannelStream implements MicroBatchStream, SupportsAdmissionControl,
   /** The entry after which a batch that starts there begins: a reader that was paused leaves out what came meanwhile. */
   private String after(ChannelOffset from, String channel) {
     String entry = from.entries.get(channel);
-    if (entry == null) entry = joined.computeIfAbsent(channel, this::registered);
+    if (entry == null) entry = joined.computeIfAbsent(channel, this::registeredOffset);
     String least = begin.getOrDefault(channel, "0-0");
     return ChannelOffset.compare(entry, least) < 0 ? least : entry;
   }

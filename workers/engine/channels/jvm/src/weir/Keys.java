@@ -17,7 +17,7 @@ final class Keys {
     return channel(channel) + ":readers";
   }
 
-  /** The field of a channel's meta up to where a reader reads it that goes on with its part of the stream. */
+  /** The field of a channel's meta with the last entry for a reader whose place in the channel ends, or has ended. */
   static String limit(String reader) {
     return "limit:" + reader;
   }

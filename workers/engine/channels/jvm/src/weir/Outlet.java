@@ -5,14 +5,14 @@ import java.util.List;
 import java.util.Map;
 import org.apache.spark.sql.catalyst.InternalRow;
 
-/** Where the events of one batch are published: whole in the stream's channel, or dealt out to the parts of a reader. */
+/** Publishes the events of one batch: all of them in the stream's channel, or each in one of a reader's parts. */
 final class Outlet {
   private final Valve.Spec spec;
   private final Broker broker;
   private final long batch;
   private final List<String> channels;
   private final BlockWriter[] writers; // made with a part's first event
-  private final QuotaPartitioner partitioner; // null where there is nothing to choose
+  private final QuotaPartitioner partitioner; // null for the whole stream
 
   /** The whole stream. */
   Outlet(Valve.Spec spec, Broker broker, long batch) {
@@ -45,7 +45,7 @@ final class Outlet {
     for (Outlet outlet : outlets) for (BlockWriter writer : outlet.writers) if (writer != null) open.add(writer);
     try {
       if (complete) open.forEach(BlockWriter::finish);
-      if (complete) open.forEach(BlockWriter::settle);
+      if (complete) open.forEach(BlockWriter::awaitReplies);
     } finally {
       open.forEach(BlockWriter::close);
     }

@@ -52,44 +52,47 @@ final class Slice implements InputPartition {
   }
 
   /**
-   * Cuts pieces, taken one after the other, into as many parts as there are threads, of as many events each as can be;
-   * fewer where there are fewer events.
+   * Cuts pieces, taken one after the other, into one slice a thread, of equally many events within one; into fewer where
+   * there are fewer events than threads.
    */
   static List<List<Piece>> cut(List<Piece> whole, int threads, Blocks blocks) {
-    List<List<Block>> found = new ArrayList<>();
+    List<List<Block>> blocksOfPieces = new ArrayList<>();
     long events = 0;
     for (Piece piece : whole) {
-      found.add(blocks.of(piece));
-      for (Block block : found.get(found.size() - 1)) events += block.events;
+      List<Block> ofPiece = blocks.of(piece);
+      blocksOfPieces.add(ofPiece);
+      for (Block block : ofPiece) events += block.events;
     }
-    long parts = Math.max(1, Math.min(threads, events));
+    long count = Math.max(1, Math.min(threads, events));
     List<List<Piece>> slices = new ArrayList<>();
-    for (long i = 0; i < parts; i++) slices.add(stretch(whole, found, events * i / parts, events * (i + 1) / parts));
+    for (long i = 0; i < count; i++) {
+      slices.add(stretch(whole, blocksOfPieces, events * i / count, events * (i + 1) / count));
+    }
     return slices;
   }
 
   /** The events from {@code first} up to, but without, {@code end}. */
-  private static List<Piece> stretch(List<Piece> whole, List<List<Block>> found, long first, long end) {
+  private static List<Piece> stretch(List<Piece> whole, List<List<Block>> blocksOfPieces, long first, long end) {
     List<Piece> pieces = new ArrayList<>();
-    long at = 0;
+    long position = 0;
     for (int i = 0; i < whole.size(); i++) {
       String before = whole.get(i).start;
       String start = null;
       String last = null;
       long skip = 0;
       long take = 0;
-      for (Block block : found.get(i)) {
-        long from = Math.max(first, at);
-        long to = Math.min(end, at + block.events);
+      for (Block block : blocksOfPieces.get(i)) {
+        long from = Math.max(first, position);
+        long to = Math.min(end, position + block.events);
         if (from < to) {
           if (start == null) {
             start = before;
-            skip = from - at;
+            skip = from - position;
           }
           last = block.id;
           take += to - from;
         }
-        at += block.events;
+        position += block.events;
         before = block.id;
       }
       if (start != null) pieces.add(new Piece(whole.get(i).channel, start, last, skip, take));

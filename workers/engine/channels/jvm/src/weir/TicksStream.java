@@ -35,7 +35,7 @@ final class TicksStream implements MicroBatchStream, SupportsAdmissionControl, R
   TicksStream(CaseInsensitiveStringMap options) {
     broker = Broker.at(options.get("redis_url"));
     schedule = Schedule.of(options);
-    backpressure = new Backpressure(broker, options.get("reader"), options.get("gates"));
+    backpressure = new Backpressure(broker, options.get("reader"), options.get("writes"));
     bell = broker.arrivals.subscribe(backpressure.topics());
     waitMs = options.getLong("wait_ms", 0);
     maxRows = options.getLong("max_rows", 100_000);
@@ -61,7 +61,7 @@ final class TicksStream implements MicroBatchStream, SupportsAdmissionControl, R
 
   @Override
   public Offset latestOffset(Offset start, ReadLimit limit) {
-    TicksOffset from = moved((TicksOffset) start);
+    TicksOffset from = afterPause((TicksOffset) start);
     long deadline = System.currentTimeMillis() + waitMs;
     if (from.next >= schedule.size()) return start;
     while (true) {
@@ -71,15 +71,15 @@ final class TicksStream implements MicroBatchStream, SupportsAdmissionControl, R
       boolean due = nextDue <= now;
       if (due && !backpressure.applies(broker.pipeline(List.<Object[]>of(backpressure.question())).get(0))) return advance(from, now);
       if (due && backpressure.isPaused()) return start;
-      // Until the next number is due, or a gate may have opened.
+      // Until the next number is due, or backpressure may have ended.
       long until = due ? deadline : Math.min(deadline, nextDue);
       boolean rang = bell.await(until - now);
       if (!rang && System.currentTimeMillis() >= deadline) return start;
     }
   }
 
-  /** After a pause the next number is due later than the last batch's offset says; until it is planned, that is. */
-  private TicksOffset moved(TicksOffset from) {
+  /** After a pause, until the next number is planned, it is due later than the offset of the last batch says. */
+  private TicksOffset afterPause(TicksOffset from) {
     return begin != null && begin.next == from.next && begin.t0 > from.t0 ? begin : from;
   }
 

@@ -43,29 +43,29 @@ public final class Valve extends Expression implements CodegenFallback, Serializ
     final int position;
     final String channel;
     final long fence;
-    final long base;
+    final long batchBase;
     final int blockRows;
     final StructType schema;
 
-    Spec(String url, String fragment, int position, String channel, long fence, long base, int blockRows, StructType schema) {
+    Spec(String url, String fragment, int position, String channel, long fence, long batchBase, int blockRows, StructType schema) {
       this.url = url;
       this.fragment = fragment;
       this.position = position;
       this.channel = channel;
       this.fence = fence;
-      this.base = base;
+      this.batchBase = batchBase;
       this.blockRows = blockRows;
       this.schema = schema;
     }
   }
 
-  /** Puts a valve behind {@code events}; its blocks are numbered from {@code base} on, where the channel has others. */
+  /** Puts a valve behind {@code events}; its blocks are numbered from {@code batchBase} on, where the channel has others. */
   public static Dataset<Row> behind(
-      Dataset<Row> events, String url, String fragment, int position, String channel, long fence, long base, int blockRows) {
+      Dataset<Row> events, String url, String fragment, int position, String channel, long fence, long batchBase, int blockRows) {
     Dataset<Row> single = events.coalesce(1);
     List<Expression> columns = new ArrayList<>();
     for (String name : single.columns()) columns.add(ExpressionUtils.expression(single.col("`" + name.replace("`", "``") + "`")));
-    Spec spec = new Spec(url, fragment, position, channel, fence, base, blockRows, single.schema());
+    Spec spec = new Spec(url, fragment, position, channel, fence, batchBase, blockRows, single.schema());
     return single.filter(ExpressionUtils.column(new Valve(spec, columns)));
   }
 
