@@ -17,10 +17,10 @@ pytestmark = pytest.mark.broker
 @pytest.fixture
 def channels(broker: redis.Redis) -> Channels:
     """A stream with the readers r, which is about to be divided, and w, which is not."""
-    found = Channels(broker)
-    found.open_channel("f.0", schema_json="{}", capacity=64, readers=["r", "w"])
-    found.take_fence("f.0")
-    return found
+    channels = Channels(broker)
+    channels.open_channel("f.0", schema_json="{}", capacity=64, readers=["r", "w"])
+    channels.take_fence("f.0")
+    return channels
 
 
 def write(broker: redis.Redis, *batches: int) -> None:

@@ -51,12 +51,12 @@ def changes_of(state: Mapping[str, str]) -> dict[tuple[int, str], list[Change]]:
     """The changes of each route in a control hash, oldest first, by position and reader."""
     numbered: dict[tuple[int, str], list[tuple[int, Change]]] = {}
     for field, value in state.items():
-        found = _ROUTE.fullmatch(field)
-        if found:
+        match = _ROUTE.fullmatch(field)
+        if match:
             first = state.get(f"{field}:from")
             change = Change(field, json.loads(value), None if first is None else int(first))
-            route = numbered.setdefault((int(found["position"]), found["reader"]), [])
-            route.append((int(found["number"]), change))
+            route = numbered.setdefault((int(match["position"]), match["reader"]), [])
+            route.append((int(match["number"]), change))
     return {
         key: [change for _, change in sorted(route, key=lambda one: one[0])]
         for key, route in sorted(numbered.items())

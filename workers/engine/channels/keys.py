@@ -29,27 +29,27 @@ def room(channel_id: str) -> str:
 
 
 def part(channel_id: str, reader: str) -> str:
-    """The channel id of one reader's part of a stream that is divided: a channel of its own, with that one reader."""
+    """The id of one bundle's part of a divided stream: a channel of its own, which that bundle alone reads."""
     return f"{channel_id}@{reader}"
 
 
 def whole_of(part_id: str) -> str:
-    """The channel of the whole stream that a channel is a part of."""
+    """The channel of the whole stream, of a part of it."""
     return part_id.rpartition("@")[0]
 
 
 def limit(reader: str) -> str:
-    """The field of a channel's meta up to where a reader reads it that goes on with its part of the stream."""
+    """The field of a channel's meta with the last entry for a reader whose place in the channel ends, or has ended."""
     return f"limit:{reader}"
 
 
 def is_part(channel_id: str) -> bool:
-    """Whether a channel is a part of a stream that is divided."""
+    """Whether a channel is a part of a divided stream."""
     return "@" in channel_id
 
 
 def reader_of(part_id: str) -> str:
-    """Whose part of a stream a channel is."""
+    """The bundle whose part of a stream a channel is."""
     return part_id.rpartition("@")[2]
 
 

@@ -19,9 +19,9 @@ LIMIT = keys.limit("")
 
 @dataclass(frozen=True, slots=True)
 class ChannelInfo:
-    """A channel as it stands. Entry ids are ``<batch + 1>-<n>``; ``rejected`` counts every write refused,
-    ``duplicates`` those of them that only repeated a batch. ``limits`` are the last entries for readers whose place
-    there ends, or has ended, for good."""
+    """The state of a channel. Entry ids are ``<batch + 1>-<n>``. ``rejected`` counts the writes that were refused, and
+    ``duplicates`` those of them that repeated a batch. ``readers`` are the offsets that readers have committed;
+    ``limits`` the last entries for readers whose place in the channel ends, or has ended, for good."""
 
     channel: str
     schema_json: str | None
@@ -44,8 +44,11 @@ class ChannelInfo:
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """Where a reader begins; None while those whose work it goes on with still read. ``kept_since`` is set where it
-    asked for older blocks than are kept: when the oldest kept one was written (ms), or ``all`` where none is kept."""
+    """Where a reader begins: after ``offset``, None while one of its predecessors still reads.
+
+    ``kept_since`` is set if the reader asked for older blocks than are kept: when the oldest of these was written (ms),
+    or ``all`` if none is kept.
+    """
 
     offset: str | None
     kept_since: str | None = None
@@ -93,7 +96,7 @@ class Channels:
     def join(
         self, channel: str, reader: str, *, where: str = "now", predecessors: Iterable[str] = ()
     ) -> Joined:
-        """Register a reader where it asks to begin; one that is registered keeps its place.
+        """Register a reader where it asks to begin; one that is registered keeps its offset.
 
         Parameters
         ----------
@@ -103,21 +106,21 @@ class Channels:
             ``now``; ``oldest``, the oldest block that is kept; an entry id, after which it begins; or a time in ms
             since the epoch, of the first block to be read.
         predecessors : iterable of str
-            Readers whose work it goes on with. While one of them has a place, the reader gets none: it takes over
+            Readers whose work it goes on with. While one of them is registered, the reader is not: it takes over
             exactly where that one ends.
         """
         offset, missed = scripts.run(self._redis, "join", self._keys(channel), [reader, where, *predecessors])
         return Joined(offset=offset.decode() or None, kept_since=missed.decode() or None)
 
     def unregister(self, channel: str, reader: str, *, for_good: bool = False) -> int:
-        """Let a reader go and free what only it held back; returns how many readers remain.
+        """Remove a reader and free what only it held back; returns how many readers remain.
 
-        One that goes for good gets no place there again: others read on from where it was.
+        A reader that is removed ``for_good`` is never registered there again: others read on from its offset.
         """
         return int(scripts.run(self._redis, "unregister", self._keys(channel), [reader, int(for_good)]))
 
     def commit(self, channel: str, reader: str, entry: str) -> None:
-        """A reader is done with everything up to an entry; one that is not registered stays so."""
+        """Note that a reader is done with everything up to an entry; nothing changes for one that is not registered."""
         scripts.run(self._redis, "commit", self._keys(channel), [reader, entry])
 
     def delete_channel(self, channel: str) -> None:
@@ -129,7 +132,7 @@ class Channels:
         return int(self._redis.hincrby(keys.meta(channel), "fence", 1))
 
     def info(self, channel: str) -> ChannelInfo | None:
-        """The channel as it stands, or None where there is none open."""
+        """The state of the channel, or None if none is open."""
         pipe = self._redis.pipeline(transaction=False)
         pipe.hgetall(keys.meta(channel)).xlen(keys.channel(channel)).hgetall(keys.readers(channel))
         meta, blocks, readers = pipe.execute()
@@ -145,7 +148,7 @@ class Channels:
         )
 
     def endless(self, channel: str, readers: Iterable[str]) -> frozenset[str]:
-        """Those of these readers that have a place in the channel, and no limit there."""
+        """The readers, of those given, that are registered in the channel and have no limit there."""
         names = sorted(set(readers))
         if not names:
             return frozenset()
@@ -227,7 +230,7 @@ class Channels:
         from_batch : int, optional
             The first batch to be divided so; 0 for a fragment that has not started yet. No other change counts then.
         instead : bool
-            Parts instead of the whole stream: where the reader has a place in that, it ends with what is there now.
+            Parts instead of the whole stream: a reader that is registered there reads up to what is there now.
             Only with ``from_batch``, and for a fragment at rest (see ``activate``), whose next batch this is.
 
         Returns
@@ -273,7 +276,7 @@ class Channels:
         return routes_of(self.control(fragment))
 
     def activate(self, fragment: str, *, done_batch: int) -> None:
-        """Let every change begin with the batch after ``done_batch``, where no event comes that would set its boundary.
+        """Put every change in force with the batch after ``done_batch``, as no event comes that would set its boundary.
 
         Only for a fragment at rest: stopped, or paused with no batch under way, and ``done_batch`` the last one that
         was planned (-1 for none) and done.
@@ -299,8 +302,8 @@ class Channels:
 
     def meters(self, fragment: str) -> dict[str, int | str]:
         """A fragment's meters; every value is a running total, except ``throttled_by``: a channel that is full."""
-        found = _text(self._redis.hgetall(keys.meter(fragment)))
-        return {name: value if name == "throttled_by" else int(value) for name, value in found.items()}
+        meters = _text(self._redis.hgetall(keys.meter(fragment)))
+        return {name: value if name == "throttled_by" else int(value) for name, value in meters.items()}
 
     @staticmethod
     def _keys(channel: str) -> list[str]:

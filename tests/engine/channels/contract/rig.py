@@ -121,7 +121,8 @@ class Rig:
         channel = channel or f"{fragment}.{position}"
         token = self.channels.take_fence(channel) if fence is None else fence
         return channel_spark.valve(
-            events, self.config, fragment=fragment, position=position, channel=channel, fence=token, batch_base=batch_base
+            events, self.config, fragment=fragment, position=position, channel=channel, fence=token,
+            batch_base=batch_base,
         )
 
     def publish(
