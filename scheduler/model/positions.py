@@ -121,7 +121,9 @@ class Problems:
 
 def child_path(path: str, key: str | int) -> str:
     """The JSON pointer of a mapping's value or a list's element."""
-    return f"{path}/{str(key).replace('~', '~0').replace('/', '~1')}"
+    if isinstance(key, str) and ("~" in key or "/" in key):
+        key = key.replace("~", "~0").replace("/", "~1")
+    return f"{path}/{key}"
 
 
 def shown(value: Any, *, longest: int = 60) -> str:
