@@ -113,7 +113,7 @@ def dump_document(dataflow: Dataflow, format: Format = "yaml") -> str:
     return yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)
 
 
-class _Dumper(yaml.SafeDumper):
+class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):
     """Writes YAML that means the same by YAML 1.1 and by the core schema that we read."""
 
     def ignore_aliases(self, data: Any) -> bool:
