@@ -127,7 +127,7 @@ class DesiredState:
         return {fragment.id: fragment for slot in self.slots.values() for fragment in slot.fragments}
 
     @cached_property
-    def ceding(self) -> Mapping[str, WantedFragment]:
+    def outgoing(self) -> Mapping[str, WantedFragment]:
         """What the node should bring to an end for others to go on with, by fragment id."""
         return {fragment.id: fragment for fragments in self.handing_over.values() for fragment in fragments}
 

@@ -1,9 +1,9 @@
 """A world without Spark and Redis in which schedules change, and where a slot may die between any two steps.
 
 A source feeds a divided task, and both feed another one, whose events an output collects; they run on two nodes of two
-slots. The hands of the slots, what they decide and how they follow it are the real ones, and so are the rules by which
-a batch sees routes, the registry of channels and its scripts. Queries, checkpoints and the broker are played. Nodes
-hear of plans at different times.
+slots. The executor of the slots, what they decide and how they follow it are the real ones, and so are the rules by
+which a batch sees routes, the registry of channels and its scripts. Queries, checkpoints and the broker are played.
+Nodes hear of plans at different times.
 """
 
 from __future__ import annotations
@@ -24,11 +24,12 @@ from scheduler.model.fragment import Fragment, RunningBundle, RunningTask, Slot
 from scheduler.model.task_types import TaskType
 from scheduler.reuse.division import Part, divided_anew
 from workers.engine import desired as wishes
-from workers.engine.agents import hands as hands_module
-from workers.engine.agents import routing, succession
+from workers.engine.agents import executor as executor_module
+from workers.engine.agents import route_activation, savepoints
+from workers.engine.agents.context import SlotContext
+from workers.engine.agents.executor import FragmentExecutor
+from workers.engine.agents.fragment_run import FragmentRun
 from workers.engine.agents.handover import Stage, stage_of
-from workers.engine.agents.hands import Hands, Surroundings
-from workers.engine.agents.live import Live
 from workers.engine.agents.reconcile import Start, State, Stop, reconcile
 from workers.engine.channels import keys
 
@@ -62,13 +63,13 @@ class World:
 
     def __init__(self, chance: random.Random, patch: pytest.MonkeyPatch) -> None:
         self.chance, self.deadly, self.now_ms, self.limit, self.gaps = chance, True, 0, NUMBERS, 0
-        patch.setattr(succession, "read_states", self._states)
-        patch.setattr(hands_module, "compile_chain", self._compile)
+        patch.setattr(savepoints, "read_states", self._states)
+        patch.setattr(executor_module, "compile_chain", self._compile)
         played = SimpleNamespace(start=self._start, stop=self._stop, rest=self._rest)
-        for module in (hands_module, routing):
+        for module in (executor_module, route_activation):
             patch.setattr(module, "queries", played)
         quiet = SimpleNamespace(info=lambda *_, **__: None, warning=self._warned)
-        for module in (hands_module, succession):
+        for module in (executor_module, savepoints):
             patch.setattr(module, "logger", lambda: quiet)
         self.broker = Broker(self.may_die)
         self.running: dict[str, Query] = {}
@@ -79,15 +80,15 @@ class World:
             first = stores.get(f"{slot.node}/0")
             stores[slot.name] = first.of_slot(slot.name) if first else Store({}, slot.name)
         self.stores = stores
-        self.slots = {slot.name: self._hands(slot.name) for slot in SLOTS}
-        self.lives: dict[str, dict[str, Live]] = {slot.name: {} for slot in SLOTS}
+        self.slots = {slot.name: self._executor(slot.name) for slot in SLOTS}
+        self.lives: dict[str, dict[str, FragmentRun]] = {slot.name: {} for slot in SLOTS}
 
-    def _hands(self, slot: str) -> Hands:
+    def _executor(self, slot: str) -> FragmentExecutor:
         store = self.stores[slot]
-        around = Surroundings(
+        around = SlotContext(
             spark=(self, store), channels=self.broker.channels, broker=self.broker, channel_config=None, store=store,
             task_types=TYPES, desired=lambda: self.desired(slot))
-        return Hands(around, clock_ms=lambda: self.now_ms, on_event=lambda *_, **__: None)
+        return FragmentExecutor(around, clock_ms=lambda: self.now_ms, on_event=lambda *_, **__: None)
 
     @staticmethod
     def _warned(what: str, **facts: object) -> None:
@@ -173,14 +174,14 @@ class World:
         left = store.having("left") & {one.id for one in wanted.of_slot(index) if one.leaving}
         lives = self.lives[slot]
         for name in left - lives.keys():
-            lives[name] = Live(name, now_ms=self.now_ms)
+            lives[name] = FragmentRun(name, now_ms=self.now_ms)
         actions = reconcile(
             wanted.of_slot(index), {one.id: one.actual() for one in lives.values()}, self.now_ms,
-            elsewhere=wanted.elsewhere(index), ceding=self._ceding(slot), staying=frozenset(wanted.ceding),
+            elsewhere=wanted.elsewhere(index), outgoing=self._ceding(slot), staying=frozenset(wanted.outgoing),
             resting=store.having("paused"), left=left)
         for name, its in itertools.groupby(actions, key=lambda action: action.fragment_id):
             todo = list(its)
-            live = lives.setdefault(name, Live(name, now_ms=self.now_ms))
+            live = lives.setdefault(name, FragmentRun(name, now_ms=self.now_ms))
             meanwhile = {Start: State.STARTING, Stop: State.DRAINING}.get(type(todo[0]))
             if isinstance(todo[0], Start) and live.state is State.WAITING:
                 meanwhile = None
@@ -197,7 +198,7 @@ class World:
         return [(one, stage) for one, stage in staged
                 if stage is not Stage.OVER or one.id in ended or one.id in self.lives[slot]]
 
-    def _run(self, live: Live) -> None:
+    def _run(self, live: FragmentRun) -> None:
         try:
             live.query.batch()
         except (Failed, Gap) as error:
@@ -216,8 +217,8 @@ class World:
                 query.stop()
         for name in [name for name, holder in store.locks.items() if holder == slot]:
             del store.locks[name]
-        self.slots[slot] = self._hands(slot)
-        self.lives[slot] = {name: Live(name, now_ms=self.now_ms) for name in store.records()}
+        self.slots[slot] = self._executor(slot)
+        self.lives[slot] = {name: FragmentRun(name, now_ms=self.now_ms) for name in store.records()}
 
 
 @dataclass

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Iterator
 
-from workers.engine.agents.handover import order_of
+from workers.engine.agents.handover import offset_order
 from workers.engine.channels import keys, scripts
 from workers.engine.channels.registry import Channels
 
@@ -62,7 +62,7 @@ class Broker(PlayedRedis):
         if offset == limit:
             return []
         first, newest = (b"0-0" if entry is None else entry for entry in (trimmed, last))
-        if not order_of(first.decode()) <= order_of(offset) <= order_of(newest.decode()):
+        if not offset_order(first.decode()) <= offset_order(offset) <= offset_order(newest.decode()):
             raise Gap(f"{channel}: what it has not read was freed, or it is another one under the same name")
         entries = self.xrange(keys.channel(channel), f"({offset}", end or limit or "+")
         return [(entry.decode(), pickle.loads(fields[b"b"])) for entry, fields in entries]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from scheduler.contracts.desired import WantedFragment
 from workers.engine.agents.checkpoint import Progress
-from workers.engine.agents.handover import Begun, order_of
+from workers.engine.agents.handover import RestorePoint, offset_order
 from workers.engine.channels import keys
 
 from ..channels.reference import Control, QuotaPartitioner
@@ -105,7 +105,7 @@ class Query:
                 if found is None or (may_rest and fragment.id not in {*found.readers, *found.limits}):
                     continue  # it was paused, perhaps unheard of here: what came meanwhile it leaves out
                 last = found.limits.get(fragment.id, found.last)
-                assert order_of(offset[channel]) >= order_of(last), "dropped before it was read"
+                assert offset_order(offset[channel]) >= offset_order(last), "dropped before it was read"
 
     def stop(self) -> None:
         self.isActive = False
@@ -127,7 +127,7 @@ class Query:
         self._may_fail()
         events = self._events(store.before[name], done)
         control = Control.read(self.world.broker, name, done.batch)
-        begun = store.begun(name) or Begun()
+        begun = store.begun(name) or RestorePoint()
         states = {task: int(kept[0]) for task, kept in begun.states.items() if kept[0] is not None}
         states |= store.states.get(name, {})
         for position, task in enumerate(self.fragment.tasks):
@@ -185,15 +185,15 @@ class Query:
         return Progress(done.batch + 1, False, None, offsets) if more else None
 
     def _next(self, done: Progress) -> int:
-        begun = self.store.begun(self.fragment.id) or Begun()
+        begun = self.store.begun(self.fragment.id) or RestorePoint()
         return (done.source_offset or begun.source_offset or {"next": 0})["next"]
 
     def _offset(self, channel: str, done: Progress) -> str:
-        begin = (self.store.begun(self.fragment.id) or Begun()).offsets.get(channel)
+        begin = (self.store.begun(self.fragment.id) or RestorePoint()).offsets.get(channel)
         offset = done.offsets.get(channel)
         if offset is None:
             offset = self.world.broker.offset(channel, self.fragment.id)
-        return max(offset, begin or "0-0", key=order_of)
+        return max(offset, begin or "0-0", key=offset_order)
 
     def _events(self, before: Progress, done: Progress) -> list:
         if not self.fragment.inputs:
@@ -201,7 +201,7 @@ class Query:
         events = []
         for item in self.fragment.inputs:
             end, offset = done.offsets.get(item.channel), self._offset(item.channel, before)
-            if end is not None and order_of(offset) < order_of(end):
+            if end is not None and offset_order(offset) < offset_order(end):
                 blocks = self.world.broker.after(item.channel, offset, end)
                 events += [event for _, block in blocks for event in block]
         for channel, end in done.offsets.items():  # planned with a channel that it does not read any more

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from scheduler.contracts.desired import DesiredState, WantedFragment, WantedSlot
 from scheduler.model.fragment import Fragment
-from workers.engine.agents import succession
+from workers.engine.agents import savepoints
 from workers.engine.agents.checkpoint import Progress, read_progress
 from workers.engine.agents.handover import predecessors, successors
 
@@ -30,8 +30,8 @@ plans = st.lists(
 def play(all_plans: list, seed: int, patch: pytest.MonkeyPatch) -> None:
     chance = random.Random(seed)
     world = World(chance)
-    patch.setattr(succession, "read_states", world.read_states)
-    patch.setattr(world.succession, "_log", SimpleNamespace(info=lambda *_, **__: None, warning=lambda *_, **__: None))
+    patch.setattr(savepoints, "read_states", world.read_states)
+    patch.setattr(world.savepoints, "_log", SimpleNamespace(info=lambda *_, **__: None, warning=lambda *_, **__: None))
     before: list[Fragment] = []
     for generation, (cuts, slots, turns) in enumerate(all_plans, start=1):
         estate = world.estate(generation, cuts, slots, before)
@@ -89,12 +89,12 @@ def fragment(name: str, **changes) -> WantedFragment:
 
 
 def test_a_plan_that_was_taken_back_before_it_began_is_passed_over_by_nobody():
-    ceding = {"0": (fragment("a"), fragment("b"), fragment("c", inherits=("a", "b")))}
+    outgoing = {"0": (fragment("a"), fragment("b"), fragment("c", inherits=("a", "b")))}
     back = fragment("d", inherits=("a", "b", "c"))
-    desired = DesiredState(slots={"0": WantedSlot((back,))}, handing_over=ceding)
+    desired = DesiredState(slots={"0": WantedSlot((back,))}, handing_over=outgoing)
     assert predecessors(desired, back) == ("c",)
     assert [one.id for one in successors(desired, "a")] == ["c"]
-    unknown = DesiredState(slots={"0": WantedSlot((back,))}, handing_over={"0": ceding["0"][:2]})
+    unknown = DesiredState(slots={"0": WantedSlot((back,))}, handing_over={"0": outgoing["0"][:2]})
     assert predecessors(unknown, back) == ("a", "b")
 
 

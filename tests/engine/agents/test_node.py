@@ -18,8 +18,8 @@ import redis
 
 from scheduler.contracts.desired import DESIRED_STATES, DesiredState
 from workers.engine import desired, trials
-from workers.engine.agents import mail
-from workers.engine.agents.lease import Lease, Standing
+from workers.engine.agents import broker_sync
+from workers.engine.agents.lease import Lease, LeaseState
 from workers.engine.agents.store import NodeStore
 from workers.engine.spark.pinning import Pinning, core_of
 from workers.engine.trials import TrialOrder
@@ -233,35 +233,37 @@ def test_nothing_is_left_of_an_agent_that_ends(how, broker, broker_url, tmp_path
 
 
 def test_a_push_is_heard_long_before_the_next_poll(broker, broker_url, tmp_path, monkeypatch):
-    monkeypatch.setattr(mail, "POLL_S", 3600.0)
+    monkeypatch.setattr(broker_sync, "POLL_S", 3600.0)
     told = []
-    inbox = mail.Inbox(redis.Redis.from_url(broker_url), NodeStore(tmp_path, "n1"), on_change=lambda: told.append(1))
-    inbox.start()
+    watcher = broker_sync.DesiredStateWatcher(
+        redis.Redis.from_url(broker_url), NodeStore(tmp_path, "n1"), on_change=lambda: told.append(1))
+    watcher.start()
     until(lambda: broker.pubsub_numsub("weir:push")[0][1])
     desired.publish(broker, replace(wanted(1), node="n2"))
     desired.publish(broker, wanted(1, "f1-0"))
     until(lambda: told)
     assert NodeStore(tmp_path, "n1").read_desired().version == 1 and len(told) == 1
-    inbox.stop()
+    watcher.stop()
     broker.publish("weir:push", "n1")
 
 
 def test_a_change_whose_push_was_lost_is_found_by_polling(broker, broker_url, tmp_path, monkeypatch):
-    monkeypatch.setattr(mail, "POLL_S", 0.05)
+    monkeypatch.setattr(broker_sync, "POLL_S", 0.05)
     told = []
-    inbox = mail.Inbox(redis.Redis.from_url(broker_url), NodeStore(tmp_path, "n1"), on_change=lambda: told.append(1))
-    inbox.start()
+    watcher = broker_sync.DesiredStateWatcher(
+        redis.Redis.from_url(broker_url), NodeStore(tmp_path, "n1"), on_change=lambda: told.append(1))
+    watcher.start()
     broker.set("weir:desired:n1", DESIRED_STATES.dumps(wanted(4)))
     until(lambda: told)
-    inbox.stop()
+    watcher.stop()
     assert NodeStore(tmp_path, "n1").read_desired().version == 4
 
 
 @pytest.mark.parametrize("what", ["write_desired", "on_change"])
 def test_a_node_hears_again_once_its_disk_has_room(what, broker, broker_url, tmp_path, monkeypatch):
     """Nobody else reads desired states: were the thread to end of it, the node would report on and be deaf for good."""
-    monkeypatch.setattr(mail, "POLL_S", 0.05)
-    monkeypatch.setattr(mail, "RETRY_S", 0.05)
+    monkeypatch.setattr(broker_sync, "POLL_S", 0.05)
+    monkeypatch.setattr(broker_sync, "RETRY_S", 0.05)
     failed, told, write = [], [], NodeStore.write_desired
 
     def full(of: str) -> None:
@@ -278,14 +280,15 @@ def test_a_node_hears_again_once_its_disk_has_room(what, broker, broker_url, tmp
         told.append(1)
 
     monkeypatch.setattr(NodeStore, "write_desired", write_desired)
-    inbox = mail.Inbox(redis.Redis.from_url(broker_url), NodeStore(tmp_path, "n1"), on_change=on_change)
-    inbox.start()
+    watcher = broker_sync.DesiredStateWatcher(
+        redis.Redis.from_url(broker_url), NodeStore(tmp_path, "n1"), on_change=on_change)
+    watcher.start()
     broker.set("weir:desired:n1", DESIRED_STATES.dumps(wanted(4)))
     until(lambda: told)
     assert len(failed) == 3 and NodeStore(tmp_path, "n1").read_desired().version == 4
     broker.set("weir:desired:n1", DESIRED_STATES.dumps(wanted(5)))
     until(lambda: len(told) == 2)
-    inbox.stop()
+    watcher.stop()
 
 
 def test_the_store_keeps_the_newest(tmp_path):
@@ -299,10 +302,10 @@ def test_the_store_keeps_the_newest(tmp_path):
 def test_a_lease_is_its_folders_not_its_processes(broker, tmp_path):
     mine, again = Lease(broker, "n1", folder=tmp_path / "a"), Lease(broker, "n1", folder=tmp_path / "a")
     other = Lease(broker, "n1", folder=tmp_path / "b")
-    assert (mine.renew(), other.renew(), again.renew()) == (Standing.HELD, Standing.TAKEN, Standing.HELD)
+    assert (mine.renew(), other.renew(), again.renew()) == (LeaseState.HELD, LeaseState.TAKEN, LeaseState.HELD)
     other.give_back()
-    assert other.renew() is Standing.TAKEN
+    assert other.renew() is LeaseState.TAKEN
     mine.give_back()
-    assert other.renew() is Standing.HELD
+    assert other.renew() is LeaseState.HELD
     with redis.Redis(port=1) as nobody:
-        assert Lease(nobody, "n1", folder=tmp_path / "a").renew() is Standing.UNKNOWN
+        assert Lease(nobody, "n1", folder=tmp_path / "a").renew() is LeaseState.UNKNOWN

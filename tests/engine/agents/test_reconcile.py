@@ -237,14 +237,14 @@ def test_a_paused_fragment_comes_to_rest_once_and_starts_again():
 
 
 def test_a_fragment_that_hands_over_works_until_its_turn_and_is_cleared_away_last():
-    ceding, running = fragment("f1-0", active=2), {"f1-0": Actual("f1-0", State.RUNNING, active=2)}
+    outgoing, running = fragment("f1-0", active=2), {"f1-0": Actual("f1-0", State.RUNNING, active=2)}
     waiting = {"f1-0": Actual("f1-0", State.WAITING)}
 
     def actions(stage: Stage, actual: dict) -> tuple:
-        return reconcile([], actual, 0, ceding=[(ceding, stage)])
+        return reconcile([], actual, 0, outgoing=[(outgoing, stage)])
 
-    assert actions(Stage.WORK, running) == () and actions(Stage.WORK, {}) == (Start(ceding),)
-    assert actions(Stage.END, running) == actions(Stage.END, waiting) == actions(Stage.END, {}) == (End(ceding),)
+    assert actions(Stage.WORK, running) == () and actions(Stage.WORK, {}) == (Start(outgoing),)
+    assert actions(Stage.END, running) == actions(Stage.END, waiting) == actions(Stage.END, {}) == (End(outgoing),)
     assert actions(Stage.ENDED, {"f1-0": Actual("f1-0", State.STOPPED)}) == ()
     assert actions(Stage.OVER, {}) == (Stop("f1-0", keep=False),)
     assert actions(Stage.END, {"f1-0": Actual("f1-0", State.RUNNING, busy=True)}) == ()

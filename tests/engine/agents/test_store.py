@@ -8,7 +8,7 @@ from pathlib import Path
 
 from scheduler.contracts.desired import DesiredState, WantedFragment
 from scheduler.model.dataflow import Task
-from workers.engine.agents.handover import Begun, Ended
+from workers.engine.agents.handover import RestorePoint, Savepoint
 from workers.engine.agents.store import FileLock, NewestDesired, NodeStore, SlotStore, write_atomically
 
 GRACE_S = 100.0
@@ -102,7 +102,7 @@ def test_a_reader_never_sees_half_a_file(tmp_path):
 
 
 def test_what_is_desired_is_parsed_once_however_often_it_is_asked_for(tmp_path, monkeypatch):
-    """Hands ask for it many times for each reader of a stream, and it is as large as its node has bundles."""
+    """The executor asks for it many times for each reader of a stream; it is as large as its node has bundles."""
     parsed, read = [], NodeStore.read_desired
     monkeypatch.setattr(NodeStore, "read_desired", lambda store: parsed.append(store) or read(store))
     store = NodeStore(tmp_path, "n1")
@@ -128,8 +128,8 @@ def test_what_earlier_versions_recorded_of_a_handover_is_read_and_written_alike(
     for what, document in documents.items():
         (tmp_path / "checkpoints" / f"f1-0.{what}").write_text(json.dumps(document | {"of a later version": 1}))
     begun, ended = store.begun("f1-0"), store.ended("f1-0")
-    assert begun == Begun({"t0": 5, "next": 9}, {"a.0": "3-0"}, {"b.0": 4}, states)
-    assert ended == Ended(None, {"a.0": "3-0"}, {"b.0": "8-1"}, {"b.0": 8}, states)
+    assert begun == RestorePoint({"t0": 5, "next": 9}, {"a.0": "3-0"}, {"b.0": 4}, states)
+    assert ended == Savepoint(None, {"a.0": "3-0"}, {"b.0": "8-1"}, {"b.0": 8}, states)
     store.record_begun("f2-0", begun)
     store.record_ended("f2-0", ended)
     for what, document in documents.items():

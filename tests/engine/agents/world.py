@@ -15,9 +15,9 @@ from scheduler.model.estate import Estate
 from scheduler.model.fragment import Fragment, RunningTask, Slot, channel_id
 from scheduler.model.task_types import TaskType
 from workers.engine import desired as wishes
-from workers.engine.agents import succession
+from workers.engine.agents import savepoints
 from workers.engine.agents.checkpoint import Progress
-from workers.engine.agents.handover import Begun, Ended, Stage, line, order_of, stage_of
+from workers.engine.agents.handover import RestorePoint, Savepoint, Stage, line, offset_order, stage_of
 from workers.engine.agents.reconcile import (
     Actual,
     CloseOutlet,
@@ -52,8 +52,8 @@ class Channel:
     schema_json: str = "{}"
 
     def trim(self) -> None:
-        slowest = min(self.readers.values(), key=order_of, default=self.last)
-        while self.entries and order_of(self.entries[0][0]) <= order_of(slowest):
+        slowest = min(self.readers.values(), key=offset_order, default=self.last)
+        while self.entries and offset_order(self.entries[0][0]) <= offset_order(slowest):
             self.trimmed = self.entries.pop(0)[0]
 
 
@@ -90,19 +90,19 @@ class Disk:
         self.states: dict[str, dict[str, int]] = {}
         self.definitions: dict[str, WantedFragment] = {}
 
-    def begun(self, name: str) -> Begun | None:
+    def begun(self, name: str) -> RestorePoint | None:
         return self.kept["begun"].get(name)
 
-    def ended(self, name: str) -> Ended | None:
+    def ended(self, name: str) -> Savepoint | None:
         return self.kept["ended"].get(name)
 
     def having(self, what: str) -> frozenset[str]:
         return frozenset(self.kept[what])
 
-    def record_begun(self, name: str, begun: Begun) -> None:
+    def record_begun(self, name: str, begun: RestorePoint) -> None:
         self.kept["begun"][name] = begun
 
-    def record_ended(self, name: str, ended: Ended | None) -> None:
+    def record_ended(self, name: str, ended: Savepoint | None) -> None:
         self.kept["ended"].pop(name, None)
         if ended is not None:
             self.kept["ended"][name] = ended
@@ -138,7 +138,7 @@ class World:
         self.deadly = True
         around = SimpleNamespace(
             store=self.disk, channels=self.broker, desired=lambda: self.desired, spark=None, task_types=TYPES)
-        self.succession = succession.Succession(around, clock_ms=lambda: 0)
+        self.savepoints = savepoints.Savepoints(around, clock_ms=lambda: 0)
 
     def read_states(self, _spark, name: str, *, folds: int, batch: int) -> list[str | None]:
         states = self.disk.states.get(name, {})
@@ -158,7 +158,7 @@ class World:
         try:
             for action in reconcile(
                 self.desired.of_slot(slot), self.actual[slot], 0, elsewhere=self.desired.elsewhere(slot),
-                ceding=self.ceding(slot), staying=frozenset(self.desired.ceding),
+                outgoing=self.outgoing(slot), staying=frozenset(self.desired.outgoing),
             ):
                 self.maybe_die()
                 self.perform(slot, action)
@@ -169,7 +169,7 @@ class World:
                 self.running.pop(name, None)
             self.actual[slot] = {name: Actual(name, State.STOPPED) for name in self.actual[slot]}
 
-    def ceding(self, slot: str) -> list[tuple[WantedFragment, Stage]]:
+    def outgoing(self, slot: str) -> list[tuple[WantedFragment, Stage]]:
         begun, ended = self.disk.having("begun"), self.disk.having("ended")
         staged = [(one, stage_of(self.desired, one.id, begun=begun, ended=ended))
                   for one in self.desired.handing_over.get(slot, ())]
@@ -203,7 +203,7 @@ class World:
 
     def start(self, slot: str, fragment: WantedFragment) -> None:
         self.actual[slot][fragment.id] = Actual(fragment.id, State.WAITING)
-        if not self.succession.may_begin(fragment):
+        if not self.savepoints.may_begin(fragment):
             return
         if not all(fragment.id in self.broker.get(one.channel, Channel()).readers for one in fragment.inputs):
             return
@@ -212,7 +212,7 @@ class World:
         for position, readers in fragment.outlets.items():
             channel = self.broker.setdefault(fragment.channel(position), Channel())
             self.register(fragment, position, readers)
-            for stray in set(channel.readers) - readers - fragment.predecessors(readers) - set(self.desired.ceding):
+            for stray in set(channel.readers) - readers - fragment.predecessors(readers) - set(self.desired.outgoing):
                 self.broker.unregister(fragment.channel(position), stray)
         self.broker.setdefault(OUT, Channel())
         self.maybe_die()
@@ -222,24 +222,24 @@ class World:
             fragment.id, State.RUNNING, outlets=fragment.outlets, active=fragment.active)
 
     def end(self, slot: str, fragment: WantedFragment) -> None:
-        drained = self.succession.may_begin(fragment) and self.succession.is_drained(fragment)
+        drained = self.savepoints.may_begin(fragment) and self.savepoints.is_drained(fragment)
         if fragment.id in self.running and not drained:
             return
         self.running.pop(fragment.id, None)
         self.actual[slot][fragment.id] = Actual(fragment.id, State.STOPPED)
         self.maybe_die()
         if drained and self.disk.progress(fragment.id).is_done:
-            self.succession.end(fragment)
+            self.savepoints.end(fragment)
             self.maybe_die()
         else:
             self.start(slot, fragment)
 
     def remove(self, slot: str, name: str) -> None:
         self.running.pop(name, None)
-        fragment = self.disk.known(name) or self.desired.ceding[name]
-        taken = {one for other in (*self.desired.wanted.values(), *self.desired.ceding.values()) if other.id != name
+        fragment = self.disk.known(name) or self.desired.outgoing[name]
+        taken = {one for other in (*self.desired.wanted.values(), *self.desired.outgoing.values()) if other.id != name
                  for one in other.written}
-        self.succession.leave_channels(fragment, for_good=True)
+        self.savepoints.leave_channels(fragment, for_good=True)
         self.maybe_die()
         for channel in set(fragment.written) - taken:
             self.broker.pop(channel, None)
@@ -249,7 +249,7 @@ class World:
     # -- a query's batch -----------------------------------------------------------------------------------------
 
     def batch(self, name: str) -> None:
-        fragment, begun = self.running[name], self.disk.begun(name) or Begun()
+        fragment, begun = self.running[name], self.disk.begun(name) or RestorePoint()
         done = self.disk.progress(name)
         if done.is_done:
             planned = self.plan(fragment, done, begun)
@@ -276,37 +276,37 @@ class World:
                 self.broker[channel].readers[name] = place
                 self.broker[channel].trim()
 
-    def first_states(self, fragment: WantedFragment, begun: Begun) -> dict[str, int]:
+    def first_states(self, fragment: WantedFragment, begun: RestorePoint) -> dict[str, int]:
         return {task: int(kept[0]) for task, kept in begun.states.items() if kept[0] is not None}
 
-    def plan(self, fragment: WantedFragment, done: Progress, begun: Begun) -> Progress | None:
+    def plan(self, fragment: WantedFragment, done: Progress, begun: RestorePoint) -> Progress | None:
         if not fragment.inputs:
             first = (done.source_offset or begun.source_offset or {"t0": 0, "next": 0})["next"]
             return Progress(done.batch + 1, False, {"t0": 0, "next": first + self.chance.randint(1, 3)})
         [item] = fragment.inputs
         channel = self.broker[item.channel]
         place = done.offsets.get(item.channel) or channel.readers[fragment.id]
-        assert order_of(place) >= order_of(channel.trimmed), "what it has not read was freed"
-        later = [entry for entry, _ in channel.entries if order_of(entry) > order_of(place)]
+        assert offset_order(place) >= offset_order(channel.trimmed), "what it has not read was freed"
+        later = [entry for entry, _ in channel.entries if offset_order(entry) > offset_order(place)]
         if not later:
             return None
         return Progress(done.batch + 1, False, None, {item.channel: later[: self.chance.randint(1, 2)][-1]})
 
-    def events(self, fragment: WantedFragment, before: Progress, done: Progress, begun: Begun) -> list:
+    def events(self, fragment: WantedFragment, before: Progress, done: Progress, begun: RestorePoint) -> list:
         if not fragment.inputs:
             first = (before.source_offset or begun.source_offset or {"t0": 0, "next": 0})["next"]
             return [(number, number) for number in range(first, done.source_offset["next"])]
         [item] = fragment.inputs
         channel = self.broker[item.channel]
         place = before.offsets.get(item.channel) or channel.readers[fragment.id]
-        assert order_of(place) >= order_of(channel.trimmed), "what it repeats was freed"
-        end = order_of(done.offsets[item.channel])
-        taken = [events for entry, events in channel.entries if order_of(place) < order_of(entry) <= end]
+        assert offset_order(place) >= offset_order(channel.trimmed), "what it repeats was freed"
+        end = offset_order(done.offsets[item.channel])
+        taken = [events for entry, events in channel.entries if offset_order(place) < offset_order(entry) <= end]
         return [event for events in taken for event in events]
 
     def write(self, name: str, entry: str, events: list) -> None:
         channel = self.broker[name]
-        if order_of(entry) <= order_of(channel.last):
+        if offset_order(entry) <= offset_order(channel.last):
             kept = dict(channel.entries)
             assert entry not in kept or kept[entry] == events, "a repetition differs"
             return

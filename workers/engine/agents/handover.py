@@ -1,8 +1,8 @@
 """Handover: fragments end, and others go on exactly where they ended. What must be known for that, as pure values.
 
 A fragment that hands over works until what it reads from others that hand over has come to its end, reads that to the
-last block, stops cleanly, and leaves an end record (``Ended``). What goes on with it begins (``Begun``) once the end
-records of all that it goes on with are there. When all of its successors have begun, a fragment is over, and what it
+last block, stops cleanly, and leaves a ``Savepoint``. What goes on with it begins from a ``RestorePoint`` once the
+savepoints of all that it goes on with are there. When all of its successors have begun, a fragment is over, and what it
 left is cleared away. Every step can be repeated: whatever dies meanwhile, what is recorded decides what is left to do.
 """
 
@@ -29,7 +29,7 @@ class Stage(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class Savepoint:
     """What a fragment leaves: ``source_offset`` (where its source ended), ``offsets`` (the last entry that it read, by
     channel), ``last_offsets`` (the last entry that it wrote, by channel), ``batch_bases`` (what no block number is
     above that it wrote there, or in parts of that stream), and the state of its tasks."""
@@ -42,7 +42,7 @@ class Ended:
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class RestorePoint:
     """What a fragment begins with: ``source_offset`` (where its source begins), ``offsets`` (entries up to which it
     leaves out what a channel holds, after a pause), ``batch_bases`` (what its block numbers begin with, by channel),
     and state."""
@@ -58,19 +58,19 @@ _RECORDED_AS = {
     "source_offset": "ticks", "offsets": "places", "last_offsets": "lasts", "batch_bases": "bases", "states": "states"}
 
 
-def to_record(handed: Ended | Begun) -> dict[str, Any]:
+def to_record(handed: Savepoint | RestorePoint) -> dict[str, Any]:
     """What a fragment leaves, or begins with, as the document of a file."""
     return {_RECORDED_AS[name]: value for name, value in asdict(handed).items()}
 
 
-def ended_from(record: Mapping[str, Any]) -> Ended:
+def ended_from(record: Mapping[str, Any]) -> Savepoint:
     """What a fragment leaves, of the document of a file."""
-    return Ended(**_fields_of(Ended, record))
+    return Savepoint(**_fields_of(Savepoint, record))
 
 
-def begun_from(record: Mapping[str, Any]) -> Begun:
+def begun_from(record: Mapping[str, Any]) -> RestorePoint:
     """What a fragment begins with, of the document of a file."""
-    return Begun(**_fields_of(Begun, record))
+    return RestorePoint(**_fields_of(RestorePoint, record))
 
 
 def _fields_of(kind: type, record: Mapping[str, Any]) -> dict[str, Any]:
@@ -85,15 +85,15 @@ def predecessors(desired: DesiredState, fragment: WantedFragment) -> tuple[str, 
     A plan that is taken back before it was enacted leaves fragments that never began, between those that end now and
     those that shall go on: only the last of each line count.
     """
-    known = [name for name in fragment.inherits if name in desired.ceding]
-    earlier = {older for name in known for older in desired.ceding[name].inherits}
+    known = [name for name in fragment.inherits if name in desired.outgoing]
+    earlier = {older for name in known for older in desired.outgoing[name].inherits}
     return tuple(name for name in known if name not in earlier)
 
 
 def successors(desired: DesiredState, fragment_id: str) -> tuple[WantedFragment, ...]:
     """The fragments that go on with this one."""
     return tuple(
-        heir for heir in (*desired.wanted.values(), *desired.ceding.values())
+        heir for heir in (*desired.wanted.values(), *desired.outgoing.values())
         if fragment_id in heir.inherits and fragment_id in predecessors(desired, heir)
     )
 
@@ -106,7 +106,7 @@ def stage_of(desired: DesiredState, fragment_id: str, *, begun: Collection[str],
     desired : DesiredState
         What the node should run and bring to an end.
     fragment_id : str
-        One of ``desired.ceding``.
+        One of ``desired.outgoing``.
     begun, ended : collection of str
         The fragments that have left a record of their beginning, or of their end.
     """
@@ -122,7 +122,7 @@ def is_over(desired: DesiredState, fragment_id: str, *, begun: Collection[str]) 
     """Whether all that go on with a fragment that hands over have begun, or are over themselves."""
     heirs = successors(desired, fragment_id)
     return bool(heirs) and all(
-        heir.id in begun or (heir.id in desired.ceding and is_over(desired, heir.id, begun=begun)) for heir in heirs
+        heir.id in begun or (heir.id in desired.outgoing and is_over(desired, heir.id, begun=begun)) for heir in heirs
     )
 
 
@@ -131,7 +131,7 @@ def _is_read(desired: DesiredState, fragment_id: str, *, begun: Collection[str],
     return fragment_id in ended and any(
         name not in ended and not is_over(desired, name, begun=begun)
         and fragment_id in upstream(desired, name, begun=begun, ended=ended)
-        for name in desired.ceding
+        for name in desired.outgoing
     )
 
 
@@ -143,9 +143,9 @@ def upstream(
     Those that were cleared away wrote long ago; those that go on with this one's work will write there, but after it
     has ended.
     """
-    inputs = {item.channel for item in desired.ceding[fragment_id].inputs}
+    inputs = {item.channel for item in desired.outgoing[fragment_id].inputs}
     return tuple(
-        name for name, other in desired.ceding.items()
+        name for name, other in desired.outgoing.items()
         if inputs.intersection(other.written)
         and fragment_id not in line(desired, [name])
         and (name in ended or not is_over(desired, name, begun=begun))
@@ -160,25 +160,25 @@ def line(desired: DesiredState, fragment_ids: Iterable[str]) -> frozenset[str]:
         name = left.pop()
         if name not in found:
             found.add(name)
-            left += desired.ceding[name].inherits if name in desired.ceding else ()
+            left += desired.outgoing[name].inherits if name in desired.outgoing else ()
     return frozenset(found)
 
 
-def begin_with(fragment: WantedFragment, ends: Sequence[Ended]) -> Begun:
+def restore_point_of(fragment: WantedFragment, ends: Sequence[Savepoint]) -> RestorePoint:
     """What a fragment begins with, of what those leave that it goes on with."""
     own = {task.id for task in fragment.tasks}
     batch_bases = {channel: batch_of(entry) for end in ends for channel, entry in end.last_offsets.items()}
     for channel, batch_base in (item for end in ends for item in end.batch_bases.items()):
         batch_bases[channel] = max(batch_base, batch_bases.get(channel, 0))
     source_offsets = [end.source_offset for end in ends if end.source_offset is not None]
-    return Begun(
+    return RestorePoint(
         source_offset=source_offsets[0] if source_offsets and not fragment.inputs else None,
         batch_bases={channel: batch_bases[channel] for channel in fragment.written if channel in batch_bases},
         states={task: states for end in ends for task, states in end.states.items() if task in own},
     )
 
 
-def offset_of(channel: str, ends: Sequence[Ended], *, written: bool = True) -> str | None:
+def offset_of(channel: str, ends: Sequence[Savepoint], *, written: bool = True) -> str | None:
     """Where a successor begins in a channel: where the reader ended; or else the writer, whose next block is new.
 
     Without ``written`` only the former.
@@ -194,7 +194,7 @@ def batch_of(entry: str) -> int:
 
 
 @lru_cache(maxsize=4096)  # the same few offsets are compared again and again
-def order_of(entry: str) -> tuple[int, ...]:
+def offset_order(entry: str) -> tuple[int, ...]:
     """Entry ids in their order."""
     return tuple(int(part) for part in entry.split("-"))
 

@@ -1,62 +1,88 @@
-"""What a fragment can read now of what it should read, where its streams come in other channels than before. Pure.
+"""What a fragment reads and has read: which of its channels are there, and what is left in them for it.
 
-A stream of a divided fragment comes in one channel of each of its bundles. One that is new is read once it is open and
-the reader has its place there; one that is gone is read to its end first. One whose writer is leaving may never open:
-it is read where it is there. A batch that was planned is done with the channels that it was planned with, unless the
-reader has lost its place in one: it was paused then, and nothing of that time is made up for.
+A reader of a whole stream that becomes one of a part of it reads the whole up to where its parts begin, and then those:
+its writer says where that is (`ChannelInfo.limits`), and until it does so, all goes on as it was.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Iterable
+from dataclasses import replace
 
-from scheduler.contracts.desired import Input
+from scheduler.contracts.desired import Input, WantedFragment
+from workers.engine.channels import keys
+from workers.engine.channels.registry import ChannelInfo
 
-
-def inputs_now(
-    wanted: Sequence[Input],
-    known: Sequence[Input],
-    *,
-    ready: Collection[str],
-    unread: Collection[str],
-    between_batches: bool,
-) -> tuple[Input, ...] | None:
-    """What to read now.
-
-    Parameters
-    ----------
-    wanted : sequence of Input
-        What the fragment should read, a stream's channels behind one another.
-    known : sequence of Input
-        What it read when it last ran, so that its checkpoint tells how far; empty where it has none.
-    ready : collection of str
-        The channels that are open and have a place for it.
-    unread : collection of str
-        The known channels in which something is left for it to read.
-    between_batches : bool
-        Whether every batch that its checkpoint planned is done.
-
-    Returns
-    -------
-    tuple of Input or None
-        The channels to read, streams in the order of ``wanted``; None where it has to wait.
-    """
-    if not between_batches:
-        if known and all(item.channel in ready for item in known):
-            return tuple(known)
-        known = ()  # it was let go where it read, and has to begin anew
-    gone = [item for item in known if item not in wanted and item.channel in unread]
-    needed = [item for item in wanted if not item.ending or item in known]
-    if all(item.channel in ready for item in needed):
-        found = [item for item in wanted if item.channel in ready]
-    else:  # what is new keeps nothing from going on that is not: its writer may take long to begin
-        found = [item for item in wanted if item in known]
-        if not all(item.channel in ready for item in found):
-            return None
-    streams = {item.task for item in (*found, *gone)}
-    return _by_stream([*found, *gone], wanted) if streams >= {item.task for item in wanted} else None
+from .checkpoint import Progress
+from .context import SlotContext
+from .handover import offset_order
+from .input_selection import select_inputs
 
 
-def _by_stream(items: Sequence[Input], wanted: Sequence[Input]) -> tuple[Input, ...]:
-    order = list(dict.fromkeys(item.task for item in wanted))
-    return tuple(sorted(items, key=lambda item: order.index(item.task)))
+class InputChannels:
+    """Looks at the channels of fragments that this slot runs."""
+
+    def __init__(self, around: SlotContext) -> None:
+        self._around = around
+
+    def now(self, wanted: WantedFragment, *, between_batches: bool | None = None) -> tuple[Input, ...] | None:
+        """What the fragment can read now of what it should; None where it has to wait.
+
+        ``between_batches`` is what its checkpoint says, if not given: a query that runs ends its batch before it stops.
+        """
+        store = self._around.store
+        known_inputs, read = (), Progress()
+        known = store.known(wanted.id)
+        if known is not None and {item.task for item in known.inputs} == {item.task for item in wanted.inputs}:
+            known_inputs, read = known.inputs, store.progress(wanted.id)
+        channels = dict.fromkeys((*channels_of(wanted.inputs), *channels_of(known_inputs)))
+        infos = {channel: self._around.channels.info(channel) for channel in channels}
+        there = {channel: info for channel, info in infos.items() if info is not None and info.schema_json}
+        whole = {
+            channel for channel, info in there.items() if _is_read_whole(info, wanted.id, read.offsets.get(channel))}
+        return select_inputs(
+            [_instead(item, whole) for item in wanted.inputs], known_inputs,
+            ready={channel for channel, info in there.items() if wanted.id in {*info.readers, *info.limits}},
+            unread={
+                channel for channel, info in there.items() if _is_unread(info, wanted.id, read.offsets.get(channel))
+            },
+            between_batches=read.is_done if between_batches is None else between_batches,
+        )
+
+    def is_read(self, fragment: WantedFragment, items: Iterable[Input]) -> bool:
+        """Whether the fragment has read these channels to their ends, by its checkpoint."""
+        read = self._around.store.progress(fragment.id)
+        infos = {channel: self._around.channels.info(channel) for channel in channels_of(items)}
+        return not any(
+            info is not None and _is_unread(info, fragment.id, read.offsets.get(channel))
+            for channel, info in infos.items()
+        )
+
+
+def channels_of(items: Iterable[Input]) -> list[str]:
+    """The channels of inputs, and those of the whole streams that some of them are parts of."""
+    return list(dict.fromkeys(
+        channel for item in items
+        for channel in ((item.channel, keys.whole_of(item.channel)) if keys.is_part(item.channel) else (item.channel,))
+    ))
+
+
+def _instead(item: Input, whole: set[str]) -> Input:
+    """The whole stream, where the reader still reads that and not its part."""
+    channel = keys.whole_of(item.channel) if keys.is_part(item.channel) else item.channel
+    return replace(item, channel=channel) if channel in whole else item
+
+
+def _is_read_whole(info: ChannelInfo, reader: str, read_to: str | None) -> bool:
+    """Whether a reader of parts has a place in the whole stream, and has not come to its limit there."""
+    offset = info.readers.get(reader)
+    limit = info.limits.get(reader)
+    if offset is None:
+        return False
+    return limit is None or max(offset_order(read_to or offset), offset_order(offset)) < offset_order(limit)
+
+
+def _is_unread(info: ChannelInfo, reader: str, read_to: str | None) -> bool:
+    offset = info.readers.get(reader)  # behind what it has read, but for one that was let go meanwhile
+    last = info.limits.get(reader, info.last)
+    return offset is not None and max(offset_order(read_to or offset), offset_order(offset)) < offset_order(last)

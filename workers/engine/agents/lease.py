@@ -19,7 +19,7 @@ return ''
 _GIVE = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0"
 
 
-class Standing(StrEnum):
+class LeaseState(StrEnum):
     """How an agent stands towards its lease."""
 
     HELD = "held"
@@ -39,13 +39,13 @@ class Lease:
         self._key = f"weir:lease:{node}"
         self._owner = _owner(folder)
 
-    def renew(self) -> Standing:
+    def renew(self) -> LeaseState:
         """Take the lease or hold it for longer."""
         try:
             other = self._broker.eval(_TAKE, 1, self._key, self._owner, TTL_MS)
         except redis.RedisError:
-            return Standing.UNKNOWN
-        return Standing.TAKEN if other else Standing.HELD
+            return LeaseState.UNKNOWN
+        return LeaseState.TAKEN if other else LeaseState.HELD
 
     def give_back(self) -> None:
         """Let another agent have the name at once."""

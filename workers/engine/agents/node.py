@@ -1,4 +1,4 @@
-"""The node agent: supervises slots, hands them what is desired, reports what is.
+"""The node agent: supervises slots, executor them what is desired, reports what is.
 
     python -m workers.engine.agents.node --node n1 --slots 2 --data-dir data
 
@@ -27,14 +27,14 @@ from workers.engine.spark.pinning import core_of, pinning
 from workers.library.registry import task_types
 from workers.processes import adopt_orphans
 
-from .conductor import Conductor
-from .lease import Lease, Standing
+from .broker_sync import DesiredStateWatcher, ReportPublisher, connect
+from .lease import Lease, LeaseState
 from .logs import configure, logger
-from .mail import Inbox, Outbox, connect
-from .shares import Shares
 from .store import FileLock, NodeStore
 from .supervision import SlotProcess, reap_orphans
+from .trial_runner import TrialRunner
 from .usage import TreeMeter
+from .usage_attribution import UsageAttribution
 
 REPORT_MS = 1_000
 NEWS_MS = 200  # news goes out sooner than the next second, but not more often than this
@@ -61,11 +61,11 @@ class Node:
         self._stopping = threading.Event()
         self._wake = threading.Event()
         self._news = threading.Event()
-        self._standing = Standing.UNKNOWN
+        self._lease_state = LeaseState.UNKNOWN
         self._slots: list[SlotProcess] = []
         self._version = 0
         self._meters: dict[int, TreeMeter] = {}
-        self._shares: dict[str, Shares] = {}
+        self._shares: dict[str, UsageAttribution] = {}
         self._memory_mb = psutil.virtual_memory().total >> 20
         self._log = logger()
 
@@ -79,51 +79,51 @@ class Node:
         adopt_orphans()
         lock = FileLock(self._store.folder / "agent.lock")
         self._wait_until(lock.acquire, "another agent of this name runs from this folder")
-        outbox = Outbox(self._broker, self._settings.node, self._lease, on_standing=self._on_standing)
-        inbox = Inbox(self._broker, self._store, on_change=self._on_desired)
-        self._conductor = Conductor(
+        publisher = ReportPublisher(self._broker, self._settings.node, self._lease, on_lease_state=self._on_lease_state)
+        watcher = DesiredStateWatcher(self._broker, self._store, on_change=self._on_desired)
+        self._trial_runner = TrialRunner(
             self._settings, slots=lambda: self._slots, folder=self._store.folder, task_types=task_types())
         while not self._stopping.is_set():
             if not self._wait_until(self._has_lease, "the broker does not grant the lease of this node's name"):
                 break
-            self._standing = Standing.HELD
-            for thread in (inbox, outbox, self._conductor):
+            self._lease_state = LeaseState.HELD
+            for thread in (watcher, publisher, self._trial_runner):
                 if not thread.is_alive():
                     thread.start()
-            self._serve(outbox)
-        self._conductor.stop()
-        inbox.stop()
-        outbox.stop()
-        if self._standing is Standing.HELD:
+            self._serve(publisher)
+        self._trial_runner.stop()
+        watcher.stop()
+        publisher.stop()
+        if self._lease_state is LeaseState.HELD:
             self._lease.give_back()
         lock.release()
 
-    def _serve(self, outbox: Outbox) -> None:
+    def _serve(self, publisher: ReportPublisher) -> None:
         """Keep the slots running until the agent is stopped or its lease is taken."""
         env = self._slot_environment()
         self._slots = [
             SlotProcess(
-                str(index), self._slot_argv(str(index)), env=env, on_news=self._on_news, on_event=outbox.send_event
+                str(index), self._slot_argv(str(index)), env=env, on_news=self._on_news, on_event=publisher.send_event
             )
             for index in range(self._settings.slots)
         ]
         self._version = self._store.read_desired().version
         self._log.info("agent serves", slots=len(self._slots), version=self._version)
         report_at_ms = 0
-        while not self._stopping.is_set() and self._standing is not Standing.TAKEN:
+        while not self._stopping.is_set() and self._lease_state is not LeaseState.TAKEN:
             now_ms = _now_ms()
             for slot in self._slots:
                 if slot.check(now_ms):
-                    outbox.send_event("slot_died", at_ms=now_ms, slot=slot.name, restarts=slot.restarts)
-            reap_orphans({slot.pid for slot in self._slots} | self._conductor.pids)
+                    publisher.send_event("slot_died", at_ms=now_ms, slot=slot.name, restarts=slot.restarts)
+            reap_orphans({slot.pid for slot in self._slots} | self._trial_runner.pids)
             if now_ms >= report_at_ms or self._news.is_set():
                 self._news.clear()
-                outbox.send_report(self._report(now_ms))
+                publisher.send_report(self._report(now_ms))
                 report_at_ms = now_ms + REPORT_MS
                 time.sleep(NEWS_MS / 1000)
             self._wake.wait(max(0, report_at_ms - _now_ms()) / 1000)
             self._wake.clear()
-        if self._standing is Standing.TAKEN:
+        if self._lease_state is LeaseState.TAKEN:
             self._log.error("another agent has taken this node's name; standing down")
         self._end_slots()
 
@@ -174,9 +174,9 @@ class Node:
             "fragments": fragments,
         }
 
-    def _shares_of(self, slot: str) -> Shares:
+    def _shares_of(self, slot: str) -> UsageAttribution:
         if slot not in self._shares:
-            self._shares[slot] = Shares(
+            self._shares[slot] = UsageAttribution(
                 slot_memory_mb=slot_memory_mb(self._settings.slots),
                 base_path=self._store.slot_dir(slot) / "base_mb",
             )
@@ -191,14 +191,14 @@ class Node:
         self._news.set()
         self._wake.set()
 
-    def _on_standing(self, standing: Standing) -> None:
-        if standing is not Standing.UNKNOWN:  # while the broker is away, what was true stays true
-            self._standing = standing
-            if standing is Standing.TAKEN:
+    def _on_lease_state(self, standing: LeaseState) -> None:
+        if standing is not LeaseState.UNKNOWN:  # while the broker is away, what was true stays true
+            self._lease_state = standing
+            if standing is LeaseState.TAKEN:
                 self._wake.set()
 
     def _has_lease(self) -> bool:
-        return self._lease.renew() is Standing.HELD
+        return self._lease.renew() is LeaseState.HELD
 
     def _wait_until(self, is_so: Callable[[], bool], why: str) -> bool:
         said = False

@@ -1,6 +1,6 @@
 """Reconciliation: what to do so that what runs on a slot becomes what is desired. Pure: values in, actions out.
 
-The slot performs the actions (``hands.py``) and calls again with what came of them; an action that fails is decided
+The slot performs the actions (``executor.py``) and calls again with what came of them; an action that fails is decided
 anew. One fragment has at most one action under way (``busy``), so actions on different fragments may overlap freely.
 """
 
@@ -57,7 +57,7 @@ class Actual:
     inputs: tuple[Input, ...] = ()
     threads: int = 1
     routes: Routes = field(default_factory=dict)
-    settle_at_ms: int | None = None  # routes are not in force yet as far as is known; it is looked at then
+    activate_at_ms: int | None = None  # routes are not in force yet as far as is known; it is looked at then
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +184,7 @@ class Restart:
 
 
 @dataclass(frozen=True, slots=True)
-class Settle:
+class ActivateRoutes:
     """Bring routes into force between two batches: no batch with events has done it."""
 
     fragment_id: str
@@ -202,7 +202,7 @@ class Leave:
 
 
 Change = OpenOutlet | RegisterReaders | UnregisterReaders | CloseOutlet | Route | Unroute | CloseTail | OpenTail
-Action = Start | Restart | End | Pause | Settle | Leave | Change | Stop
+Action = Start | Restart | End | Pause | ActivateRoutes | Leave | Change | Stop
 
 
 def reconcile(
@@ -211,7 +211,7 @@ def reconcile(
     now_ms: int,
     *,
     elsewhere: frozenset[str] = frozenset(),
-    ceding: Iterable[tuple[WantedFragment, Stage]] = (),
+    outgoing: Iterable[tuple[WantedFragment, Stage]] = (),
     staying: frozenset[str] = frozenset(),
     resting: frozenset[str] = frozenset(),
     left: frozenset[str] = frozenset(),
@@ -228,7 +228,7 @@ def reconcile(
         The time, against which backoff is measured.
     elsewhere : frozenset[str]
         Fragments that another slot of the node should run.
-    ceding : Iterable[tuple[WantedFragment, Stage]]
+    outgoing : Iterable[tuple[WantedFragment, Stage]]
         Fragments of this slot whose work others go on with, and how far they have come.
     staying : frozenset[str]
         Fragments of any slot that hand over: they keep their places in channels until they give them up themselves.
@@ -243,7 +243,7 @@ def reconcile(
         Changes of running fragments, then starts (upstream first), then stops; the order within a fragment counts.
     """
     wanted = {fragment.id: fragment for fragment in desired}
-    handing_over = {fragment.id: (fragment, stage) for fragment, stage in ceding}
+    handing_over = {fragment.id: (fragment, stage) for fragment, stage in outgoing}
     stopping = frozenset(actual.keys() - wanted.keys()) | staying
     changes: list[Action] = []
     starts: list[Action] = []
@@ -256,8 +256,8 @@ def reconcile(
             continue
         elif found is not None and found.state is State.RUNNING:
             changes += _changes(fragment, found, stopping)
-            if found.settle_at_ms is not None and found.settle_at_ms <= now_ms:
-                changes.append(Settle(fragment.id))
+            if found.activate_at_ms is not None and found.activate_at_ms <= now_ms:
+                changes.append(ActivateRoutes(fragment.id))
             if fragment.leaving:
                 changes.append(Leave(fragment))
         elif fragment.leaving:

@@ -28,8 +28,7 @@ from workers.engine.channels import keys
 from workers.engine.channels.config import ChannelConfig
 from workers.engine.channels.registry import Channels
 from workers.engine.channels.spark import spark_conf
-from workers.engine.measuring.host import Host
-from workers.engine.measuring.host import Surroundings as TrialSurroundings
+from workers.engine.measuring.host import Host, TrialContext
 from workers.engine.settings import Settings, from_environment
 from workers.engine.spark import queries
 from workers.engine.spark.compile import places_of
@@ -39,26 +38,27 @@ from workers.engine.spark.session import open_session
 from workers.engine.spark.warm import warm_up
 from workers.library.registry import task_types
 
+from .broker_sync import connect
+from .context import SlotContext
+from .executor import SOON_MS, FragmentExecutor
+from .fragment_run import FragmentRun
 from .handover import Stage, stage_of
-from .hands import SOON_MS, Hands, Surroundings
-from .live import Live
+from .heap_sampler import HeapSampler
 from .logs import configure, logger
-from .mail import connect
 from .reconcile import Action, Start, State, Stop, reconcile
-from .scale import Scale
-from .shares import Rates
 from .store import NewestDesired, NodeStore, SlotStore
+from .usage_attribution import Rates
 
 TICK_S = 0.5
 REPORT_MS = 1_000
 LOOK_MS = 5_000  # at every query, in case an end was not told
 SWEEP_MS = 300_000
 GRACE_S = 3_600  # a removed fragment's checkpoint is kept for a plan that is rolled back
-HANDS = 4
+THREADS = 4
 
 
 class Slot:
-    """One slot process: a loop that decides, hands that do, a report that tells."""
+    """One slot process: a loop that decides, executor that do, a report that tells."""
 
     def __init__(self, settings: Settings, slot: str, *, report_to: TextIO) -> None:
         self._settings = settings
@@ -80,13 +80,13 @@ class Slot:
         self._reported: Any = None
         self._throttled: dict[str, str] = {}
         self._rates = Rates()
-        self._scale = Scale()
+        self._heap = HeapSampler()
         self._log = logger()
         self._listener = QueryListener(self._on_end)
         self._host: Host | None = None  # of trials, once the driver is there
         self._trials = ThreadPoolExecutor(1, thread_name_prefix="trials")
         self._lives = {
-            fragment_id: Live(fragment_id, now_ms=_now_ms()) for fragment_id in self._store.records()
+            fragment_id: FragmentRun(fragment_id, now_ms=_now_ms()) for fragment_id in self._store.records()
         }
 
     def stop(self) -> None:
@@ -116,19 +116,19 @@ class Slot:
         took_ms = round(1000 * (time.monotonic() - began_s))
         self._log.info("session open", took_ms=took_ms)
         self._listener.attach(self._spark)
-        self._hands = Hands(
-            Surroundings(
+        self._executor = FragmentExecutor(
+            SlotContext(
                 spark=self._spark, channels=Channels(self._broker), broker=self._broker, channel_config=config,
                 store=self._store, task_types=task_types(), desired=self._newest,
             ),
             clock_ms=_now_ms, on_event=self._on_event,
         )
-        self._host = Host(TrialSurroundings(
+        self._host = Host(TrialContext(
             spark=self._spark, channels=Channels(self._broker), broker=self._broker, config=config,
             listener=self._listener, task_types=task_types(), data_dir=self._settings.data_dir,
             trigger_ms=self._settings.trigger_ms,
         ))
-        with ThreadPoolExecutor(HANDS, thread_name_prefix="hand") as pool:
+        with ThreadPoolExecutor(THREADS, thread_name_prefix="executor") as pool:
             if not self._desired.of_slot(self._name):  # else the fragments themselves warm the driver
                 pool.submit(self._warm_up)
             while not self._stopping.is_set():
@@ -167,27 +167,27 @@ class Slot:
         here = self._desired.handing_over.get(self._name, ())
         actions = reconcile(
             self._desired.of_slot(self._name), actual, now_ms, elsewhere=self._desired.elsewhere(self._name),
-            ceding=[(fragment, self._stages[fragment.id]) for fragment in here if fragment.id in self._stages],
-            staying=frozenset(self._desired.ceding), resting=self._store.having("paused"), left=self._left,
+            outgoing=[(fragment, self._stages[fragment.id]) for fragment in here if fragment.id in self._stages],
+            staying=frozenset(self._desired.outgoing), resting=self._store.having("paused"), left=self._left,
         )
         todo: dict[str, list[Action]] = {}
         for action in actions:
             todo.setdefault(action.fragment_id, []).append(action)
         for fragment_id, its_actions in todo.items():
-            live = self._lives.setdefault(fragment_id, Live(fragment_id, now_ms=now_ms))
+            live = self._lives.setdefault(fragment_id, FragmentRun(fragment_id, now_ms=now_ms))
             live.begin(_state_meanwhile(live, its_actions[0]), now_ms=now_ms)
             pool.submit(self._perform, live, its_actions)
         self._say("running")
-        self._scale.look(self._spark, pool, frozenset(actual), now_ms=now_ms)
+        self._heap.look(self._spark, pool, frozenset(actual), now_ms=now_ms)
         if self._is_due("sweep", SWEEP_MS, now_ms):
             pool.submit(self._store.sweep, now_s=time.time(), grace_s=GRACE_S)
 
     def _look_at_stages(self) -> dict[str, Stage]:
         """How far those have come that hand over; those that are over count until they are cleared away."""
-        if not self._desired.ceding:
+        if not self._desired.outgoing:
             return {}
         begun, ended = self._store.having("begun"), self._store.having("ended")
-        stages = {one: stage_of(self._desired, one, begun=begun, ended=ended) for one in self._desired.ceding}
+        stages = {one: stage_of(self._desired, one, begun=begun, ended=ended) for one in self._desired.outgoing}
         return {
             one: stage for one, stage in stages.items()
             if stage is not Stage.OVER or one in ended or one in self._lives
@@ -197,15 +197,15 @@ class Slot:
         leaving = {fragment.id for fragment in self._desired.of_slot(self._name) if fragment.leaving}
         left = self._store.having("left") & leaving if leaving else frozenset()
         for fragment_id in left - self._lives.keys():
-            self._lives[fragment_id] = Live(fragment_id, now_ms=_now_ms())
+            self._lives[fragment_id] = FragmentRun(fragment_id, now_ms=_now_ms())
         return left
 
     def _is_handing_over(self) -> bool:
         return any(stage is not Stage.OVER for stage in self._stages.values())
 
-    def _perform(self, live: Live, actions: list[Action]) -> None:
+    def _perform(self, live: FragmentRun, actions: list[Action]) -> None:
         try:
-            if self._hands.perform(live, actions):
+            if self._executor.perform(live, actions):
                 self._lives.pop(live.id, None)
         except Exception as error:  # a hand that lost its way must not leave the fragment busy in silence
             self._log.error("hand failed", fragment=live.id, exc_info=error)
@@ -230,7 +230,7 @@ class Slot:
                 self._listener.forget([live.run_id])
                 places = places_of(live.fragment.tasks, task_types())
                 live.query = None
-                self._hands.failed(live, explain(queries.causes_of(query), places))
+                self._executor.failed(live, explain(queries.causes_of(query), places))
 
     # -- telling -------------------------------------------------------------------------------------------------
 
@@ -251,7 +251,7 @@ class Slot:
             "version": self._desired.version,
             "fragments": {live.id: self._report_of(live, now_ms) for live in lives if self._is_told(live)},
             "events": events,
-            "heap_mb": self._scale.heap_mb,
+            "heap_mb": self._heap.heap_mb,
         }
         self._tell(report)
 
@@ -260,7 +260,7 @@ class Slot:
             self._report_to.write(json.dumps(said) + "\n")
             self._report_to.flush()
 
-    def _report_of(self, live: Live, now_ms: int) -> dict[str, Any]:
+    def _report_of(self, live: FragmentRun, now_ms: int) -> dict[str, Any]:
         query = live.query
         progress = self._listener.progress(query) if query is not None and live.state is State.RUNNING else None
         told = {"batch": None, "batch_ms": None, "rows_per_s": 0.0}
@@ -271,7 +271,7 @@ class Slot:
         report = live.report(told, throttled_by=self._throttled.get(live.id), now_ms=now_ms)
         return {**report, "state": "left"} if live.id in self._left else report
 
-    def _look_at_meters(self, lives: list[Live], now_ms: int) -> None:
+    def _look_at_meters(self, lives: list[FragmentRun], now_ms: int) -> None:
         """What fragments take in (a source: what it makes), and which wait for room in a channel; unknown while the
         broker is away."""
         running = [live for live in lives if live.state is State.RUNNING]
@@ -286,7 +286,7 @@ class Slot:
         self._throttled = {fragment_id: channel.decode() for fragment_id, (channel, _) in seen.items() if channel}
         self._rates.take({fragment_id: int(count or 0) for fragment_id, (_, count) in seen.items()}, at_ms=now_ms)
 
-    def _is_told(self, live: Live) -> bool:
+    def _is_told(self, live: FragmentRun) -> bool:
         """A fragment that is stopped for good is gone, though some of what it left may still be cleared away."""
         if live.state is not State.STOPPED or self._stages.get(live.id) in (Stage.WORK, Stage.END):
             return True
@@ -311,13 +311,13 @@ class Slot:
         """Stop all queries between two batches; everything resumes from its checkpoint the next time."""
         running = [live for live in self._lives.values() if live.query is not None]
         for live in running:
-            pool.submit(queries.stop, live.query, pause=lambda live=live: self._hands.pause(live.id), drain_s=2.0)
+            pool.submit(queries.stop, live.query, pause=lambda live=live: self._executor.pause(live.id), drain_s=2.0)
         pool.shutdown(wait=True)
         self._spark.stop()
         self._log.info("slot ended", drained=len(running))
 
 
-def _state_meanwhile(live: Live, action: Action) -> State | None:
+def _state_meanwhile(live: FragmentRun, action: Action) -> State | None:
     """The state to show while an action is under way; changes of a running query have none of their own."""
     if isinstance(action, Start):
         return None if live.state is State.WAITING else State.STARTING

@@ -28,7 +28,7 @@ from scheduler.contracts.desired import DESIRED_STATES, WANTED_FRAGMENTS, Desire
 from workers.engine.desired import keep_handing_over
 
 from .checkpoint import Progress, read_progress
-from .handover import Begun, Ended, begun_from, ended_from, to_record
+from .handover import RestorePoint, Savepoint, begun_from, ended_from, to_record
 
 
 def write_atomically(path: Path, text: str) -> None:
@@ -159,12 +159,12 @@ class SlotStore:
 
     # -- what passes from one fragment to another ----------------------------------------------------------------
 
-    def begun(self, fragment_id: str) -> Begun | None:
+    def begun(self, fragment_id: str) -> RestorePoint | None:
         """What the fragment began with; None where it began with nothing, or did not begin."""
         document = self._read(fragment_id, "begun")
         return None if document is None else begun_from(document)
 
-    def ended(self, fragment_id: str) -> Ended | None:
+    def ended(self, fragment_id: str) -> Savepoint | None:
         """What the fragment left when it ended for others; None while it has not."""
         document = self._read(fragment_id, "ended")
         return None if document is None else ended_from(document)
@@ -177,11 +177,11 @@ class SlotStore:
         """The file with what the fragment began with; its folds read their first state there."""
         return self._beside(fragment_id, "begun")
 
-    def record_begun(self, fragment_id: str, begun: Begun) -> None:
+    def record_begun(self, fragment_id: str, begun: RestorePoint) -> None:
         """From now on the fragment has begun, with this."""
         write_atomically(self.begun_path(fragment_id), json.dumps(to_record(begun)))
 
-    def record_ended(self, fragment_id: str, ended: Ended | None) -> None:
+    def record_ended(self, fragment_id: str, ended: Savepoint | None) -> None:
         """From now on the fragment has ended, and this is what it leaves; with None it goes on after all."""
         if ended is None:
             self._beside(fragment_id, "ended").unlink(missing_ok=True)

@@ -44,7 +44,7 @@ READ_BLOCKS = 200
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class TrialContext:
     """What a slot has that a trial needs."""
 
     spark: SparkSession
@@ -60,7 +60,7 @@ class Surroundings:
 class Host:
     """Performs commands; at most one query at a time is a trial's."""
 
-    def __init__(self, around: Surroundings) -> None:
+    def __init__(self, around: TrialContext) -> None:
         self._around = around
         self._query: Any = None
         self._fragment = ""

@@ -14,7 +14,7 @@ from workers.engine import desired
 from workers.engine.channels import keys
 from workers.engine.channels.config import EVENTS_KEPT
 
-from .lease import Lease, Standing
+from .lease import Lease, LeaseState
 from .logs import logger
 from .store import NodeStore
 
@@ -30,11 +30,11 @@ def connect(redis_url: str) -> redis.Redis:
     return redis.Redis.from_url(redis_url, socket_timeout=TIMEOUT_S, socket_connect_timeout=TIMEOUT_S)
 
 
-class Inbox(threading.Thread):
+class DesiredStateWatcher(threading.Thread):
     """Keeps the local store up to date: at once when a push tells of a change, and by polling where it got lost."""
 
     def __init__(self, broker: redis.Redis, store: NodeStore, *, on_change: Callable[[], None]) -> None:
-        super().__init__(name="inbox", daemon=True)
+        super().__init__(name="watcher", daemon=True)
         self._broker = broker
         self._store = store
         self._on_change = on_change
@@ -89,17 +89,17 @@ class Inbox(threading.Thread):
         return now_away
 
 
-class Outbox(threading.Thread):
+class ReportPublisher(threading.Thread):
     """Sends reports and events, newest first in importance, and keeps the lease."""
 
     def __init__(
-        self, broker: redis.Redis, node: str, lease: Lease, *, on_standing: Callable[[Standing], None]
+        self, broker: redis.Redis, node: str, lease: Lease, *, on_lease_state: Callable[[LeaseState], None]
     ) -> None:
-        super().__init__(name="outbox", daemon=True)
+        super().__init__(name="publisher", daemon=True)
         self._broker = broker
         self._node = node
         self._lease = lease
-        self._on_standing = on_standing
+        self._on_lease_state = on_lease_state
         self._report: Mapping[str, Any] | None = None
         self._events: list[Mapping[str, Any]] = []
         self._lock = threading.Lock()
@@ -130,7 +130,7 @@ class Outbox(threading.Thread):
             self._wake.wait(RENEW_S)
             self._wake.clear()
             if time.monotonic() >= renew_at:
-                self._on_standing(self._lease.renew())
+                self._on_lease_state(self._lease.renew())
                 renew_at = time.monotonic() + RENEW_S
             self._flush()
 

@@ -4,13 +4,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.contracts.desired import Input
-from workers.engine.agents.inputs import inputs_now
+from workers.engine.agents.input_selection import select_inputs
 
 A1, A2, B1 = Input("a1.0", "a"), Input("a2.0", "a"), Input("b1.0", "b")
 
 
 def now(wanted, known=(), *, ready=(), unread=(), between_batches=True):
-    return inputs_now(
+    return select_inputs(
         wanted, known, ready={item.channel for item in ready}, unread={item.channel for item in unread},
         between_batches=between_batches)
 

@@ -29,8 +29,8 @@ from workers.engine.measuring.version import weir_version
 from workers.engine.settings import Settings
 from workers.engine.trials import Progress, TrialFailed, TrialOrder, TrialResult
 
+from .broker_sync import connect
 from .logs import logger
-from .mail import connect
 from .supervision import SlotGone, SlotProcess
 from .trial import WARM_QUERIES, Known, Measurement, queries_on
 
@@ -39,7 +39,7 @@ READY_S = 90.0  # for a slot that is just starting, or ending its last query
 METERS_KEPT_S = 60
 
 
-class Conductor(threading.Thread):
+class TrialRunner(threading.Thread):
     """Serves the orders of a node, one at a time, so that no two trials disturb each other.
 
     Parameters
@@ -55,7 +55,7 @@ class Conductor(threading.Thread):
     def __init__(
         self, settings: Settings, *, slots: Callable[[], Sequence[SlotProcess]], folder: Path, task_types: TaskTypes
     ) -> None:
-        super().__init__(name="conductor", daemon=True)
+        super().__init__(name="trial_runner", daemon=True)
         self._settings = settings
         self._slots = slots
         self._left = folder / "trials"

@@ -13,10 +13,10 @@ import pytest
 import redis
 
 from workers.engine import trials
-from workers.engine.agents import conductor as conductor_module
 from workers.engine.agents import trial as trial_module
-from workers.engine.agents.conductor import Conductor
+from workers.engine.agents import trial_runner as runner_module
 from workers.engine.agents.supervision import SlotGone
+from workers.engine.agents.trial_runner import TrialRunner
 from workers.engine.channels import keys
 from workers.engine.channels.registry import Channels
 from workers.engine.measuring import feed
@@ -72,21 +72,23 @@ def slot(broker: redis.Redis) -> Iterator[StandIn]:
 
 
 @pytest.fixture
-def conductor(broker_url: str, broker: redis.Redis, tmp_path: Path, slot: StandIn, monkeypatch) -> Iterator[Conductor]:
+def trial_runner(
+    broker_url: str, broker: redis.Redis, tmp_path: Path, slot: StandIn, monkeypatch
+) -> Iterator[TrialRunner]:
     for name in ("BASE_S", "IDLE_S", "SAMPLE_S", "START_S"):
         monkeypatch.setattr(trial_module, name, 0.05)
-    monkeypatch.setattr(conductor_module, "TAKE_S", 0.05)
+    monkeypatch.setattr(runner_module, "TAKE_S", 0.05)
     settings = Settings(redis_url=broker_url, data_dir=tmp_path, threads=8)
-    made = Conductor(settings, slots=lambda: [slot], folder=tmp_path / "nodes" / "n1", task_types=task_types())
+    made = TrialRunner(settings, slots=lambda: [slot], folder=tmp_path / "nodes" / "n1", task_types=task_types())
     yield made
     made.stop()
     if made.is_alive():
         made.join(10)
 
 
-def come_of(broker: redis.Redis, conductor: Conductor, order: TrialOrder) -> TrialResult:
-    if not conductor.is_alive():
-        conductor.start()
+def come_of(broker: redis.Redis, trial_runner: TrialRunner, order: TrialOrder) -> TrialResult:
+    if not trial_runner.is_alive():
+        trial_runner.start()
     trials.order(broker, order)
     deadline = time.monotonic() + 120
     while (found := trials.result(broker, order.id)) is None:
@@ -106,40 +108,40 @@ def come_of(broker: redis.Redis, conductor: Conductor, order: TrialOrder) -> Tri
     ({"feed": (*ORDER.feed, {"type": "http_get", "config": {"url": "http://h/x"}})}, "not_approved", "http_get"),
     ({"config": {"stands_for": {"secret": "hook", "team": "city"}}}, "not_approved", "a secret"),
 ])
-def test_what_cannot_be_measured_is_refused_with_the_reason(broker, conductor, slot, changes, code, named):
-    found = come_of(broker, conductor, replace(ORDER, **changes))
+def test_what_cannot_be_measured_is_refused_with_the_reason(broker, trial_runner, slot, changes, code, named):
+    found = come_of(broker, trial_runner, replace(ORDER, **changes))
     assert (found.ok, found.code, found.passing) == (False, code, False)
     assert named in found.message and found.remedy
     assert "begin" not in slot.asked
 
 
-def test_what_the_site_found_approved_is_measured(broker, conductor, slot):
+def test_what_the_site_found_approved_is_measured(broker, trial_runner, slot):
     post = replace(ORDER, task_type="http_post", config={"url": "http://h/"}, approved=True)
-    assert come_of(broker, conductor, post).ok and "begin" in slot.asked
+    assert come_of(broker, trial_runner, post).ok and "begin" in slot.asked
     assert slot.approved == [True, True, True]  # feed, warming up, the task itself
 
 
-def test_a_slot_that_runs_something_is_not_measured_on(broker, conductor, slot, monkeypatch):
-    monkeypatch.setattr(conductor_module, "READY_S", 0.0)
+def test_a_slot_that_runs_something_is_not_measured_on(broker, trial_runner, slot, monkeypatch):
+    monkeypatch.setattr(runner_module, "READY_S", 0.0)
     slot.report = {"fragments": {"f3-0": {}, "f1-2": {}}}
-    found = come_of(broker, conductor, ORDER)
+    found = come_of(broker, trial_runner, ORDER)
     assert found.code == "slot_busy" and "runs 2 queries" in found.message and slot.asked == []
     assert "f1-2" not in found.message + found.remedy, "whose they are is for their teams to know"
 
 
-def test_a_slot_whose_last_query_is_still_draining_is_waited_for(broker, conductor, slot):
+def test_a_slot_whose_last_query_is_still_draining_is_waited_for(broker, trial_runner, slot):
     slot.report = {"fragments": {"f3-0": {"state": "draining"}, "f1-2": {"state": "stopped"}}}
-    conductor.start()
+    trial_runner.start()
     trials.order(broker, ORDER)
     deadline = time.monotonic() + 120
     while trials.progress(broker, ORDER.id) != Progress("taken"):
         assert time.monotonic() < deadline, trials.result(broker, ORDER.id)
         time.sleep(0.02)
     slot.report = {"fragments": {"f1-2": {"state": "stopped"}}}  # of a paused dataflow: it rests there
-    assert come_of(broker, conductor, replace(ORDER, id="t2")).ok and trials.result(broker, ORDER.id).ok
+    assert come_of(broker, trial_runner, replace(ORDER, id="t2")).ok and trials.result(broker, ORDER.id).ok
 
 
-def test_what_was_waited_for_is_not_what_a_trial_took(broker, conductor, monkeypatch):
+def test_what_was_waited_for_is_not_what_a_trial_took(broker, trial_runner, monkeypatch):
     """A sweep's budget is of trials alone."""
     waited = []
 
@@ -150,21 +152,21 @@ def test_what_was_waited_for_is_not_what_a_trial_took(broker, conductor, monkeyp
         return ["f3-0"]
 
     clock = SimpleNamespace(monotonic=lambda: time.monotonic() + sum(waited), time_ns=time.time_ns)
-    monkeypatch.setattr(conductor_module, "time", clock)
-    monkeypatch.setattr(conductor_module, "queries_on", queries_on)
-    found = come_of(broker, conductor, ORDER)
+    monkeypatch.setattr(runner_module, "time", clock)
+    monkeypatch.setattr(runner_module, "queries_on", queries_on)
+    found = come_of(broker, trial_runner, ORDER)
     assert found.ok and waited and 0 < found.took_s < 80
 
 
-def test_what_a_task_says_of_its_failure_is_told_and_the_slot_is_left_clean(broker, conductor, slot):
+def test_what_a_task_says_of_its_failure_is_told_and_the_slot_is_left_clean(broker, trial_runner, slot):
     slot._fails_at = "begin"
-    found = come_of(broker, conductor, ORDER)
+    found = come_of(broker, trial_runner, ORDER)
     assert (found.code, found.message, found.remedy) == ("task_failed", "it is broken", "mend it")
     assert slot.asked[-1] == "end"
 
 
-def test_a_trial_has_figures_its_machine_and_its_versions(broker, conductor, slot, tmp_path):
-    found = come_of(broker, conductor, ORDER)
+def test_a_trial_has_figures_its_machine_and_its_versions(broker, trial_runner, slot, tmp_path):
+    found = come_of(broker, trial_runner, ORDER)
     assert found.ok and (found.threads, found.rate_per_s) == (2, 50.0)
     assert found.latency_slope == 1.0 and found.achieved_per_s == 0.0, "nothing came out of the stand-in"
     assert found.series and found.took_s > 0 and found.machine["class"] and found.versions["type"] == 1
@@ -174,26 +176,26 @@ def test_a_trial_has_figures_its_machine_and_its_versions(broker, conductor, slo
     assert len(list((tmp_path / "feeds").iterdir())) == 1, "kept for the next trial"
 
 
-def test_a_damaged_feed_is_made_anew(broker, conductor, slot, tmp_path):
+def test_a_damaged_feed_is_made_anew(broker, trial_runner, slot, tmp_path):
     chain = [dict(task) for task in ORDER.feed]
     path = feed.path_of(tmp_path, feed.digest(chain, task_types()))
     path.parent.mkdir()
     path.touch()
-    assert come_of(broker, conductor, ORDER).ok and slot.asked.count("feed") == 1
+    assert come_of(broker, trial_runner, ORDER).ok and slot.asked.count("feed") == 1
     assert feed.read(path).events.num_rows == 50
 
 
 @pytest.mark.parametrize("slot_mb", [40.0, 30.0])
-def test_a_slot_that_its_driver_fills_is_not_measured_on(broker, conductor, slot, monkeypatch, slot_mb: float):
+def test_a_slot_that_its_driver_fills_is_not_measured_on(broker, trial_runner, slot, monkeypatch, slot_mb: float):
     monkeypatch.setattr(trial_module, "slot_memory_mb", lambda slots: slot_mb)
     monkeypatch.setattr(trial_module.TreeLoad, "python_mb", lambda self: 0.0)
-    found = come_of(broker, conductor, ORDER)
+    found = come_of(broker, trial_runner, ORDER)
     assert (found.code, found.ok) == ("not_measurable", False) and "begin" not in slot.asked
     assert "40 MiB" in found.message and f"has {slot_mb:.0f}" in found.message and "WEIR_SLOTS" in found.remedy
 
 
 @pytest.mark.parametrize("at", ["weigh", "feed", "begin", "look"])
-def test_nothing_stays_of_a_trial_whose_slot_dies(broker, conductor, slot, tmp_path, at: str):
+def test_nothing_stays_of_a_trial_whose_slot_dies(broker, trial_runner, slot, tmp_path, at: str):
     slot._dies_at = at
     channels = Channels(broker)
     channels.open_channel("trial-t1.in", schema_json="{}", readers=["trial-t1"])
@@ -203,16 +205,16 @@ def test_nothing_stays_of_a_trial_whose_slot_dies(broker, conductor, slot, tmp_p
     output = tmp_path / "outputs" / "files-measured" / "trial-t1"
     for folder in (checkpoint, output):
         folder.mkdir(parents=True)
-    found = come_of(broker, conductor, ORDER)
+    found = come_of(broker, trial_runner, ORDER)
     assert (found.code, found.passing) == ("slot_died", True)
-    assert not checkpoint.exists() and not output.exists() and conductor.pids == set()
+    assert not checkpoint.exists() and not output.exists() and trial_runner.pids == set()
     left = [key for key in broker.keys("weir:*") if b"trial-t1" in key]
     assert all(0 < broker.ttl(key) <= 60 for key in left), left
     assert not list((tmp_path / "nodes" / "n1" / "trials").iterdir())
 
 
 @pytest.mark.parametrize("dies_at", ["", "begin", "look"])
-def test_files_that_tasks_archive_do_not_outlast_a_trial(broker, conductor, slot, tmp_path, dies_at: str):
+def test_files_that_tasks_archive_do_not_outlast_a_trial(broker, trial_runner, slot, tmp_path, dies_at: str):
     """Those of the task and of what is upstream of it; a dataflow's in the same folder do, and below one of its."""
     slot._dies_at, archive = dies_at, {"folder": "logs/daily"}
     kept = ["daily-0123456789ab", "daily-feed-0"]  # a running task has the one; feed-0 writes nothing
@@ -223,20 +225,20 @@ def test_files_that_tasks_archive_do_not_outlast_a_trial(broker, conductor, slot
     below.parent.mkdir()
     below.touch()
     upstream = (*ORDER.feed, {"type": "file_batches", "config": archive})
-    found = come_of(broker, conductor, replace(ORDER, task_type="file_batches", config=archive, feed=upstream))
+    found = come_of(broker, trial_runner, replace(ORDER, task_type="file_batches", config=archive, feed=upstream))
     assert found.code == ("slot_died" if dies_at else "")
     assert sorted(path.name for path in (tmp_path / "outputs" / "logs").iterdir()) == [*kept, "daily-warm-1"]
     assert [path.name for path in below.parent.parent.iterdir()] == ["hourly-0123456789ab"] and below.exists()
 
 
-def test_what_an_agent_left_that_died_is_cleared_away_by_the_next(broker, conductor, tmp_path):
+def test_what_an_agent_left_that_died_is_cleared_away_by_the_next(broker, trial_runner, tmp_path):
     left = tmp_path / "nodes" / "n1" / "trials" / "trial-old"
     left.parent.mkdir(parents=True)
     left.touch()
     (tmp_path / "checkpoints" / "trial-old").mkdir(parents=True)
     for channel in ("trial-old.in", "trial-old-feed.0", "trial-old1.in"):
         Channels(broker).open_channel(channel, schema_json="{}")
-    conductor.start()
+    trial_runner.start()
     deadline = time.monotonic() + 120
     while left.exists() and time.monotonic() < deadline:
         time.sleep(0.02)
@@ -246,7 +248,7 @@ def test_what_an_agent_left_that_died_is_cleared_away_by_the_next(broker, conduc
 
 
 def test_an_agent_without_slots_leaves_orders_to_the_one_that_serves(broker, broker_url, tmp_path):
-    idle = Conductor(Settings(redis_url=broker_url, data_dir=tmp_path), slots=list, folder=tmp_path, task_types={})
+    idle = TrialRunner(Settings(redis_url=broker_url, data_dir=tmp_path), slots=list, folder=tmp_path, task_types={})
     idle.start()
     trials.order(broker, ORDER)
     time.sleep(0.4)
@@ -255,29 +257,29 @@ def test_an_agent_without_slots_leaves_orders_to_the_one_that_serves(broker, bro
     idle.join(10)
 
 
-def test_a_cancelled_trial_ends_soon_and_without_a_result(broker, conductor, slot):
-    conductor.start()
+def test_a_cancelled_trial_ends_soon_and_without_a_result(broker, trial_runner, slot):
+    trial_runner.start()
     trials.order(broker, replace(ORDER, seconds=600.0))
     deadline = time.monotonic() + 120
     while (at := trials.progress(broker, "t1")) is None or at.state != "measuring":
         assert time.monotonic() < deadline, at
         time.sleep(0.02)
     trials.cancel(broker, "t1")
-    assert come_of(broker, conductor, replace(ORDER, id="t2")).ok, "the slot is free again"
+    assert come_of(broker, trial_runner, replace(ORDER, id="t2")).ok, "the slot is free again"
     assert trials.result(broker, "t1") is None and trials.progress(broker, "t1") is None
 
 
-def test_an_order_that_cannot_be_read_does_not_keep_the_next_from_being_served(broker, conductor):
+def test_an_order_that_cannot_be_read_does_not_keep_the_next_from_being_served(broker, trial_runner):
     trials.order(broker, replace(ORDER, id="odd"))
     [written] = [name for name in broker.keys("weir:*odd*order")]
     broker.set(written, '{"of": "another version"}')
-    assert come_of(broker, conductor, ORDER).id == ORDER.id
+    assert come_of(broker, trial_runner, ORDER).id == ORDER.id
     assert trials.result(broker, "odd").code == "unreadable_order"
 
 
-def test_a_defect_is_told_at_once_and_the_next_order_is_served(broker, conductor, slot, monkeypatch):
+def test_a_defect_is_told_at_once_and_the_next_order_is_served(broker, trial_runner, slot, monkeypatch):
     with monkeypatch.context() as broken:
         broken.setattr(trial_module, "slot_memory_mb", lambda slots: 1 // 0)
-        found = come_of(broker, conductor, ORDER)
+        found = come_of(broker, trial_runner, ORDER)
     assert (found.code, found.passing) == ("agent_stopped", True) and "ZeroDivisionError" in found.message
-    assert come_of(broker, conductor, replace(ORDER, id="t2")).ok
+    assert come_of(broker, trial_runner, replace(ORDER, id="t2")).ok

@@ -14,7 +14,7 @@ from .reconcile import Actual, State, check_transition
 BROKER_AWAY_LONGEST_MS = 4_000  # the broker's absence is nobody's fault: look often whether it is back
 
 
-class Live:
+class FragmentRun:
     """One fragment on this slot.
 
     One thread at a time performs actions on it (``busy``); others may read it at any time.
@@ -70,7 +70,7 @@ class Live:
             return Actual(
                 self.id, self._state, busy=self._busy, outlets=self._outlets, active=self._active,
                 retry_at_ms=self._retry_at_ms, inputs=self.fragment.inputs, threads=self.fragment.threads,
-                routes=self._routes, settle_at_ms=self._settle_at_ms,
+                routes=self._routes, activate_at_ms=self._settle_at_ms,
             )
 
     def begin(self, state: State | None, *, now_ms: int) -> None:
@@ -87,7 +87,7 @@ class Live:
 
     def runs(
         self, query: Any, run_id: str, *, outlets: Outlets, routes: Routes, active: int, now_ms: int,
-        settle_at_ms: int | None = None,
+        activate_at_ms: int | None = None,
     ) -> None:
         """Its query has started with these outlets, routes and tails; whether routes are in force is to be seen."""
         with self._lock:
@@ -95,7 +95,7 @@ class Live:
             self._restarts += 1 if self._has_run else 0
             self._has_run = True
             self._outlets, self._routes, self._active = dict(outlets), dict(routes), active
-            self._settle_at_ms = settle_at_ms
+            self._settle_at_ms = activate_at_ms
             self._retry_at_ms = None
             self.query, self.run_id = query, run_id
 
@@ -125,7 +125,7 @@ class Live:
             self.run_id = None
 
     def changed(
-        self, *, outlets: Outlets | None = None, routes: Routes | None = None, settle_at_ms: int | None = None,
+        self, *, outlets: Outlets | None = None, routes: Routes | None = None, activate_at_ms: int | None = None,
         active: int | None = None,
     ) -> None:
         """Other outlets, other routes or another tail are in force from now on; or routes are to be looked at then."""
@@ -134,7 +134,7 @@ class Live:
                 self._outlets = {position: readers for position, readers in outlets.items() if readers}
             if routes is not None:
                 self._routes = {position: readers for position, readers in routes.items() if readers}
-                self._settle_at_ms = settle_at_ms
+                self._settle_at_ms = activate_at_ms
             if active is not None:
                 self._active = active
             self._retry_at_ms = None
@@ -144,12 +144,12 @@ class Live:
         with self._lock:
             self._settle_at_ms = at_ms
 
-    def looks_again(self, *, at_ms: int) -> None:
+    def retries(self, *, at_ms: int) -> None:
         """Nothing can be done yet; it is tried again then."""
         with self._lock:
             self._retry_at_ms = at_ms
 
-    def hindered(self, message: str, *, retry_at_ms: int) -> None:
+    def action_failed(self, message: str, *, retry_at_ms: int) -> None:
         """A change did not work; the query runs on and the change is tried again."""
         with self._lock:
             self._error = message

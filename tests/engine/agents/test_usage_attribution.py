@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from workers.engine.agents.shares import Rates, Shares
 from workers.engine.agents.usage import Usage
+from workers.engine.agents.usage_attribution import Rates, UsageAttribution
 
 
 def test_a_rate_is_over_the_last_seconds_and_begins_anew_with_its_counter():
@@ -37,7 +37,7 @@ def report(heap_mb: float | None, **busy_ms: int) -> dict:
 
 def test_queries_share_what_their_slot_takes_above_its_base(tmp_path):
     (tmp_path / "base_cpu").write_text("0")
-    shares = Shares(slot_memory_mb=2_100, base_path=tmp_path / "base_mb")
+    shares = UsageAttribution(slot_memory_mb=2_100, base_path=tmp_path / "base_mb")
     assert shares.take(usage(0, 0, 50), report(50), now_ms=0) == {}
     shares.take(usage(1, 0, 50), report(50, a=100, b=100), now_ms=1_000)
     taken = shares.take(usage(5, 2_000, 150), report(150, a=1_600, b=600), now_ms=5_000)
@@ -51,19 +51,19 @@ def test_queries_share_what_their_slot_takes_above_its_base(tmp_path):
 
 def test_a_slot_that_starts_with_queries_knows_its_base_from_before(tmp_path):
     path = tmp_path / "base_mb"
-    fresh = Shares(slot_memory_mb=1_100, base_path=path)
+    fresh = UsageAttribution(slot_memory_mb=1_100, base_path=path)
     assert fresh.take(usage(0, 0, 60), report(60, a=0), now_ms=0)["a"] == {}, "neither is known"
     assert "memory" not in fresh.take(usage(3, 300, 60), report(60, a=10), now_ms=3_000)["a"]
     fresh.take(usage(4, 300, 50), report(50), now_ms=4_000)
     fresh.take(usage(5, 300, 90), report(90), now_ms=5_000)  # it measures something
-    again = Shares(slot_memory_mb=1_100, base_path=path)
+    again = UsageAttribution(slot_memory_mb=1_100, base_path=path)
     taken = again.take(usage(0, 0, 150, since_ms=9), report(150, a=0), now_ms=0)
     assert taken["a"] == {"memory": 0.2}
     assert again.take(usage(0, 0, 150, since_ms=9), report(None, a=0), now_ms=0)["a"] == {}
 
 
 def test_what_a_driver_takes_by_itself_is_no_query_s(tmp_path):
-    shares = Shares(slot_memory_mb=1_100, base_path=tmp_path / "base_mb")
+    shares = UsageAttribution(slot_memory_mb=1_100, base_path=tmp_path / "base_mb")
     for second in range(20):  # warming up, at half a core
         shares.take(usage(second, 500 * second, 50), report(50), now_ms=1_000 * second)
     for second in range(20, 45):  # at rest, at 40 ms a second
@@ -73,7 +73,7 @@ def test_what_a_driver_takes_by_itself_is_no_query_s(tmp_path):
         taken = shares.take(
             usage(second, used_ms + 340 * second, 50), report(50, a=200 * second), now_ms=1_000 * (44 + second))
     assert taken["a"]["cpu"] == pytest.approx(0.3, abs=0.005)
-    again = Shares(slot_memory_mb=1_100, base_path=tmp_path / "base_mb")
+    again = UsageAttribution(slot_memory_mb=1_100, base_path=tmp_path / "base_mb")
     for second in range(6):
         taken = again.take(
             usage(second, 340 * second, 50, since_ms=9), report(50, a=200 * second), now_ms=1_000 * second)
@@ -81,7 +81,7 @@ def test_what_a_driver_takes_by_itself_is_no_query_s(tmp_path):
 
 
 def test_a_driver_that_never_rests_has_no_base(tmp_path):
-    shares = Shares(slot_memory_mb=1_100, base_path=tmp_path / "base_mb")
+    shares = UsageAttribution(slot_memory_mb=1_100, base_path=tmp_path / "base_mb")
     for second in range(20):
         shares.take(usage(second, 500 * second, 50), report(50), now_ms=1_000 * second)
     for second in range(20, 40):
@@ -90,7 +90,8 @@ def test_a_driver_that_never_rests_has_no_base(tmp_path):
 
 
 def test_a_slot_where_only_what_is_paused_rests_tells_what_its_driver_takes(tmp_path):
-    shares, paused = Shares(slot_memory_mb=1_100, base_path=tmp_path / "base_mb"), {"state": "stopped", "busy_ms": 700}
+    shares = UsageAttribution(slot_memory_mb=1_100, base_path=tmp_path / "base_mb")
+    paused = {"state": "stopped", "busy_ms": 700}
     resting = {"heap_mb": 50, "fragments": {"p": paused}}
     for second in range(12):
         assert shares.take(usage(second, 40 * second, 50), resting, now_ms=1_000 * second) == {}
@@ -105,7 +106,7 @@ def test_a_slot_where_only_what_is_paused_rests_tells_what_its_driver_takes(tmp_
 def test_what_the_compilers_take_is_no_query_s(tmp_path):
     """As in profiles, or a driver that has just started would break every promise."""
     (tmp_path / "base_cpu").write_text("0.04")
-    shares = Shares(slot_memory_mb=1_100, base_path=tmp_path / "base_mb")
+    shares = UsageAttribution(slot_memory_mb=1_100, base_path=tmp_path / "base_mb")
     for second in range(6):
         used = replace(usage(second, 740 * second, 50), compiling_ms=400 * second)
         taken = shares.take(used, report(50, a=200 * second), now_ms=1_000 * second)
@@ -117,7 +118,7 @@ def test_a_file_without_a_figure_is_as_good_as_none(tmp_path, text):
     """What a power loss or a full disk leaves of it must not end the agent, again at each start."""
     for name in ("base_mb", "base_cpu"):
         (tmp_path / name).write_text(text)
-    shares = Shares(slot_memory_mb=1_100, base_path=tmp_path / "base_mb")
+    shares = UsageAttribution(slot_memory_mb=1_100, base_path=tmp_path / "base_mb")
     assert shares.take(usage(0, 0, 60), report(60, a=0), now_ms=0)["a"] == {}
     shares.take(usage(1, 0, 50), report(50), now_ms=1_000)
     assert float((tmp_path / "base_mb").read_text()) == 100
@@ -125,9 +126,9 @@ def test_a_file_without_a_figure_is_as_good_as_none(tmp_path, text):
 
 def test_a_full_disk_costs_what_is_kept_and_nothing_else(tmp_path, monkeypatch):
     path = tmp_path / "base_mb"
-    Shares(slot_memory_mb=1_100, base_path=path).take(usage(0, 0, 60), report(60), now_ms=0)
+    UsageAttribution(slot_memory_mb=1_100, base_path=path).take(usage(0, 0, 60), report(60), now_ms=0)
     assert float(path.read_text()) == 120
-    shares = Shares(slot_memory_mb=1_100, base_path=path)
+    shares = UsageAttribution(slot_memory_mb=1_100, base_path=path)
 
     def full(_file: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -143,7 +144,7 @@ def test_a_slot_that_has_never_rested_goes_by_the_nodes_others(tmp_path):
     """Else one that is given queries as soon as it starts would tell nothing until it is empty, which may be never."""
     for name in ("slot-0", "slot-1", "slot-2"):
         (tmp_path / name).mkdir()
-    shares = Shares(slot_memory_mb=1_100, base_path=tmp_path / "slot-0" / "base_mb")
+    shares = UsageAttribution(slot_memory_mb=1_100, base_path=tmp_path / "slot-0" / "base_mb")
     shares.take(usage(0, 0, 100), report(100, a=0), now_ms=0)
     assert shares.take(usage(3, 300, 100), report(100, a=10), now_ms=3_000)["a"] == {}
     for name, cpu, memory in (("slot-1", 0.05, 120), ("slot-2", 0.02, 100)):
@@ -152,6 +153,6 @@ def test_a_slot_that_has_never_rested_goes_by_the_nodes_others(tmp_path):
     taken = shares.take(usage(6, 600, 100), report(100, a=20), now_ms=6_000)["a"]
     assert taken == {"cpu": pytest.approx(0.08), "memory": pytest.approx(0.1)}
     (tmp_path / "slot-0" / "base_cpu").write_text("0.04")
-    own = Shares(slot_memory_mb=1_100, base_path=tmp_path / "slot-0" / "base_mb")
+    own = UsageAttribution(slot_memory_mb=1_100, base_path=tmp_path / "slot-0" / "base_mb")
     own.take(usage(0, 0, 100), report(100, a=0), now_ms=0)
     assert own.take(usage(3, 300, 100), report(100, a=10), now_ms=3_000)["a"]["cpu"] == pytest.approx(0.06)

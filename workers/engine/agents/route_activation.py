@@ -3,37 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from workers.engine.spark import queries
 
-from .doors import LOOK_AGAIN_MS, SETTLE_MS, Doors, Turn
-from .live import Live
+from .context import SlotContext
+from .fragment_run import FragmentRun
+from .outputs import ACTIVATE_AFTER_MS, RETRY_MS, OutputChannels, Turn
 from .reconcile import Route
 
-if TYPE_CHECKING:
-    from .hands import Surroundings
 
-
-class Routing:
+class RouteActivation:
     """Asks for routes, and does between two batches what cannot wait for one with events."""
 
-    def __init__(self, around: Surroundings, doors: Doors, *, clock_ms: Callable[[], int]) -> None:
+    def __init__(self, around: SlotContext, outputs: OutputChannels, *, clock_ms: Callable[[], int]) -> None:
         self._around = around
-        self._doors = doors
+        self._outputs = outputs
         self._clock_ms = clock_ms
 
-    def divide(self, live: Live, route: Route) -> None:
+    def divide(self, live: FragmentRun, route: Route) -> None:
         """Divide a stream anew; where it was read whole, between two batches: its parts begin where that ends."""
-        turn = self._doors.turn_of(live, route)
+        turn = self._outputs.turn_of(live, route)
         if turn is Turn.CHANGE:
-            self._doors.change(live, route)
+            self._outputs.change(live, route)
         elif turn is Turn.WAIT or not self._at_rest(
-            live, lambda batch: self._doors.divide(live, route, from_batch=batch + 1)
+            live, lambda batch: self._outputs.divide(live, route, from_batch=batch + 1)
         ):
-            live.looks_again(at_ms=self._clock_ms() + LOOK_AGAIN_MS)
+            live.retries(at_ms=self._clock_ms() + RETRY_MS)
 
-    def settle(self, live: Live) -> None:
+    def settle(self, live: FragmentRun) -> None:
         """Bring routes into force that wait for events: those who are to get no more wait for that."""
         if live.query is None:
             return
@@ -43,9 +40,9 @@ class Routing:
             channels.resume(live.id)  # where an earlier try could not
         else:
             settled = self._at_rest(live, lambda batch: channels.activate(live.id, done_batch=batch))
-        live.settles(at_ms=None if settled else self._clock_ms() + SETTLE_MS)
+        live.settles(at_ms=None if settled else self._clock_ms() + ACTIVATE_AFTER_MS)
 
-    def _at_rest(self, live: Live, act: Callable[[int], None]) -> bool:
+    def _at_rest(self, live: FragmentRun, act: Callable[[int], None]) -> bool:
         """Do something between two batches of a query, told the last one that is done; False where it does not rest."""
         if live.query is None:
             return False

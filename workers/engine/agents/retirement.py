@@ -7,33 +7,30 @@ not heard of has not begun yet, and may still write what an older plan says.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from scheduler.contracts.desired import Input, WantedFragment, Writer
 from workers.engine.channels import keys
 
-from .handover import order_of
-from .inlets import Inlets, channels_of
-
-if TYPE_CHECKING:
-    from .hands import Surroundings
+from .context import SlotContext
+from .handover import offset_order
+from .inputs import InputChannels, channels_of
 
 LEFT = "left"  # in a fragment's control hash: it has stopped for good, and writes nothing more
 
 
-class Departure:
+class Retirement:
     """Looks whether a leaving bundle may stop, and whether it may go."""
 
-    def __init__(self, around: Surroundings, inlets: Inlets) -> None:
+    def __init__(self, around: SlotContext, inputs: InputChannels) -> None:
         self._around = around
-        self._inlets = inlets
+        self._inputs = inputs
 
     def is_drained(self, fragment: WantedFragment) -> bool:
         """Whether nobody will write for it any more, and it has read all that was written."""
         # In this order: what is written meanwhile must not be missed.
         if not all(self._is_final(writer, fragment.id) for writer in fragment.writers.values()):
             return False
-        return self._inlets.is_read(fragment, self._read_by(fragment))
+        return self._inputs.is_read(fragment, self._read_by(fragment))
 
     def stops(self, fragment: WantedFragment) -> None:
         """It has stopped for good: those who wrote for it, and those who read what it wrote, may rely on it.
@@ -59,7 +56,8 @@ class Departure:
             ),
         ]
         infos = [info for channel in channels if (info := self._around.channels.info(channel)) is not None]
-        return all(order_of(offset) >= order_of(info.last) for info in infos for offset in info.readers.values())
+        return all(
+            offset_order(offset) >= offset_order(info.last) for info in infos for offset in info.readers.values())
 
     def _read_by(self, fragment: WantedFragment) -> Iterable[Input]:
         known = self._around.store.known(fragment.id)

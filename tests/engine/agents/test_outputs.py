@@ -1,4 +1,4 @@
-"""Doors on the real broker: parts open before anything is routed to them, and close when nobody reads them."""
+"""OutputChannels on the real broker: parts open before anything is routed to them, and close when nobody reads them."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -8,12 +8,12 @@ import pytest
 from scheduler.contracts.desired import DesiredState, WantedFragment, WantedSlot
 from scheduler.model.dataflow import Task
 from scheduler.model.task_types import TaskType
-from workers.engine.agents import routing
+from workers.engine.agents import route_activation
 from workers.engine.agents.checkpoint import Progress
-from workers.engine.agents.doors import Doors
-from workers.engine.agents.live import Live
+from workers.engine.agents.fragment_run import FragmentRun
+from workers.engine.agents.outputs import OutputChannels
 from workers.engine.agents.reconcile import Route, State, Unroute
-from workers.engine.agents.routing import Routing
+from workers.engine.agents.route_activation import RouteActivation
 from workers.engine.channels.registry import Channels
 
 pytestmark = pytest.mark.broker
@@ -24,19 +24,19 @@ TYPES = {"any": TaskType("any", "transform", "", "a:b")}
 
 @pytest.fixture
 def writer(broker):
-    """A running writer with its doors."""
+    """A running writer with its outputs."""
     around = SimpleNamespace(
         channels=Channels(broker), broker=broker, task_types=TYPES,
         # No more than what is asked for here.
         desired=lambda: DesiredState(slots={"0": WantedSlot((replace(WHOLE, routes={}),))}),
         store=SimpleNamespace(progress=lambda _: Progress()))
-    doors = Doors(around, clock_ms=lambda: 1_000, on_event=lambda *_, **__: None)
-    routing = Routing(around, doors, clock_ms=lambda: 1_000)
-    live = Live("f1-0", now_ms=0, state=State.STARTING)
+    outputs = OutputChannels(around, clock_ms=lambda: 1_000, on_event=lambda *_, **__: None)
+    routing = RouteActivation(around, outputs, clock_ms=lambda: 1_000)
+    live = FragmentRun("f1-0", now_ms=0, state=State.STARTING)
     live.fragment, live.schemas = WHOLE, ("{}",)
-    doors.prepare(WHOLE, live.schemas, has_begun=False)
+    outputs.prepare(WHOLE, live.schemas, has_begun=False)
     live.runs(None, "run", outlets={}, routes=WHOLE.routes, active=1, now_ms=0)
-    return SimpleNamespace(doors=doors, routing=routing, live=live, channels=around.channels, broker=broker)
+    return SimpleNamespace(outputs=outputs, routing=routing, live=live, channels=around.channels, broker=broker)
 
 
 def test_a_new_bundle_gets_its_part_at_once_and_events_when_it_is_there(writer):
@@ -63,11 +63,11 @@ def test_what_nobody_reads_any_more_is_left_to_expire_and_may_be_opened_again(wr
     writer.routing.divide(writer.live, Route("f1-0", 0, "f1-1", {"f2-0": 1.0}))
     assert writer.broker.ttl("weir:ch:f1-0.0@f1-1:meta") > 3_600 > 0
     assert writer.channels.info("f1-0.0@f1-1").readers == {}
-    assert writer.doors.parts_of(WHOLE) == {(0, "f2-0"): "f1-0.0@f2-0"}
+    assert writer.outputs.parts_of(WHOLE) == {(0, "f2-0"): "f1-0.0@f2-0"}
     writer.routing.divide(writer.live, Route("f1-0", 0, "f1-1", {"f1-1": 0.5, "f2-0": 0.5}))
     assert writer.broker.ttl("weir:ch:f1-0.0@f1-1:meta") == -1
-    writer.doors.change(writer.live, Unroute("f1-0", 0, "f1-1"))
-    assert writer.doors.parts_of(WHOLE) == {} and writer.live.routes == {}
+    writer.outputs.change(writer.live, Unroute("f1-0", 0, "f1-1"))
+    assert writer.outputs.parts_of(WHOLE) == {} and writer.live.routes == {}
     assert writer.broker.ttl("weir:ch:f1-0.0@f2-0:meta") > 0
 
 
@@ -79,7 +79,7 @@ def test_what_a_start_asks_of_a_stream_does_not_grow_with_its_readers(writer):
 
         before = asked()
         divided = {f"f1-{number}": {f"f1-{number}": 1.0} for number in range(1, readers + 1)}
-        writer.doors.prepare(replace(WHOLE, routes={0: divided}), ("{}",), has_begun=True)
+        writer.outputs.prepare(replace(WHOLE, routes={0: divided}), ("{}",), has_begun=True)
         return asked() - before
 
     assert looks(3) == looks(30)
@@ -95,16 +95,18 @@ def whole(broker, monkeypatch):
         desired=lambda: DesiredState(
             generation=around.generation, slots={"0": WantedSlot((replace(WHOLE, **wanted),))}),
         store=SimpleNamespace(progress=lambda _: around.progress), progress=Progress(6, True))
-    monkeypatch.setattr(routing, "queries", SimpleNamespace(rest=lambda query, pause: pause() is None and query))
-    doors = Doors(around, clock_ms=lambda: 1_000, on_event=lambda *_, **__: None)
-    live = Live("f1-0", now_ms=0, state=State.STARTING)
+    monkeypatch.setattr(
+        route_activation, "queries", SimpleNamespace(rest=lambda query, pause: pause() is None and query))
+    outputs = OutputChannels(around, clock_ms=lambda: 1_000, on_event=lambda *_, **__: None)
+    live = FragmentRun("f1-0", now_ms=0, state=State.STARTING)
     live.fragment, live.schemas, live.query = replace(WHOLE, routes={}, outlets={0: frozenset({"f1-1"})}), ("{}",), True
-    outlets, routes = doors.prepare(live.fragment, live.schemas, has_begun=True)
+    outlets, routes = outputs.prepare(live.fragment, live.schemas, has_begun=True)
     live.runs(True, "run", outlets=outlets, routes=routes, active=1, now_ms=0)
     for bundle in ("f1-1", "f2-0"):
         broker.hset(f"weir:valve:{bundle}", "routes", 0)
     return SimpleNamespace(
-        around=around, doors=doors, routing=Routing(around, doors, clock_ms=lambda: 1_000), live=live, wanted=wanted,
+        around=around, outputs=outputs, routing=RouteActivation(around, outputs, clock_ms=lambda: 1_000), live=live,
+        wanted=wanted,
         channels=around.channels, broker=broker, route=Route("f1-0", 0, "f1-1", wanted["routes"][0]["f1-1"]))
 
 
@@ -141,12 +143,12 @@ def test_who_takes_a_place_over_is_waited_for_before_a_stream_is_divided(whole):
 def test_a_writer_that_starts_again_goes_on_where_it_is(whole):
     """What is still read whole is published whole, what is divided is divided, and nobody loses a place."""
     fragment = replace(whole.live.fragment, outlets={}, routes=whole.wanted["routes"])
-    outlets, routes = whole.doors.prepare(fragment, ("{}",), has_begun=True)
+    outlets, routes = whole.outputs.prepare(fragment, ("{}",), has_begun=True)
     assert (outlets, routes) == ({0: frozenset({"f1-1"})}, {})
     assert whole.channels.control("f1-0")["0:outlet"] == "open"
     whole.routing.divide(whole.live, whole.route)
     whole.broker.hset("weir:ch:f1-0.0:readers", "f1-1", "0-0")  # it has not come to its limit yet
-    outlets, routes = whole.doors.prepare(fragment, ("{}",), has_begun=True)
+    outlets, routes = whole.outputs.prepare(fragment, ("{}",), has_begun=True)
     assert (outlets, routes) == ({}, dict(fragment.routes))
     assert whole.channels.info("f1-0.0").readers == {"f1-1": "0-0"}
 
@@ -154,5 +156,5 @@ def test_a_writer_that_starts_again_goes_on_where_it_is(whole):
 def test_a_writer_takes_no_place_from_who_is_of_a_later_plan(whole):
     for reader in ("f1-7", "f3-0"):
         whole.channels.join("f1-0.0", reader)
-    whole.doors.prepare(whole.live.fragment, ("{}",), has_begun=True)
+    whole.outputs.prepare(whole.live.fragment, ("{}",), has_begun=True)
     assert set(whole.channels.info("f1-0.0").readers) == {"f1-1", "f3-0"}

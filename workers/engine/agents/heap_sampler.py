@@ -14,7 +14,7 @@ SETTLED_MS = 20_000  # after it has other things to do
 AGAIN_MS = 300_000
 
 
-class Scale:
+class HeapSampler:
     """The heap of one slot's driver, weighed some time after something else runs there, and seldom otherwise."""
 
     def __init__(self) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from scheduler.contracts.desired import WantedFragment
 from scheduler.model.dataflow import Task
@@ -16,19 +15,26 @@ from workers.engine.channels import keys
 from workers.engine.spark.compile import due_ms
 from workers.engine.spark.states import read_states
 
-from .doors import PART
-from .handover import Begun, Ended, States, begin_with, offset_of, order_of, predecessors, successors
-from .inlets import channels_of
+from .context import SlotContext
+from .handover import (
+    RestorePoint,
+    Savepoint,
+    States,
+    offset_of,
+    offset_order,
+    predecessors,
+    restore_point_of,
+    successors,
+)
+from .inputs import channels_of
 from .logs import logger
-
-if TYPE_CHECKING:
-    from .hands import Surroundings
+from .outputs import PART
 
 
-class Succession:
+class Savepoints:
     """Records ends and beginnings, and moves places in channels from one reader to the next."""
 
-    def __init__(self, around: Surroundings, *, clock_ms: Callable[[], int]) -> None:
+    def __init__(self, around: SlotContext, *, clock_ms: Callable[[], int]) -> None:
         self._around = around
         self._clock_ms = clock_ms
         self._log = logger()
@@ -52,7 +58,7 @@ class Succession:
         """Begin with what others left, unless another plan has come meanwhile; or wait until they have ended."""
         store = self._around.store
         desired = self._around.desired()
-        if wanted.id not in desired.wanted and wanted.id not in desired.ceding:
+        if wanted.id not in desired.wanted and wanted.id not in desired.outgoing:
             return False
         names = predecessors(desired, wanted)
         ends = [store.ended(name) for name in names]
@@ -64,11 +70,11 @@ class Succession:
             # All who go on with it, before the first of them writes: what they need must not be freed.
             for heir in successors(desired, name):
                 self._give_places(heir, [end])
-        store.record_begun(wanted.id, begin_with(wanted, ends))
+        store.record_begun(wanted.id, restore_point_of(wanted, ends))
         self._log.info("fragment takes over", fragment=wanted.id, from_=names)
         return True
 
-    def _give_places(self, heir: WantedFragment, ends: Sequence[Ended]) -> None:
+    def _give_places(self, heir: WantedFragment, ends: Sequence[Savepoint]) -> None:
         for item in heir.inputs:
             # What was read whole, and is to be read in parts, is read whole until its writer divides it.
             is_part = keys.is_part(item.channel)
@@ -83,13 +89,13 @@ class Succession:
         """Whether the fragment has read all that others wrote for it that ended before it."""
         store = self._around.store
         read = store.progress(fragment.id)
-        ceding = self._around.desired().ceding
+        outgoing = self._around.desired().outgoing
         for item in fragment.inputs:
-            ends = [store.ended(name) for name, other in ceding.items() if item.channel in other.written]
+            ends = [store.ended(name) for name, other in outgoing.items() if item.channel in other.written]
             last_offsets = [
                 end.last_offsets[item.channel] for end in ends if end is not None and item.channel in end.last_offsets]
             offset = read.offsets.get(item.channel) or self._registered_at(item.channel, fragment.id)
-            if offset is not None and any(order_of(offset) < order_of(last) for last in last_offsets):
+            if offset is not None and any(offset_order(offset) < offset_order(last) for last in last_offsets):
                 return False
         return True
 
@@ -98,17 +104,17 @@ class Succession:
         self._around.store.record_ended(fragment.id, self._left_by(fragment))
         self._log.info("fragment ended for others", fragment=fragment.id)
 
-    def _left_by(self, fragment: WantedFragment) -> Ended:
+    def _left_by(self, fragment: WantedFragment) -> Savepoint:
         store = self._around.store
         read = store.progress(fragment.id)
-        begun = store.begun(fragment.id) or Begun()
+        begun = store.begun(fragment.id) or RestorePoint()
         whole = store.known(fragment.id) or fragment
         was_paused = fragment.id in store.having("paused")
         source_offset = read.source_offset or begun.source_offset
         if was_paused and source_offset is not None:
             source_offset = self._due_now(whole.tasks[0], source_offset)
         infos = {channel: self._around.channels.info(channel) for channel in fragment.written}
-        return Ended(
+        return Savepoint(
             source_offset=source_offset,
             offsets={} if was_paused else self._offsets_read(fragment, read.offsets),
             last_offsets={channel: info.last for channel, info in infos.items() if info is not None},
@@ -157,14 +163,14 @@ class Succession:
         self.leave_channels(fragment)
         self._log.info("fragment paused", fragment=fragment.id)
 
-    def come_back(self, wanted: WantedFragment) -> None:
+    def come_back_from_pause(self, wanted: WantedFragment) -> None:
         """A paused fragment is to go on: it reads from now."""
         for item in wanted.inputs:
             info = self._around.channels.info(item.channel)
             if info is not None and info.schema_json:
                 self._around.channels.join(item.channel, wanted.id)
 
-    def was_let_go(self, wanted: WantedFragment) -> bool:
+    def was_unregistered(self, wanted: WantedFragment) -> bool:
         """Whether it was paused and goes on, and its node heard of neither: its offsets are not what it has read."""
         read = self._around.store.progress(wanted.id)
         offsets = {channel: self._registered_at(channel, wanted.id) for channel in read.offsets}
@@ -173,7 +179,8 @@ class Succession:
         if not read.is_done and None in offsets.values():
             return True
         return self._is_anew(wanted) or self._has_lost_the_whole(wanted) or any(
-            offset is not None and order_of(offset) > order_of(known[channel]) for channel, offset in offsets.items()
+            offset is not None and offset_order(offset) > offset_order(known[channel])
+            for channel, offset in offsets.items()
         )
 
     def go_on(self, wanted: WantedFragment) -> None:
@@ -187,7 +194,7 @@ class Succession:
         if not is_same or self._is_anew(wanted) or (known is not None and not store.progress(wanted.id).is_done):
             self._succeed_itself(known, wanted)
         else:
-            begun = store.begun(wanted.id) or Begun()
+            begun = store.begun(wanted.id) or RestorePoint()
             source_offset = store.progress(wanted.id).source_offset or begun.source_offset
             offsets = {item.channel: self._registered_at(item.channel, wanted.id) for item in wanted.inputs}
             source_offset = source_offset and self._due_now(wanted.tasks[0], source_offset)
@@ -201,7 +208,7 @@ class Succession:
         infos = {name: self._around.channels.info(name) for name in channels_of(wanted.inputs) if name in read}
         return any(
             info is not None and wanted.id not in {*info.readers, *info.limits} and not keys.is_part(name)
-            and order_of(read[name]) < order_of(info.last)
+            and offset_order(read[name]) < offset_order(info.last)
             for name, info in infos.items()
         )
 
@@ -210,7 +217,7 @@ class Succession:
         read = self._around.store.progress(wanted.id).offsets
         infos = {channel: self._around.channels.info(channel) for channel in read}
         return any(
-            info is not None and keys.is_part(name) and order_of(info.last) < order_of(read[name])
+            info is not None and keys.is_part(name) and offset_order(info.last) < offset_order(read[name])
             for name, info in infos.items()
         )
 
@@ -218,8 +225,8 @@ class Succession:
         """Go on from a fresh checkpoint: what it reads moved to other channels meanwhile, which the old one lacks."""
         store, broker = self._around.store, self._around.broker
         whole = replace(wanted, tasks=known.tasks)
-        before, done = store.begun(wanted.id) or Begun(), store.progress(wanted.id).batch + 1
-        begun = begin_with(whole, [self._left_by(known)])
+        before, done = store.begun(wanted.id) or RestorePoint(), store.progress(wanted.id).batch + 1
+        begun = restore_point_of(whole, [self._left_by(known)])
         # Its batches are numbered anew, its blocks are not: neither those of its streams nor those of their parts.
         batch_bases = {
             name: max(begun.batch_bases.get(name, 0), before.batch_bases.get(name, 0) + done) for name in whole.written}
@@ -239,7 +246,7 @@ class Succession:
         infos = {channel: self._around.channels.info(channel) for channel in read}
         return {
             channel: read[channel] for channel, info in infos.items()
-            if info is not None and order_of(read[channel]) <= order_of(info.last)
+            if info is not None and offset_order(read[channel]) <= offset_order(info.last)
         }
 
     def _due_now(self, source: Task, source_offset: dict[str, int]) -> dict[str, int]:

@@ -60,7 +60,7 @@ class _Sample:
     is_idle: bool  # no query runs, or is about to
 
 
-class Shares:
+class UsageAttribution:
     """What the queries of one slot take of it.
 
     Parameters

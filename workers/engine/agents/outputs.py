@@ -1,20 +1,19 @@
-"""The doors of a fragment: its channels, who reads them, and its tail; before its query starts and while it runs."""
+"""The outputs of a fragment: its channels, who reads them, and its tail; before its query starts and while it runs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from enum import Enum
-from typing import TYPE_CHECKING
 
 from scheduler.contracts.desired import Outlets, Routes, WantedFragment, Weights, made_in
 from workers.engine.channels import keys
 from workers.engine.channels.config import CAPACITY_BLOCKS, KEEP_EVENTS
 from workers.engine.spark.compile import output_positions
 
-from .departure import LEFT
+from .context import SlotContext
+from .fragment_run import FragmentRun
 from .handover import line
-from .live import Live
 from .reconcile import (
     Change,
     CloseOutlet,
@@ -26,12 +25,10 @@ from .reconcile import (
     UnregisterReaders,
     Unroute,
 )
+from .retirement import LEFT
 
-if TYPE_CHECKING:
-    from .hands import Surroundings
-
-LOOK_AGAIN_MS = 250  # for what others must have done before
-SETTLE_MS = 2_500  # in which batches with events bring a route into force
+RETRY_MS = 250  # for what others must have done before
+ACTIVATE_AFTER_MS = 2_500  # in which batches with events bring a route into force
 PART = ":part:"  # in a fragment's control hash, between position and bundle: a part of a stream that was opened
 PARTS_KEPT_S = 2 * 3600  # longer than a checkpoint that was removed, which may go on from there
 
@@ -44,11 +41,11 @@ class Turn(Enum):
     DIVIDE = "divide"  # it is read whole: its parts begin between two batches, exactly where that ends
 
 
-class Doors:
+class OutputChannels:
     """Opens and closes channels and tails on the broker, and registers readers."""
 
     def __init__(
-        self, around: Surroundings, *, clock_ms: Callable[[], int], on_event: Callable[..., None]
+        self, around: SlotContext, *, clock_ms: Callable[[], int], on_event: Callable[..., None]
     ) -> None:
         self._around = around
         self._clock_ms = clock_ms
@@ -79,7 +76,7 @@ class Doors:
                 continue
             self._open_channel(whole, position, schemas[position], readers)
             if position not in outputs:  # who reads an output is not the engine's business
-                staying |= self._around.desired().ceding.keys()
+                staying |= self._around.desired().outgoing.keys()
                 for reader in self._strays(whole, position, staying):
                     channels.unregister(whole.channel(position), reader)
             channels.open_outlet(whole.id, position, from_batch=first_batch)
@@ -97,7 +94,7 @@ class Doors:
         """Who has a place in a stream and should not: nobody of a later plan than what is known here of the fragment,
         who may have taken over from another."""
         desired = self._around.desired()
-        if fragment.id in desired.ceding:
+        if fragment.id in desired.outgoing:
             return []
         readers = self._around.channels.info(fragment.channel(position)).readers.keys() - staying
         return [reader for reader in readers if made_in(reader) <= desired.generation]
@@ -215,7 +212,7 @@ class Doors:
                     kept_since_ms=None if joined.kept_since == "all" else int(joined.kept_since),
                 )
 
-    def change(self, live: Live, action: Change) -> None:
+    def change(self, live: FragmentRun, action: Change) -> None:
         """Bring a change of a running fragment into force."""
         channels = self._around.channels
         outlets = {position: set(readers) for position, readers in live.outlets.items()}
@@ -252,9 +249,9 @@ class Doors:
                 return
         live.changed(outlets={position: frozenset(readers) for position, readers in outlets.items()})
         if isinstance(action, Unroute):
-            live.changed(routes=routes, settle_at_ms=self._clock_ms() + SETTLE_MS)
+            live.changed(routes=routes, activate_at_ms=self._clock_ms() + ACTIVATE_AFTER_MS)
 
-    def turn_of(self, live: Live, route: Route) -> Turn:
+    def turn_of(self, live: FragmentRun, route: Route) -> Turn:
         """What can be done now towards a new division of a stream. The parts are open from here on."""
         fragment, position = self._as_wanted(live), route.position
         self._open_parts(fragment, position, live.schemas[position], route.weights)
@@ -265,13 +262,13 @@ class Doors:
             return Turn.CHANGE
         return Turn.DIVIDE if route.reader in whole else Turn.WAIT
 
-    def divide(self, live: Live, route: Route, *, from_batch: int) -> None:
+    def divide(self, live: FragmentRun, route: Route, *, from_batch: int) -> None:
         """Let a reader that reads the whole stream go on with its parts, from the next batch of a query at rest on."""
         self._route(
             self._as_wanted(live), route.position, route.reader, route.weights, from_batch=from_batch, instead=True)
         self._is_divided(live, route)
 
-    def _is_divided(self, live: Live, route: Route) -> None:
+    def _is_divided(self, live: FragmentRun, route: Route) -> None:
         """A route is asked for: whoever read the whole stream for that reader does so no longer."""
         fragment, position = self._as_wanted(live), route.position
         over = self._line_of(fragment, route.reader)
@@ -284,12 +281,12 @@ class Doors:
         routes.setdefault(position, {})[route.reader] = route.weights
         self._close_parts(fragment, routes, fragment.routes)
         live.changed(outlets=outlets)
-        live.changed(routes=routes, settle_at_ms=self._clock_ms() + SETTLE_MS)
+        live.changed(routes=routes, activate_at_ms=self._clock_ms() + ACTIVATE_AFTER_MS)
 
-    def _as_wanted(self, live: Live) -> WantedFragment:
+    def _as_wanted(self, live: FragmentRun) -> WantedFragment:
         """The whole chain that runs, with what is now said of its readers."""
         desired = self._around.desired()
-        wanted = desired.wanted.get(live.id) or desired.ceding.get(live.id)
+        wanted = desired.wanted.get(live.id) or desired.outgoing.get(live.id)
         if wanted is None:
             return live.fragment
         return replace(live.fragment, heirs=wanted.heirs, joins=wanted.joins, routes=wanted.routes)

@@ -1,0 +1,62 @@
+"""What a fragment can read now of what it should read, where its streams come in other channels than before. Pure.
+
+A stream of a divided fragment comes in one channel of each of its bundles. One that is new is read once it is open and
+the reader has its place there; one that is gone is read to its end first. One whose writer is leaving may never open:
+it is read where it is there. A batch that was planned is done with the channels that it was planned with, unless the
+reader has lost its place in one: it was paused then, and nothing of that time is made up for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from scheduler.contracts.desired import Input
+
+
+def select_inputs(
+    wanted: Sequence[Input],
+    known: Sequence[Input],
+    *,
+    ready: Collection[str],
+    unread: Collection[str],
+    between_batches: bool,
+) -> tuple[Input, ...] | None:
+    """What to read now.
+
+    Parameters
+    ----------
+    wanted : sequence of Input
+        What the fragment should read, a stream's channels behind one another.
+    known : sequence of Input
+        What it read when it last ran, so that its checkpoint tells how far; empty where it has none.
+    ready : collection of str
+        The channels that are open and have a place for it.
+    unread : collection of str
+        The known channels in which something is left for it to read.
+    between_batches : bool
+        Whether every batch that its checkpoint planned is done.
+
+    Returns
+    -------
+    tuple of Input or None
+        The channels to read, streams in the order of ``wanted``; None where it has to wait.
+    """
+    if not between_batches:
+        if known and all(item.channel in ready for item in known):
+            return tuple(known)
+        known = ()  # it was let go where it read, and has to begin anew
+    gone = [item for item in known if item not in wanted and item.channel in unread]
+    needed = [item for item in wanted if not item.ending or item in known]
+    if all(item.channel in ready for item in needed):
+        found = [item for item in wanted if item.channel in ready]
+    else:  # what is new keeps nothing from going on that is not: its writer may take long to begin
+        found = [item for item in wanted if item in known]
+        if not all(item.channel in ready for item in found):
+            return None
+    streams = {item.task for item in (*found, *gone)}
+    return _by_stream([*found, *gone], wanted) if streams >= {item.task for item in wanted} else None
+
+
+def _by_stream(items: Sequence[Input], wanted: Sequence[Input]) -> tuple[Input, ...]:
+    order = list(dict.fromkeys(item.task for item in wanted))
+    return tuple(sorted(items, key=lambda item: order.index(item.task)))
