@@ -258,11 +258,21 @@ class Profile:
         does. What nobody noted, then or now, contradicts nothing."""
         if version != self.version:
             return f"measured with version {self.version} of {self.task_type}, which is now version {version}"
-        if self.code and code and code != self.code:
+        if is_other_code(self.code, code):
             return f"measured with other code of {self.task_type} than there is now"
         if self.machine and machine != self.machine:
             return f"measured on {self.machine}; here is {machine or 'an unnamed machine'}"
         return ""
+
+
+def is_other_code(measured: str, now: str) -> bool:
+    """Whether two digests are of different code.
+
+    Not where one of them is empty, or they were made by different schemes (the part before the colon, none in digests
+    from before there were several): then nothing is known.
+    """
+    schemes = {digest.rpartition(":")[0] for digest in (measured, now)}
+    return bool(measured and now) and len(schemes) == 1 and measured != now
 
 
 class Profiles:

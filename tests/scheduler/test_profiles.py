@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from scheduler.model.dataflow import Task
 from scheduler.model.errors import InvalidProfile, MissingProfile, RateNotHeld
-from scheduler.model.profile import Point, Profile, Profiles
+from scheduler.model.profile import Point, Profile, Profiles, is_other_code
 from scheduler.model.profile_csv import Entry, read_entries, read_profiles, write_entries, write_profiles
 from scheduler.performance.drift import Observation, drifts
 
@@ -217,6 +217,14 @@ def test_a_profile_is_stale_with_other_code_where_both_are_known():
     assert "other code of t" in profile.stale(version=2, machine="m5", code="cd")
     assert profile.stale(version=2, machine="m5", code="") == "", "it cannot be read here"
     assert QUERY.stale(version=2, machine="", code="cd") == "", "nobody noted what was measured"
+
+
+def test_digests_of_two_schemes_say_nothing_of_each_other():
+    """Profiles that were measured before there was a scheme are not all stale when their digests are made anew."""
+    assert not is_other_code("aa11", "modules:bb22")
+    assert not is_other_code("modules:bb22", "aa11")
+    assert is_other_code("modules:aa11", "modules:bb22")
+    assert not is_other_code("modules:aa11", "modules:aa11")
 
 
 def test_drift_beyond_the_bound_asks_for_a_new_measurement():

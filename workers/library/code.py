@@ -1,124 +1,135 @@
 """A digest of the code that a task type rests on, read from its sources: where it is another, profiles are stale.
 
-What counts is what ``build`` reaches: its own definition at the top of its module, the definitions that it names, and
-so on through the modules of its package and of this library. An edit of one task therefore says nothing of the others
-in its module. Comments, docstrings, formatting, places in files and what a declaration says for readers and planners
-do not count. Other packages count by the names that are used of them. Nothing is imported, so Spark is not either.
+It is of whole modules: the one that ``build`` names, and those of its package and of this library that are imported
+from there, by way of others too. Comments, docstrings, formatting, the names of modules and what a declaration says for
+readers and planners do not count. Nothing is imported, so Spark is not either.
 """
 
 from __future__ import annotations
 
+import ast
 import hashlib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 from functools import cache
+from importlib.machinery import ModuleSpec, PathFinder
+from importlib.util import find_spec, resolve_name
 
 from scheduler.model.task_types import TaskType
 
-from .definitions import Dotted, read_module
-
 LIBRARY = "workers.library"
+SCHEME = "modules"  # digests of another scheme are of the same code for all that is known
 DIGITS = 16
-COMPANIONS = ("", "_schedule")  # of a builder: what makes events, and when
+DECLARES = ("TaskType", "Parameter")
+NOT_LOGIC = frozenset({"doc", "family", "cost_us", "near", "near_ratio", "version"})  # of a declaration
 
 
 def code_digest(task_type: TaskType) -> str:
-    """A digest of the code that a task type's builder rests on; empty where its sources cannot be read, or are nested
-    too deeply.
+    """A digest of the code that a task type's builder rests on; empty where its module has no source.
 
     It is found once in the life of a process, which goes on with the code that it began with.
     """
-    return _digest(task_type.build)
+    return _digest(task_type.build.partition(":")[0])
 
 
 def forget() -> None:
     """Read sources again the next time."""
     _digest.cache_clear()
-    read_module.cache_clear()
-
-
-# -- what a builder reaches --------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """A definition at the top of a module; without a name, the module as a whole."""
-
-    module: str
-    name: str = ""
+    _read.cache_clear()
 
 
 @cache
-def _digest(build: str) -> str:
-    module, _, function = build.partition(":")
-    own = module.partition(".")[0]
-    try:
-        found = [_found(module, function + suffix, own) for suffix in COMPANIONS]
-        places = [place for place in found if isinstance(place, _Place) and place.name]
-        reached = _reached(places, own) if found[0] in places else set()
-    except RecursionError:  # what a program wrote may be nested deeper than a walk can go
-        reached = set()
-    if not reached:
+def _digest(module: str) -> str:
+    if _read(module) is None:
         return ""
-    logic = hashlib.sha256("\0".join(sorted(reached)).encode(errors="surrogatepass"))
-    return logic.hexdigest()[:DIGITS]
-
-
-def _reached(places: list[_Place], own: str) -> set[str]:
-    """The definitions that are reached from some, spelled out, and the names of what is outside."""
-    spelled: set[str] = set()
-    seen: set[_Place] = set()
-    while places:
-        place = places.pop()
-        if place in seen:
+    top = module.partition(".")[0]
+    logic: dict[str, str] = {}
+    waiting = [module]
+    while waiting:
+        name = waiting.pop()
+        if name in logic or not any(name == root or name.startswith(f"{root}.") for root in (top, LIBRARY)):
             continue
-        seen.add(place)
-        module = read_module(place.module)
-        if not place.name:
-            places.extend(_Place(place.module, name) for name in module.definitions)
-        for definition in module.definitions.get(place.name, ()):
-            spelled.add(definition.spelled)
-            for dotted in definition.names:
-                found = _followed(place.module, dotted, definition.imports, own)
-                if isinstance(found, _Place):
-                    places.append(found)
-                elif found:
-                    spelled.add(f"{dotted[0]} is {found}")
-    return spelled
+        if (read := _read(name)) is not None:
+            logic[name], imported = read
+            waiting += imported
+    text = "\0".join(sorted(logic.values())).encode(errors="surrogatepass")
+    return f"{SCHEME}:{hashlib.sha256(text).hexdigest()[:DIGITS]}"
 
 
-def _followed(module: str, dotted: Dotted, imports: Mapping[str, Dotted], own: str) -> _Place | str | None:
-    """Where a dotted name of a module leads: to a definition or module that counts, or outside, or nowhere."""
-    first, *rest = dotted
-    found = _meant(imports[first], own) if first in imports else _found(module, first, own)
-    while rest and isinstance(found, _Place) and not found.name:
-        found = _found(found.module, rest.pop(0), own)
-    return f"{found}.{'.'.join(rest)}" if rest and isinstance(found, str) else found
-
-
-def _found(module: str, name: str, own: str, seen: frozenset[tuple[str, str]] = frozenset()) -> _Place | str | None:
-    """Where a name at the top of a module is defined; the dotted name of what is outside; None for what is built in."""
-    there = read_module(module)
-    if there is None or (module, name) in seen:
+@cache
+def _read(name: str) -> tuple[str, tuple[str, ...]] | None:
+    """A module's logic as a text, and what may be modules that it imports; None where there is no source to read."""
+    spec = _spec(name)
+    loader = getattr(spec, "loader", None)
+    if not hasattr(loader, "get_source"):
         return None
-    if name in there.definitions:
-        return _Place(module, name)
-    seen |= {(module, name)}
-    if name in there.imports:
-        return _meant(there.imports[name], own, seen)
-    if there.is_package and read_module(f"{module}.{name}") is not None:
-        return _Place(f"{module}.{name}")
-    stars = (_found(star, name, own, seen) for star in there.stars if _counts(star, own))
-    return next((found for found in stars if found is not None), None)
+    try:
+        source = loader.get_source(name)
+        tree = ast.parse(source or "")
+    except (ImportError, OSError, SyntaxError, ValueError):
+        return None
+    except (MemoryError, RecursionError):  # of the parser: what a program wrote may be nested deeper than it can go
+        return source, ()
+    if source is None:
+        return None
+    package = name if spec.submodule_search_locations is not None else name.rpartition(".")[0]
+    imported = tuple(_imported(tree, package))
+    try:
+        return ast.unparse(_Logic().visit(tree)), imported
+    except RecursionError:
+        return source, imported
 
 
-def _meant(target: Dotted, own: str, seen: frozenset[tuple[str, str]] = frozenset()) -> _Place | str | None:
-    """What an import leads to."""
-    module, *name = target
-    if not _counts(module, own) or read_module(module) is None:
-        return ".".join(target)
-    return _found(module, name[0], own, seen) if name else _Place(module)
+def _spec(name: str) -> ModuleSpec | None:
+    """Where a module is, without importing the packages that it is in."""
+    path, *parts = name.split(".")
+    try:
+        spec = find_spec(path)
+    except (ImportError, ValueError):
+        return None
+    for part in parts:
+        if spec is None or spec.submodule_search_locations is None:
+            return None
+        path = f"{path}.{part}"
+        spec = PathFinder.find_spec(path, list(spec.submodule_search_locations))
+    return spec
 
 
-def _counts(module: str, own: str) -> bool:
-    return any(module == one or module.startswith(f"{one}.") for one in (own, LIBRARY))
+def _imported(tree: ast.Module, package: str) -> Iterator[str]:
+    """The modules that are imported anywhere in a module; of ``from a import b``, a and a.b, whichever they are."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            try:
+                module = resolve_name("." * node.level + (node.module or ""), package)
+            except ImportError:  # above the top
+                continue
+            yield module
+            yield from (f"{module}.{alias.name}" for alias in node.names)
+
+
+class _Logic(ast.NodeTransformer):
+    """Takes out docstrings, what declarations say for readers and planners, and where modules that count are.
+
+    A package that moves is the same code.
+    """
+
+    def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
+        is_text = isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+        return None if is_text else self.generic_visit(node)
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.AST:
+        if node.level or (node.module or "").startswith(LIBRARY):
+            node.module, node.level = None, 1
+        return node
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        called = getattr(node.func, "id", getattr(node.func, "attr", ""))
+        if called in DECLARES:
+            if called == "Parameter":
+                del node.args[2:3]  # its doc
+            node.keywords = [keyword for keyword in node.keywords if keyword.arg not in NOT_LOGIC]
+            for keyword in node.keywords:
+                if keyword.arg == "build" and isinstance(keyword.value, ast.Constant):
+                    keyword.value = ast.Constant(str(keyword.value.value).rpartition(":")[2])
+        return self.generic_visit(node)

@@ -27,6 +27,7 @@ from dashboard.profiles.services.sweeps import holder_of, stop_measuring
 from dashboard.profiles.stored import store_profile
 from dashboard.profiles.trials import bounds_of, counting, order_id, order_of, take_result, trial_of, unscoped
 from scheduler.model.errors import NotFound, WeirError
+from scheduler.model.profile import is_other_code
 from scheduler.performance.modelling import Done, Sweep, Try, measured_profile, next_step
 
 log = structlog.get_logger(__name__)
@@ -161,7 +162,7 @@ def _store(sweep: SweepRecord, trial: TrialRecord, found: TrialResult, at: datet
         return _fail(sweep, MixedSweep(
             f"The node measured version {runs} of {sweep.task_type}, and version {sweep.version} was asked for.",
             remedy="Install the same packages on the node and the site, then measure anew."), at)
-    if sweep.code and code and code != sweep.code:
+    if is_other_code(sweep.code, code):
         _end(trial, at, f"The node runs other code of {sweep.task_type}.", "Start both again, then measure anew.")
         return _fail(sweep, MixedSweep(
             f"The node measured other code of {sweep.task_type} ({code}) than was asked for ({sweep.code}).",
