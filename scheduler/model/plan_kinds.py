@@ -27,6 +27,10 @@ class PlanKind:
         In stored plans, in the API and in addresses.
     verb, noun, notice : str
         A button or a title ("Pause"), the proposal by name ("Resumption"), and what is said when it is proposed.
+    starts, stops, goes_on : str
+        What becomes of the tasks that begin to work, cease to work, and work before and after it.
+    pause : str
+        What those notice whose tasks it touches.
     entry : EntryChange
         What becomes of the dataflow's entry in the estate.
     undone_by : str
@@ -54,6 +58,10 @@ class PlanKind:
     entry: EntryChange
     undone_by: str
     undo: Undo = "by_opposite"
+    starts: str = "starts"
+    stops: str = "stops"
+    goes_on: str = "goes on for others"
+    pause: str = "None of its queries restarts."
     moves_queries: bool = False
     needs_no_handover: bool = False
     schedules: bool = False
@@ -64,7 +72,7 @@ class PlanKind:
 
 SUBMIT = PlanKind(
     name="submit", verb="Run", noun="Proposal", notice="The dataflow is submitted; its plan is being computed.",
-    entry="added", undone_by="remove", schedules=True, has_document=True)
+    entry="added", undone_by="remove", goes_on="reused: runs already", schedules=True, has_document=True)
 REMOVE = PlanKind(
     name="remove", verb="Remove", noun="Removal",
     notice="The removal is proposed. Nothing stops until the proposal is approved.",
@@ -72,19 +80,21 @@ REMOVE = PlanKind(
 PAUSE = PlanKind(
     name="pause", verb="Pause", noun="Pause",
     notice="The pause is proposed. The dataflow runs until the proposal is approved.",
-    entry="turned", undone_by="resume", needs_no_handover=True, only_own=True)
+    entry="turned", undone_by="resume", stops="rests", needs_no_handover=True, only_own=True)
 RESUME = PlanKind(
     name="resume", verb="Resume", noun="Resumption",
     notice="The resumption is proposed. The dataflow stays paused until the proposal is approved.",
-    entry="turned", undone_by="pause", needs_no_handover=True, only_own=True)
+    entry="turned", undone_by="pause", starts="goes on", needs_no_handover=True, only_own=True)
 DEFRAGMENT = PlanKind(
     name="defragment", verb="Defragment", noun="Defragmentation",
     notice="Weir is looking for the best step. Nothing changes until the proposal is approved.",
-    entry="kept", undone_by="defragment", undo="from_plan", moves_queries=True, undoable_when_done=True)
+    entry="kept", undone_by="defragment", undo="from_plan", goes_on="goes on",
+    pause="It pauses for a few seconds; no event is lost.", moves_queries=True, undoable_when_done=True)
 SCHEDULE = PlanKind(
     name="schedule", verb="Schedule", noun="Schedule",
     notice="The schedule is proposed. Nothing changes until the proposal is approved.",
-    entry="renewed", undone_by="schedule", undo="from_plan", moves_queries=True, schedules=True)
+    entry="renewed", undone_by="schedule", undo="from_plan", goes_on="goes on",
+    pause="Shared tasks may pause for a few seconds; no event is lost.", moves_queries=True, schedules=True)
 
 PLAN_KINDS: Mapping[str, PlanKind] = {
     kind.name: kind for kind in (SUBMIT, REMOVE, PAUSE, RESUME, DEFRAGMENT, SCHEDULE)}

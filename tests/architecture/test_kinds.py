@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from scheduler.model.plan_kinds import PLAN_KINDS
 from scheduler.step_kinds import STEP_KINDS
 
-from .sources import name_of, python_files, tree
+from .sources import ROOT, name_of, project_files, python_files, tree
 
 REGISTRIES = {"scheduler/model/plan_kinds.py", "scheduler/step_kinds.py"}
 NAMES = {*PLAN_KINDS, *STEP_KINDS}
@@ -47,6 +48,13 @@ def test_no_module_spells_a_kind() -> None:
         path for path in python_files("scheduler", "workers", "dashboard")
         if "migrations" not in path.parts and name_of(path) not in REGISTRIES | OTHER_WORDS]
     assert {name_of(path): names for path in modules if (names := spelled(tree(path)))} == {}
+
+
+def test_no_template_compares_with_a_kind() -> None:
+    compared = re.compile(r"""kind\s*[!=]=\s*["'](\w+)["']""")
+    pages = [path for path in project_files() if path.suffix == ".html" and path.is_relative_to(ROOT / "templates")]
+    found = {name_of(path): names for path in pages if (names := set(compared.findall(path.read_text())) & NAMES)}
+    assert pages and found == {}
 
 
 @pytest.mark.parametrize("line", [

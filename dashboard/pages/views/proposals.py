@@ -58,7 +58,8 @@ def proposal(request: HttpRequest, proposal_id: UUID) -> HttpResponse:
     found, live = difference(request.viewer, record), selectors.live_proposal(request.viewer, proposal_id)
     tasks = found["tasks"] if found else []
     return render(request, "proposal.html", {
-        "proposal": record, "diff": found, "live": live, "review": selectors.review_of(request.viewer, record),
+        "proposal": record, "kind": PLAN_KINDS[record.plan.kind], "diff": found, "live": live,
+        "review": selectors.review_of(request.viewer, record),
         "groups": {status: [task for task in tasks if task["status"] == status]
                    for status in ("started", "reused", "stopped", "neighbour")},
         "failing": [{"id": key, **cause} for key, cause in live["failing"].items()],
