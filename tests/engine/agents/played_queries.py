@@ -101,10 +101,10 @@ class Query:
         may_rest = not world.may_rest.isdisjoint(task.id for task in fragment.tasks)
         if store.progress(fragment.id).is_done:
             for channel in offset.keys() - reads:
-                found = world.broker.channels.info(channel)
-                if found is None or (may_rest and fragment.id not in {*found.readers, *found.limits}):
+                info = world.broker.channels.info(channel)
+                if info is None or (may_rest and fragment.id not in {*info.readers, *info.limits}):
                     continue  # it was paused, perhaps unheard of here: what came meanwhile it leaves out
-                last = found.limits.get(fragment.id, found.last)
+                last = info.limits.get(fragment.id, info.last)
                 assert offset_order(offset[channel]) >= offset_order(last), "dropped before it was read"
 
     def stop(self) -> None:

@@ -205,8 +205,8 @@ class PlayedRedis:
     def _xdel(self, key: bytes, entry: bytes) -> int:
         stream, number = self.streams[key], _id(entry)
         index = bisect.bisect_left(stream.ids, number)
-        found = index < len(stream.ids) and stream.ids[index] == number
-        return self._remove(key, slice(index, index + 1)) if found else 0
+        is_there = index < len(stream.ids) and stream.ids[index] == number
+        return self._remove(key, slice(index, index + 1)) if is_there else 0
 
     def _remove(self, key: bytes, which: slice) -> int:
         stream = self.streams[key]

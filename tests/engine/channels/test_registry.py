@@ -78,11 +78,11 @@ def test_a_reader_begins_where_it_asks_to(broker, channels: Channels) -> None:
     joined = {
         where: channels.join("a.0", f"r{where}", where=where) for where in ("now", "oldest", "25500", "26000", "5000")
     }
-    assert {where: one.offset for where, one in joined.items()} == {
+    assert {where: reader.offset for where, reader in joined.items()} == {
         "now": "40-0", "oldest": "10-0", "25500": "25-0", "26000": "25-0", "5000": "10-0",
     }
     # What was asked for and is no longer kept is said.
-    assert {where for where, one in joined.items() if one.kept_since} == {"5000"}
+    assert {where for where, reader in joined.items() if reader.kept_since} == {"5000"}
     assert joined["5000"].kept_since == "11000"
     assert channels.join("a.0", "r5000", where="now").offset == "10-0"  # it is there already
     assert channels.join("a.0", "beyond", where="99000").offset == "40-0"

@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from operator import itemgetter
 
 import redis
 
@@ -58,7 +59,7 @@ def changes_of(state: Mapping[str, str]) -> dict[tuple[int, str], list[Change]]:
             route = numbered.setdefault((int(match["position"]), match["reader"]), [])
             route.append((int(match["number"]), change))
     return {
-        key: [change for _, change in sorted(route, key=lambda one: one[0])]
+        key: [change for _, change in sorted(route, key=itemgetter(0))]
         for key, route in sorted(numbered.items())
     }
 

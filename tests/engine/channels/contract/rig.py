@@ -169,10 +169,10 @@ class Rig:
 
     def batches(self, channel: str) -> dict[int, list[int]]:
         """Sequence numbers by batch id."""
-        found: dict[int, list[int]] = {}
+        numbers: dict[int, list[int]] = {}
         for entry, rows in self.channels.read_blocks(channel, count=EVERYTHING):
-            found.setdefault(int(entry.split("-")[0]) - 1, []).extend(row["_seq"] for row in rows)
-        return found
+            numbers.setdefault(int(entry.split("-")[0]) - 1, []).extend(row["_seq"] for row in rows)
+        return numbers
 
     def with_config(self, **changes: Any) -> Rig:
         return replace(self, config=replace(self.config, **changes))

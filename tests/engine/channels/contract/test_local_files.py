@@ -24,7 +24,7 @@ def test_files_have_their_permissions_and_no_checksums_beside_them(spark, tmp_pa
     assert path.read_bytes() == b"v1"
     assert stat.S_IMODE(path.stat().st_mode) == 0o640
     assert files.getFileStatus(hadoop_path).getPermission().toString() == "rw-r-----"
-    assert [found.name for found in path.parent.iterdir()] == ["offsets"]
+    assert [file.name for file in path.parent.iterdir()] == ["offsets"]
 
 
 def test_what_hadoops_own_wrote_is_read_and_replaced(spark, tmp_path: Path):

@@ -40,14 +40,14 @@ def assert_dealt(rig: Rig, weights_of: Mapping[int, Mapping[str, float]]) -> Non
     """Every batch of ``a.0`` is in the parts as its weights say: those of the last boundary up to it."""
     whole = rig.batches("a.0")
     bundles = sorted({bundle for weights in weights_of.values() for bundle in weights})
-    found = {bundle: rig.batches(keys.part("a.0", bundle)) for bundle in bundles}
+    batches_of = {bundle: rig.batches(keys.part("a.0", bundle)) for bundle in bundles}
     for batch, numbers in whole.items():
         weights = weights_of[max(first for first in weights_of if first <= batch)]
         expected = dealt(numbers, batch, weights)
-        assert {bundle: found[bundle].get(batch, []) for bundle in bundles} == {
+        assert {bundle: batches_of[bundle].get(batch, []) for bundle in bundles} == {
             bundle: expected.get(bundle, []) for bundle in bundles
         }
-    assert {batch for parts in found.values() for batch in parts} <= set(whole)
+    assert {batch for parts in batches_of.values() for batch in parts} <= set(whole)
 
 
 def test_each_event_goes_to_one_bundle_by_weight(rig: Rig) -> None:

@@ -109,19 +109,19 @@ final class Control {
   }
 
   private static Change inForce(List<Change> changes, long batch) {
-    Change found = null;
-    for (Change change : changes) if (change.hasBegun(batch)) found = change;
-    return found;
+    Change newest = null;
+    for (Change change : changes) if (change.hasBegun(batch)) newest = change;
+    return newest;
   }
 
   /** The changes of each route, oldest first, by position and reader. */
   private static Map<String, List<Change>> changes(Map<String, String> state) {
     Map<String, TreeMap<Long, Change>> numbered = new TreeMap<>();
     state.forEach((field, value) -> {
-      Matcher found = ROUTE.matcher(field);
-      if (!found.matches()) return;
-      numbered.computeIfAbsent(found.group(1) + ':' + found.group(2), any -> new TreeMap<>())
-          .put(Long.valueOf(found.group(3)), new Change(field, value, state.get(field + ":from")));
+      Matcher match = ROUTE.matcher(field);
+      if (!match.matches()) return;
+      numbered.computeIfAbsent(match.group(1) + ':' + match.group(2), any -> new TreeMap<>())
+          .put(Long.valueOf(match.group(3)), new Change(field, value, state.get(field + ":from")));
     });
     Map<String, List<Change>> routes = new TreeMap<>();
     numbered.forEach((route, changes) -> routes.put(route, new ArrayList<>(changes.values())));
