@@ -94,11 +94,11 @@ def stored_dataflow(document: dict[str, Any], *, installed: bool = True) -> Data
 
 def _refuse_unstorable(text: str, *, placed: bool) -> None:
     """NUL and lone surrogates are no text that a database stores; a place is named where the user wrote the text."""
-    found = _UNSTORABLE.search(text)
-    if found is None:
+    character = _UNSTORABLE.search(text)
+    if character is None:
         return
-    line = text.count("\n", 0, found.start()) + 1 if placed else None
-    column = found.start() - text.rfind("\n", 0, found.start()) if placed else None
+    line = text.count("\n", 0, character.start()) + 1 if placed else None
+    column = character.start() - text.rfind("\n", 0, character.start()) if placed else None
     raise InvalidDataflow(problems=(Problem(
         code="unstorable_character", message="A NUL character or half a surrogate pair cannot be stored.",
         remedy="Remove the character.", line=line, column=column),))

@@ -22,13 +22,13 @@ def visible_to(viewer: Viewer, *, through: str = "") -> Q:
 
 def dataflow_for(viewer: Viewer, dataflow_id: UUID | str) -> DataflowRecord:
     """The dataflow, or ``NotFound``: whether it is absent or hidden looks the same."""
-    found = None
+    record = None
     if is_uuid(dataflow_id):
-        found = DataflowRecord.objects.select_related("team", "author").filter(
+        record = DataflowRecord.objects.select_related("team", "author").filter(
             visible_to(viewer), pk=dataflow_id).first()
-    if found is None:
+    if record is None:
         raise NotFound("There is no such dataflow.", remedy="See the list of dataflows for those that you may read.")
-    return found
+    return record
 
 
 def is_uuid(value: UUID | str) -> bool:

@@ -37,14 +37,15 @@ def dataflows(
     viewer: Viewer, *, search: str = "", team: str = "", status: str = ""
 ) -> QuerySet[DataflowRecord]:
     """Dataflows that the viewer may know of, newest first; ``search`` looks in name, description and team."""
-    found = DataflowRecord.objects.filter(permissions.visible_to(viewer)).select_related("team", "author")
+    records = DataflowRecord.objects.filter(permissions.visible_to(viewer)).select_related("team", "author")
     for word in search.replace("\0", "").split()[:8]:
-        found = found.filter(Q(name__icontains=word) | Q(description__icontains=word) | Q(team__name__icontains=word))
+        records = records.filter(
+            Q(name__icontains=word) | Q(description__icontains=word) | Q(team__name__icontains=word))
     if team:
-        found = found.filter(team__slug=team)
+        records = records.filter(team__slug=team)
     if status:
-        found = found.filter(status=status)
-    return found
+        records = records.filter(status=status)
+    return records
 
 
 def dataflow(viewer: Viewer, dataflow_id: UUID | str) -> DataflowRecord:
@@ -85,4 +86,4 @@ def graph_of(record: DataflowRecord) -> dict[str, list[dict]]:
 
 def samples() -> tuple[Sample, ...]:
     """The samples that come with the task library, by name."""
-    return tuple(Sample(**found) for found in jobs.samples())
+    return tuple(Sample(**sample) for sample in jobs.samples())

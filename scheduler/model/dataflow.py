@@ -62,14 +62,14 @@ class Dataflow:
 
     def parents(self) -> dict[str, tuple[str, ...]]:
         """Parent ids by task id, in the order of the streams."""
-        found: dict[str, list[str]] = {task.id: [] for task in self.tasks}
+        parents_by_task: dict[str, list[str]] = {task.id: [] for task in self.tasks}
         for stream in self.streams:
-            found[stream.target].append(stream.source)
-        return {task_id: tuple(parents) for task_id, parents in found.items()}
+            parents_by_task[stream.target].append(stream.source)
+        return {task_id: tuple(parents) for task_id, parents in parents_by_task.items()}
 
     def children(self) -> dict[str, tuple[str, ...]]:
         """Child ids by task id, in the order of the streams."""
-        found: dict[str, list[str]] = {task.id: [] for task in self.tasks}
+        children_by_task: dict[str, list[str]] = {task.id: [] for task in self.tasks}
         for stream in self.streams:
-            found[stream.source].append(stream.target)
-        return {task_id: tuple(children) for task_id, children in found.items()}
+            children_by_task[stream.source].append(stream.target)
+        return {task_id: tuple(children) for task_id, children in children_by_task.items()}

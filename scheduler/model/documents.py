@@ -145,8 +145,8 @@ def _read(
     check_graph(draft, problems)
     if check_config is not None and not problems:
         for task in draft.tasks.values():
-            if found := check_config(task.type, canonical_config(task.type, task.config)):
-                problems.add(found.code, task.place, found.message, found.remedy, task_id=task.id)
+            if problem := check_config(task.type, canonical_config(task.type, task.config)):
+                problems.add(problem.code, task.place, problem.message, problem.remedy, task_id=task.id)
     if problems:
         return None, None
     dataflow = _built(draft)

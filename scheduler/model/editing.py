@@ -60,13 +60,13 @@ def with_values(text: str, values: Values, *, meant: Dataflow, format: Format, t
     return Edited(dump_document(meant, format), in_place=False)
 
 
-def _same(one: Dataflow, other: Dataflow, task_types: TaskTypes) -> bool:
+def _same(dataflow: Dataflow, other: Dataflow, task_types: TaskTypes) -> bool:
     def spelled(dataflow: Dataflow) -> str:
         tasks = tuple(
             replace(task, config=canonical_config(task_types[task.type], task.config)) for task in dataflow.tasks)
         return canonical_json(to_document(replace(dataflow, tasks=tasks)))
 
-    return spelled(one) == spelled(other)
+    return spelled(dataflow) == spelled(other)
 
 
 def _edited(text: str, values: Values, format: Format) -> str:

@@ -72,13 +72,13 @@ class _Reader:
         """Report Flux's variables: their values are not in the file, so nobody could review what would run."""
         stack = [node]
         while stack:
-            here = stack.pop()
-            if isinstance(here.value, str) and (found := _VARIABLE.search(here.value)):
+            node = stack.pop()
+            if isinstance(node.value, str) and (variable := _VARIABLE.search(node.value)):
                 self.problems.add(
-                    "flux_variable", here.place, f"Variable {shown(found[0])} has no value here.",
+                    "flux_variable", node.place, f"Variable {shown(variable[0])} has no value here.",
                     "Write the value itself.",
                 )
-            stack.extend(here.value.values() if here.is_mapping else here.value if here.is_list else ())
+            stack.extend(node.value.values() if node.is_mapping else node.value if node.is_list else ())
 
     def component(self, node: Node) -> Node:
         if not node.is_mapping:
@@ -110,14 +110,14 @@ class _Reader:
 
     def properties(self, node: Node) -> list[tuple[Node, Node]]:
         properties = []
-        for one in self.list_of(node, "properties"):
-            name = one.value.get("name") if one.is_mapping else None
+        for entry in self.list_of(node, "properties"):
+            name = entry.value.get("name") if entry.is_mapping else None
             if name is None or not isinstance(name.value, str):
-                self.problems.add("ill_typed", one.place, "A property has a name and a value.", "Write both.")
-            elif "value" in one.value:
-                properties.append((name, one.value["value"]))
+                self.problems.add("ill_typed", entry.place, "A property has a name and a value.", "Write both.")
+            elif "value" in entry.value:
+                properties.append((name, entry.value["value"]))
             else:
-                self.unsupported(one.place, f"property {shown(name.value)} has no value of its own", "Write a value.")
+                self.unsupported(entry.place, f"property {shown(name.value)} has no value of its own", "Write a value.")
         return properties
 
     def storm_only(self, node: Node) -> None:

@@ -1,4 +1,7 @@
-"""Strict JSON (RFC 8259) with the place of every value, and as many problems at once as can be told apart."""
+"""Strict JSON (RFC 8259) with the place of every value, and as many problems at once as can be told apart.
+
+Libraries that give places (json-source-map, JSON read as YAML) stop at the first problem or accept what is not JSON.
+"""
 
 from __future__ import annotations
 

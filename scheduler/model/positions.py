@@ -115,8 +115,8 @@ class Problems:
         if len(name) > 200 or self._comparisons > _MAX_COMPARISONS:
             return None
         by_fold = {candidate.casefold(): candidate for candidate in names}
-        found = difflib.get_close_matches(name.casefold(), by_fold, n=1, cutoff=0.6)
-        return by_fold[found[0]] if found else None
+        close = difflib.get_close_matches(name.casefold(), by_fold, n=1, cutoff=0.6)
+        return by_fold[close[0]] if close else None
 
 
 def child_path(path: str, key: str | int) -> str:

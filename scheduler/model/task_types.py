@@ -105,7 +105,7 @@ class TaskType:
     def approved_only(self) -> bool:
         """Whether a task of this type runs only with a config that reviewers have approved, in their dataflow: it has
         outside effects, or does not say that it has none, or takes a secret."""
-        return self.effects is None or bool(self.effects) or any(one.secret for one in self.parameters)
+        return self.effects is None or bool(self.effects) or any(parameter.secret for parameter in self.parameters)
 
     @property
     def can_move(self) -> bool:

@@ -51,12 +51,12 @@ def file_batches(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
 
     values = settings(FILE_BATCHES, config)
     most, kind = values["events"], values["format"]
-    kept = inputs.drop("file")
-    columns = list(values["columns"] or kept.columns)
-    require_columns(kept.columns, columns, task_type="file_batches",
+    events = inputs.drop("file")
+    columns = list(values["columns"] or events.columns)
+    require_columns(events.columns, columns, task_type="file_batches",
                     remedy="Name columns that the task before it gives.")
     folder = data_folder() / "outputs" / f"{values['folder']}-{task_being_built()[:12]}"
-    schema = StructType([*kept.schema.fields, StructField("file", StringType())])
+    schema = StructType([*events.schema.fields, StructField("file", StringType())])
 
     def written(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
@@ -68,7 +68,7 @@ def file_batches(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
                 names = pa.array([file.name] * part.num_rows, pa.string())
                 yield pa.RecordBatch.from_arrays([*part.columns, names], names=[*part.schema.names, "file"])
 
-    return kept.mapInArrow(written, schema)
+    return events.mapInArrow(written, schema)
 
 
 def write_file(events: pa.RecordBatch, columns: Sequence[str], folder: Path, *, kind: str) -> Path:

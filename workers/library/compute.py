@@ -54,9 +54,9 @@ def pi_viete(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
             columns = {name: column for name, column in zip(batch.schema.names, batch.columns, strict=True)}
             yield pa.RecordBatch.from_pydict({**columns, "pi": values})
 
-    kept = inputs.drop("pi")
-    schema = StructType([*kept.schema.fields, StructField("pi", DoubleType())])
-    return kept.mapInArrow(with_pi, schema)
+    events = inputs.drop("pi")
+    schema = StructType([*events.schema.fields, StructField("pi", DoubleType())])
+    return events.mapInArrow(with_pi, schema)
 
 
 def wait(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:

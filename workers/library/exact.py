@@ -31,8 +31,8 @@ class ExactSum:
     @classmethod
     def parse(cls, text: str) -> ExactSum:
         """The sum that `str` has written."""
-        mantissa, found, exponent = text.partition("p")
-        return cls(int(mantissa, 16), int(exponent)) if found else cls(special=float(text))
+        mantissa, separator, exponent = text.partition("p")
+        return cls(int(mantissa, 16), int(exponent)) if separator else cls(special=float(text))
 
     def __str__(self) -> str:
         """Text that is equal exactly where the sums are: 1.5 is ``3p-1``."""
@@ -40,8 +40,8 @@ class ExactSum:
 
     def __add__(self, other: ExactSum) -> ExactSum:
         if self.special is not None or other.special is not None:
-            known = [one.special for one in (self, other) if one.special is not None]
-            return ExactSum(special=sum(known))
+            special = [summand.special for summand in (self, other) if summand.special is not None]
+            return ExactSum(special=sum(special))
         exponent = min(self.exponent, other.exponent)
         mantissa = (self.mantissa << (self.exponent - exponent)) + (other.mantissa << (other.exponent - exponent))
         return self._reduced(mantissa, exponent)

@@ -111,10 +111,10 @@ def _outside(value: Column, low: float, high: float) -> Column:
 def _outside_by_name(ranges: Mapping[str, tuple[float, float]]) -> Column:
     from pyspark.sql import functions as F
 
-    found = F.lit(False)
+    outside = F.lit(False)
     for name, bounds in ranges.items():
-        found = F.when(F.col("obs") == name, _outside(F.col("value"), *bounds)).otherwise(found)
-    return found
+        outside = F.when(F.col("obs") == name, _outside(F.col("value"), *bounds)).otherwise(outside)
+    return outside
 
 
 def bloom_filter(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:

@@ -94,9 +94,9 @@ def _annotate_from_file(inputs: DataFrame, values: Mapping[str, Any]) -> DataFra
 
     annotate_check(values)
     names = tuple(values["columns"])
-    kept = [field for field in inputs.schema.fields if field.name not in names]
-    schema = StructType([*kept, *[StructField(name, StringType()) for name in names]])
-    path, field, kept_names = str(replay_path(values["path"])), values["field"], [column.name for column in kept]
+    fields = [field for field in inputs.schema.fields if field.name not in names]
+    schema = StructType([*fields, *[StructField(name, StringType()) for name in names]])
+    path, field, field_names = str(replay_path(values["path"])), values["field"], [column.name for column in fields]
 
     def look_up(batches):
         import pyarrow
@@ -107,7 +107,7 @@ def _annotate_from_file(inputs: DataFrame, values: Mapping[str, Any]) -> DataFra
             rows = [table.get(key, unknown) for key in batch.column(field).to_pylist()]
             added = [pyarrow.array([row[i] for row in rows], pyarrow.string()) for i in range(len(names))]
             yield pyarrow.RecordBatch.from_arrays(
-                [*[batch.column(name) for name in kept_names], *added], names=[*kept_names, *names])
+                [*[batch.column(name) for name in field_names], *added], names=[*field_names, *names])
 
     return inputs.mapInArrow(look_up, schema)
 

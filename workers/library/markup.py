@@ -1,7 +1,8 @@
 """XML documents of any depth: values by their path, of the whole document or of each of its records.
 
-One pass of an event parser, in Python: what stands in the document is met once and nothing of it is kept but the
-values that are asked for. A document type is refused, with which entities could name files or explode.
+An event parser passes over the document once and keeps only the values that are asked for. Document types are refused,
+because their entities could name files or explode. Spark's ``from_xml`` needs a schema of each level and reads document
+types, its ``xpath`` parses the document again for each value, and lxml keeps the whole tree.
 """
 
 from __future__ import annotations
@@ -76,9 +77,9 @@ def xml_document(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
             places: list[int] = []
             rows: list[list[str | None]] = []
             for place, text in enumerate(batch.column(field).to_pylist()):
-                found = read_records(text, wanted)
-                places += [place] * len(found)
-                rows += found
+                records = read_records(text, wanted)
+                places += [place] * len(records)
+                rows += records
             columns = [
                 pa.array([typed(row[index], kind) for row in rows], arrow.field(index).type)
                 for index, kind in enumerate(types)

@@ -116,17 +116,17 @@ def refinement(task_type: TaskType, wide: Mapping[str, Any], narrow: Mapping[str
 
 @lru_cache(maxsize=1)
 def _catalogue() -> tuple[TaskTypes, tuple[PluginProblem, ...]]:
-    found = {task_type.name: task_type for task_type in built_in()}
+    types_by_name = {task_type.name: task_type for task_type in built_in()}
     problems: list[PluginProblem] = []
     for entry_point in sorted(entry_points(group=GROUP), key=lambda point: (point.name, point.value)):
         try:
             added = _types_of(entry_point.load())
-            _refuse_taken_names(added, found)
+            _refuse_taken_names(added, types_by_name)
         except Exception as error:  # whatever a package does wrong, the others must still work
             problems.append(PluginProblem(entry_point.name, _package(entry_point), f"{type(error).__name__}: {error}"))
         else:
-            found.update((task_type.name, task_type) for task_type in added)
-    return TaskTypes(tuple(found.values())), tuple(problems)
+            types_by_name.update((task_type.name, task_type) for task_type in added)
+    return TaskTypes(tuple(types_by_name.values())), tuple(problems)
 
 
 def _types_of(target: Any) -> list[TaskType]:

@@ -79,10 +79,10 @@ def replay(ticks: DataFrame, config: Mapping[str, Any]) -> DataFrame:
     from pyspark.sql.pandas.types import from_arrow_schema
     from pyspark.sql.types import StructType
 
-    kept = _kept(settings(REPLAY, config))
-    columns = from_arrow_schema(_events(str(kept)).schema)
+    recording = _recorded(settings(REPLAY, config))
+    columns = from_arrow_schema(_events(str(recording)).schema)
     schema = StructType([*ticks.schema.fields, *columns.fields])
-    path = str(kept)
+    path = str(recording)
 
     def with_events(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return _with_events(batches, path)
@@ -108,9 +108,9 @@ def replay_schedule(config: Mapping[str, Any], folder: Path) -> ReplaySchedule:
     from workers.engine.channels.schedule import write_schedule
 
     values = settings(REPLAY, config)
-    kept = _kept(values)
-    times_ms = _times(kept)
-    count = _events(str(kept)).num_rows
+    recording = _recorded(values)
+    times_ms = _times(recording)
+    count = _events(str(recording)).num_rows
     speed, rate_per_s = values["speed"], float(config.get("rate_per_s") or DEFAULT_RATE_PER_S)
     if speed is None:
         due_ms = [int(number * 1000 / rate_per_s) for number in range(count)]
@@ -125,7 +125,7 @@ def replay_schedule(config: Mapping[str, Any], folder: Path) -> ReplaySchedule:
         due_ms = _due_at_speed(times_ms, speed)
         gap_ms = max(1, round(due_ms[-1] / max(1, count - 1)))
     name = hashlib.sha256(f"{speed}/{rate_per_s}".encode()).hexdigest()[:12]
-    file = write_schedule(kept.with_name(f"{kept.stem}-{name}.due"), due_ms=due_ms, time_ms=times_ms)
+    file = write_schedule(recording.with_name(f"{recording.stem}-{name}.due"), due_ms=due_ms, time_ms=times_ms)
     if not values["repeat"]:
         return ReplaySchedule(file)
     repeat_ms = due_ms[-1] + gap_ms
@@ -177,14 +177,14 @@ def _events(path: str) -> pa.Table:
     return pa.ipc.open_file(pa.memory_map(path)).read_all()
 
 
-def _times(kept: Path) -> list[int] | None:
+def _times(recording: Path) -> list[int] | None:
     import numpy as np
 
-    file = kept.with_suffix(".times")
+    file = recording.with_suffix(".times")
     return np.fromfile(file, dtype="<i8").tolist() if file.is_file() else None
 
 
-def _kept(values: Mapping[str, Any]) -> Path:
+def _recorded(values: Mapping[str, Any]) -> Path:
     """The recording as an Arrow file in the data folder, made where it is not there yet.
 
     Its name holds the sizes and times of the files it was made from: a changed recording is another recording.
@@ -192,25 +192,25 @@ def _kept(values: Mapping[str, Any]) -> Path:
     path = replay_path(values["path"])
     files = replay_files(path)
     identity = json.dumps([_stamp(files), values["format"], values["time_column"]])
-    kept = data_folder() / "recordings" / f"{hashlib.sha256(identity.encode()).hexdigest()[:24]}.arrow"
-    if not kept.is_file():
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        _keep(kept, files, values)
-    return kept
+    recording = data_folder() / "recordings" / f"{hashlib.sha256(identity.encode()).hexdigest()[:24]}.arrow"
+    if not recording.is_file():
+        recording.parent.mkdir(parents=True, exist_ok=True)
+        _write_recording(recording, files, values)
+    return recording
 
 
 def _stamp(files: Iterable[Path]) -> list[list[Any]]:
     return [[str(file), file.stat().st_size, file.stat().st_mtime_ns] for file in files]
 
 
-def _keep(kept: Path, files: Sequence[Path], values: Mapping[str, Any]) -> None:
+def _write_recording(recording: Path, files: Sequence[Path], values: Mapping[str, Any]) -> None:
     """Write the recording as an Arrow file, and its times beside it, a block after the other: it may be large."""
     import pyarrow as pa
 
     kind = format_of(files[0]) if values["format"] == "auto" else values["format"]
     header = _header(files[0], kind, values["time_column"])
     blocks = _parquet_blocks(files, values["path"]) if kind == "parquet" else _line_blocks(files, kind, header)
-    scratch = kept.with_name(f"{kept.name}.{os.getpid()}-{threading.get_ident()}")
+    scratch = recording.with_name(f"{recording.name}.{os.getpid()}-{threading.get_ident()}")
     times_file = scratch.with_name(f"{scratch.name}.times")
     count = 0
     times_ms: array[int] | None = array("q")
@@ -219,12 +219,12 @@ def _keep(kept: Path, files: Sequence[Path], values: Mapping[str, Any]) -> None:
             writer: pa.RecordBatchWriter | None = None
             for events in blocks:
                 if times_ms is not None:
-                    found = recorded_ms(
+                    block_times_ms = recorded_ms(
                         events, kind, values["time_column"], header=header, path=values["path"], first=count + 1)
-                    if found is None:
+                    if block_times_ms is None:
                         times_ms = None
                     else:
-                        times_ms.extend(found)
+                        times_ms.extend(block_times_ms)
                 count += events.num_rows
                 events = _without_stream_columns(events).combine_chunks()
                 if writer is None:
@@ -236,8 +236,8 @@ def _keep(kept: Path, files: Sequence[Path], values: Mapping[str, Any]) -> None:
                 f"“{values['path']}” holds no event.", remedy="Name a recording that has some.", path=values["path"])
         if times_ms is not None:
             times_file.write_bytes(times_ms)
-            os.replace(times_file, kept.with_suffix(".times"))
-        os.replace(scratch, kept)
+            os.replace(times_file, recording.with_suffix(".times"))
+        os.replace(scratch, recording)
     finally:
         scratch.unlink(missing_ok=True)
         times_file.unlink(missing_ok=True)

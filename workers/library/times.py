@@ -31,13 +31,13 @@ def recorded_ms(
         The time column is not there, or an event's time cannot be read; the message names the event.
     """
     if kind == "senml":
-        found: Iterable[Any] = (_senml_time(line.as_py()) for line in events["senml"])
+        values: Iterable[Any] = (_senml_time(line.as_py()) for line in events["senml"])
     elif time_column is None:
         return None
     else:
-        found = _column(events, kind, time_column, header=header, path=path)
+        values = _column(events, kind, time_column, header=header, path=path)
     times: list[int] = []
-    for number, value in enumerate(found, start=first):
+    for number, value in enumerate(values, start=first):
         time_ms = to_ms(value)
         if time_ms is None:
             if kind == "senml":
