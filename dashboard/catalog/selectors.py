@@ -36,7 +36,19 @@ class Sample:
 def dataflows(
     viewer: Viewer, *, search: str = "", team: str = "", status: str = ""
 ) -> QuerySet[DataflowRecord]:
-    """Dataflows that the viewer may know of, newest first; ``search`` looks in name, description and team."""
+    """Dataflows that the viewer may know of, newest first.
+
+    Parameters
+    ----------
+    viewer : Viewer
+        Who asks.
+    search : str
+        Up to 8 words, each of which is in the name, the description or the team's name.
+    team : str
+        A team's short name; any team without it.
+    status : str
+        A state of `lifecycle`; any state without it.
+    """
     records = DataflowRecord.objects.filter(permissions.visible_to(viewer)).select_related("team", "author")
     for word in search.replace("\0", "").split()[:8]:
         records = records.filter(

@@ -21,6 +21,19 @@ class NameTaken(WeirError):
 def store_dataflow(*, actor: User, team: Team, dataflow: Dataflow, text: str, format: str) -> DataflowRecord:
     """Store a validated dataflow, or a new version of one of that name which is at rest.
 
+    Parameters
+    ----------
+    actor : User
+        Who submits it.
+    team : Team
+        Whose it is.
+    dataflow : Dataflow
+        As `parse_document` returned it.
+    text : str
+        The document as its author wrote it.
+    format : str
+        ``json`` or ``yaml``.
+
     Raises
     ------
     NameTaken

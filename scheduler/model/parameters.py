@@ -17,7 +17,19 @@ _INTEGERS = range(-(2**63), 2**63)  # what a BIGINT holds
 
 
 def check_config(task_type: TaskType, config: Node, problems: Problems, *, task_id: str) -> None:
-    """Report every parameter that is unknown, missing, ill-typed, out of range or not among the choices."""
+    """Report every parameter that is unknown, missing, ill-typed, out of range or not among the choices.
+
+    Parameters
+    ----------
+    task_type : TaskType
+        What declares the parameters.
+    config : Node
+        A mapping.
+    problems : Problems
+        Where problems are reported.
+    task_id : str
+        The task, for messages.
+    """
     declared = [parameter.name for parameter in task_type.parameters]
     for name, place in config.keys.items():
         if name in declared:

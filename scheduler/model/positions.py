@@ -73,7 +73,24 @@ class Problems:
         return bool(self._found)
 
     def add(self, code: str, place: Place, message: str, remedy: str, *, task_id: str | None = None) -> None:
-        """Report a problem; raises Unreadable where there are too many to go on."""
+        """Report a problem.
+
+        Parameters
+        ----------
+        code : str
+            Stable, for programs; the documentation lists all.
+        place : Place
+            Where it is in the text.
+        message, remedy : str
+            What is wrong, and what would be right.
+        task_id : str, optional
+            The task that it is about.
+
+        Raises
+        ------
+        Unreadable
+            There are too many problems to go on.
+        """
         if len(self._found) >= MAX_PROBLEMS:
             self._found.append(
                 Problem(
@@ -85,7 +102,7 @@ class Problems:
         self._found.append(Problem(code, message, remedy, place.path, place.line, place.column, task_id))
 
     def stop(self, code: str, place: Place, message: str, remedy: str) -> Unreadable:
-        """Report a problem that ends the reading; raise what this returns."""
+        """Report a problem as `add` does, one that ends the reading; raise what this returns."""
         self.add(code, place, message, remedy)
         return Unreadable()
 

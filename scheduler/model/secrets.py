@@ -43,11 +43,11 @@ def secrets_of(config: Mapping[str, Any], task_type: TaskType) -> Iterator[tuple
 
 def secret_names(dataflow: Dataflow, *, task_types: TaskTypes) -> dict[str, str]:
     """Every secret that a dataflow names, with the first task that does."""
-    found: dict[str, str] = {}
+    first_tasks: dict[str, str] = {}
     for task in dataflow.tasks:
         for _, reference in secrets_of(task.config, task_types[task.type]):
-            found.setdefault(reference[SECRET], task.id)
-    return found
+            first_tasks.setdefault(reference[SECRET], task.id)
+    return first_tasks
 
 
 def unknown_secrets(dataflow: Dataflow, known: Collection[str], *, task_types: TaskTypes) -> tuple[Problem, ...]:

@@ -72,7 +72,19 @@ def file_batches(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
 
 
 def write_file(events: pa.RecordBatch, columns: Sequence[str], folder: Path, *, kind: str) -> Path:
-    """Write columns of some events to a file that is named after them; one that is there is not written again."""
+    """Write columns of some events to a file that is named after its content, unless it exists.
+
+    Parameters
+    ----------
+    events : RecordBatch
+        At least one event, with the columns of a stream.
+    columns : sequence of str
+        The columns to write.
+    folder : Path
+        Where the file is written; created if it is missing.
+    kind : str
+        ``json`` or ``parquet``.
+    """
     content = (_lines if kind == "json" else _parquet)(events.select(list(columns)))
     digest = hashlib.sha256(content)
     for name in STREAM:  # other events may hold the same in the columns that are written

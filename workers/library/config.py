@@ -35,7 +35,24 @@ def settings(task_type: TaskType, config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def require_columns(columns: list[str], needed: list[str], *, task_type: str, remedy: str) -> None:
-    """Raise ``InvalidConfig`` where the task's input lacks a column that it reads."""
+    """Check that the task's input has the columns that it reads.
+
+    Parameters
+    ----------
+    columns : list of str
+        The columns of the input.
+    needed : list of str
+        The columns that the task reads.
+    task_type : str
+        The name of the task's type, for the message.
+    remedy : str
+        What the user can do.
+
+    Raises
+    ------
+    InvalidConfig
+        A column is missing.
+    """
     missing = [name for name in needed if name not in columns]
     if missing:
         raise InvalidConfig(

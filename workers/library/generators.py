@@ -39,7 +39,21 @@ def _parameters(sensors: int, sensors_doc: str) -> tuple[Parameter, ...]:
 
 
 def source_type(name: str, doc: str, *, sensors: int, sensors_doc: str, cost_us: float, build: str = "") -> TaskType:
-    """The declaration of a generator; all generators share their parameters."""
+    """The declaration of a generator; all generators share their parameters.
+
+    Parameters
+    ----------
+    name, doc : str
+        As of a `TaskType`.
+    sensors : int
+        How many sensors report if the config does not say it.
+    sensors_doc : str
+        What the sensors are, for the list of task types.
+    cost_us : float
+        A first guess of CPU microseconds for each event.
+    build : str
+        The builder; by default this module's function of that name.
+    """
     return TaskType(
         name=name, kind="source", family="source", doc=doc, build=build or f"workers.library.generators:{name}",
         parameters=_parameters(sensors, sensors_doc), cost_us=cost_us, effects=(),
@@ -218,7 +232,19 @@ def _entry(reading: Column, day_ms: float, values: Mapping[str, Any]) -> Column:
 
 
 def with_outliers(value: Column, low: Column, high: Column, name: Column, values: Mapping[str, Any]) -> Column:
-    """The value, or now and then one that lies half a range to one and a half ranges outside of it."""
+    """The value, or sometimes one that lies half a range to one and a half ranges outside of its range.
+
+    Parameters
+    ----------
+    value : Column
+        The value within the range.
+    low, high : Column
+        The range.
+    name : Column
+        The observation's name, so that observations of one message draw apart.
+    values : mapping
+        The generator's config: ``seed`` and ``outlier_share``.
+    """
     from pyspark.sql import functions as F
 
     seed, seq = values["seed"], F.col("_seq")

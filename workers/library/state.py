@@ -126,7 +126,21 @@ def fold_stream(
 def fold_rows(
     fold: Fold, states: dict[str, Any], columns: dict[str, list], *, reads: Sequence[str], kept: Sequence[str]
 ) -> list[tuple]:
-    """The output rows of a batch, in order; ``states`` (by the column ``_key``) is changed in place."""
+    """The output rows of a batch, in order.
+
+    Parameters
+    ----------
+    fold : Fold
+        The algorithm.
+    states : dict
+        By the value of the column ``_key``; changed in place.
+    columns : dict
+        The batch's values by column, all of one length.
+    reads : sequence of str
+        Columns whose values ``fold.step`` takes, in this order.
+    kept : sequence of str
+        Columns that each output row begins with.
+    """
     rows: list[tuple] = []
     readings = zip(*(columns[name] for name in reads), strict=True)
     heads = zip(*(columns[name] for name in kept), strict=True) if kept else (() for _ in columns["_key"])

@@ -105,6 +105,21 @@ def look_up(
 ) -> list[tuple]:
     """The rows that belong to an event, over this worker's connection; opened anew once where it was lost.
 
+    Parameters
+    ----------
+    event : mapping
+        The event's columns, whose values the query binds.
+    place : Place
+        The database.
+    query : Query
+        What is asked.
+    kinds : tuple of str
+        The types of the columns that the query gives.
+    first : bool
+        Whether only the first row counts: an event without rows gets one of nulls.
+    patience_s : float
+        How long the database may take, in seconds.
+
     Raises
     ------
     NotAnswered

@@ -20,10 +20,22 @@ _SECONDS_BELOW = 100_000_000_000  # as ms this is in March 1973, as s in the yea
 def recorded_ms(
     events: pa.Table, kind: str, time_column: str | None, *, header: str = "", path: str, first: int = 1
 ) -> list[int] | None:
-    """When each event was recorded, in ms since the epoch; None where nothing tells.
+    """When each event was recorded, in ms since the epoch; None where the recording does not say it.
 
-    ``header`` is a CSV recording's line of column names, where it has one; without it columns count from 0. ``first``
-    is the number that the first of these events has in the recording.
+    Parameters
+    ----------
+    events : Table
+        A block of the recording's events.
+    kind : str
+        The recording's format.
+    time_column : str or None
+        The column that holds the time; SenML holds it by itself.
+    header : str
+        A CSV recording's line of column names; without it columns count from 0.
+    path : str
+        The recording, for messages.
+    first : int
+        The number of the first of these events in the recording, for messages.
 
     Raises
     ------
