@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,13 +9,11 @@ from django.conf import settings
 
 from dashboard import jobs
 from scheduler.model.dataflow import Dataflow
-from scheduler.model.documents import dataflow_from_json, read_document, to_document
+from scheduler.model.documents import dataflow_from_json, read_document
 from scheduler.model.errors import InvalidDataflow, Problem, WeirError
 from scheduler.model.task_types import require_types
 
 FORMATS = ("json", "yaml")
-# As itself, or as JSON's escape after an even number of backslashes.
-_UNSTORABLE = re.compile(r"[\0\ud800-\udfff]|(?<!\\)(?:\\\\)*\\u0000")
 
 
 class DocumentTooLarge(WeirError):
@@ -62,10 +58,7 @@ def parse_document(text: str, *, format: str | None = None) -> Dataflow:
     if format not in (None, *FORMATS):
         raise InvalidDataflow(problems=(Problem(
             code="unknown_format", message=f"{format!r} is no format of a document.", remedy="Use json or yaml."),))
-    _refuse_unstorable(text, placed=True)
-    dataflow = read_document(text, format=format, task_types=jobs.task_types(), check_config=jobs.check_config)
-    _refuse_unstorable(json.dumps(to_document(dataflow), ensure_ascii=False), placed=False)
-    return dataflow
+    return read_document(text, format=format, task_types=jobs.task_types(), check_config=jobs.check_config)
 
 
 def check_document(text: str, *, format: str | None = None) -> Checked:
@@ -90,15 +83,3 @@ def stored_dataflow(document: dict[str, Any], *, installed: bool = True) -> Data
     if installed:
         require_types(dataflow, task_types=jobs.task_types())
     return dataflow
-
-
-def _refuse_unstorable(text: str, *, placed: bool) -> None:
-    """NUL and lone surrogates are no text that a database stores; a place is named where the user wrote the text."""
-    character = _UNSTORABLE.search(text)
-    if character is None:
-        return
-    line = text.count("\n", 0, character.start()) + 1 if placed else None
-    column = character.start() - text.rfind("\n", 0, character.start()) if placed else None
-    raise InvalidDataflow(problems=(Problem(
-        code="unstorable_character", message="A NUL character or half a surrogate pair cannot be stored.",
-        remedy="Remove the character.", line=line, column=column),))

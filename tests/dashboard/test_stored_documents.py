@@ -85,3 +85,15 @@ def test_a_document_is_stored_and_read_without_loss(world: World):
     stored = DataflowVersion.objects.get().document
     assert stored == json.loads(json.dumps(to_document(submitted)))
     assert stored_dataflow(stored) == submitted
+
+
+def test_text_about_a_null_character_is_text(world: World):
+    """Backslash, u and four zeros are six characters in YAML without quotes; a null character itself is refused."""
+    text = "\n".join([
+        "name: nulls", "description: strips \\u0000", "tasks:", "  - {id: s, type: urban_sensing}",
+        "  - {id: o, type: output, config: {name: nulls}}", "streams: [{from: s, to: o}]"])
+    planned(world.carla, world.city, text, format="yaml")
+    assert stored_dataflow(DataflowVersion.objects.get().document).description == "strips \\u0000"
+    for refused in ('"strips \\u0000"', '"strips \\0"'):
+        problems = check_document(text.replace("strips \\u0000", refused), format="yaml").problems
+        assert [(problem.code, problem.line) for problem in problems] == [("invalid_unicode", 2)]
