@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
-from functools import partial
-from typing import Any
+from dataclasses import KW_ONLY, dataclass, replace
+from functools import cached_property
 
 from .enactment import LaidOut, bundle_ids, lay_out, notes_of, promise_of
 from .mapping.least_loaded import place_least_loaded
 from .model.dataflow import Dataflow
 from .model.encoding import freeze_plan
-from .model.errors import AlreadySubmitted, NotSubmitted
+from .model.errors import AlreadySubmitted
 from .model.estate import Submitted
 from .model.fragment import RunningTask
 from .model.plan import Plan, Price
@@ -20,9 +19,10 @@ from .model.ports import EstateView
 from .model.prices import Prices
 from .model.secrets import with_scoped_secrets
 from .model.task_types import TaskTypes, require_types
-from .model.usage import NAMED, SlotLoad, growth_of
+from .model.usage import SlotLoad, growth_of
 from .performance.pricing import in_slots, price_of, query_cores
 from .performance.rates import task_cores
+from .plan_building import plan_of_change, submitted_in
 from .reuse.containment import Containment, contain
 from .reuse.fragments import NOW, attach, cut_into_chains
 from .reuse.merge import Merge, merge
@@ -103,82 +103,123 @@ def plan_submission(
         Some of its slots are on machines that would have to be bought.
     """
     _check_plannable(estate, dataflow, dataflow_id, task_types)
-    scope = team if dataflow.visibility == "private" else ""
     alone = with_scoped_secrets(dataflow, team=team, task_types=task_types)
+    scope = team if dataflow.visibility == "private" else ""
     contained = contain(
         estate.tasks, alone, task_types=task_types, containment=None if schedule else containment, scope=scope,
         stateful=not fresh)
-    dataflow = contained.dataflow
-    cores_of = partial(task_cores, task_types=task_types, trigger_ms=prices.trigger_ms)
-    expected = cores_of(dataflow)
-    cores_alone = sum((expected if dataflow is alone else cores_of(alone)).values())
-
-    def merged_as(fresh: bool) -> Merge:
-        return merge(
-            estate.tasks, dataflow, task_types=task_types, scope=scope, fresh_for=dataflow_id if fresh else "")
-
-    def chains_of(tasks: Sequence[RunningTask]) -> tuple[tuple[str, ...], ...]:
+    submission = _Submission(
+        estate, contained.dataflow, alone, dataflow_id=dataflow_id, scope=scope, task_types=task_types, prices=prices,
         # Profiles are of tasks: one that is scheduled has a query to itself.
-        return cut_into_chains(tasks, task_types=task_types, longest_chain=1 if schedule else longest_chain)
-
-    queries_alone = len(chains_of(_as_running(alone)))
-
-    def price_as(merged: Merge, change: FragmentChange, chains: int) -> Price:
-        cores = {running_id: expected[task_id] for task_id, running_id in merged.running.items()}
-        working = (*(task.id for task in merged.started), *_resumed(estate, merged.reused))
-        return price_of(
-            prices=prices, tasks_started=len(merged.started), tasks_reused=len(merged.reused),
-            queries_started=chains + queries_begun(change), task_cores_alone=cores_alone,
-            task_cores_delta=sum(cores[task_id] for task_id in working), queries_alone=queries_alone,
-        )
-
-    merged, other = merged_as(fresh), merged_as(not fresh)
-    cores = {running_id: expected[task_id] for task_id, running_id in merged.running.items()}
-    started = {task.id: replace(task, cores=cores[task.id]) for task in merged.started}
-    chains = chains_of(tuple(started.values()))
+        longest_chain=1 if schedule else longest_chain)
+    merged = submission.merged(fresh=fresh)
+    started = submission.started(merged)
+    chains = submission.chains(tuple(started.values()))
     laid_out = LaidOut() if schedule is None else lay_out(schedule, merged.running, started)
-    slots = (
-        _least_loaded(estate, chains, cores, query_cores=query_cores(prices)) if schedule is None
-        else [laid_out.slots[chain[0]] for chain in chains])
+    slots = submission.least_loaded(chains, started) if schedule is None else [
+        laid_out.slots[chain[0]] for chain in chains]
     resumed = adjust(estate, dict.fromkeys(_resumed(estate, merged.reused), "works"))
     change = attach(
         estate, chains, slots, started=started, resumed=resumed, begin=begin, bundles=laid_out.bundles)
-    otherwise = None
-    if other.running != merged.running and schedule is None:
-        begun = adjust(estate, dict.fromkeys(_resumed(estate, other.reused), "works"))
-        otherwise = price_as(other, begun, len(chains_of(other.started)))
-    price = price_as(merged, resumed, laid_out.queries or len(chains))
-    disordered = reads_divided(estate, started, task_types=task_types)
-    return freeze_plan(
-        Plan(
-            kind=SUBMIT.name,
-            generation=estate.generation,
-            dataflow=Submitted(
-                id=dataflow_id, name=dataflow.name, team=team, running=merged.running,
-                sinks=tuple(task.id for task in dataflow.tasks if task_types[task.type].kind == "sink"),
-                scheduled=schedule is not None,
-            ),
-            reused=merged.reused,
-            started=tuple(started.values()),
-            stopped=(),
-            resumed=_resumed(estate, merged.reused),
-            fresh=merged.fresh,
-            refined=contained.refinements,
-            steps=change.steps,
-            fragments_before=change.before,
-            fragments_after=change.after,
-            # Whoever uses a task uses all that is upstream of it: the users of the sources are all there are.
-            **touched_by(estate, (task_id for task_id in merged.reused if not estate.tasks[task_id].parents)),
-            price=price if schedule is None else in_slots(price, prices=prices, slots=laid_out.all_slots),
-            otherwise=otherwise,
-            promise=schedule and promise_of(
-                schedule, currency=prices.currency, id_of=bundle_ids(change.after.values(), merged.running)),
-            notes=(
-                *filter(None, [
-                    order_note(disordered, started), crowding_note(estate, resumed, own=merged.reused)]),
-                *(notes_of(schedule, task_types=task_types) if schedule else ()), *remarks),
-        )
-    )
+    price = submission.price(merged, resumed, queries=laid_out.queries or len(chains))
+    return freeze_plan(plan_of_change(
+        SUBMIT, estate,
+        Submitted(
+            id=dataflow_id, name=dataflow.name, team=team, running=merged.running,
+            sinks=tuple(task.id for task in contained.dataflow.tasks if task_types[task.type].kind == "sink"),
+            scheduled=schedule is not None),
+        change,
+        # Whoever uses a task uses all that is upstream of it: the users of the sources are all there are.
+        heads=(task_id for task_id in merged.reused if not estate.tasks[task_id].parents), others_only=False,
+        reused=merged.reused,
+        started=tuple(started.values()),
+        resumed=_resumed(estate, merged.reused),
+        fresh=merged.fresh,
+        refined=contained.refinements,
+        price=price if schedule is None else in_slots(price, prices=prices, slots=laid_out.all_slots),
+        otherwise=None if schedule else submission.price_otherwise(merged, fresh=not fresh),
+        promise=schedule and promise_of(
+            schedule, currency=prices.currency, id_of=bundle_ids(change.after.values(), merged.running)),
+        notes=(
+            *filter(None, [
+                order_note(reads_divided(estate, started, task_types=task_types), started),
+                crowding_note(estate, resumed, own=merged.reused)]),
+            *(notes_of(schedule, task_types=task_types) if schedule else ()), *remarks),
+    ))
+
+
+@dataclass(frozen=True)
+class _Submission:
+    """A dataflow that is submitted, however it joins what runs: what its tasks merge into, and what they take."""
+
+    estate: EstateView
+    dataflow: Dataflow  # with the tasks that are made from wider ones
+    alone: Dataflow  # as it would run by itself
+    _: KW_ONLY
+    dataflow_id: str
+    scope: str
+    task_types: TaskTypes
+    prices: Prices
+    longest_chain: int | None
+
+    @cached_property
+    def cores(self) -> Mapping[str, float]:
+        """CPU cores that each task is expected to take, by its id in the dataflow."""
+        return task_cores(self.dataflow, task_types=self.task_types, trigger_ms=self.prices.trigger_ms)
+
+    @cached_property
+    def cores_alone(self) -> float:
+        """CPU cores of all tasks if the dataflow ran alone."""
+        cores = self.cores if self.dataflow is self.alone else task_cores(
+            self.alone, task_types=self.task_types, trigger_ms=self.prices.trigger_ms)
+        return sum(cores.values())
+
+    def merged(self, *, fresh: bool) -> Merge:
+        """What it finds running and what it adds, with its stateful tasks joined or started anew."""
+        return merge(
+            self.estate.tasks, self.dataflow, task_types=self.task_types, scope=self.scope,
+            fresh_for=self.dataflow_id if fresh else "")
+
+    def started(self, merged: Merge) -> dict[str, RunningTask]:
+        """The tasks that a merge starts, with the cores that they are expected to take, by running id."""
+        cores = self._running_cores(merged)
+        return {task.id: replace(task, cores=cores[task.id]) for task in merged.started}
+
+    def chains(self, tasks: Sequence[RunningTask]) -> tuple[tuple[str, ...], ...]:
+        """Tasks cut into chains, each a query."""
+        return cut_into_chains(tasks, task_types=self.task_types, longest_chain=self.longest_chain)
+
+    def least_loaded(self, chains: Sequence[Sequence[str]], started: Mapping[str, RunningTask]) -> list[str]:
+        """A slot for each chain: the one with least to do, and that no schedule counts on where there is another.
+
+        More slots than chains are never needed.
+        """
+        for_query = query_cores(self.prices)
+        least = self.estate.least_loaded(len(chains), query_cores=for_query, apart=True)
+        return place_least_loaded(
+            [for_query + sum(started[task_id].cores for task_id in chain) for chain in chains],
+            slots=[slot for slot, _ in least], load={slot.name: spent for slot, spent in least})
+
+    def price(self, merged: Merge, change: FragmentChange, *, queries: int) -> Price:
+        """The price of a merge that starts so many queries and resumes others by a change."""
+        cores = self._running_cores(merged)
+        working = (*(task.id for task in merged.started), *_resumed(self.estate, merged.reused))
+        return price_of(
+            prices=self.prices, tasks_started=len(merged.started), tasks_reused=len(merged.reused),
+            queries_started=queries + queries_begun(change), task_cores_alone=self.cores_alone,
+            task_cores_delta=sum(cores[task_id] for task_id in working),
+            queries_alone=len(self.chains(_as_running(self.alone))))
+
+    def price_otherwise(self, merged: Merge, *, fresh: bool) -> Price | None:
+        """The price of the other choice: to start anew what this joins, or the reverse; None where it is the same."""
+        other = self.merged(fresh=fresh)
+        if other.running == merged.running:
+            return None
+        resumed = adjust(self.estate, dict.fromkeys(_resumed(self.estate, other.reused), "works"))
+        return self.price(other, resumed, queries=len(self.chains(other.started)))
+
+    def _running_cores(self, merged: Merge) -> dict[str, float]:
+        return {running_id: self.cores[task_id] for task_id, running_id in merged.running.items()}
 
 
 def merged_plainly(
@@ -216,31 +257,23 @@ def plan_removal(estate: EstateView, dataflow_id: str, *, task_types: TaskTypes,
     rested = unmerged.rested(estate)
     ceased = [*rested, *(task_id for task_id in unmerged.stopped if is_working(estate, task_id))]
     own = tuple(estate.tasks[task_id] for task_id in (*unmerged.kept, *unmerged.stopped))
-    return freeze_plan(
-        Plan(
-            kind=REMOVE.name,
-            generation=estate.generation,
-            dataflow=submitted,
-            reused=unmerged.kept,
-            started=(),
-            stopped=stopped,
-            rested=rested,
-            steps=change.steps,
-            fragments_before=change.before,
-            fragments_after=change.after,
-            # A fragment's first task is upstream of all its others, so whoever uses them uses it.
-            **touched_by(estate, (fragment.tasks[0] for fragment in change.after.values()), besides=submitted),
-            price=price_of(
-                prices=prices,
-                tasks_reused=len(unmerged.kept),
-                tasks_stopped=len(stopped),
-                queries_stopped=queries_ceased(change),
-                task_cores_delta=-sum(estate.tasks[task_id].cores for task_id in ceased),
-                task_cores_alone=sum(task.cores for task in own),
-                queries_alone=len(cut_into_chains(own, task_types=task_types)),
-            ),
-        )
-    )
+    return freeze_plan(plan_of_change(
+        REMOVE, estate, submitted, change,
+        # A fragment's first task is upstream of all its others, so whoever uses them uses it.
+        heads=(fragment.tasks[0] for fragment in change.after.values()),
+        reused=unmerged.kept,
+        stopped=stopped,
+        rested=rested,
+        price=price_of(
+            prices=prices,
+            tasks_reused=len(unmerged.kept),
+            tasks_stopped=len(stopped),
+            queries_stopped=queries_ceased(change),
+            task_cores_delta=-sum(estate.tasks[task_id].cores for task_id in ceased),
+            task_cores_alone=sum(task.cores for task in own),
+            queries_alone=len(cut_into_chains(own, task_types=task_types)),
+        ),
+    ))
 
 
 def _as_running(dataflow: Dataflow) -> tuple[RunningTask, ...]:
@@ -248,21 +281,6 @@ def _as_running(dataflow: Dataflow) -> tuple[RunningTask, ...]:
     parents = dataflow.parents()
     return tuple(
         RunningTask(id=task.id, type=task.type, config={}, parents=tuple(parents[task.id])) for task in dataflow.tasks)
-
-
-def _least_loaded(
-    estate: EstateView, chains: Sequence[Sequence[str]], cores: Mapping[str, float], *, query_cores: float
-) -> list[str]:
-    """A slot for each chain: the one that has least to do, and that no schedule counts on where there is another.
-
-    More slots than chains are never needed.
-    """
-    least = estate.least_loaded(len(chains), query_cores=query_cores, apart=True)
-    return place_least_loaded(
-        [query_cores + sum(cores[task_id] for task_id in chain) for chain in chains],
-        slots=[slot for slot, _ in least],
-        load={slot.name: spent for slot, spent in least},
-    )
 
 
 def _check_plannable(estate: EstateView, dataflow: Dataflow, dataflow_id: str, task_types: TaskTypes) -> None:
@@ -274,29 +292,5 @@ def _check_plannable(estate: EstateView, dataflow: Dataflow, dataflow_id: str, t
     require_types(dataflow, task_types=task_types)
 
 
-def submitted_in(estate: EstateView, dataflow_id: str) -> Submitted:
-    """The dataflow's entry; ``NotSubmitted`` where the estate has none."""
-    if dataflow_id not in estate.submitted:
-        raise NotSubmitted(
-            f"Dataflow {dataflow_id} does not run", remedy="Look up the id in the list of dataflows.",
-            dataflow=dataflow_id,
-        )
-    return estate.submitted[dataflow_id]
-
-
 def _resumed(estate: EstateView, reused: Iterable[str]) -> tuple[str, ...]:
     return tuple(task_id for task_id in reused if not is_working(estate, task_id))
-
-
-def touched_by(estate: EstateView, task_ids: Iterable[str], *, besides: Submitted | None = None) -> dict[str, Any]:
-    """Who else uses any of the running tasks, in the fields of a plan; ``besides`` uses them all and does not count."""
-    users = [estate.users_of(task_id) for task_id in task_ids]
-    own, left = (0, "") if besides is None else (1, besides.id)
-    team = "" if besides is None else besides.team
-    named = sorted({user for one in users for user in one.first} - {left})[:NAMED]
-    teams = {of for one in users for of, number in one.by_team.items() if number > (own if of == team else 0)}
-    return {
-        "touched": tuple(named),
-        "touched_teams": tuple(sorted(teams)),
-        "touched_count": max((len(named), *(one.count - own for one in users))),
-    }

@@ -9,16 +9,15 @@ from .applying import reversed_plan
 from .model.encoding import freeze_plan
 from .model.errors import InvalidTransition, NothingToGain, NotPaused
 from .model.estate import Submitted
-from .model.plan import Plan, Price
+from .model.plan import Plan
 from .model.plan_kinds import DEFRAGMENT, PAUSE, RESUME
 from .model.ports import EstateView
 from .model.prices import Prices
 from .model.task_types import TaskTypes
-from .performance.pricing import price_of, query_cores
-from .planning import submitted_in, touched_by
+from .performance.pricing import query_cores
+from .plan_building import plan_of_change, price_of_rearrangement, submitted_in, touched_by
 from .reuse.defragment import Evidence, Fusion, Rule, Worth, fusions, in_words, worth_of
 from .reuse.division import is_scheduled
-from .reuse.fragments import cut_into_chains
 from .reuse.handover import Piece, recut
 from .reuse.standing import adjust, crowding_note, is_working, queries_begun, queries_ceased
 from .reuse.unmerge import unmerge
@@ -42,25 +41,15 @@ def plan_pause(estate: EstateView, dataflow_id: str, *, task_types: TaskTypes, p
     unmerged = unmerge(estate, dataflow_id, paused=True)
     rested = unmerged.rested(estate)
     change = adjust(estate, unmerged.standing)
-    return freeze_plan(
-        Plan(
-            kind=PAUSE.name,
-            generation=estate.generation,
-            dataflow=_turned(submitted),
-            reused=unmerged.kept,
-            started=(),
-            stopped=(),
-            rested=rested,
-            steps=change.steps,
-            fragments_before=change.before,
-            fragments_after=change.after,
-            **touched_by(estate, (one.tasks[0] for one in change.after.values()), besides=submitted),
-            price=_price(
-                estate, submitted, task_types=task_types, prices=prices, queries_stopped=queries_ceased(change),
-                task_cores_delta=-sum(estate.tasks[task_id].cores for task_id in rested),
-            ),
-        )
-    )
+    return freeze_plan(plan_of_change(
+        PAUSE, estate, _turned(submitted), change,
+        heads=(fragment.tasks[0] for fragment in change.after.values()),
+        reused=unmerged.kept,
+        rested=rested,
+        price=price_of_rearrangement(
+            estate, submitted, task_types=task_types, prices=prices, queries_stopped=queries_ceased(change),
+            task_cores_delta=-sum(estate.tasks[task_id].cores for task_id in rested)),
+    ))
 
 
 def plan_resumption(estate: EstateView, dataflow_id: str, *, task_types: TaskTypes, prices: Prices) -> Plan:
@@ -79,26 +68,16 @@ def plan_resumption(estate: EstateView, dataflow_id: str, *, task_types: TaskTyp
     own = tuple(sorted(set(submitted.running.values())))
     resumed = tuple(task_id for task_id in own if not is_working(estate, task_id))
     change = adjust(estate, dict.fromkeys(own, "works"))
-    return freeze_plan(
-        Plan(
-            kind=RESUME.name,
-            generation=estate.generation,
-            dataflow=_turned(submitted),
-            reused=own,
-            started=(),
-            stopped=(),
-            resumed=resumed,
-            steps=change.steps,
-            fragments_before=change.before,
-            fragments_after=change.after,
-            **touched_by(estate, (one.tasks[0] for one in change.after.values()), besides=submitted),
-            price=_price(
-                estate, submitted, task_types=task_types, prices=prices, queries_started=queries_begun(change),
-                task_cores_delta=sum(estate.tasks[task_id].cores for task_id in resumed),
-            ),
-            notes=tuple(filter(None, [crowding_note(estate, change, own=own)])),
-        )
-    )
+    return freeze_plan(plan_of_change(
+        RESUME, estate, _turned(submitted), change,
+        heads=(fragment.tasks[0] for fragment in change.after.values()),
+        reused=own,
+        resumed=resumed,
+        price=price_of_rearrangement(
+            estate, submitted, task_types=task_types, prices=prices, queries_started=queries_begun(change),
+            task_cores_delta=sum(estate.tasks[task_id].cores for task_id in resumed)),
+        notes=tuple(filter(None, [crowding_note(estate, change, own=own)])),
+    ))
 
 
 def plan_defragmentation(
@@ -218,45 +197,16 @@ def _fused(
         path, [Piece(len(tasks), fusion.slot)], upstream=[estate.fragments[one] for one in above], outputs=outputs,
         generation=estate.generation,
     )
-    price = _price(
-        estate, submitted, task_types=task_types, prices=prices, queries_started=1, queries_stopped=len(path),
-        # What is left over once queries are counted: the dead tasks.
-        task_cores_delta=(len(path) - 1) * query_cores(prices) - worth.cores,
-    )
-    return freeze_plan(
-        Plan(
-            kind=DEFRAGMENT.name,
-            generation=estate.generation,
-            dataflow=submitted,
-            reused=tuple(sorted(set(submitted.running.values()))),
-            started=(),
-            stopped=(),
-            steps=change.steps,
-            fragments_before=change.before,
-            fragments_after=change.after,
-            **touched_by(estate, (fragment.tasks[0] for fragment in path), besides=submitted),
-            price=price,
-            why=why,
-        )
-    )
-
-
-def _price(
-    estate: EstateView,
-    submitted: Submitted,
-    *,
-    task_types: TaskTypes,
-    prices: Prices,
-    task_cores_delta: float,
-    queries_started: int = 0,
-    queries_stopped: int = 0,
-) -> Price:
-    own = tuple(estate.tasks[task_id] for task_id in sorted(set(submitted.running.values())))
-    return price_of(
-        prices=prices, tasks_reused=len(own), queries_started=queries_started, queries_stopped=queries_stopped,
-        task_cores_delta=task_cores_delta, task_cores_alone=sum(task.cores for task in own),
-        queries_alone=len(cut_into_chains(own, task_types=task_types)),
-    )
+    return freeze_plan(plan_of_change(
+        DEFRAGMENT, estate, submitted, change,
+        heads=(fragment.tasks[0] for fragment in path),
+        reused=tuple(sorted(set(submitted.running.values()))),
+        price=price_of_rearrangement(
+            estate, submitted, task_types=task_types, prices=prices, queries_started=1, queries_stopped=len(path),
+            # What is left over once queries are counted: the dead tasks.
+            task_cores_delta=(len(path) - 1) * query_cores(prices) - worth.cores),
+        why=why,
+    ))
 
 
 def _turned(submitted: Submitted) -> Submitted:

@@ -20,7 +20,7 @@ from .model.ports import EstateView
 from .model.prices import Prices
 from .model.task_types import TaskTypes
 from .performance.pricing import in_slots, price_of
-from .planning import submitted_in, touched_by
+from .plan_building import plan_of_change, submitted_in
 from .reuse.cutting import Wanted, scheduled_anew, why_fused
 from .reuse.division import divided_back, live
 from .reuse.order import order_note, stateful_downstream
@@ -162,21 +162,12 @@ def _plan(
     # A fragment's first task is upstream of all its others, so whoever uses them uses it.
     heads = [
         fragment.tasks[0] for one, fragment in change.before.items() if one in changed or one not in change.after]
-    return Plan(
-        kind=SCHEDULE.name,
-        generation=estate.generation,
-        dataflow=replace(submitted, scheduled=True),
+    return plan_of_change(
+        SCHEDULE, estate, replace(submitted, scheduled=True), change, heads=heads,
         reused=tuple(sorted(set(submitted.running.values()))),
-        started=(),
-        stopped=(),
-        steps=change.steps,
-        fragments_before=change.before,
-        fragments_after=change.after,
-        **touched_by(estate, heads, besides=submitted),
         price=price,
         promise=promise_of(
-            schedule, currency=prices.currency,
-            id_of=bundle_ids(now.values(), submitted.running)),
+            schedule, currency=prices.currency, id_of=bundle_ids(now.values(), submitted.running)),
         notes=(*filter(None, [order_note(others, estate.tasks)]), *notes_of(schedule, task_types=task_types)),
     )
 
@@ -268,7 +259,7 @@ def _queries(fragments: Iterable[Fragment]) -> int:
 
 
 def _counted_on(running: Mapping[str, Fragment], schedule: Schedule) -> dict[str, float]:
-    """The slots that it runs on, and the part of each that it counts on: of one that it keeps, as much as then."""
+    """Share of each slot now billed to the dataflow (0 to 1); slots that the new schedule keeps use its share."""
     after = parts_of_slots(schedule)
     used = {one.slot for fragment in running.values() for one in live(fragment)}
     return {slot: after.get(slot, 1.0) for slot in sorted(used)}

@@ -269,7 +269,7 @@ def tell(broker: redis.Redis, trial_id: str, said: Progress) -> None:
 
 
 def still(broker: redis.Redis, trial_id: str) -> None:
-    """Say that it goes on as it was said last: what takes longer than that lives is no trial that died."""
+    """Extend the life of the progress key, so that a long phase is not taken for a dead trial."""
     broker.expire(_key(trial_id, "progress"), PROGRESS_LIVES_S)
 
 

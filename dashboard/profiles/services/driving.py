@@ -238,7 +238,7 @@ def _finish(sweep: SweepRecord, done: Done, at: datetime, audit: Audit) -> None:
 
 
 def _fewer_threads(sweep: SweepRecord, done: Done) -> str:
-    """That the slot's driver, not the task, was the end of it, where that is so."""
+    """Explain that the sweep stopped at the driver's limit of threads; empty if it did not."""
     asked, there = sweep.bounds["largest_threads"], sweep.slot_threads
     if there is None or there >= asked or done.points[-1].threads < there:
         return ""

@@ -38,7 +38,7 @@ def test_a_desired_state_of_an_earlier_version_reads() -> None:
     assert (second.threads, second.leaving, second.trigger_ms) == (3, True, 500)
     assert [item.ending for item in second.inputs] == [False, True] and second.inputs[0] == Input("f1-0.2@f5-1", "p")
     assert second.writers == {"f1-0.2@f5-1": Writer("f1-0", 2, "f5-0")}
-    assert set(desired.ceding) == {"f2-0"}
+    assert set(desired.outgoing) == {"f2-0"}
 
 
 def test_what_is_written_reads_back_and_has_what_earlier_agents_ask_for() -> None:

@@ -165,7 +165,7 @@ def line(desired: DesiredState, fragment_ids: Iterable[str]) -> frozenset[str]:
 
 
 def restore_point_of(fragment: WantedFragment, ends: Sequence[Savepoint]) -> RestorePoint:
-    """What a fragment begins with, of what those leave that it goes on with."""
+    """Merge the savepoints of a fragment's predecessors into its restore point."""
     own = {task.id for task in fragment.tasks}
     batch_bases = {channel: batch_of(entry) for end in ends for channel, entry in end.last_offsets.items()}
     for channel, batch_base in (item for end in ends for item in end.batch_bases.items()):

@@ -33,7 +33,7 @@ class Retirement:
         return self._inputs.is_read(fragment, self._read_by(fragment))
 
     def stops(self, fragment: WantedFragment) -> None:
-        """It has stopped for good: those who wrote for it, and those who read what it wrote, may rely on it.
+        """Mark the bundle retired in the broker and release its offsets; its writers and readers treat that as final.
 
         Its places in channels say how far it had come before its last batch.
         """
