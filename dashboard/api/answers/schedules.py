@@ -23,10 +23,9 @@ class Bound(Answer):
     gap: float | None = None
 
 
-class BundlePromise(Answer):
-    """What was predicted of one bundle."""
+class PredictedBundle(Answer):
+    """The predicted load of a bundle."""
 
-    id: str
     task: str
     slot: str
     threads: int
@@ -36,6 +35,12 @@ class BundlePromise(Answer):
     cpu: float
     memory: float
     basis: str
+
+
+class BundlePromise(PredictedBundle):
+    """What a schedule promises of one bundle, by the bundle's id."""
+
+    id: str
 
 
 class ProfileUsed(Answer):
@@ -132,20 +137,6 @@ class SlotLoad(Answer):
     slot: str
     cpu: float
     memory: float
-
-
-class PredictedBundle(Answer):
-    """The predicted load of a bundle."""
-
-    task: str
-    slot: str
-    threads: int
-    share: float
-    rate_per_s: float
-    sustains_per_s: float | None
-    cpu: float
-    memory: float
-    basis: str
 
 
 class Changes(Answer):
