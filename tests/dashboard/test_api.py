@@ -76,7 +76,7 @@ def test_the_difference_shows_what_is_reused_and_by_whom(world: World):
 
 
 def test_of_many_that_a_plan_touches_some_are_named_all_counted_and_every_team_asked(world: World, monkeypatch):
-    monkeypatch.setattr("scheduler.planning.NAMED", 1)
+    monkeypatch.setattr("scheduler.plan_building.NAMED", 1)
     running(world.carla, world.city, document("a", window=2), world.ana)
     for number in (3, 4):
         running(world.mo, world.mobility, document(f"m{number}", window=number), world.dev)
