@@ -72,8 +72,9 @@ def test_cpu_counts_from_the_first_look_and_of_what_comes_later_from_its_start(t
 
 
 # A process that is called as a JVM is, one of its threads as a JVM's compiler; the thread burns CPU, and then the rest.
+# Both threads may speak at once: a line goes out in one write, which a pipe does not mix with another.
 COMPILING = """
-import sys, threading, time
+import os, sys, threading, time
 from pathlib import Path
 def burn(seconds):
     began = time.thread_time()
@@ -84,7 +85,7 @@ def compiler():
     named.set()
     sys.stdin.readline()
     burn(0.5)
-    print("compiled", flush=True)
+    os.write(1, b"compiled\\n")
     time.sleep(60)
 named = threading.Event()
 Path("/proc/self/comm").write_text("java")
@@ -95,7 +96,7 @@ time.sleep(0.1)
 while threading.active_count() > 1 and not Path(sys.argv[1]).exists():
     time.sleep(0.01)
 burn(0.4)
-print("done", flush=True)
+os.write(1, b"done\\n")
 time.sleep(60)
 """
 
