@@ -58,7 +58,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return
     for item in items:
         if item.get_closest_marker("long"):
-            item.add_marker(pytest.mark.skip(reason="takes minutes: run with --long"))
+            item.add_marker(pytest.mark.skip(reason="takes long: ./weir test --long runs it"))
 
 
 @pytest.fixture(scope="session")

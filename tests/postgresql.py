@@ -12,19 +12,16 @@ from pathlib import Path
 
 import pytest
 
-
-def binary(name: str) -> str | None:
-    """A PostgreSQL program, also where Debian keeps it out of the path; the newest."""
-    versions = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"), key=lambda path: int(path.parts[-3]))
-    return str(versions[-1]) if versions else shutil.which(name)
+from workers.benches.services import NotInstalled, postgresql_program
 
 
 @contextmanager
 def cluster() -> Iterator[str]:
     """The address of a cluster in a folder of its own, reached over a socket; skips where PostgreSQL is not there."""
-    initdb, pg_ctl = binary("initdb"), binary("pg_ctl")
-    if initdb is None or pg_ctl is None:
-        pytest.skip("PostgreSQL's initdb and pg_ctl are not installed")
+    try:
+        initdb, pg_ctl = postgresql_program("initdb"), postgresql_program("pg_ctl")
+    except NotInstalled as error:
+        pytest.skip(f"PostgreSQL is optional: {error}")
     # PostgreSQL refuses to run as root: Debian's package brings a user for it, who cannot enter pytest's own folders.
     folder = Path(tempfile.mkdtemp(prefix="weir-pg-"))
     prefix = ["runuser", "-u", "postgres", "--"] if os.geteuid() == 0 else []

@@ -48,7 +48,7 @@ def places():
                 patch.setenv("WEIR_DATABASE_HOSTS", urlsplit(address).netloc.rpartition("@")[2])
                 yield address
         except services.NotInstalled as error:
-            pytest.skip(str(error))
+            pytest.skip(f"PostgreSQL is optional: {error}")
 
 
 def ask(address, query, event=None, *, patience_s=5.0):

@@ -31,7 +31,7 @@ def browser() -> Iterator[Browser]:
     No longer than for this folder: as long as it is there, its event loop runs, and no asynchronous test can start.
     """
     if not drive.has_chromium():
-        pytest.skip("chromium is not installed: apt install chromium")
+        pytest.skip("pages are tested in Chromium, which is not installed: apt install chromium")
     with drive.browser() as found:
         yield found
 

@@ -22,7 +22,7 @@ def test_bad(): assert False
 @pytest.fixture
 def broken(): raise OSError
 def test_error(broken): pass
-@pytest.mark.skip
+@pytest.mark.skip(reason="this sample shows how a skipped test is counted")
 def test_skipped(): pass
 """
 
@@ -81,7 +81,7 @@ def test_bytecode_that_may_not_lie_beside_sources_is_kept_for_the_run(
 
 def test_each_file_of_this_run_is_grouped(request: pytest.FixtureRequest) -> None:
     if "PYTEST_XDIST_WORKER" not in os.environ:
-        pytest.skip("one process runs all that was asked for")
+        pytest.skip("groups are formed only where several processes run the tests")
     assert request.node.nodeid.endswith("@test_run.py"), "xdist has read the groups before they were there"
 
 

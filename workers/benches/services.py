@@ -55,7 +55,7 @@ def database(*, rows: int) -> Iterator[tuple[str, int]]:
     NotInstalled
         PostgreSQL's programs are not there.
     """
-    initdb, postgres = _program("initdb"), _program("postgres")
+    initdb, postgres = postgresql_program("initdb"), postgresql_program("postgres")
     # PostgreSQL refuses to run as root: Debian's package brings a user for it. The kernel forgets at a change of users
     # that the server is to end with this process, and is told again.
     folder = Path(tempfile.mkdtemp(prefix="weir-pg-"))
@@ -103,13 +103,19 @@ def _connected(address: str) -> psycopg.Connection:
             time.sleep(0.1)
 
 
-def _program(name: str) -> str:
-    """A PostgreSQL program, also where Debian keeps it out of the path; the newest."""
+def postgresql_program(name: str) -> str:
+    """A PostgreSQL program, also where Debian keeps it out of the path; the newest.
+
+    Raises
+    ------
+    NotInstalled
+        Where this machine has no PostgreSQL server.
+    """
     versions = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"), key=lambda path: int(path.parts[-3]))
-    found = str(versions[-1]) if versions else shutil.which(name)
-    if found is None:
-        raise NotInstalled(f"PostgreSQL's {name} is not installed; the table that tasks query needs it.")
-    return found
+    program = str(versions[-1]) if versions else shutil.which(name)
+    if program is None:
+        raise NotInstalled(f"This needs a PostgreSQL server, and {name} is not installed: apt install postgresql")
+    return program
 
 
 def _free_port() -> int:

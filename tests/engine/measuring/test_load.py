@@ -118,7 +118,7 @@ def test_what_compilers_take_is_not_counted(tmp_path):
         process.kill()
 
 
-@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="there is one core only")
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="holding a tree to one core needs a second one")
 def test_a_tree_is_held_to_a_core_with_all_its_threads_and_let_go(tree):
     child, cores = with_child(tree), os.sched_getaffinity(0)
     core = max(cores)
