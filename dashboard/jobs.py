@@ -115,15 +115,15 @@ def plugin_problems() -> tuple[registry.PluginProblem, ...]:
 def samples() -> tuple[dict[str, Any], ...]:
     """Sample documents of the library by file name: slug, name, description, text, tasks."""
     files = sorted(resources.files("workers.library").joinpath("samples").glob("*.yaml"), key=lambda file: file.name)
-    found = []
+    counted = []
     for file in files:
         text = file.read_text(encoding="utf-8")
         document = yaml.safe_load(text)
-        found.append({
+        counted.append({
             "slug": file.name.removesuffix(".yaml"), "name": document["name"],
             "description": document.get("description", ""), "text": text, "tasks": len(document["tasks"]),
         })
-    return tuple(found)
+    return tuple(counted)
 
 
 # What is observed -----------------------------------------------------------------------------------------------------

@@ -82,10 +82,10 @@ def lay_out(schedule: Schedule, running: Mapping[str, str], started: Collection[
             remedy="Ask for the schedule again: others have submitted or removed some meanwhile.",
             scheduled=len(parts), started=len(started))
     divided = {
-        running[task]: tuple(RunningBundle("", part.slot, part.threads, part.weight) for part in its)
-        for task, its in parts.items() if task not in schedule.job.one_thread}
+        running[task]: tuple(RunningBundle("", part.slot, part.threads, part.weight) for part in own_bundles)
+        for task, own_bundles in parts.items() if task not in schedule.job.one_thread}
     return LaidOut(
-        slots={running[task]: its[0].slot for task, its in parts.items()}, bundles=divided,
+        slots={running[task]: own_bundles[0].slot for task, own_bundles in parts.items()}, bundles=divided,
         queries=sum(map(len, parts.values())),
         all_slots=parts_of_slots(schedule))
 
@@ -100,10 +100,10 @@ def parts_of_slots(schedule: Schedule) -> dict[str, float]:
 
 def bundle_ids(fragments: Iterable[Fragment], running: Mapping[str, str]) -> Callable[[str, str], str]:
     """The id of the bundle of a submitted task on a slot, among these fragments."""
-    found = {
+    routed = {
         (task, bundle.slot): bundle.id
         for fragment in fragments for task in fragment.tasks for bundle in fragment.parts if not bundle.leaving}
-    return lambda task, slot: found[running[task], slot]
+    return lambda task, slot: routed[running[task], slot]
 
 
 def promise_of(schedule: Schedule, *, id_of: Callable[[str, str], str], currency: str) -> Promise:
@@ -111,30 +111,49 @@ def promise_of(schedule: Schedule, *, id_of: Callable[[str, str], str], currency
     job, prediction = schedule.job, schedule.prediction
     limit = prediction.routed.limit
     return Promise(
-        rate_per_s=schedule.rate_per_s * job.sources, sustained_per_s=schedule.sustained_per_s * job.sources,
+        rate_per_s=schedule.rate_per_s * job.sources,
+        sustained_per_s=schedule.sustained_per_s * job.sources,
         latency_s=schedule.latency_s,
         rates_per_s=job.rates_per_s,
         bundles=tuple(
             BundlePromise(
-                id_of(one.task, one.slot.name), one.task, one.slot.name, one.threads, round(one.share, DIGITS),
-                one.rate_per_s, None if isinf(one.sustains_per_s) else one.sustains_per_s, one.cpu, one.memory,
-                one.basis)
-            for one in prediction.bundles),
-        pair=schedule.pair, routing=prediction.routed.routing, limit=limit.reason if limit else "",
-        extra=schedule.placement.extra, per_hour=schedule.acquisition.per_hour, currency=currency,
+                id_of(bundle.task, bundle.slot.name),
+                bundle.task,
+                bundle.slot.name,
+                bundle.threads,
+                round(bundle.share, DIGITS),
+                bundle.rate_per_s,
+                None if isinf(bundle.sustains_per_s) else bundle.sustains_per_s,
+                bundle.cpu,
+                bundle.memory,
+                bundle.basis,
+            )
+            for bundle in prediction.bundles
+        ),
+        pair=schedule.pair,
+        routing=prediction.routed.routing,
+        limit=limit.reason if limit else "",
+        extra=schedule.placement.extra,
+        per_hour=schedule.acquisition.per_hour,
+        currency=currency,
         between_nodes_per_s=schedule.between_nodes_per_s,
         profiles=tuple(
             ProfileUsed(task, profile.task_type, profile.version, profile.machine, profile.origin)
-            for task, profile in job.profiles.items()),
+            for task, profile in job.profiles.items()
+        ),
         allocated={name: (task.cpu, task.memory) for name, task in schedule.allocation.tasks.items()},
         others={
             schedule.placement.slots[position].name: Load(taken.cpu, taken.memory)
-            for position, taken in schedule.placement.taken.items()},
+            for position, taken in schedule.placement.taken.items()
+        },
         latencies_s=latencies_s(
-            job.dataflow, prediction, trigger_s=schedule.options.trigger_s, hop_s=schedule.options.hop_s),
-        slots_bound=schedule.placement.slots_bound, traffic_bound=schedule.placement.traffic_bound,
+            job.dataflow, prediction, trigger_s=schedule.options.trigger_s, hop_s=schedule.options.hop_s
+        ),
+        slots_bound=schedule.placement.slots_bound,
+        traffic_bound=schedule.placement.traffic_bound,
         crowded={
-            schedule.placement.slots[position].name: crowd for position, crowd in prediction.routed.crowded.items()},
+            schedule.placement.slots[position].name: crowd for position, crowd in prediction.routed.crowded.items()
+        },
     )
 
 
@@ -154,10 +173,10 @@ def notes_of(schedule: Schedule, *, task_types: TaskTypes) -> list[str]:
     if not schedule.prediction.keeps:
         limit = schedule.prediction.routed.limit
         why = f": {limit.reason}" if limit else ""
-        together = " of its sources together" if job.sources > 1 else ""  # as it is promised
+        of_sources = " of its sources together" if job.sources > 1 else ""  # as it is promised
         notes.append(
             f"It is predicted to sustain {schedule.sustained_per_s * job.sources:.4g} of the "
-            f"{schedule.rate_per_s * job.sources:g} events/s{together} that it is planned for{why}.")
+            f"{schedule.rate_per_s * job.sources:g} events/s{of_sources} that it is planned for{why}.")
     if shared := schedule.placement.taken:
         named = ", ".join(
             f"{taken.cpu:.0%} of {schedule.placement.slots[position].name}" for position, taken in shared.items())
@@ -180,13 +199,13 @@ def require_slots(schedule: Schedule) -> None:
         return
     names = {node.name for node in missing}
     more = sum(slot.node in names for slot in (*placement.slots, *placement.empty))
-    there = placement.needed - more
+    usable = placement.needed - more
     sizes = Counter(node.size.name for node in missing if node.size)
     bought = ", ".join(f"{count} × {name}" for name, count in sorted(sizes.items()))
     raise InsufficientSlots(
-        f"The schedule asks for {placement.needed} slots, and {there} are free here: {more} would be on machines to "
+        f"The schedule asks for {placement.needed} slots, and {usable} are free here: {more} would be on machines to "
         f"buy ({bought})",
-        remedy=FEWER, needed=placement.needed, available=there, machines=dict(sizes),
+        remedy=FEWER, needed=placement.needed, available=usable, machines=dict(sizes),
     )
 
 
@@ -198,11 +217,11 @@ def require_room(allocation: Allocation, supply: Supply) -> None:
     InsufficientSlots
         With both numbers.
     """
-    there = sum(len(node.slots) for node in supply.free)
-    if allocation.slots > there:
+    free_slots = sum(len(node.slots) for node in supply.free)
+    if allocation.slots > free_slots:
         raise InsufficientSlots(
-            f"The schedule takes at least {allocation.slots} slots by its allocation, and {there} are free here",
-            remedy=FEWER, needed=allocation.slots, available=there)
+            f"The schedule takes at least {allocation.slots} slots by its allocation, and {free_slots} are free here",
+            remedy=FEWER, needed=allocation.slots, available=free_slots)
 
 
 def _rounded(shares: Mapping[int, float]) -> dict[int, float]:

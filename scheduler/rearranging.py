@@ -120,8 +120,8 @@ def plan_defragmentation(
     own = {estate.places[task_id][0] for task_id in submitted.running.values()}
     for_query = query_cores(prices)
     ranked = [
-        (worth_of(estate, one, prices=prices, query_cores=for_query, evidence=evidence, rule=rule), one)
-        for one in fusions(
+        (worth_of(estate, candidate, prices=prices, query_cores=for_query, evidence=evidence, rule=rule), candidate)
+        for candidate in fusions(
             estate, own, task_types=task_types, query_cores=for_query, longest_chain=longest_chain, busy=busy)
     ]
     if not ranked:
@@ -129,7 +129,7 @@ def plan_defragmentation(
             f"The queries of {submitted.name} are as few as they can be.", remedy="There is nothing to do.",
             dataflow=dataflow_id,
         )
-    worth, fusion = max(ranked, key=lambda found: (found[0].gain - found[0].disruption, found[1].path[::-1]))
+    worth, fusion = max(ranked, key=lambda entry: (entry[0].gain - entry[0].disruption, entry[1].path[::-1]))
     why = in_words(fusion, worth, prices=prices, rule=rule)
     if not worth.satisfies(rule):
         raise NothingToGain(
@@ -156,18 +156,25 @@ def plan_cutting_back(estate: EstateView, plan: Plan) -> Plan:
     """
     submitted = submitted_in(estate, plan.dataflow.id)
     fused = [plan.fragments_after[step.fragment] for step in plan.steps]
-    path = [estate.fragments[one.id] for one in fused if one.id in estate.fragments]
-    changed = [(one.tasks, one.active) for one in path] != [(one.tasks, one.active) for one in fused]
-    if changed or any(is_scheduled(estate, one) for one in path):
+    path = [estate.fragments[piece.id] for piece in fused if piece.id in estate.fragments]
+    changed = [(fragment.tasks, fragment.active) for fragment in path] != [
+        (piece.tasks, piece.active) for piece in fused
+    ]
+    if changed or any(is_scheduled(estate, fragment) for fragment in path):
         raise InvalidTransition(
             f"The queries of {submitted.name} were changed again since they were fused.",
             remedy="There is nothing left to undo; remove and submit the dataflow to run it in other pieces.",
             dataflow=submitted.id,
         )
-    pieces = [plan.fragments_before[one] for one in dict.fromkeys(one for part in fused for one in part.inherits)]
+    pieces = [
+        plan.fragments_before[ancestor]
+        for ancestor in dict.fromkeys(fragment_id for part in fused for fragment_id in part.inherits)
+    ]
     above = dict.fromkeys(estate.places[parent][0] for parent in estate.tasks[path[0].tasks[0]].parents)
     change = recut(
-        path, [Piece(part.active, part.slot) for part in pieces], upstream=[estate.fragments[one] for one in above],
+        path,
+        [Piece(part.active, part.slot) for part in pieces],
+        upstream=[estate.fragments[ancestor_id] for ancestor_id in above],
         outputs={task_id for part in path for task_id in part.channels if task_id not in part.outlets},
         generation=estate.generation,
     )
@@ -189,12 +196,15 @@ def _fused(
     task_types: TaskTypes,
     prices: Prices,
 ) -> Plan:
-    path = [estate.fragments[one] for one in fusion.path]
+    path = [estate.fragments[fragment_id] for fragment_id in fusion.path]
     tasks = [task_id for fragment in path for task_id in fragment.active_tasks]
     above = dict.fromkeys(estate.places[parent][0] for parent in estate.tasks[tasks[0]].parents)
     outputs = {task_id for task_id in tasks if task_types[estate.tasks[task_id].type].terminal == "output"}
     change = recut(
-        path, [Piece(len(tasks), fusion.slot)], upstream=[estate.fragments[one] for one in above], outputs=outputs,
+        path,
+        [Piece(len(tasks), fusion.slot)],
+        upstream=[estate.fragments[ancestor_id] for ancestor_id in above],
+        outputs=outputs,
         generation=estate.generation,
     )
     return freeze_plan(plan_of_change(

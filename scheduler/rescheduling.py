@@ -37,9 +37,9 @@ def schedulable(
     A schedule gives each task a fragment of its own. Chains that were submitted without a schedule, or by others, are
     cut for that; tasks of a chain that cannot be cut stay as they are.
     """
-    found, stuck = _schedulable(estate, dataflow_id, dataflow, task_types=task_types)
-    if found:
-        return found, ""
+    running, stuck = _schedulable(estate, dataflow_id, dataflow, task_types=task_types)
+    if running:
+        return running, ""
     name = submitted_in(estate, dataflow_id).name
     if not stuck:
         return {}, f"Nothing of {name} works that could be scheduled: resume it first."
@@ -53,7 +53,7 @@ def _schedulable(
 ) -> tuple[dict[str, Fragment], dict[str, str]]:
     """By task of the document: the fragments of those that may be scheduled, and why others that work may not."""
     submitted = submitted_in(estate, dataflow_id)
-    found, stuck = {}, {}
+    schedulable, stuck = {}, {}
     for task in dataflow.tasks:
         running = submitted.running.get(task.id)
         # What is made from a wider task's stream is another task than the one that was measured.
@@ -68,13 +68,13 @@ def _schedulable(
         if why:
             stuck[task.id] = why
         else:
-            found[task.id] = fragment
-    return found, stuck
+            schedulable[task.id] = fragment
+    return schedulable, stuck
 
 
-def _is_alike(running: str, asked: str, task_types: TaskTypes) -> bool:
-    return running == asked or (
-        running in task_types and asked in task_types and task_types[running].name == task_types[asked].name)
+def _is_alike(running: str, wanted: str, task_types: TaskTypes) -> bool:
+    return running == wanted or (
+        running in task_types and wanted in task_types and task_types[running].name == task_types[wanted].name)
 
 
 def bound(running: Mapping[str, Fragment], job: Job) -> dict[str, str]:
@@ -154,14 +154,23 @@ def _plan(
     now: Mapping[str, Fragment], task_types: TaskTypes, prices: Prices,
 ) -> Plan:
     # Beside a new bundle another one works on, or drains what it has: order is not kept, for a while or for good.
-    begun = sorted({step.fragment for step in change.steps if step.kind == START_BUNDLE.name} | {
-        one for one, fragment in change.after.items() if one not in change.before and len(live(fragment)) > 1})
+    begun = sorted(
+        {step.fragment for step in change.steps if step.kind == START_BUNDLE.name}
+        | {
+            fragment_id
+            for fragment_id, fragment in change.after.items()
+            if fragment_id not in change.before and len(live(fragment)) > 1
+        }
+    )
     others = stateful_downstream(
         ChainMap(dict(change.after), estate.fragments), begun, tasks=estate.tasks, task_types=task_types)
     changed = {step.fragment for step in change.steps}
     # A fragment's first task is upstream of all its others, so whoever uses them uses it.
     heads = [
-        fragment.tasks[0] for one, fragment in change.before.items() if one in changed or one not in change.after]
+        fragment.tasks[0]
+        for fragment_id, fragment in change.before.items()
+        if fragment_id in changed or fragment_id not in change.after
+    ]
     return plan_of_change(
         SCHEDULE, estate, replace(submitted, scheduled=True), change, heads=heads,
         reused=tuple(sorted(set(submitted.running.values()))),
@@ -184,18 +193,21 @@ def plan_schedule_back(estate: EstateView, plan: Plan) -> Plan:
     """
     submitted = submitted_in(estate, plan.dataflow.id)
     now = {}
-    for one in dict.fromkeys(step.fragment for step in plan.steps):
-        found = estate.places.get(plan.fragments_after[one].tasks[0])
-        if found is None or found[0] != one or estate.fragments[one].paused:
+    for fragment_id in dict.fromkeys(step.fragment for step in plan.steps):
+        located = estate.places.get(plan.fragments_after[fragment_id].tasks[0])
+        if located is None or located[0] != fragment_id or estate.fragments[fragment_id].paused:
             raise NotEnactable(
-                f"{submitted.name} has changed since: {one} is no longer what this plan changed",
-                remedy="Ask for another schedule instead.", fragment=one)
-        now[one] = estate.fragments[one]
+                f"{submitted.name} has changed since: {fragment_id} is no longer what this plan changed",
+                remedy="Ask for another schedule instead.", fragment=fragment_id)
+        now[fragment_id] = estate.fragments[fragment_id]
     change = divided_back(plan.fragments_before, now, generation=estate.generation)
     back = reversed_plan(plan, change)
     undivided = [
-        one for one, fragment in now.items()
-        if fragment.divided and (one not in plan.fragments_before or not plan.fragments_before[one].divided)]
+        fragment_id
+        for fragment_id, fragment in now.items()
+        if fragment.divided
+        and (fragment_id not in plan.fragments_before or not plan.fragments_before[fragment_id].divided)
+    ]
     notes = ("What ran without a schedule before is not fused again: each task goes back to the slot that it was on, "
              "in one bundle with one thread.",) if undivided else ()
     return freeze_plan(replace(
@@ -205,10 +217,10 @@ def plan_schedule_back(estate: EstateView, plan: Plan) -> Plan:
 
 def _cut_notes(change: FragmentChange) -> list[str]:
     """What reviewers should know of chains that are cut."""
-    gone = [one for one in change.before if one not in change.after]
+    gone = [fragment_id for fragment_id in change.before if fragment_id not in change.after]
     if not gone:
         return []
-    queries = _queries(fragment for one, fragment in change.after.items() if one not in change.before)
+    queries = _queries(fragment for fragment_id, fragment in change.after.items() if fragment_id not in change.before)
     return [
         f"{_named(gone)} {'end' if len(gone) > 1 else 'ends'}, and {queries} queries go on exactly there, with the "
         "same state: what comes out of them stands still for some seconds, and no event is lost or comes twice. Sinks "
@@ -261,5 +273,5 @@ def _queries(fragments: Iterable[Fragment]) -> int:
 def _counted_on(running: Mapping[str, Fragment], schedule: Schedule) -> dict[str, float]:
     """Share of each slot now billed to the dataflow (0 to 1); slots that the new schedule keeps use its share."""
     after = parts_of_slots(schedule)
-    used = {one.slot for fragment in running.values() for one in live(fragment)}
+    used = {bundle.slot for fragment in running.values() for bundle in live(fragment)}
     return {slot: after.get(slot, 1.0) for slot in sorted(used)}

@@ -94,23 +94,23 @@ def children(pid: int | None = None) -> list[int]:
 def descendants(pid: int | None = None) -> list[int]:
     """Pids of every live or defunct descendant of a process (this one by default), nearest first, from /proc."""
     by_parent = _children_by_parent()
-    found: list[int] = []
+    pids: list[int] = []
     front = [os.getpid() if pid is None else pid]
     while front:
         front = [child for parent in front for child in by_parent.get(parent, [])]
-        found.extend(front)
-    return found
+        pids.extend(front)
+    return pids
 
 
 def _children_by_parent() -> dict[int, list[int]]:
-    found: dict[int, list[int]] = {}
+    children: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             with suppress(OSError, ValueError, IndexError):
                 # The command's name stands in parentheses and may hold spaces: the parent follows the last one.
                 parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-                found.setdefault(parent, []).append(int(entry.name))
-    return found
+                children.setdefault(parent, []).append(int(entry.name))
+    return children
 
 
 def reap(pid: int) -> bool:

@@ -19,14 +19,14 @@ class BearerToken(HttpBearer):
     """``Authorization: Bearer weir_…``; acts as the token's user."""
 
     def authenticate(self, request: HttpRequest, token: str) -> User | None:
-        found = ApiToken.objects.select_related("user").filter(digest=token_digest(token)).first()
-        if found is None or not found.user.is_active:
+        api_token = ApiToken.objects.select_related("user").filter(digest=token_digest(token)).first()
+        if api_token is None or not api_token.user.is_active:
             return None
         now = timezone.now()
-        if found.last_used is None or now - found.last_used > SEEN_EVERY:
-            ApiToken.objects.filter(pk=found.pk).update(last_used=now)
-        request.user, request.viewer = found.user, viewer_of(found.user)
-        return found.user
+        if api_token.last_used is None or now - api_token.last_used > SEEN_EVERY:
+            ApiToken.objects.filter(pk=api_token.pk).update(last_used=now)
+        request.user, request.viewer = api_token.user, viewer_of(api_token.user)
+        return api_token.user
 
 
 class Session(SessionAuth):

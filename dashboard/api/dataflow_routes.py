@@ -38,8 +38,8 @@ def dataflows(
     request: HttpRequest, search: str = "", team: str = "", status: str = "", page: int = Query(1, ge=1, le=10**6)
 ) -> dict[str, Any]:
     """Dataflows that the caller may know of, newest first."""
-    found = catalog.dataflows(request.viewer, search=search, team=team, status=status)
-    return schemas.page_of(found, page, schemas.dataflow_row)
+    records = catalog.dataflows(request.viewer, search=search, team=team, status=status)
+    return schemas.page_of(records, page, schemas.dataflow_row)
 
 
 @router.post("/dataflows", response={201: Submitted})
@@ -90,10 +90,10 @@ def defragment(request: HttpRequest, dataflow_id: UUID) -> dict[str, Any]:
 @router.get("/dataflows/{uuid:dataflow_id}/fragmentation", response=Fragmentation)
 def dataflow_fragmentation(request: HttpRequest, dataflow_id: UUID) -> dict[str, Any]:
     """How a dataflow in the estate is cut into queries."""
-    found = fragments.fragmentation_of(request.viewer, dataflow_id)
-    if found is None:
+    document = fragments.fragmentation_of(request.viewer, dataflow_id)
+    if document is None:
         raise NotFound("This dataflow is not in the estate.", remedy="Submit it first.")
-    return found
+    return document
 
 
 @router.get("/dataflows/{uuid:dataflow_id}/live", response=LiveDataflow)

@@ -36,16 +36,16 @@ def not_measured(request: HttpRequest) -> list[str]:
 @router.get("/profiles/{uuid:profile_id}/seen", response=Page[Observation])
 def seen(request: HttpRequest, profile_id: UUID, page: int = Query(1, ge=1, le=10**6)) -> dict[str, Any]:
     """What running bundles were seen to do over the last day, newest first."""
-    found = selectors.profile(request.viewer, profile_id).observations.order_by("-at", "pk")
-    return page_of(found, page, seen_row)
+    observations = selectors.profile(request.viewer, profile_id).observations.order_by("-at", "pk")
+    return page_of(observations, page, seen_row)
 
 
 @router.get("/profiles/{uuid:profile_id}/history", response=Page[Profile])
 def history(request: HttpRequest, profile_id: UUID, page: int = Query(1, ge=1, le=10**6)) -> dict[str, Any]:
     """All profiles of the same type, config, machine and team, newest first: those that were superseded, too."""
-    found = selectors.history_of(selectors.profile(request.viewer, profile_id))
+    entries = selectors.history_of(selectors.profile(request.viewer, profile_id))
     row = partial(profile_row, machine=selectors.current_machine())
-    return page_of(found.select_related("team").prefetch_related("points"), page, row)
+    return page_of(entries.select_related("team").prefetch_related("points"), page, row)
 
 
 def seen_row(row: ObservationRow) -> dict[str, Any]:

@@ -66,7 +66,9 @@ def _not_logged_in(request: HttpRequest, error: AuthenticationError) -> HttpResp
 
 def _invalid(request: HttpRequest, error: ValidationError) -> HttpResponse:
     fields = [
-        {"field": ".".join(str(part) for part in found["loc"][1:]), "message": found["msg"]} for found in error.errors]
+        {"field": ".".join(str(part) for part in problem["loc"][1:]), "message": problem["msg"]}
+        for problem in error.errors
+    ]
     return response_for(request, InvalidRequest(
         "The request lacks something or holds something of the wrong type.", remedy="See docs/api.md.", fields=fields))
 

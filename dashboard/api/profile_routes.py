@@ -73,15 +73,15 @@ def profiles(
 ) -> dict[str, Any]:
     """Active profiles that the caller may know of, by type; or those that were set aside."""
     row = partial(profile_row, machine=selectors.current_machine())
-    found = selectors.set_aside(request.viewer) if set_aside else selectors.profiles(request.viewer)
-    return page_of(selectors.matching(found, search), page, row)
+    records = selectors.set_aside(request.viewer) if set_aside else selectors.profiles(request.viewer)
+    return page_of(selectors.matching(records, search), page, row)
 
 
 @router.get("/profiles.csv")
 def profiles_csv(request: HttpRequest, search: str = "") -> HttpResponse:
     """The same as a CSV file that imports."""
-    found = selectors.profiles(request.viewer, search=search)
-    return HttpResponse(write_entries(map(entry_of, found)), content_type="text/csv; charset=utf-8")
+    records = selectors.profiles(request.viewer, search=search)
+    return HttpResponse(write_entries(map(entry_of, records)), content_type="text/csv; charset=utf-8")
 
 
 @router.post("/profiles", response={201: list[Profile]})
@@ -123,9 +123,9 @@ def sweeps(request: HttpRequest, page: int = Query(1, ge=1, le=10**6)) -> dict[s
 def start(request: HttpRequest, given: SweepIn) -> Status:
     """Ask for a measurement: 201 with the sweep, which begins as soon as its slot is free."""
     again = selectors.profile(request.viewer, given.profile) if given.profile else None
-    said = given.dict(exclude_none=True)
-    manner = replace(manner_of(again), **{name: said[name] for name in MANNER if name in said})
-    bounds = bounds_for(given.slot, manner.bounds, **{name: said[name] for name in BOUNDS if name in said})
+    fields = given.dict(exclude_none=True)
+    manner = replace(manner_of(again), **{name: fields[name] for name in MANNER if name in fields})
+    bounds = bounds_for(given.slot, manner.bounds, **{name: fields[name] for name in BOUNDS if name in fields})
     return Status(201, sweep_row(start_sweep(
         actor=request.user, subject=_subject(request, given), slot=given.slot, bounds=bounds,
         any_config=manner.any_config, warm_up_s=manner.warm_up_s, seconds=manner.seconds)))
@@ -136,7 +136,7 @@ def sweep(request: HttpRequest, sweep_id: UUID) -> dict[str, Any]:
     """One sweep: how far it is, and its trials without their series."""
     record = selectors.sweep(request.viewer, sweep_id)
     return sweep_row(record) | {
-        "progress": progress_of(record), "trials": [trial_row(one) for one in record.trials.without_raw()]}
+        "progress": progress_of(record), "trials": [trial_row(trial) for trial in record.trials.without_raw()]}
 
 
 @router.get("/sweeps/{uuid:sweep_id}/trials/{int:number}", response=TrialDetail)
@@ -146,11 +146,11 @@ def trial(request: HttpRequest, sweep_id: UUID, number: int) -> dict[str, Any]:
     The series has seconds, latency, events/s, CPU and memory of each moment; a batch when it was planned and had ended,
     events in and out, and when these were born on the mean, in seconds of the ``measured_s`` that counted.
     """
-    found = selectors.sweep(request.viewer, sweep_id).trials.filter(number=number).first()
-    if found is None:
+    trial_record = selectors.sweep(request.viewer, sweep_id).trials.filter(number=number).first()
+    if trial_record is None:
         raise NotFound("This sweep has no such trial.", remedy="See its trials.")
-    return trial_row(found) | {
-        "series": found.series, "batches": found.batches, "measured_s": found.measured_s}
+    return trial_row(trial_record) | {
+        "series": trial_record.series, "batches": trial_record.batches, "measured_s": trial_record.measured_s}
 
 
 @router.post("/sweeps/{uuid:sweep_id}/{slug:way}", response=Sweep)
@@ -163,16 +163,16 @@ def steer(request: HttpRequest, sweep_id: UUID, way: str) -> dict[str, Any]:
 
 def profile_row(record: ProfileRecord, *, machine: str | None = None) -> dict[str, Any]:
     """A profile as the API gives it."""
-    found = profile_of(record)
+    profile = profile_of(record)
     return {
-        "id": str(record.pk), "task_type": found.task_type,
-        "config": json.loads(found.config) if found.config else None,
-        "version": found.version, "code": found.code, "machine": found.machine, "static": found.static,
-        "origin": found.origin,
+        "id": str(record.pk), "task_type": profile.task_type,
+        "config": json.loads(profile.config) if profile.config else None,
+        "version": profile.version, "code": profile.code, "machine": profile.machine, "static": profile.static,
+        "origin": profile.origin,
         "team": record.team.slug if record.team else None, "active": record.active,
         "created": record.created.isoformat(), "rough": record.rough, "at_least": record.at_least,
-        "drifts": record.drifts, "stale": selectors.staleness(found, machine=machine) or None,
-        "points": [asdict(point) for point in found.points]}
+        "drifts": record.drifts, "stale": selectors.staleness(profile, machine=machine) or None,
+        "points": [asdict(point) for point in profile.points]}
 
 
 def sweep_row(record: SweepRecord) -> dict[str, Any]:

@@ -43,15 +43,22 @@ def schedules(
     """All pairs of allocation and mapping at a rate: schedules, or why there is none."""
     choice = Choice.of(pair=PAIRS[0], rate_per_s=rate_per_s, routing=routing)
     problem = problem_of(catalog.dataflow(request.viewer, dataflow_id), routing=choice.routing)
-    asked = options.answer(problem, choice.rate_per_s)
-    if asked.failure is not None:
-        raise asked.failure
+    schedule_options = options.answer(problem, choice.rate_per_s)
+    if schedule_options.failure is not None:
+        raise schedule_options.failure
     room = options.room_of(problem)
     return {
-        "currency": settings.CURRENCY, "routing": choice.routing, "blocked": problem.blocked,
-        "free_slots": room.free, "own_slots": room.own, "shared_slots": room.shared,
-        "tasks": [task_row(one) for one in options.basis_of(problem, asked.job)] if asked.job else [],
-        "schedules": [pair_row(row) for row in asked.rows]}
+        "currency": settings.CURRENCY,
+        "routing": choice.routing,
+        "blocked": problem.blocked,
+        "free_slots": room.free,
+        "own_slots": room.own,
+        "shared_slots": room.shared,
+        "tasks": [task_row(profiled) for profiled in options.basis_of(problem, schedule_options.job)]
+        if schedule_options.job
+        else [],
+        "schedules": [pair_row(row) for row in schedule_options.rows],
+    }
 
 
 @router.get("/dataflows/{uuid:dataflow_id}/what-if", response=list[WhatIf], exclude_unset=True)
@@ -81,16 +88,24 @@ def without(request: HttpRequest, dataflow_id: UUID) -> dict[str, Any]:
 @router.get("/dataflows/{uuid:dataflow_id}/schedule/outcome", response=Outcome, exclude_unset=True)
 def outcome(request: HttpRequest, dataflow_id: UUID, proposal: UUID | None = None) -> dict[str, Any]:
     """What the schedule in force, or a proposal's, promised, what was measured, and what was missed and why."""
-    found = outcome_of(request.viewer, dataflow_id, proposal_id=proposal or "")
-    kept, measured, standing = found.kept, found.measured, found.standing
+    outcome = outcome_of(request.viewer, dataflow_id, proposal_id=proposal or "")
+    current, measured, standing = outcome.kept, outcome.measured, outcome.standing
     return {
-        "proposal": str(kept.proposal_id) if kept else None, "since": kept.since if kept else None,
-        "standing": standing.what if kept else None, "standing_since": standing.at,
+        "proposal": str(current.proposal_id) if current else None,
+        "since": current.since if current else None,
+        "standing": standing.what if current else None,
+        "standing_since": standing.at,
         "standing_by": str(standing.by) if standing.by else None,
-        "readings": measured.readings, "begins": measured.begins, "ends": measured.ends, "judged": found.judged,
-        "promise": json.loads(to_json(kept.promise)) if kept else None, "seen": asdict(found.seen) if kept else None,
-        "missed": [asdict(miss) for miss in found.missed], "told": [asdict(one) for one in found.told],
-        "blur": found.blur}
+        "readings": measured.readings,
+        "begins": measured.begins,
+        "ends": measured.ends,
+        "judged": outcome.judged,
+        "promise": json.loads(to_json(current.promise)) if current else None,
+        "seen": asdict(outcome.seen) if current else None,
+        "missed": [asdict(miss) for miss in outcome.missed],
+        "told": [asdict(reason) for reason in outcome.told],
+        "blur": outcome.blur,
+    }
 
 
 @router.get("/dataflows/{uuid:dataflow_id}/schedule/runs", response=list[Run])
@@ -114,14 +129,34 @@ def slots(request: HttpRequest, proposal: UUID | None = None) -> list[dict[str, 
 def slot_row(slot: SlotCell, *, unpinned: str = "") -> dict[str, Any]:
     """One slot: planned before and after, measured, and its bundles."""
     return {
-        "name": slot.name, "state": slot.state, "reserved_for": slot.reserved_for, "free": slot.free,
-        "planned": asdict(slot.before), "planned_after": asdict(slot.after), "measured": asdict(slot.taken),
-        "whole": asdict(slot.whole), "core": slot.core, "unpinned": unpinned or None,
+        "name": slot.name,
+        "state": slot.state,
+        "reserved_for": slot.reserved_for,
+        "free": slot.free,
+        "planned": asdict(slot.before),
+        "planned_after": asdict(slot.after),
+        "measured": asdict(slot.taken),
+        "whole": asdict(slot.whole),
+        "core": slot.core,
+        "unpinned": unpinned or None,
         "bundles": [
-            {"id": one.id, "fragment": one.fragment, "tasks": one.tasks, "users": one.users, "change": one.change,
-             "threads": one.threads, "weight": one.weight, "was": _side(one.was), "now": _side(one.now),
-             "planned_before": asdict(one.planned_before), "planned": asdict(one.planned),
-             "measured": asdict(one.measured), "state": one.state} for one in slot.bundles],
+            {
+                "id": bundle.id,
+                "fragment": bundle.fragment,
+                "tasks": bundle.tasks,
+                "users": bundle.users,
+                "change": bundle.change,
+                "threads": bundle.threads,
+                "weight": bundle.weight,
+                "was": _side(bundle.was),
+                "now": _side(bundle.now),
+                "planned_before": asdict(bundle.planned_before),
+                "planned": asdict(bundle.planned),
+                "measured": asdict(bundle.measured),
+                "state": bundle.state,
+            }
+            for bundle in slot.bundles
+        ],
     }
 
 
@@ -151,26 +186,44 @@ def _published(acquisition: Acquisition | None) -> dict[str, Any] | None:
     return None if acquisition is None else {"machines": _machines(acquisition), "per_hour": acquisition.per_hour}
 
 
-def schedule_row(found: Schedule) -> dict[str, Any]:
+def schedule_row(schedule: Schedule) -> dict[str, Any]:
     """One schedule with what it takes, costs and promises."""
-    limit = found.prediction.routed.limit
+    limit = schedule.prediction.routed.limit
     return {
-        "pair": found.pair, "rate_per_s": found.rate_per_s, "slots": found.slots, "extra": found.placement.extra,
-        "machines": _machines(found.acquisition), "published_machines": _published(found.published_acquisition),
-        "per_hour": found.acquisition.per_hour, "per_month": found.acquisition.per_month,
-        "sustained_per_s": found.sustained_per_s, "keeps": found.prediction.keeps,
-        "limit": limit.reason if limit else None, "limited_by": limit.what if limit else None,
-        "latency_s": found.latency_s,
-        "between_nodes_per_s": found.between_nodes_per_s, "unmeasured": found.prediction.unmeasured,
-        "slots_bound": _bound(found.placement.slots_bound), "traffic_bound": _bound(found.placement.traffic_bound),
+        "pair": schedule.pair,
+        "rate_per_s": schedule.rate_per_s,
+        "slots": schedule.slots,
+        "extra": schedule.placement.extra,
+        "machines": _machines(schedule.acquisition),
+        "published_machines": _published(schedule.published_acquisition),
+        "per_hour": schedule.acquisition.per_hour,
+        "per_month": schedule.acquisition.per_month,
+        "sustained_per_s": schedule.sustained_per_s,
+        "keeps": schedule.prediction.keeps,
+        "limit": limit.reason if limit else None,
+        "limited_by": limit.what if limit else None,
+        "latency_s": schedule.latency_s,
+        "between_nodes_per_s": schedule.between_nodes_per_s,
+        "unmeasured": schedule.prediction.unmeasured,
+        "slots_bound": _bound(schedule.placement.slots_bound),
+        "traffic_bound": _bound(schedule.placement.traffic_bound),
         "loads": [
-            {"slot": one.slot.name, "cpu": one.cpu, "memory": one.memory} for one in found.prediction.slots],
+            {"slot": load.slot.name, "cpu": load.cpu, "memory": load.memory} for load in schedule.prediction.slots
+        ],
         "bundles": [
-            {"task": one.task, "slot": one.slot.name, "threads": one.threads, "share": one.share,
-             "rate_per_s": one.rate_per_s,
-             "sustains_per_s": None if isinf(one.sustains_per_s) else one.sustains_per_s, "cpu": one.cpu,
-             "memory": one.memory, "basis": one.basis}
-            for one in found.prediction.bundles],
+            {
+                "task": bundle.task,
+                "slot": bundle.slot.name,
+                "threads": bundle.threads,
+                "share": bundle.share,
+                "rate_per_s": bundle.rate_per_s,
+                "sustains_per_s": None if isinf(bundle.sustains_per_s) else bundle.sustains_per_s,
+                "cpu": bundle.cpu,
+                "memory": bundle.memory,
+                "basis": bundle.basis,
+            }
+            for bundle in schedule.prediction.bundles
+        ],
     }
 
 

@@ -123,14 +123,14 @@ def task_type_row(task_type: TaskType) -> dict[str, Any]:
 
 def checked_row(checked: Checked) -> dict[str, Any]:
     """The outcome of a check: ``valid``, ``problems``, ``suggestion`` and, where valid, what the dataflow holds."""
-    found = checked.dataflow
+    dataflow = checked.dataflow
     return {
-        "valid": found is not None,
+        "valid": dataflow is not None,
         "problems": [asdict(problem) for problem in checked.problems],
         "suggestion": checked.suggestion,
-        "dataflow": None if found is None else {
-            "name": found.name, "visibility": found.visibility, "tasks": len(found.tasks),
-            "streams": len(found.streams)},
+        "dataflow": None if dataflow is None else {
+            "name": dataflow.name, "visibility": dataflow.visibility, "tasks": len(dataflow.tasks),
+            "streams": len(dataflow.streams)},
     }
 
 

@@ -28,19 +28,19 @@ def bundles_of(plan: Plan, names: Mapping[str, str]) -> list[dict[str, Any]]:
     """
     order = {running: place for place, running in enumerate(plan.dataflow.running.values())}
     rows = []
-    told = {step.fragment for step in plan.steps}
+    stepped = {step.fragment for step in plan.steps}
     for key in {**plan.fragments_before, **plan.fragments_after}:
         before, after = plan.fragments_before.get(key), plan.fragments_after.get(key)
-        if before is not None and after is not None and key not in told:
+        if before is not None and after is not None and key not in stepped:
             continue  # only who reads it is another query now
         fragment = after or before
         assert fragment is not None
         was, now = (_parts(side, every=plan.promise is not None) for side in (before, after))
         place = min((order[task] for task in fragment.tasks if task in order), default=len(order))
         rows += [
-            (place, number, _row(one, fragment, was.get(one), now.get(one), names))
-            for number, one in enumerate(dict.fromkeys([*was, *now]))]
-    return [row for _, _, row in sorted(rows, key=lambda found: (found[0], found[1], found[2]["id"]))]
+            (place, number, _row(bundle_id, fragment, was.get(bundle_id), now.get(bundle_id), names))
+            for number, bundle_id in enumerate(dict.fromkeys([*was, *now]))]
+    return [row for _, _, row in sorted(rows, key=lambda ranked: (ranked[0], ranked[1], ranked[2]["id"]))]
 
 
 def _parts(fragment: Fragment | None, *, every: bool) -> dict[str, RunningBundle]:

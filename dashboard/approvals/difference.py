@@ -121,10 +121,12 @@ def _add_refinements(tasks: dict, streams: dict, plan: Plan) -> list[dict[str, A
     Returns, of those that the plan brings, ``task`` (submitted id), ``wider`` (the running task's entry) and whether
     that is ``stateful``.
     """
-    brought = {plan.dataflow.running[one.task]: one for one in plan.refined}
+    brought = {plan.dataflow.running[refined.task]: refined for refined in plan.refined}
     own = {running: task for task, running in plan.dataflow.running.items()}
     rows = RunningTaskRow.objects.in_bulk(list(own))
-    readers = {running: one.running for running, one in brought.items() if running in tasks and one.running in rows}
+    readers = {
+        running: refined.running for running, refined in brought.items() if running in tasks and refined.running in rows
+    }
     readers |= {  # of a dataflow that runs: what its tasks read, and the document does not know
         running: parent for running in list(tasks) if running in rows
         for parent in rows[running].parents if parent in own and parent not in tasks}
@@ -143,9 +145,9 @@ def _add_refinements(tasks: dict, streams: dict, plan: Plan) -> list[dict[str, A
         streams[wider_id, running] = {
             "source": wider_id, "target": running, "status": tasks[running]["status"]}
     return [
-        {"task": one.task, "wider": tasks[one.running],
-         "stateful": tasks[one.running]["type"] in types and types[tasks[one.running]["type"]].stateful}
-        for running, one in brought.items() if running in readers]
+        {"task": refined.task, "wider": tasks[refined.running],
+         "stateful": tasks[refined.running]["type"] in types and types[tasks[refined.running]["type"]].stateful}
+        for running, refined in brought.items() if running in readers]
 
 
 def _add_users(tasks: dict, touched: list[DataflowRecord]) -> None:

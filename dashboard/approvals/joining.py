@@ -43,7 +43,7 @@ def _older(plan: Plan) -> list[dict[str, Any]]:
     types, names = jobs.task_types(), {running: task for task, running in plan.dataflow.running.items()}
     rows = RunningTaskRow.objects.in_bulk(plan.reused)
     fresh = {task.id: task for task in plan.started if task.id in plan.fresh}
-    found: list[dict[str, Any]] = []
+    joined_rows: list[dict[str, Any]] = []
     older: set[str] = set()
     for task_id in (*plan.reused, *fresh):
         row = rows.get(task_id) or fresh.get(task_id)
@@ -52,7 +52,7 @@ def _older(plan: Plan) -> list[dict[str, Any]]:
         stateful = row.type in types and types[row.type].stateful
         if task_id in fresh or stateful or older.intersection(row.parents):
             older.add(task_id)
-            found.append({
+            joined_rows.append({
                 "task": names[task_id], "type": row.type, "stateful": stateful, "rests": task_id in plan.resumed,
                 "since": None if task_id in fresh else row.started_at.isoformat()})
-    return found
+    return joined_rows

@@ -48,21 +48,29 @@ def near_misses_in(team: Team, text: str, *, format: str | None = None) -> list[
     """
     dataflow = parse_document(text, format=format)
     written = format or ("json" if text.lstrip()[:1] in {"{", "["} else "yaml")
-    found = _near_misses(dataflow, team)
+    misses = _near_misses(dataflow, team)
     return [
-        near_miss_row(miss) | {"text": changed_text(text, dataflow, miss, format=written).text} for miss in found]
+        near_miss_row(miss) | {"text": changed_text(text, dataflow, miss, format=written).text} for miss in misses]
 
 
 def near_miss_row(miss: NearMiss) -> dict[str, Any]:
     """``key``, ``text``, ``differences`` (``task``, ``parameter``, ``submitted``, ``running``, ``text``), ``tasks``
     (submitted ids reused more), ``cores_saved``, ``money_per_hour_saved``."""
     return {
-        "key": miss.key, "summary": miss.text, "tasks": list(miss.reused), "cores_saved": miss.cores_saved,
+        "key": miss.key,
+        "summary": miss.text,
+        "tasks": list(miss.reused),
+        "cores_saved": miss.cores_saved,
         "money_per_hour_saved": miss.money_per_hour_saved,
         "differences": [
-            {"task": one.task, "parameter": one.parameter, "submitted": one.submitted, "running": one.running,
-             "text": one.text}
-            for one in miss.differences
+            {
+                "task": difference.task,
+                "parameter": difference.parameter,
+                "submitted": difference.submitted,
+                "running": difference.running,
+                "text": difference.text,
+            }
+            for difference in miss.differences
         ],
     }
 
@@ -70,8 +78,8 @@ def near_miss_row(miss: NearMiss) -> dict[str, Any]:
 def changed_text(text: str, dataflow: Dataflow, miss: NearMiss, *, format: str) -> Edited:
     """A document with a near miss adopted, otherwise as its author wrote it where that can be."""
     values: dict[str, dict[str, Any]] = {}
-    for one in miss.differences:
-        values.setdefault(one.task, {})[one.parameter] = one.running
+    for difference in miss.differences:
+        values.setdefault(difference.task, {})[difference.parameter] = difference.running
     return with_values(
         text, values, meant=adopted(dataflow, miss.differences), format=format, task_types=jobs.task_types())
 

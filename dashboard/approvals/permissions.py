@@ -16,15 +16,15 @@ from scheduler.model.errors import NotFound, PermissionDenied
 
 def proposal_for(viewer: Viewer, proposal_id: UUID | str, *, for_update: bool = False) -> Proposal:
     """The proposal, or ``NotFound`` where it is absent or its dataflow is hidden from the viewer."""
-    found = None
+    reason = None
     if is_uuid(proposal_id):
         proposals = Proposal.objects.select_related("plan", "rollback_plan", "dataflow__team", "author", "chosen_by")
         if for_update:
             proposals = proposals.select_for_update(of=("self",))
-        found = proposals.filter(visible_to(viewer, through="dataflow__"), pk=proposal_id).first()
-    if found is None:
+        reason = proposals.filter(visible_to(viewer, through="dataflow__"), pk=proposal_id).first()
+    if reason is None:
         raise NotFound("There is no such proposal.", remedy="See the list of proposals for those that you may read.")
-    return found
+    return reason
 
 
 def may_approve_for(viewer: Viewer, proposal: Proposal, team: Team) -> bool:

@@ -37,30 +37,30 @@ def proposals(
     viewer: Viewer, *, status: str = "", search: str = "", dataflow_id: UUID | str = ""
 ) -> QuerySet[Proposal]:
     """Proposals that the viewer may know of, newest first; ``status`` may be ``open`` for all not yet decided."""
-    found = Proposal.objects.filter(visible_to(viewer, through="dataflow__")).select_related(*_FETCHED)
+    records = Proposal.objects.filter(visible_to(viewer, through="dataflow__")).select_related(*_FETCHED)
     if status == "open":
-        found = found.filter(status__in=OPEN)
+        records = records.filter(status__in=OPEN)
     elif status:
-        found = found.filter(status=status)
+        records = records.filter(status=status)
     for word in search.replace("\0", "").split()[:8]:
-        found = found.filter(Q(dataflow__name__icontains=word) | Q(dataflow__team__name__icontains=word))
+        records = records.filter(Q(dataflow__name__icontains=word) | Q(dataflow__team__name__icontains=word))
     if dataflow_id:
-        found = found.filter(dataflow_id=dataflow_id)
-    return found
+        records = records.filter(dataflow_id=dataflow_id)
+    return records
 
 
 def awaiting(viewer: Viewer) -> QuerySet[Proposal]:
     """Pending proposals that the viewer can approve now, for a team that has not approved yet."""
-    asked = Proposal.teams.through.objects.filter(proposal_id=OuterRef("pk"))
+    asked_teams = Proposal.teams.through.objects.filter(proposal_id=OuterRef("pk"))
     if not (settings.SELF_APPROVAL and viewer.superuser):
         own = [team_id for team_id, role in viewer.roles.items() if role >= Role.APPROVER]
-        asked = asked.filter(team_id__in=own)
+        asked_teams = asked_teams.filter(team_id__in=own)
     approved = Review.objects.filter(
         proposal_id=OuterRef("proposal_id"), plan_id=OuterRef("proposal__plan_id"), team_id=OuterRef("team_id"),
         verdict="approve")
-    found = proposals(viewer, status=PENDING).filter(Exists(asked.filter(~Exists(approved))))
+    records = proposals(viewer, status=PENDING).filter(Exists(asked_teams.filter(~Exists(approved))))
     own = Q(author_id=viewer.user_id) | Q(chosen_by_id=viewer.user_id)
-    return found if settings.SELF_APPROVAL else found.exclude(own)
+    return records if settings.SELF_APPROVAL else records.exclude(own)
 
 
 def proposal(viewer: Viewer, proposal_id: UUID | str) -> Proposal:
@@ -77,25 +77,26 @@ def review_of(viewer: Viewer, proposal: Proposal) -> dict[str, Any]:
     - ``outdated``: tasks whose profiles are others by now than those that the plan was made from
     - ``why_not``: why the viewer may not approve a pending proposal, in a sentence; empty where there is nothing to say
     """
-    asked = list(proposal.teams.all())
+    asked_teams = list(proposal.teams.all())
     reviews = {
         review.team_id: review
         for review in Review.objects.filter(plan_id=proposal.plan_id).select_related("reviewer")
     }
-    approvers = permissions.approvers_of(proposal, asked)
-    speaks_for = [team for team in asked if permissions.may_approve_for(viewer, proposal, team)]
+    approvers = permissions.approvers_of(proposal, asked_teams)
+    speaks_for = [team for team in asked_teams if permissions.may_approve_for(viewer, proposal, team)]
     unreviewed = [team for team in speaks_for if team.pk not in reviews]
     team_id, status = proposal.dataflow.team_id, proposal.status
     outdated = profiles_since(proposal.plan) if status in {PENDING, STALE} else ()
     return {
-        "teams": [_team_row(team, reviews.get(team.pk), approvers[team.pk]) for team in asked], "outdated": outdated,
+        "teams": [_team_row(team, reviews.get(team.pk), approvers[team.pk]) for team in asked_teams],
+        "outdated": outdated,
         "may_approve": status == PENDING and bool(unreviewed),
         "may_reject": status in {PENDING, STALE} and bool(speaks_for),
         "may_cancel": status in OPEN and permissions.may_cancel(viewer, proposal),
-        "may_recompute": viewer.has_role(team_id, Role.ENGINEER) and (
-            status in {STALE, UNPLANNABLE} or (status == PENDING and bool(outdated))),
+        "may_recompute": viewer.has_role(team_id, Role.ENGINEER)
+        and (status in {STALE, UNPLANNABLE} or (status == PENDING and bool(outdated))),
         "may_roll_back": _is_reversible(proposal) and viewer.has_role(team_id, Role.APPROVER),
-        "why_not": _why_not(viewer, proposal, asked, speaks_for, unreviewed) if status == PENDING else "",
+        "why_not": _why_not(viewer, proposal, asked_teams, speaks_for, unreviewed) if status == PENDING else "",
     }
 
 
@@ -142,8 +143,8 @@ def under_way() -> list[Proposal]:
 
 def waiting_for_a_plan(*, enqueued_before: datetime) -> list[str]:
     """Ids of proposals whose plan was asked for before that moment and is not there yet; for the workers."""
-    found = Proposal.objects.filter(status=COMPUTING, plan__enqueued__lt=enqueued_before)
-    return [str(pk) for pk in found.values_list("pk", flat=True)]
+    records = Proposal.objects.filter(status=COMPUTING, plan__enqueued__lt=enqueued_before)
+    return [str(pk) for pk in records.values_list("pk", flat=True)]
 
 
 def _team_row(team: Team, review: Review | None, approvers: list[str]) -> dict[str, Any]:
@@ -156,13 +157,13 @@ def _team_row(team: Team, review: Review | None, approvers: list[str]) -> dict[s
 
 
 def _why_not(
-    viewer: Viewer, proposal: Proposal, asked: list[Team], speaks_for: list[Team], unreviewed: list[Team]
+    viewer: Viewer, proposal: Proposal, asked_teams: list[Team], speaks_for: list[Team], unreviewed: list[Team]
 ) -> str:
     if unreviewed:
         return ""
     if speaks_for:
         return "Your teams have approved; other teams are still to."
-    names = ", ".join(team.name for team in asked)
+    names = ", ".join(team.name for team in asked_teams)
     if proposal.is_of(viewer.user_id) and not settings.SELF_APPROVAL:
         yours = "are its author" if viewer.user_id == proposal.author_id else "chose how it is to run"
         return f"You {yours}: it needs another approver of {names}."

@@ -38,12 +38,16 @@ def _bundle_words(plan: Plan, step: Step, fragment: Fragment) -> dict[str, str]:
     if not kind_of(step).of_bundles:
         return {}
     before = plan.fragments_before.get(step.fragment, fragment)
-    now, was = (next((one for one in of.parts if one.id == step.bundle), None) for of in (fragment, before))
+    now, was = (next((bundle for bundle in of.parts if bundle.id == step.bundle), None) for of in (fragment, before))
     return {
         "bundle": step.bundle or "",
-        "place": now.slot if now else "", "threads": _threads(now), "place_before": was.slot if was else "",
+        "place": now.slot if now else "",
+        "threads": _threads(now),
+        "place_before": was.slot if was else "",
         "threads_before": _threads(was),
-        "weights": ", ".join(f"{one.weight:.1%} to {one.id} on {one.slot}" for one in fragment.parts if one.weight),
+        "weights": ", ".join(
+            f"{bundle.weight:.1%} to {bundle.id} on {bundle.slot}" for bundle in fragment.parts if bundle.weight
+        ),
     }
 
 

@@ -63,8 +63,8 @@ class Residents:
         others = [prefix for prefix in dict(self.prefixes).items() if prefix[0] not in dict(prefixes)]
         prefixes += self.rng.sample(others, min(2, len(others)))
         tasks, streams = [], []
-        for place, (source, kept) in enumerate(prefixes):
-            begun = _prefix(source, kept, name=f"{place}")
+        for place, (source, prefix_tasks) in enumerate(prefixes):
+            begun = _prefix(source, prefix_tasks, name=f"{place}")
             tasks += begun
             streams += _chain(begun)
         ends = [_own(twin, name="twin")]
@@ -77,9 +77,9 @@ class Residents:
         return Dataflow(name=f"newcomer-{number}", tasks=tuple(tasks), streams=tuple(streams))
 
 
-def resident(number: int, source: int, kept: int) -> Dataflow:
+def resident(number: int, source: int, prefix_tasks: int) -> Dataflow:
     """A dataflow that shares its source, parsing and filter, and has the rest for itself."""
-    tasks = [*_prefix(source, kept, name="0"), *_own(number, name="own")]
+    tasks = [*_prefix(source, prefix_tasks, name="0"), *_own(number, name="own")]
     return Dataflow(name=f"resident-{number}", tasks=tuple(tasks), streams=tuple(_chain(tasks)))
 
 
@@ -93,10 +93,10 @@ def team(number: int) -> str:
     return f"team-{number % TEAMS}"
 
 
-def _prefix(source: int, kept: int, *, name: str) -> list[Task]:
+def _prefix(source: int, prefix_tasks: int, *, name: str) -> list[Task]:
     return [
         Task(f"sense-{name}", "urban_sensing", {"seed": source}), Task(f"parse-{name}", "senml_parse"),
-        Task(f"clean-{name}", "range_filter", {"ranges": {"temperature": [-10 - kept, 40]}}),
+        Task(f"clean-{name}", "range_filter", {"ranges": {"temperature": [-10 - prefix_tasks, 40]}}),
     ]
 
 
@@ -115,7 +115,7 @@ def _line(name: str, length: int, *, step: float) -> list[Task]:
 
 
 def _chain(tasks: list[Task]) -> list[Stream]:
-    return [Stream(one.id, other.id) for one, other in pairwise(tasks)]
+    return [Stream(upstream.id, other.id) for upstream, other in pairwise(tasks)]
 
 
 @contextmanager
@@ -148,17 +148,29 @@ def write_rows(index: EstateIndex, *, after: int) -> None:
     teams = {
         slug: Team.objects.get_or_create(slug=slug, defaults={"name": slug})[0] for slug in map(team, range(TEAMS))}
     residents = list(estate.submitted.values())
-    _insert(DataflowRecord, (
-        {"id": one.id, "team": teams[one.team], "author": author, "name": one.name, "visibility": "shared",
-         "status": "running", "tasks": len(one.running)} for one in residents[after:]))
+    _insert(
+        DataflowRecord,
+        (
+            {
+                "id": resident.id,
+                "team": teams[resident.team],
+                "author": author,
+                "name": resident.name,
+                "visibility": "shared",
+                "status": "running",
+                "tasks": len(resident.running),
+            }
+            for resident in residents[after:]
+        ),
+    )
     _insert(models.RunningTaskRow, (
         {"fingerprint": task.id, "type": task.type, "config": dict(task.config), "parents": list(task.parents),
          "scope": task.scope, "cores": task.cores, "started_generation": 1, "fragment": estate.places[task.id][0],
          "position": estate.places[task.id][1], "kin": kin_of(task)} for task in estate.tasks.values()))
     _insert(models.Use, (
-        {"dataflow_id": one.id, "task_id": task_id, "position": position, "is_sink": task_id in one.sinks,
+        {"dataflow_id": resident.id, "task_id": task_id, "position": position, "is_sink": task_id in resident.sinks,
          "running_task_id": running}
-        for one in residents for position, (task_id, running) in enumerate(one.running.items())))
+        for resident in residents for position, (task_id, running) in enumerate(resident.running.items())))
     _insert(models.TeamUse, (
         {"running_task_id": task_id, "team": teams[slug], "dataflows": dataflows}
         for task_id in estate.tasks for slug, dataflows in index.users_of(task_id).by_team.items()))

@@ -144,8 +144,8 @@ def _through_the_database(samples: Samples, index: EstateIndex, newcomers: Seque
         DataflowVersion.objects.get_or_create(dataflow=record, number=1, defaults={
             "text": "", "format": "json", "document": to_document(dataflow), "author": author})
         for kind in ("submit", "remove"):
-            asked = PlanRecord(kind=kind, dataflow=record, version=1)
-            plan = samples.take(f"{kind}, database", lambda a=asked: compute(a, stored_estate()))
+            plan_record = PlanRecord(kind=kind, dataflow=record, version=1)
+            plan = samples.take(f"{kind}, database", lambda a=plan_record: compute(a, stored_estate()))
             samples.take(f"store {kind}", lambda p=plan: store(p))
         DataflowVersion.objects.filter(dataflow=record).delete()
         record.delete()
@@ -163,18 +163,18 @@ def _by_looking_at_all(
     submitted = own_tasks(dataflow, task_types=task_types())
     estate = index.estate()
     parts = running_dataflows(estate)
-    running = [{task_id: estate.tasks[task_id] for task_id in one.tasks} for one in parts]
+    running = [{task_id: estate.tasks[task_id] for task_id in part.tasks} for part in parts]
     graph, own = as_graph(estate.tasks), as_graph(submitted)
-    one = max(parts, key=lambda part: len(part.tasks))
-    leaving = one.serves[len(one.serves) // 2]
-    tasks = next(tasks for tasks in running if one.id in tasks)
+    largest = max(parts, key=lambda part: len(part.tasks))
+    leaving = largest.serves[len(largest.serves) // 2]
+    tasks = next(tasks for tasks in running if largest.id in tasks)
     stopped = {task.id for task in plan_removal(index, leaving, task_types=task_types(), prices=PRICES).stopped}
     ways = {
         "submit, all pairs": (lambda: match_ancestors(running, submitted, all_pairs=True), expected),
         "submit, ancestors": (lambda: match_ancestors(running, submitted), expected),
         "submit, isomorphism": (lambda: match_isomorphic(graph, own), expected),
         "remove, ancestors": (lambda: unmerge_by_ancestors(
-            tasks, (estate.submitted[user] for user in one.serves if user != leaving)), stopped),
+            tasks, (estate.submitted[user] for user in largest.serves if user != leaving)), stopped),
     }
     for way, (act, right) in ways.items():
         for _ in range(3 if way not in slow else 0):

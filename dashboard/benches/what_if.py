@@ -77,8 +77,8 @@ def _asked(tasks: int, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
                 let_run(record, rate_per_s=middle)
                 problem = problem_of(record)
             schedules = problem.compare(middle, pairs=QUICK_PAIRS).schedules
-            size = {"tasks": tasks, "threads": max(one.allocation.threads for one in schedules),
-                    "slots": max(one.slots for one in schedules), "dataflow": state}
+            size = {"tasks": tasks, "threads": max(schedule.allocation.threads for schedule in schedules),
+                    "slots": max(schedule.slots for schedule in schedules), "dataflow": state}
             yield from (size | row for row in _rows(record, problem, rates, ask))
 
 
@@ -131,8 +131,8 @@ def _rate_for(problem: Any, threads: float) -> float:
 
 
 def _threads(problem: Any, rate_per_s: float) -> int:
-    found = problem.compare(rate_per_s, pairs=[MODEL_BASED])
-    return found.schedules[0].allocation.threads if found.schedules else 0
+    comparison = problem.compare(rate_per_s, pairs=[MODEL_BASED])
+    return comparison.schedules[0].allocation.threads if comparison.schedules else 0
 
 
 def _in_process(record: DataflowRecord) -> Callable[[float], Any]:

@@ -47,10 +47,10 @@ def record_usage(*, at: datetime) -> int:
         fragments.update(queries_of(ids))
         return fragments
 
-    found = {slot: Counters(**counters) for slot, counters in jobs.slot_counters(look_up).items()}
+    counters_now = {slot: Counters(**counters) for slot, counters in jobs.slot_counters(look_up).items()}
     with transaction.atomic():
         last = {reading.slot: reading for reading in SlotReading.objects.select_for_update()}
-        fresh = {slot: counters for slot, counters in found.items() if slot not in last or last[slot].at < at}
+        fresh = {slot: counters for slot, counters in counters_now.items() if slot not in last or last[slot].at < at}
         tasks = {slot: _tasks_of(counters, fragments, last.get(slot)) for slot, counters in fresh.items()}
         begun = {slot: begin for slot, counters in fresh.items() if (begin := _begin(slot, counters, last, at))}
         note_needs_of(fingerprints={task for of_slot in tasks.values() for task in _ids(of_slot)}, at=at)
@@ -83,20 +83,20 @@ def _tasks_of(counters: Counters, fragments: Mapping[str, Fragment], last: SlotR
     """The tasks of each query that reports: those that work or worked at the last reading, upstream first."""
     types = jobs.task_types()
     before: Tasks = {} if last is None else last.tasks
-    found: dict[str, list[tuple[str, float, str]]] = {}
+    taken: dict[str, list[tuple[str, float, str]]] = {}
     named = [fragments[name] for name in counters.queries if name in fragments]
     task_types = _types_of({task for fragment in named for task in fragment.tasks})
     for name in counters.queries:
         fragment = fragments.get(name)
         if fragment is None:  # it is being stopped
-            found[name] = list(before.get(name, ()))
+            taken[name] = list(before.get(name, ()))
             continue
         active = max(fragment.active, len(before.get(name, ())))
-        found[name] = [
+        taken[name] = [
             (task, types[task_types[task]].cost_us if task_types.get(task) in types else 0.0, fragment.channel_of(task))
             for task in fragment.tasks[:active]
         ]
-    return found
+    return taken
 
 
 def _types_of(fingerprints: Collection[str]) -> dict[str, str]:

@@ -67,14 +67,14 @@ def _between(first: date, last: date) -> Period:
 
 def _day(text: str, parameter: str) -> date:
     try:
-        found = date.fromisoformat(text)
-        if not 2000 <= found.year < 9000:  # a day later must be a date, too
+        day = date.fromisoformat(text)
+        if not 2000 <= day.year < 9000:  # a day later must be a date, too
             raise ValueError
     except ValueError:
         raise BadInput(
             f"{parameter}={text!r} is no date." if text else f"The date {parameter} is missing.",
             remedy=f"Give {parameter} as year-month-day, such as 2026-01-31.", parameter=parameter) from None
-    return found
+    return day
 
 
 def _midnight(day: date) -> datetime:

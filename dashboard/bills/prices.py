@@ -13,8 +13,8 @@ from scheduler.model.prices import Prices, VmSize
 
 def prices_at(at: datetime) -> Prices:
     """The prices that applied at a moment; before the first list, the first."""
-    found = PriceList.objects.filter(since__lte=at).first() or PriceList.objects.order_by("since").first()
-    return prices() if found is None else _from_json(found.prices)
+    price_list = PriceList.objects.filter(since__lte=at).first() or PriceList.objects.order_by("since").first()
+    return prices() if price_list is None else _from_json(price_list.prices)
 
 
 def note_prices(*, at: datetime) -> None:
@@ -30,7 +30,7 @@ def lists_between(since: datetime, until: datetime) -> list[tuple[datetime | Non
     inside = list(PriceList.objects.filter(since__gt=since, since__lt=until).order_by("since"))
     first = PriceList.objects.filter(since__lte=since).first()
     lists = [first, *inside] if first is not None else inside
-    return [(one.since, _from_json(one.prices)) for one in lists] or [(None, prices())]
+    return [(price_list.since, _from_json(price_list.prices)) for price_list in lists] or [(None, prices())]
 
 
 def _to_json(given: Prices) -> dict[str, Any]:

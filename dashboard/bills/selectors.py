@@ -187,14 +187,14 @@ def task_costs(
     usage = UsageHour.objects.filter(
         visible_to(viewer, through="dataflow__"), fingerprint__in=list(fingerprints), hour__gte=since, hour__lt=until,
         dataflow__isnull=False)
-    found: dict[str, TaskCost] = {}
+    costs: dict[str, TaskCost] = {}
     sums = {name: _SUMS[name] for name in _AMOUNTS}
     for row in usage.values("fingerprint", "hour").annotate(longest_ms=Max("needed_ms"), **sums).order_by():
-        known = found.get(row["fingerprint"], TaskCost(row["fingerprint"]))
-        found[row["fingerprint"]] = TaskCost(
+        known = costs.get(row["fingerprint"], TaskCost(row["fingerprint"]))
+        costs[row["fingerprint"]] = TaskCost(
             row["fingerprint"], known.used + Amounts(*(row[name] for name in _AMOUNTS)),
             known.needed_ms + row["longest_ms"])
-    return found
+    return costs
 
 
 def task_cost(viewer: Viewer, fingerprint: str, *, since: datetime, until: datetime) -> TaskCost:
@@ -207,8 +207,8 @@ def _in(period: Period) -> QuerySet[UsageHour]:
 
 
 def _usage(viewer: Viewer, period: Period, *, team: str) -> QuerySet[UsageHour]:
-    found = _in(period).filter(billed_to(viewer))
-    return found.filter(dataflow__team__slug=team) if team else found
+    hours = _in(period).filter(billed_to(viewer))
+    return hours.filter(dataflow__team__slug=team) if team else hours
 
 
 def _charge(row: dict[str, Any]) -> Charge:
@@ -226,11 +226,13 @@ def _others(
     ).exclude(dataflow=record).values_list("fingerprint", "dataflow").distinct()
     pairs = list(rows)
     records = {
-        one.pk: one for one in DataflowRecord.objects.filter(pk__in={pk for _, pk in pairs}).select_related("team")}
-    found: dict[str, list[DataflowRecord]] = {}
+        record.pk: record
+        for record in DataflowRecord.objects.filter(pk__in={pk for _, pk in pairs}).select_related("team")
+    }
+    users_by_key: dict[str, list[DataflowRecord]] = {}
     for fingerprint, pk in pairs:
-        found.setdefault(fingerprint, []).append(records[pk])
+        users_by_key.setdefault(fingerprint, []).append(records[pk])
     return {
-        fingerprint: tuple(sorted(users, key=lambda one: (one.name, str(one.pk))))
-        for fingerprint, users in found.items()
+        fingerprint: tuple(sorted(users, key=lambda user: (user.name, str(user.pk))))
+        for fingerprint, users in users_by_key.items()
     }

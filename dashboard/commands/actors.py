@@ -10,8 +10,8 @@ from dashboard.teams.models import User
 def actor_of(username: str | None) -> User:
     """The active user of that name, or the first administrator where none is named."""
     users = User.objects.filter(is_active=True)
-    found = users.filter(username=username) if username else users.filter(is_superuser=True).order_by("pk")
-    user = found.first()
+    candidates = users.filter(username=username) if username else users.filter(is_superuser=True).order_by("pk")
+    user = candidates.first()
     if user is None:
         raise CommandError(f"There is no user {username}." if username else "There is no administrator yet.")
     return user

@@ -34,9 +34,9 @@ class ProposingCommand(BaseCommand):
 
     def handle(self, *, dataflow: str, team: str | None, username: str | None, **options: Any) -> None:
         actor = actor_of(username)
-        found = dataflows(viewer_of(actor), team=team or "")
-        found = found.filter(pk=UUID(dataflow)) if is_uuid(dataflow) else found.filter(name=dataflow)
-        records: list[DataflowRecord] = list(found[:2])
+        candidates = dataflows(viewer_of(actor), team=team or "")
+        candidates = candidates.filter(pk=UUID(dataflow)) if is_uuid(dataflow) else candidates.filter(name=dataflow)
+        records: list[DataflowRecord] = list(candidates[:2])
         if not records:
             raise CommandError(f"There is no dataflow {dataflow} that {actor.username} may know of.")
         if len(records) > 1:

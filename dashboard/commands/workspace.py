@@ -58,18 +58,18 @@ def make_workspace(*, logins: Path) -> list[str]:
         What was made, a line each.
     """
     node = register_node(name=settings.LOCAL_NODE, slots=settings.LOCAL_SLOTS)
-    said = [f"node {node.name} with {node.slots} slots"]
+    lines = [f"node {node.name} with {node.slots} slots"]
     if not User.objects.exists():
         with transaction.atomic():  # all of them, with their passwords written down, or nobody
             teams = {slug: create_team(slug=slug, name=name) for slug, name in TEAMS.items()}
             _write_logins(logins, [_add(person, teams) for person in PEOPLE])
-        said += [f"team {team.name}" for team in teams.values()] + [f"user {person.username}" for person in PEOPLE]
+        lines += [f"team {team.name}" for team in teams.values()] + [f"user {person.username}" for person in PEOPLE]
     team = Team.objects.filter(slug=TEAM).first()
     if team is not None and not DataflowRecord.objects.exists():
         proposal = _run_first_sample(team)
         if proposal is not None:
-            said.append(f"dataflow {proposal.dataflow.name}: {proposal.status}")
-    return said
+            lines.append(f"dataflow {proposal.dataflow.name}: {proposal.status}")
+    return lines
 
 
 def _add(person: Person, teams: dict[str, Team]) -> dict[str, str]:

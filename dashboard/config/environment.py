@@ -124,25 +124,25 @@ class Environment:
 
     def node_sizes(self) -> dict[str, VmSize]:
         """The size of each node that has one, by node."""
-        sizes, found = self.vm_sizes(), {}
+        sizes, machines = self.vm_sizes(), {}
         for entry in self.words("WEIR_NODE_SIZES"):
             node, _, size = entry.partition(":")
-            if not node or node in found or size not in sizes:
+            if not node or node in machines or size not in sizes:
                 known = ", ".join(sizes) or "none yet"
                 raise _invalid(
                     "WEIR_NODE_SIZES", entry, f"entries node:size, each node once, sizes of WEIR_VM_SIZES ({known})")
-            found[node] = sizes[size]
-        return found
+            machines[node] = sizes[size]
+        return machines
 
     def node_racks(self) -> dict[str, str]:
         """The rack of each node that is in one, by node."""
-        found: dict[str, str] = {}
+        hosts: dict[str, str] = {}
         for entry in self.words("WEIR_NODE_RACKS"):
             node, _, rack = entry.partition(":")
-            if not node or not rack or node in found:
+            if not node or not rack or node in hosts:
                 raise _invalid("WEIR_NODE_RACKS", entry, "entries node:rack, each node once")
-            found[node] = rack
-        return found
+            hosts[node] = rack
+        return hosts
 
     def choice(self, name: str, *choices: str) -> str:
         """One of ``choices``."""

@@ -45,15 +45,15 @@ def _secret_key() -> str:
     given = ENVIRONMENT.text("WEIR_SECRET_KEY")
     if given:
         return given
-    kept = DATA_DIR / "secret_key"
+    path = DATA_DIR / "secret_key"
     DATA_DIR.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
         # O_EXCL: of two processes that start together, one writes and both read the same key.
-        with os.fdopen(os.open(kept, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
             file.write(secrets.token_urlsafe(50))
     except FileExistsError:
         pass
-    return kept.read_text()
+    return path.read_text()
 
 
 def _database() -> dict[str, object]:

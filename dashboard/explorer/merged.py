@@ -34,11 +34,11 @@ class Shape:
     @cached_property
     def children(self) -> Mapping[str, tuple[str, ...]]:
         """Children by task id."""
-        found: dict[str, list[str]] = {task_id: [] for task_id in self.parents}
+        children: dict[str, list[str]] = {task_id: [] for task_id in self.parents}
         for task_id, above in self.parents.items():
             for parent in above:
-                found[parent].append(task_id)
-        return {task_id: tuple(below) for task_id, below in found.items()}
+                children[parent].append(task_id)
+        return {task_id: tuple(below) for task_id, below in children.items()}
 
     @cached_property
     def running(self) -> list[tuple[str, ...]]:
@@ -109,12 +109,12 @@ def sheet(viewer: Viewer, *, number: int = 1, dataflow_id: UUID | str = "") -> d
 
 def found_in_estate(viewer: Viewer, search: str) -> list[dict[str, str]]:
     """Dataflows in the estate by words of their name or team: ``id``, ``name``, ``team``; the first few."""
-    found = running_dataflows(viewer)
+    records = running_dataflows(viewer)
     for word in search.replace("\0", "").split()[:8]:
-        found = found.filter(Q(name__icontains=word) | Q(team__name__icontains=word))
+        records = records.filter(Q(name__icontains=word) | Q(team__name__icontains=word))
     return [
         {"id": str(record.pk), "name": record.name, "team": record.team.name}
-        for record in found.select_related("team").order_by("name", "pk")[:MOST_FOUND]]
+        for record in records.select_related("team").order_by("name", "pk")[:MOST_FOUND]]
 
 
 def _sheet(viewer: Viewer, shape: Shape, number: int, wanted: set[str], lit: str) -> dict[str, Any]:

@@ -54,10 +54,10 @@ class OverlapMap:
 
     def pairs(self, *, by: Measure = "shared") -> np.ndarray:
         """Positions of the pairs that share something, strongest first, one row each."""
-        one, other = np.nonzero(np.triu(self.shared, 1))
+        row_index, other = np.nonzero(np.triu(self.shared, 1))
         first, second = (self.shared, self.share) if by == "shared" else (self.share, self.shared)
-        order = np.lexsort((other, one, -second[one, other], -first[one, other]))
-        return np.stack((one[order], other[order]), axis=1)
+        order = np.lexsort((other, row_index, -second[row_index, other], -first[row_index, other]))
+        return np.stack((row_index[order], other[order]), axis=1)
 
 
 def running_dataflows(viewer: Viewer) -> QuerySet[DataflowRecord]:
@@ -77,12 +77,14 @@ def overlap_map(viewer: Viewer, *, team: str = "", search: str = "") -> OverlapM
 
 def _build(viewer: Viewer, team: str, words: Sequence[str]) -> OverlapMap:
     running = running_dataflows(viewer)
-    asked = running.filter(team__slug=team) if team else running
+    selected = running.filter(team__slug=team) if team else running
     for word in words:
-        asked = asked.filter(Q(name__icontains=word) | Q(team__name__icontains=word))
-    matching = asked.count()
-    chosen = set(asked.values_list("pk", flat=True)) if matching <= MOST_DATAFLOWS else _sharing_most(running, asked)
-    neighbours = _neighbours(running, asked, room=MOST_DATAFLOWS - len(chosen)) if team or words else set()
+        selected = selected.filter(Q(name__icontains=word) | Q(team__name__icontains=word))
+    matching = selected.count()
+    chosen = (
+        set(selected.values_list("pk", flat=True)) if matching <= MOST_DATAFLOWS else _sharing_most(running, selected)
+    )
+    neighbours = _neighbours(running, selected, room=MOST_DATAFLOWS - len(chosen)) if team or words else set()
     records = list(DataflowRecord.objects.filter(pk__in=chosen | neighbours).select_related("team").order_by(
         "team__name", "name", "pk"))
     tasks_of = _tasks_of(record.pk for record in records)
@@ -94,7 +96,7 @@ def _build(viewer: Viewer, team: str, words: Sequence[str]) -> OverlapMap:
         for record in (records[position] for position in order))
     shared = shared[np.ix_(order, order)]
     share = share_of_smaller(shared)
-    beside = ~np.array([found.matches for found in compared], dtype=bool)
+    beside = ~np.array([compared_row.matches for compared_row in compared], dtype=bool)
     hidden = np.logical_and.outer(beside, beside)
     np.fill_diagonal(hidden, False)
     shared[hidden], share[hidden] = 0, 0.0
@@ -110,17 +112,17 @@ def _tasks_of(dataflow_ids: Iterable[UUID]) -> dict[UUID, set[str]]:
     return tasks
 
 
-def _sharing_most(running: QuerySet, asked: QuerySet) -> set[UUID]:
+def _sharing_most(running: QuerySet, selected: QuerySet) -> set[UUID]:
     """Of too many, those that share the most tasks with any other that the viewer may know of."""
     several = Use.objects.filter(dataflow__in=running).order_by().values("running_task").annotate(
         users=Count("dataflow")).filter(users__gt=1).values("running_task")
-    return _first(Use.objects.filter(dataflow__in=asked, running_task__in=several), MOST_DATAFLOWS)
+    return _first(Use.objects.filter(dataflow__in=selected, running_task__in=several), MOST_DATAFLOWS)
 
 
-def _neighbours(running: QuerySet, asked: QuerySet, *, room: int) -> set[UUID]:
+def _neighbours(running: QuerySet, selected: QuerySet, *, room: int) -> set[UUID]:
     """Dataflows that share tasks with what was asked for, those that share the most first."""
-    tasks = Use.objects.filter(dataflow__in=asked).values("running_task")
-    beside = running.exclude(pk__in=asked.values("pk"))
+    tasks = Use.objects.filter(dataflow__in=selected).values("running_task")
+    beside = running.exclude(pk__in=selected.values("pk"))
     return _first(Use.objects.filter(dataflow__in=beside, running_task__in=tasks), room)
 
 

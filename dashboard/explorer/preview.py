@@ -92,8 +92,8 @@ def _sources(named: dict[str, dict[str, str]], plan: Plan) -> dict[str, Any]:
     """The dataflows that the most is reused from, and how many more there are."""
     uses = Use.objects.filter(dataflow__in=list(named), running_task__in=plan.reused).order_by()
     counted = uses.values("dataflow").annotate(tasks=Count("id")).order_by("-tasks", "dataflow__name", "dataflow")
-    found = [{**named[str(row["dataflow"])], "tasks": row["tasks"]} for row in counted[:MOST_NAMED]]
-    return {"sources": found, "more_sources": max(plan.touched_count, len(named)) - len(found)}
+    rows = [{**named[str(row["dataflow"])], "tasks": row["tasks"]} for row in counted[:MOST_NAMED]]
+    return {"sources": rows, "more_sources": max(plan.touched_count, len(named)) - len(rows)}
 
 
 def _taken(team: Team, dataflow: Dataflow) -> DataflowRecord | None:

@@ -107,51 +107,51 @@ def _cost(viewer: Viewer, row: RunningTaskRow) -> tuple[float, float]:
 
 
 def _reached(task_id: str, next_to: Callable[[str], tuple[str, ...] | None]) -> set[str]:
-    found: set[str] = set()
+    ancestors: set[str] = set()
     waiting = [task_id]
     while waiting:
-        fresh = set(next_to(waiting.pop()) or ()) - found
-        found |= fresh
+        fresh = set(next_to(waiting.pop()) or ()) - ancestors
+        ancestors |= fresh
         waiting.extend(fresh)
-    return found
+    return ancestors
 
 
 def _nearest(task_id: str, next_to: Mapping[str, tuple[str, ...]]) -> list[str]:
     """The tasks on one side, breadth first, as many as are drawn."""
-    found: dict[str, None] = {}
+    ordered: dict[str, None] = {}
     ring: list[str] = [task_id]
-    while ring and len(found) < MOST_AROUND:
-        ring = [other for here in ring for other in next_to.get(here, ()) if other not in found]
-        found.update(dict.fromkeys(ring))
+    while ring and len(ordered) < MOST_AROUND:
+        ring = [other for here in ring for other in next_to.get(here, ()) if other not in ordered]
+        ordered.update(dict.fromkeys(ring))
         ring = list(dict.fromkeys(ring))
-    return list(found)[:MOST_AROUND]
+    return list(ordered)[:MOST_AROUND]
 
 
 def _users(uses: QuerySet[Use], behind: Iterable[str]) -> list[dict[str, Any]]:
-    found = list(uses.select_related("dataflow__team").order_by("dataflow__name", "dataflow")[:MOST_USERS])
+    first_uses = list(uses.select_related("dataflow__team").order_by("dataflow__name", "dataflow")[:MOST_USERS])
     since = dict(
-        Proposal.objects.filter(dataflow__in=[use.dataflow_id for use in found], plan__kind=SUBMIT.name)
+        Proposal.objects.filter(dataflow__in=[use.dataflow_id for use in first_uses], plan__kind=SUBMIT.name)
         .order_by().values_list("dataflow").annotate(Max("approved_at")))
     return [
         {"id": str(use.dataflow_id), "name": use.dataflow.name, "team": use.dataflow.team.name, "task": use.task_id,
-         "since": since.get(use.dataflow_id)} for use in found]
+         "since": since.get(use.dataflow_id)} for use in first_uses]
 
 
 def _outputs(uses: QuerySet[Use], behind: set[str]) -> tuple[dict[str, tuple[list[str], int]], int]:
     """By dataflow: the sinks that get nothing without the task, and how many still do; and all that get nothing."""
     sinks = Use.objects.filter(dataflow__in=uses.values("dataflow"), is_sink=True).order_by("position")
-    found: dict[str, tuple[list[str], int]] = {}
+    groups: dict[str, tuple[list[str], int]] = {}
     for dataflow_id, task, name in sinks.values_list("dataflow_id", "running_task_id", "task_id").iterator(5000):
-        stopped, left = found.get(str(dataflow_id), ([], 0))
-        found[str(dataflow_id)] = ([*stopped, name], left) if task in behind else (stopped, left + 1)
-    return found, sum(len(stopped) for stopped, _ in found.values())
+        stopped, left = groups.get(str(dataflow_id), ([], 0))
+        groups[str(dataflow_id)] = ([*stopped, name], left) if task in behind else (stopped, left + 1)
+    return groups, sum(len(stopped) for stopped, _ in groups.values())
 
 
 def _live(viewer: Viewer, users: list[dict[str, Any]], task_id: str) -> dict[str, Any]:
     for user in users[:1]:
-        found = live_dataflow(viewer, user["id"])["tasks"].get(user["task"])
-        if found and found["running"] == task_id:
-            return {**found, "dataflow": user["id"], "task": user["task"]}
+        live_task = live_dataflow(viewer, user["id"])["tasks"].get(user["task"])
+        if live_task and live_task["running"] == task_id:
+            return {**live_task, "dataflow": user["id"], "task": user["task"]}
     return {}
 
 

@@ -102,7 +102,7 @@ class Hub:
 
     def connections_of(self, user_id: int) -> int:
         """How many connections a user has with this process."""
-        return sum(one == user_id for one in self._checks.values())
+        return sum(checked_user == user_id for checked_user in self._checks.values())
 
     def forget(self, check: Callable[[], None]) -> None:
         """No longer call ``check``; the last one ends the listening."""

@@ -80,12 +80,12 @@ class Versions:
 
     def patches_since(self, topic: str, scope: str, seq: int, *, until: int) -> list[Patch] | None:
         """The patches that lead from one number to another, or None where they are not kept."""
-        kept = [json.loads(text) for text in self._broker.lrange(_keys(topic, scope)[1], 0, -1)]
+        changes = [json.loads(text) for text in self._broker.lrange(_keys(topic, scope)[1], 0, -1)]
         chain: list[Patch] = []
-        for found in kept:
-            if found["from"] == seq and seq != until:
-                chain.append(Patch(before=seq, seq=found["seq"], patch=found["patch"]))
-                seq = found["seq"]
+        for entry in changes:
+            if entry["from"] == seq and seq != until:
+                chain.append(Patch(before=seq, seq=entry["seq"], patch=entry["patch"]))
+                seq = entry["seq"]
         return chain if seq == until else None
 
     def _fetch(self, key: str, seq: int, known: Version | None) -> Version | None:

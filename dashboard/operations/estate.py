@@ -75,7 +75,9 @@ def _read_part(node: str, generation: int) -> Estate:
     own = fragments_on([slot.name for slot in slots])
     tasks = {
         row.pk: task_of(row)
-        for row in RunningTaskRow.objects.filter(pk__in={one for fragment in own.values() for one in fragment.tasks})
+        for row in RunningTaskRow.objects.filter(
+            pk__in={task_id for fragment in own.values() for task_id in fragment.tasks}
+        )
     }
     parents = {parent for task in tasks.values() for parent in task.parents}
     places = dict(RunningTaskRow.objects.filter(pk__in=parents).values_list("pk", "fragment"))

@@ -40,10 +40,10 @@ class LookUps(Mapping[str, T], Generic[T]):
             self._expected.clear()
             self._found.update(dict.fromkeys(wanted))
             self._found.update(self._fetch(wanted))
-        found = self._found[key]
-        if found is None:
+        known = self._found[key]
+        if known is None:
             raise KeyError(key)
-        return found
+        return known
 
     def __iter__(self) -> Iterator[str]:
         raise TypeError("a part of the estate is looked up, never walked: load_estate() gives the whole")
@@ -101,10 +101,10 @@ class StoredEstate:
         return divided_among(self._fetch_fragments(ids).values(), slots)
 
     def _fetch_submitted(self, dataflow_ids: Collection[str]) -> dict[str, Submitted]:
-        found = submitted_of(dataflow_ids)
-        for submitted in found.values():
+        submitted_now = submitted_of(dataflow_ids)
+        for submitted in submitted_now.values():
             self.tasks.expect(submitted.running.values())
-        return found
+        return submitted_now
 
     def _fetch_tasks(self, task_ids: Collection[str]) -> dict[str, RunningTask]:
         rows = list(RunningTaskRow.objects.filter(pk__in=task_ids))
@@ -118,10 +118,10 @@ class StoredEstate:
         return {task_id: self._places[task_id] for task_id in task_ids if task_id in self.tasks}
 
     def _fetch_fragments(self, fragment_ids: Collection[str]) -> dict[str, Fragment]:
-        found = {row.pk: fragment_of(row) for row in FragmentRow.objects.filter(pk__in=fragment_ids)}
-        for fragment in found.values():
+        read = {row.pk: fragment_of(row) for row in FragmentRow.objects.filter(pk__in=fragment_ids)}
+        for fragment in read.values():
             self.tasks.expect(fragment.kept_tasks)
-        return found
+        return read
 
 
 def current_generation() -> int:
@@ -173,11 +173,11 @@ def queries_of(query_ids: Collection[str]) -> dict[str, Fragment]:
 
 def submitted_of(dataflow_ids: Collection[str] | None = None) -> dict[str, Submitted]:
     """The entries of these dataflows in the estate, as far as they are there; without ids, of all."""
-    found = Use.objects.order_by("dataflow_id", "position")
+    use_rows = Use.objects.order_by("dataflow_id", "position")
     if dataflow_ids is not None:
-        found = found.filter(dataflow_id__in=dataflow_ids)
+        use_rows = use_rows.filter(dataflow_id__in=dataflow_ids)
     uses: dict[str, list[Use]] = {}
-    for use in found:
+    for use in use_rows:
         uses.setdefault(str(use.dataflow_id), []).append(use)
     records = DataflowRecord.objects.filter(pk__in=uses).select_related("team") if uses else ()
     return {

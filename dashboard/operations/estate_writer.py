@@ -74,8 +74,8 @@ def store_slots(node: NodeRow, *, generation: int) -> int:
     lost = node.slot_rows.filter(index__gte=node.slots)
     before = fragments_on(list(lost.values_list("name", flat=True)))
     reserved = set(node.slot_rows.exclude(reserved_for="").values_list("index", flat=True))
-    there = [index for index in range(node.slots) if index not in reserved] or list(range(node.slots))
-    after = {fragment_id: _moved(fragment, node, there) for fragment_id, fragment in before.items()}
+    free = [index for index in range(node.slots) if index not in reserved] or list(range(node.slots))
+    after = {fragment_id: _moved(fragment, node, free) for fragment_id, fragment in before.items()}
     SlotRow.objects.bulk_create(
         (SlotRow(node=node, index=index, name=Slot(node.name, index).name) for index in range(node.slots)),
         ignore_conflicts=True)
@@ -98,11 +98,11 @@ def on_slots_there(fragments: Mapping[str, Fragment]) -> dict[str, Fragment]:
 
     def slot_of(part: RunningBundle) -> str:
         node, _, index = part.slot.rpartition("/")
-        its = [row for row in rows if row.node_id == node] or rows
-        free = [row for row in its if not row.reserved_for] or its
+        own_rows = [row for row in rows if row.node_id == node] or rows
+        free = [row for row in own_rows if not row.reserved_for] or own_rows
         return free[int(index) % len(free)].name if part.slot in gone else part.slot
 
-    return {one: fragment.placed(slot_of) for one, fragment in fragments.items()}
+    return {fragment_id: fragment.placed(slot_of) for fragment_id, fragment in fragments.items()}
 
 
 def drop_bundles(bundle_ids: Collection[str]) -> list[str]:
@@ -111,18 +111,21 @@ def drop_bundles(bundle_ids: Collection[str]) -> list[str]:
     fragments = BundleSlot.objects.filter(bundle__in=bundle_ids).values_list("fragment", flat=True)
     before = fragments_where(pk__in=set(fragments))
     gone = {
-        one: [bundle.id for bundle in fragment.bundles if bundle.leaving and bundle.id in bundle_ids]
-        for one, fragment in before.items()}
-    before = {one: fragment for one, fragment in before.items() if gone[one]}
+        fragment_id: [bundle.id for bundle in fragment.bundles if bundle.leaving and bundle.id in bundle_ids]
+        for fragment_id, fragment in before.items()}
+    before = {fragment_id: fragment for fragment_id, fragment in before.items() if gone[fragment_id]}
     if not before:
         return []
     after = {
-        one: replace(fragment, bundles=tuple(bundle for bundle in fragment.bundles if bundle.id not in gone[one]))
-        for one, fragment in before.items()}
+        fragment_id: replace(
+            fragment, bundles=tuple(bundle for bundle in fragment.bundles if bundle.id not in gone[fragment_id])
+        )
+        for fragment_id, fragment in before.items()
+    }
     _store_fragments(before, after, state.generation + 1)
     _store_loads(_loads(before, after, ()))
     advance(state)
-    return sorted(bundle for those in gone.values() for bundle in those)
+    return sorted(bundle for bundles in gone.values() for bundle in bundles)
 
 
 def _store_entry(removed: Submitted | None, submitted: Submitted | None) -> None:
@@ -206,12 +209,18 @@ def _store_fragments(before: Mapping[str, Fragment], after: Mapping[str, Fragmen
 
 def _store_bundle_slots(before: Mapping[str, Fragment], after: Mapping[str, Fragment]) -> None:
     """Where divided fragments have bundles; those of a fragment that is no more go with it."""
-    old, new = ({one: _bundle_slots(fragment) for one, fragment in those.items()} for those in (before, after))
-    changed = [one for one in after if old.get(one, []) != new[one]]
-    if any(old.get(one) for one in changed):
+    old, new = (
+        {fragment_id: _bundle_slots(fragment) for fragment_id, fragment in fragments.items()}
+        for fragments in (before, after)
+    )
+    changed = [fragment_id for fragment_id in after if old.get(fragment_id, []) != new[fragment_id]]
+    if any(old.get(fragment_id) for fragment_id in changed):
         BundleSlot.objects.filter(fragment__in=changed).delete()
     BundleSlot.objects.bulk_create(
-        BundleSlot(fragment_id=one, bundle=bundle, slot=slot) for one in changed for bundle, slot in new[one])
+        BundleSlot(fragment_id=fragment_id, bundle=bundle, slot=slot)
+        for fragment_id in changed
+        for bundle, slot in new[fragment_id]
+    )
 
 
 def _bundle_slots(fragment: Fragment) -> list[tuple[str, str]]:
@@ -232,9 +241,11 @@ def _loads(
 ) -> dict[str, SlotLoad]:
     """What changes of each slot's load, by slot name; the tasks of the fragments before are in the estate still."""
     tasks = {task.id: task for task in started}
-    there = {task_id for fragment in before.values() for task_id in fragment.active_tasks}
-    there |= {task_id for fragment in after.values() for task_id in fragment.active_tasks if task_id not in tasks}
-    tasks |= {row.pk: task_of(row) for row in RunningTaskRow.objects.filter(pk__in=there)}
+    touched_tasks = {task_id for fragment in before.values() for task_id in fragment.active_tasks}
+    touched_tasks |= {
+        task_id for fragment in after.values() for task_id in fragment.active_tasks if task_id not in tasks
+    }
+    tasks |= {row.pk: task_of(row) for row in RunningTaskRow.objects.filter(pk__in=touched_tasks)}
     return growth_of(before.values(), after.values(), tasks)
 
 
@@ -247,14 +258,14 @@ def _store_loads(loads: Mapping[str, SlotLoad]) -> None:
     SlotRow.objects.bulk_update(rows, ["queries", "task_nanocores", "bundles"])
 
 
-def _moved(fragment: Fragment, node: NodeRow, there: Sequence[int]) -> Fragment:
+def _moved(fragment: Fragment, node: NodeRow, indices: Sequence[int]) -> Fragment:
     """The fragment with all that it has on slots beyond the node's moved to those that are there."""
-    if not there:
+    if not indices:
         raise NodeInUse(f"{node.name} still runs {fragment.id}.", remedy="Remove its dataflows first.", node=node.name)
 
     def slot_of(part: RunningBundle) -> str:
         of, _, index = part.slot.rpartition("/")
         lost = of == node.name and int(index) >= node.slots
-        return Slot(node=of, index=there[int(index) % len(there)]).name if lost else part.slot
+        return Slot(node=of, index=indices[int(index) % len(indices)]).name if lost else part.slot
 
     return fragment.placed(slot_of)

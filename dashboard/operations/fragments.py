@@ -50,10 +50,10 @@ def _row(view: View, dataflow_id: str) -> dict[str, Any]:
         stream: (flow.channel_p50_ms or 0.0) + (flow.wait_p50_ms or 0.0)
         for stream, flow in view.reading.flows.streams.items() if flow.channel_p50_ms is not None
     }
-    found = fragmentation(
+    result = fragmentation(
         view.estate, dataflow_id, task_types=jobs.task_types(), query_cores=cores, latency_ms=latency_ms)
-    return asdict(found) | {
-        "idle_cores": round(found.idle_cores, 3),
-        "money_per_hour": round(found.idle_cores * settings.CORE_HOUR_PRICE, 6),
-        "spare_queries": max(0, found.queries - found.fewest),
+    return asdict(result) | {
+        "idle_cores": round(result.idle_cores, 3),
+        "money_per_hour": round(result.idle_cores * settings.CORE_HOUR_PRICE, 6),
+        "spare_queries": max(0, result.queries - result.fewest),
     }

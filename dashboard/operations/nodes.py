@@ -41,10 +41,10 @@ def unpinned(report: NodeReport | None) -> str:
 def pinning_remarks(names: Iterable[str]) -> list[str]:
     """What a plan with slots of these nodes has to say of how they hold them to cores, as they report now."""
     reports = jobs.read_live((), {}).reports
-    found = {name: unpinned(reports.node(name)) for name in sorted(set(names))}
+    node_reports = {name: unpinned(reports.node(name)) for name in sorted(set(names))}
     return [
         f"The slots of {name} are not held to cores of their own ({why}): what else the machine does takes CPU from "
-        "what was predicted, and one slot from another." for name, why in found.items() if why]
+        "what was predicted, and one slot from another." for name, why in node_reports.items() if why]
 
 
 def take_in_nodes(reports: Reports) -> list[str]:
@@ -53,12 +53,12 @@ def take_in_nodes(reports: Reports) -> list[str]:
     This machine's own node is registered when the system starts: a report that an earlier start left must not undo it.
     """
     known = dict(NodeRow.objects.values_list("name", "slots"))
-    found = {
+    node_rows = {
         name: len(report.slots) for name, report in reports.items()
         if name != settings.LOCAL_NODE and NAME.fullmatch(name)}
-    changed = sorted(name for name, slots in found.items() if slots and known.get(name) != slots)
+    changed = sorted(name for name, slots in node_rows.items() if slots and known.get(name) != slots)
     for name in changed:
-        register_node(name=name, slots=found[name])
+        register_node(name=name, slots=node_rows[name])
     return changed
 
 

@@ -34,8 +34,8 @@ def notable_events(viewer: Viewer, dataflow_id: UUID | str, *, count: int = 20) 
         return []
     fragments = {estate.places[task_id][0] for task_id in submitted.running.values()}
     own = {bundle.id for fragment in fragments for bundle in estate.fragments[fragment].parts}
-    found = (_told(event) for event in jobs.notable_events() if event.get("fragment") in own)
-    return [event for event in found if event is not None][:count]
+    told_events = (_told(event) for event in jobs.notable_events() if event.get("fragment") in own)
+    return [event for event in told_events if event is not None][:count]
 
 
 def _told(event: dict[str, Any]) -> Notable | None:

@@ -63,11 +63,11 @@ def release(slot: str, *, holder: str) -> None:
 def reserved_slots(estate: Estate) -> frozenset[str]:
     """The slots that something has to itself, kept by this process as long as ``current_estate`` keeps this estate."""
     global _kept
-    kept_of, found = _kept
+    kept_of, records = _kept
     if kept_of is not estate:
-        found = frozenset(SlotRow.objects.exclude(reserved_for="").values_list("name", flat=True))
-        _kept = (estate, found)
-    return found
+        records = frozenset(SlotRow.objects.exclude(reserved_for="").values_list("name", flat=True))
+        _kept = (estate, records)
+    return records
 
 
 def require_free(row: SlotRow) -> None:
@@ -76,13 +76,13 @@ def require_free(row: SlotRow) -> None:
         raise SlotTaken(
             f"Slot {row.name} is reserved for {row.reserved_for}.", remedy="Wait for it, or choose another slot.",
             slot=row.name, reserved_for=row.reserved_for)
-    there = fragments_on(row.name)
-    if there:
+    running = fragments_on(row.name)
+    if running:
         # How many, and not which: some may be of private dataflows, and who asks for a slot may be of any team.
         raise SlotTaken(
-            f"Slot {row.name} runs {len(there)} quer{'y' if len(there) == 1 else 'ies'}.",
+            f"Slot {row.name} runs {len(running)} quer{'y' if len(running) == 1 else 'ies'}.",
             remedy="Choose a slot on which nothing runs, add one, or pause or remove what runs there.",
-            slot=row.name, queries=len(there))
+            slot=row.name, queries=len(running))
 
 
 def require_unreserved(before: Mapping[str, Fragment], after: Mapping[str, Fragment]) -> None:
@@ -91,8 +91,8 @@ def require_unreserved(before: Mapping[str, Fragment], after: Mapping[str, Fragm
     What is taken back has no say in where, and neither has what is resumed.
     """
     old, new = (
-        {part.slot for fragment in those.values() if not fragment.paused for part in fragment.parts}
-        for those in (before, after))
+        {part.slot for fragment in fragments.values() if not fragment.paused for part in fragment.parts}
+        for fragments in (before, after))
     reserved = SlotRow.objects.filter(name__in=new).exclude(reserved_for="")
     row = next((row for row in reserved if row.name not in old), None)
     if row is not None:
@@ -103,16 +103,16 @@ def require_unreserved(before: Mapping[str, Fragment], after: Mapping[str, Fragm
 
 def fragments_on(slot: str) -> list[str]:
     """The fragments that have a query on a slot."""
-    found = FragmentRow.objects.filter(Q(slot=slot) | Q(bundle_slots__slot=slot), active__gt=0).distinct()
-    return list(found.order_by("pk").values_list("pk", flat=True))
+    rows = FragmentRow.objects.filter(Q(slot=slot) | Q(bundle_slots__slot=slot), active__gt=0).distinct()
+    return list(rows.order_by("pk").values_list("pk", flat=True))
 
 
 def fragments_by_slot() -> dict[str, int]:
     """How many fragments have a query on each slot that has any."""
-    there = {
+    names = {
         *FragmentRow.objects.filter(active__gt=0).values_list("slot", "pk"),
         *BundleSlot.objects.filter(fragment__active__gt=0).values_list("slot", "fragment_id")}
-    return Counter(slot for slot, _ in there)
+    return Counter(slot for slot, _ in names)
 
 
 def _require_command() -> None:

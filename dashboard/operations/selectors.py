@@ -48,11 +48,11 @@ def outputs(viewer: Viewer, dataflow_id: UUID | str) -> list[dict[str, str]]:
     """Named outputs of a running dataflow, in the order of its document."""
     record = dataflow_for(viewer, dataflow_id)
     estate = current_estate()
-    found = []
+    states = []
     for task, channel in _output_channels(viewer, record).items():
         config = estate.tasks[estate.submitted[str(record.pk)].running[task]].config
-        found.append({"task": task, "name": str(config.get("name") or task), "channel": channel})
-    return found
+        states.append({"task": task, "name": str(config.get("name") or task), "channel": channel})
+    return states
 
 
 def output_tail(viewer: Viewer, dataflow_id: UUID | str, task_id: str, *, count: int = 20) -> list[dict[str, Any]]:

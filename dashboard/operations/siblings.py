@@ -29,7 +29,7 @@ class StoredSiblings:
         if kin not in self._known:
             wanted = {kin, *self._expected}
             self._expected.clear()
-            self._known.update({one: [] for one in wanted})
+            self._known.update({wanted_id: [] for wanted_id in wanted})
             place = Window(RowNumber(), partition_by=F("kin"), order_by="fingerprint")
             rows = RunningTaskRow.objects.filter(kin__in=wanted).annotate(place=place)
             for row in rows.filter(place__lte=MOST_SIBLINGS).order_by("pk"):

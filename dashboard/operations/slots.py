@@ -56,8 +56,8 @@ def supply(
     ranks = {node: rank for rank, node in enumerate(dict.fromkeys(slot.node for slot in slots))}
     slots.sort(key=lambda slot: ranks[slot.node])
     nodes = tuple(
-        Node(name, tuple(its), size=settings.NODE_SIZES.get(name), rack=settings.NODE_RACKS.get(name, ""))
-        for name, its in groupby(slots, key=lambda slot: slot.node))
+        Node(name, tuple(node_slots), size=settings.NODE_SIZES.get(name), rack=settings.NODE_RACKS.get(name, ""))
+        for name, node_slots in groupby(slots, key=lambda slot: slot.node))
     return Supply(
         nodes, catalogue(), taken={slot: taken for slot, taken in offered.items() if taken.rest < 1}, threads=threads)
 

@@ -149,8 +149,8 @@ def state_of(view: View, running_task: str) -> str:
 
 
 def _worst(states: Iterable[str]) -> str:
-    found = min(states, key=_rank, default="running")
-    return found if found in _WORST_FIRST else "running"
+    worst = min(states, key=_rank, default="running")
+    return worst if worst in _WORST_FIRST else "running"
 
 
 def _rank(state: str) -> int:

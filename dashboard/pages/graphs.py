@@ -112,8 +112,8 @@ def merged_graph(sheet: Mapping[str, Any], *, task_types: TaskTypes) -> dict[str
                       "note": "", "marks": ["branch"]})
         streams += [{"id": stream_id(parent, box), "source": parent, "target": box, "marks": ["branch"]}
                     for parent in branch["parents"]]
-    told = ("dataflows", "dataflows_left_out", "lit", "number", "sheets", "running_dataflows", "tasks_running")
-    return _whole(tasks, streams, labelled=False) | {name: sheet[name] for name in told} | {
+    shown = ("dataflows", "dataflows_left_out", "lit", "number", "sheets", "running_dataflows", "tasks_running")
+    return _whole(tasks, streams, labelled=False) | {name: sheet[name] for name in shown} | {
         "large": len(tasks) > LARGE}
 
 
@@ -162,8 +162,8 @@ def _dataflows(count: int) -> str:
 
 
 def _sides(task: Mapping[str, Any]) -> dict[str, bool]:
-    one, other = bool(task["one"]), bool(task["other"])
-    return {"one": one, "other": other, "common": one and other}
+    in_first, other = bool(task["one"]), bool(task["other"])
+    return {"one": in_first, "other": other, "common": in_first and other}
 
 
 def _side_mark(sides: Mapping[str, bool]) -> str:

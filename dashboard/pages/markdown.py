@@ -53,7 +53,7 @@ def _name_headings(tokens: list[Token]) -> None:
 
 def _with_site_links(tokens: list[Token], address_of: Callable[[str], str | None]) -> list[Token]:
     """Links led to the site's addresses; of those that lead nowhere on it, and of images, the text stays."""
-    kept, is_open = [], []
+    lines, is_open = [], []
     for token in tokens:
         if token.type == "link_open":
             address = address_of(str(token.attrGet("href") or ""))
@@ -65,8 +65,8 @@ def _with_site_links(tokens: list[Token], address_of: Callable[[str], str | None
             continue
         elif token.type == "image":
             token = Token("text", "", 0, content=token.content)
-        kept.append(token)
-    return kept
+        lines.append(token)
+    return lines
 
 
 def site_address(target: str, *, document: PurePosixPath, addresses: Mapping[PurePosixPath, str]) -> str | None:

@@ -73,31 +73,47 @@ def _over_threads(
     profile: Profile, seen: Sequence[ObservationRow], field: str, *, unit: str, scale: float = 1, idle: str = ""
 ) -> dict[str, Any]:
     estimates = [profile.estimate(threads) for threads in _steps(profile)]
-    between = [scale * getattr(one.point, field) for one in estimates]
-    data = [{
-        "type": "scatter", "mode": "lines", "name": "in between", "series": 0, "line": {"dash": "dot"},
-        "x": [one.point.threads for one in estimates], "y": between, "text": [WORDS[one.basis] for one in estimates],
-        "hovertemplate": "%{x} threads: %{y:.4~g}" + unit + "<br>%{text}<extra></extra>",
-    }]
+    between = [scale * getattr(estimate.point, field) for estimate in estimates]
+    data = [
+        {
+            "type": "scatter",
+            "mode": "lines",
+            "name": "in between",
+            "series": 0,
+            "line": {"dash": "dot"},
+            "x": [estimate.point.threads for estimate in estimates],
+            "y": between,
+            "text": [WORDS[estimate.basis] for estimate in estimates],
+            "hovertemplate": "%{x} threads: %{y:.4~g}" + unit + "<br>%{text}<extra></extra>",
+        }
+    ]
     if any(getattr(point, idle) for point in profile.points if idle):  # nobody has noted it of a published one
-        data.append({
-            "type": "scatter", "mode": "lines", "name": "without events", "series": 2, "line": {"dash": "dash"},
-            "x": [one.point.threads for one in estimates], "y": [scale * getattr(one.point, idle) for one in estimates],
-            "hovertemplate": "without events %{y:.4~g}" + unit + "<extra></extra>"})
+        data.append(
+            {
+                "type": "scatter",
+                "mode": "lines",
+                "name": "without events",
+                "series": 2,
+                "line": {"dash": "dash"},
+                "x": [estimate.point.threads for estimate in estimates],
+                "y": [scale * getattr(estimate.point, idle) for estimate in estimates],
+                "hovertemplate": "without events %{y:.4~g}" + unit + "<extra></extra>",
+            }
+        )
     data.append(_points(
         [point.threads for point in profile.points], [scale * getattr(point, field) for point in profile.points],
         name="measured", symbol="circle", series=0, unit=unit,
         texts=["measured"] * len(profile.points)))
-    seen = [one for one in seen if getattr(one, field) is not None]
+    seen = [point_seen for point_seen in seen if getattr(point_seen, field) is not None]
     apart = field != "rate_per_s"  # what shares a slot takes is told apart by time; its rate is its own
-    for name, symbol, those in (
-        ("seen running", "cross", [one for one in seen if not (apart and one.shared)]),
-        ("seen on a shared slot", "cross-open", [one for one in seen if apart and one.shared]),
+    for name, symbol, points in (
+        ("seen running", "cross", [point_seen for point_seen in seen if not (apart and point_seen.shared)]),
+        ("seen on a shared slot", "cross-open", [point_seen for point_seen in seen if apart and point_seen.shared]),
     ):
-        if those:
+        if points:
             data.append(_points(
-                [one.threads for one in those], [scale * getattr(one, field) for one in those], name=name,
-                symbol=symbol, series=1, unit=unit, texts=[_text(one) for one in those]))
+                [point.threads for point in points], [scale * getattr(point, field) for point in points], name=name,
+                symbol=symbol, series=1, unit=unit, texts=[_text(point) for point in points]))
     layout = {
         "xaxis": _threads(estimates[-1].point.threads), "hovermode": "closest", **ABOVE,
         "yaxis": {"ticksuffix": unit if unit == "%" else "/s"}}

@@ -24,7 +24,9 @@ def evidence_of(estate: EstateView, dataflow_id: str) -> Evidence:
     if submitted is None:
         return Evidence()
     tasks = sorted(set(submitted.running.values()))
-    fragments = [estate.fragments[one] for one in sorted({estate.places[task_id][0] for task_id in tasks})]
+    fragments = [
+        estate.fragments[fragment_id] for fragment_id in sorted({estate.places[task_id][0] for task_id in tasks})
+    ]
     parents = {task_id: estate.tasks[task_id].parents for task_id in tasks}
     flows = jobs.read_part(fragments, parents)
     now = timezone.now()
@@ -64,10 +66,12 @@ def measured_selectivities(
     if not running:
         return {}
     fragments = {estate.places[task_id][0] for task_id in running.values()}
-    found = jobs.selectivities((estate.fragments[one] for one in sorted(fragments)), least=LEAST_EVENTS)
+    counted = jobs.selectivities(
+        (estate.fragments[fragment_id] for fragment_id in sorted(fragments)), least=LEAST_EVENTS
+    )
     known = selectivities(dataflow, task_types=jobs.task_types())
     measured = {
-        stream: float(f"{found[running[stream[0]]]:.2g}") for stream in known if running.get(stream[0]) in found}
+        stream: float(f"{counted[running[stream[0]]]:.2g}") for stream in known if running.get(stream[0]) in counted}
     return {
         stream: value for stream, value in measured.items() if abs(value - known[stream]) > NEAR * known[stream]}
 

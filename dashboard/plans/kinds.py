@@ -108,13 +108,13 @@ def _schedule(
         record.dataflow, routing=choice.routing, version=record.version, estate=estate,
         fresh=bool(options.get("fresh")))
     problem.require_open()
-    found = problem.schedule(choice.pair, choice.rate_per_s)
-    profiles = found.job.profiles
+    scheduled = problem.schedule(choice.pair, choice.rate_per_s)
+    profiles = scheduled.job.profiles
     doubts = warnings_about(profiles.values(), team=problem.team)
     remarks = [remark.text for remark in warning_notes(
         (task, profile.task_type, doubts.get(profile, ())) for task, profile in profiles.items())]
-    return found, [
-        *remarks, *machine_warnings(found), *pinning_remarks(slot.node for slot in found.placement.slots)]
+    return scheduled, [
+        *remarks, *machine_warnings(scheduled), *pinning_remarks(slot.node for slot in scheduled.placement.slots)]
 
 
 SITE_PLAN_KINDS: Mapping[str, SitePlanKind] = {kind.name: kind for kind in (

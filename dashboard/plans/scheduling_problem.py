@@ -114,8 +114,8 @@ class SchedulingProblem:
             require_slots(self.schedule(pair, rate_per_s))
             return
         # One that is not quick takes no more slots than this one, and no fewer than are allocated.
-        found = schedule(self.job(rate_per_s), quick_pair(pair), supply=self.supply, options=self.options)
-        require_room(found.allocation, self.supply)
+        scheduled = schedule(self.job(rate_per_s), quick_pair(pair), supply=self.supply, options=self.options)
+        require_room(scheduled.allocation, self.supply)
 
     def what_if(self, rates_per_s: Iterable[float], *, pairs: Iterable[Pair] = QUICK_PAIRS) -> list[dict[str, Any]]:
         """What each pair takes and gives at each rate, as rows.
@@ -129,14 +129,14 @@ class SchedulingProblem:
         options = replace(self.options, most_threads=most_threads)
         for rate_per_s in rates:
             try:
-                found = compare(self.job(rate_per_s), supply=self.supply, pairs=pairs, options=options)
+                comparison = compare(self.job(rate_per_s), supply=self.supply, pairs=pairs, options=options)
             except WeirError as error:
                 rows.extend({"rate_per_s": rate_per_s, "pair": pair, "error": error.as_dict()} for pair in pairs)
                 continue
-            rows.extend(_row(one, rate_per_s) for one in found.schedules)
+            rows.extend(_row(scheduled, rate_per_s) for scheduled in comparison.schedules)
             rows.extend(
                 {"rate_per_s": rate_per_s, "pair": pair, "error": error.as_dict()}
-                for pair, error in found.errors.items())
+                for pair, error in comparison.errors.items())
         return rows
 
     def _assigner(self, job: Job) -> SlotAssigner:
@@ -206,18 +206,23 @@ def _own_loads(
         own.setdefault(fragment.id, {})[ids[task]] = None
     fragments = {fragment.id: fragment for fragment in running.values()}
     loads: dict[str, SlotLoad] = {}
-    for one, its in own.items():
-        part = replace(fragments[one], tasks=tuple(its), active=len(its), resting=0, outlets={}, channels={})
+    for task_id, slots in own.items():
+        part = replace(fragments[task_id], tasks=tuple(slots), active=len(slots), resting=0, outlets={}, channels={})
         for slot, load in loads_of(part, tasks).items():
-            free = load if len(its) == fragments[one].active else replace(load, queries=0)
+            free = load if len(slots) == fragments[task_id].active else replace(load, queries=0)
             loads[slot] = loads.get(slot, SlotLoad()) + free
     return loads
 
 
-def _row(found: Schedule, rate_per_s: float) -> dict[str, Any]:
+def _row(scheduled: Schedule, rate_per_s: float) -> dict[str, Any]:
     return {
-        "rate_per_s": rate_per_s, "pair": found.pair, "slots": found.slots,
-        "per_hour": found.acquisition.per_hour, "per_month": found.acquisition.per_month,
-        "sustained_per_s": found.sustained_per_s, "keeps": found.prediction.keeps, "latency_s": found.latency_s,
-        "free": not any(node.new for node in found.acquisition.nodes),
+        "rate_per_s": rate_per_s,
+        "pair": scheduled.pair,
+        "slots": scheduled.slots,
+        "per_hour": scheduled.acquisition.per_hour,
+        "per_month": scheduled.acquisition.per_month,
+        "sustained_per_s": scheduled.sustained_per_s,
+        "keeps": scheduled.prediction.keeps,
+        "latency_s": scheduled.latency_s,
+        "free": not any(node.new for node in scheduled.acquisition.nodes),
     }

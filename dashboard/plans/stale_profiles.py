@@ -21,8 +21,8 @@ def profiles_since(record: PlanRecord) -> tuple[str, ...]:
     stored = DataflowVersion.objects.get(dataflow=record.dataflow_id, number=record.version)
     dataflow = stored_dataflow(stored.document, installed=False)
     owner = owner_of(dataflow, record.dataflow.team)
-    there = records_for({task.type for task in dataflow.tasks}, team=owner, or_since=record.created)
-    changed = {profile_of(one) for one in there if one.changed > record.created}
+    records = records_for({task.type for task in dataflow.tasks}, team=owner, or_since=record.created)
+    changed = {profile_of(profile_record) for profile_record in records if profile_record.changed > record.created}
     plan = plan_of(record) if changed else None
     if plan is None or plan.promise is None:
         return ()

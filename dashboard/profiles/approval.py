@@ -94,9 +94,9 @@ def _is_in_estate(subject: Subject) -> bool:
     if subject.dataflow_id is None or len(subject.tasks) != len(subject.feed) + 1:
         return False
     uses = Use.objects.filter(dataflow_id=subject.dataflow_id, task_id__in=subject.tasks)
-    there = {
+    rows = {
         use.task_id: (use.running_task.type, canonical_json(use.running_task.config))
         for use in uses.select_related("running_task")}
     return all(
-        there.get(task_id) == (name, canonical_json(config))
+        rows.get(task_id) == (name, canonical_json(config))
         for task_id, (name, config) in zip(subject.tasks, _chain(subject), strict=True))

@@ -64,18 +64,18 @@ class Wanted:
 
 def wanted(viewer: Viewer, dataflow_id: UUID | str, tasks: Iterable[str]) -> list[Wanted]:
     """What is to be measured for these tasks of a dataflow: a type with a config once, in the order of the tasks."""
-    found: dict[tuple[str, str], tuple[Subject, list[str]]] = {}
+    wanted_by: dict[tuple[str, str], tuple[Subject, list[str]]] = {}
     if not (tasks := list(tasks)):
         return []
     for task, subject in subjects_of_tasks(viewer, dataflow_id, tasks).items():
-        found.setdefault((subject.task_type, canonical_json(subject.config)), (subject, []))[1].append(task)
-    sweeps = list(SweepRecord.objects.filter(known_to(viewer), task_type__in={name for name, _ in found}).exclude(
+        wanted_by.setdefault((subject.task_type, canonical_json(subject.config)), (subject, []))[1].append(task)
+    sweeps = list(SweepRecord.objects.filter(known_to(viewer), task_type__in={name for name, _ in wanted_by}).exclude(
         status__in=[DONE, CANCELLED]).order_by("-created"))
     sweeps.sort(key=lambda sweep: (sweep.status not in OPEN, sweep.status == FAILED))  # a failed one last, if newer
     return [
-        Wanted(tuple(its), subject, next((sweep for sweep in sweeps if _brings(sweep, subject)), None),
+        Wanted(tuple(names), subject, next((sweep for sweep in sweeps if _brings(sweep, subject)), None),
                _aside(viewer, subject), hindrance_of(subject))
-        for subject, its in found.values()]
+        for subject, names in wanted_by.values()]
 
 
 def _brings(sweep: SweepRecord, subject: Subject) -> bool:
@@ -87,25 +87,25 @@ def _brings(sweep: SweepRecord, subject: Subject) -> bool:
 
 def _aside(viewer: Viewer, subject: Subject) -> ProfileRecord | None:
     """What could be used again for it: of its very config, else for any."""
-    found = set_aside(viewer).filter(
+    candidates = set_aside(viewer).filter(
         Q(team=None) | Q(team=subject.team_id), task_type=subject.task_type,
         config__in=["", canonical_json(subject.config)])
-    return found.order_by("-config", "-changed").first()
+    return candidates.order_by("-config", "-changed").first()
 
 
 def places() -> list[Place]:
     """All slots, those first that could be measured on."""
-    there, silent = fragments_by_slot(), set(silent_nodes().values_list("name", flat=True))
-    found = [
-        Place(row.name, there.get(row.name, 0), row.reserved_for, row.node_id in silent)
+    running, silent = fragments_by_slot(), set(silent_nodes().values_list("name", flat=True))
+    slots = [
+        Place(row.name, running.get(row.name, 0), row.reserved_for, row.node_id in silent)
         for row in SlotRow.objects.all()]
-    return sorted(found, key=lambda place: (not place.free, place.silent, place.queries))
+    return sorted(slots, key=lambda place: (not place.free, place.silent, place.queries))
 
 
 def most_threads() -> int:
     """How many threads the drivers here have at most; as many as may be asked for, before one has told."""
-    told = NodeRow.objects.exclude(threads=None).aggregate(most=Max("threads"))["most"]
-    return min(MOST_THREADS, told or MOST_THREADS)
+    threads = NodeRow.objects.exclude(threads=None).aggregate(most=Max("threads"))["most"]
+    return min(MOST_THREADS, threads or MOST_THREADS)
 
 
 def unmeasured(viewer: Viewer) -> list[str]:

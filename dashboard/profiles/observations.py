@@ -60,15 +60,15 @@ def record_observations(*, at: datetime) -> int:
     """Note what each bundle does whose task has a profile, and how far that profile is from it; how many were noted."""
     view = view_for(EVERYTHING)
     seen = list(_seen(view)) if view.reading.measured else []
-    profiles = _profiles({one.task.type for one in seen})
+    profiles = _profiles({seen_bundle.task.type for seen_bundle in seen})
     held: dict[ProfileRecord, list[Seen]] = {}
-    for one in seen:
-        record = _profile_of(one, profiles)
+    for seen_bundle in seen:
+        record = _profile_of(seen_bundle, profiles)
         if record is not None:
-            held.setdefault(record, []).append(one)
+            held.setdefault(record, []).append(seen_bundle)
     noted = [
-        ObservationRow(profile=record, at=at, bundle=one.bundle, **asdict(one.figures))
-        for record, ones in held.items() for one in _some(ones, at)]
+        ObservationRow(profile=record, at=at, bundle=seen_bundle.bundle, **asdict(seen_bundle.figures))
+        for record, ones in held.items() for seen_bundle in _some(ones, at)]
     ObservationRow.objects.bulk_create(noted)
     ObservationRow.objects.filter(at__lt=at - KEPT).delete()
     for record in held:
@@ -85,9 +85,9 @@ def _some(seen: list[Seen], at: datetime) -> list[Seen]:
 def _compare(record: ProfileRecord, at: datetime) -> None:
     """Keep with a profile how far it is from what was seen lately."""
     rows = record.observations.filter(at__gte=at - COMPARED).order_by("-at")[:MOST_COMPARED]
-    found = drifts(profile_of(record), [
+    deviations = drifts(profile_of(record), [
         Observation(row.threads, row.rate_per_s, row.cpu, row.memory, row.stable, row.shared) for row in rows])
-    ProfileRecord.objects.filter(pk=record.pk).update(drifts=[asdict(drift) for drift in found])
+    ProfileRecord.objects.filter(pk=record.pk).update(drifts=[asdict(drift) for drift in deviations])
 
 
 def _seen(view: View) -> Iterator[Seen]:
@@ -121,12 +121,12 @@ def _offered(view: View, task: RunningTask, weight: float) -> float | None:
 
 def _profiles(types: Iterable[str]) -> Mapping[tuple[str, str, str], list[ProfileRecord]]:
     """Active profiles by type, config and team's short name."""
-    found: dict[tuple[str, str, str], list[ProfileRecord]] = {}
+    grouped: dict[tuple[str, str, str], list[ProfileRecord]] = {}
     records = ProfileRecord.objects.filter(active=True, static=False, task_type__in=types)
     for record in records.select_related("team").prefetch_related("points"):
         key = (record.task_type, record.config, record.team.slug if record.team else "")
-        found.setdefault(key, []).append(record)
-    return found
+        grouped.setdefault(key, []).append(record)
+    return grouped
 
 
 def _profile_of(seen: Seen, profiles: Mapping[tuple[str, str, str], list[ProfileRecord]]) -> ProfileRecord | None:

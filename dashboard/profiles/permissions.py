@@ -65,18 +65,18 @@ def profile_for(viewer: Viewer, profile_id: UUID | str) -> ProfileRecord:
 
 def sweep_for(viewer: Viewer, sweep_id: UUID | str) -> SweepRecord:
     """The sweep, or ``NotFound`` where it is absent or another team's."""
-    found = SweepRecord.objects.select_related("team", "author", "profile").filter(known_to(viewer))
-    return _one(found, sweep_id, "sweep")
+    records = SweepRecord.objects.select_related("team", "author", "profile").filter(known_to(viewer))
+    return _one(records, sweep_id, "sweep")
 
 
 def trial_for(viewer: Viewer, trial_id: UUID | str) -> TrialRecord:
     """The trial, or ``NotFound`` where it is absent or of another team's sweep."""
-    found = TrialRecord.objects.select_related("sweep").filter(known_to(viewer, through="sweep__"))
-    return _one(found, trial_id, "trial")
+    records = TrialRecord.objects.select_related("sweep").filter(known_to(viewer, through="sweep__"))
+    return _one(records, trial_id, "trial")
 
 
-def _one(found, wanted: UUID | str, what: str):
-    record = found.filter(pk=wanted).first() if is_uuid(wanted) else None
+def _one(records, wanted: UUID | str, what: str):
+    record = records.filter(pk=wanted).first() if is_uuid(wanted) else None
     if record is None:
         raise NotFound(f"There is no such {what}.", remedy="See the list of profiles.")
     return record

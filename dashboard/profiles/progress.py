@@ -61,12 +61,12 @@ def disturbed_by(sweep: SweepRecord) -> dict[str, float] | None:
 
 def disturbance(machines: Iterable[Mapping[str, Any]]) -> dict[str, float] | None:
     """The same of what each trial told of its machine."""
-    told = [machine for machine in machines if machine.get("cores")]
-    loads = [machine["load"] for machine in told if machine.get("load") is not None]
+    with_cores = [machine for machine in machines if machine.get("cores")]
+    loads = [machine["load"] for machine in with_cores if machine.get("load") is not None]
     if not loads:
         return None
-    load, cores = median(loads), told[-1]["cores"]
-    stolen = median(machine.get("stolen", 0.0) for machine in told)
+    load, cores = median(loads), with_cores[-1]["cores"]
+    stolen = median(machine.get("stolen", 0.0) for machine in with_cores)
     is_disturbed = stolen > MOST_STOLEN or load > cores + max(2, cores)
     return {"load": load, "cores": cores, "stolen": stolen} if is_disturbed else None
 
@@ -83,7 +83,7 @@ def speeds_of(sweep: SweepRecord) -> tuple[float, float] | None:
 
 def _peaks(done: list[TrialRecord]) -> dict[str, dict[str, Any]]:
     peaks: dict[str, dict[str, Any]] = {}
-    for trial in sorted(done, key=lambda one: one.threads):
+    for trial in sorted(done, key=lambda row: row.threads):
         peak = peaks.setdefault(str(trial.threads), {"stable_per_s": 0.0, "unstable_per_s": 0.0, "trials": 0})
         peak["trials"] += 1
         if trial.stable or trial.starved:

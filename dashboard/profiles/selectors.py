@@ -70,10 +70,10 @@ def records_for(
     """
     whose = Q(team=None) | Q(team__slug=team) if team else Q(team=None)
     counts = Q(active=True) | Q(changed__gt=or_since) if or_since else Q(active=True)
-    found = ProfileRecord.objects.filter(whose, counts)
+    records = ProfileRecord.objects.filter(whose, counts)
     if types is not None:
-        found = found.filter(task_type__in=types)
-    return sorted(found.prefetch_related("points"), key=lambda record: (record.team_id is not None, record.changed))
+        records = records.filter(task_type__in=types)
+    return sorted(records.prefetch_related("points"), key=lambda record: (record.team_id is not None, record.changed))
 
 
 def staleness(profile: Profile, *, machine: str | None = None) -> str:
@@ -97,15 +97,15 @@ def current_machine() -> str:
 
 def profiles(viewer: Viewer, *, search: str = "") -> QuerySet[ProfileRecord]:
     """Active profiles that the viewer may know of, by type; see `matching` for ``search``."""
-    found = ProfileRecord.objects.filter(permissions.known_to(viewer), active=True)
-    return matching(found, search).select_related("team", "author", "sweep").prefetch_related("points")
+    records = ProfileRecord.objects.filter(permissions.known_to(viewer), active=True)
+    return matching(records, search).select_related("team", "author", "sweep").prefetch_related("points")
 
 
-def matching(found: QuerySet[ProfileRecord], search: str) -> QuerySet[ProfileRecord]:
+def matching(records: QuerySet[ProfileRecord], search: str) -> QuerySet[ProfileRecord]:
     """Those that have all words, in type, config or origin."""
     for word in search.replace("\0", "").split()[:8]:
-        found = found.filter(Q(task_type__icontains=word) | Q(config__icontains=word) | Q(origin__icontains=word))
-    return found
+        records = records.filter(Q(task_type__icontains=word) | Q(config__icontains=word) | Q(origin__icontains=word))
+    return records
 
 
 def profile(viewer: Viewer, profile_id: UUID | str) -> ProfileRecord:
@@ -121,9 +121,9 @@ def history_of(record: ProfileRecord) -> QuerySet[ProfileRecord]:
 def set_aside(viewer: Viewer) -> QuerySet[ProfileRecord]:
     """Of each kind that the viewer may know of and of which none is in use, the one that was so last; by type."""
     instead = Q(active=True) | Q(changed__gt=OuterRef("changed"))
-    found = ProfileRecord.objects.filter(permissions.known_to(viewer), active=False)
-    found = found.exclude(Exists(ProfileRecord.objects.filter(instead, key=OuterRef("key"))))
-    return found.select_related("team").prefetch_related("points")
+    records = ProfileRecord.objects.filter(permissions.known_to(viewer), active=False)
+    records = records.exclude(Exists(ProfileRecord.objects.filter(instead, key=OuterRef("key"))))
+    return records.select_related("team").prefetch_related("points")
 
 
 def sweeps(viewer: Viewer) -> QuerySet[SweepRecord]:

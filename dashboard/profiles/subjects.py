@@ -60,8 +60,8 @@ class Subject:
 
 def subject_of_task(viewer: Viewer, dataflow_id: UUID | str, task_id: str) -> Subject:
     """A task of a dataflow that the viewer may know of, as it is submitted now; see `subjects_of_tasks`."""
-    [found] = subjects_of_tasks(viewer, dataflow_id, [task_id]).values()
-    return found
+    [subject] = subjects_of_tasks(viewer, dataflow_id, [task_id]).values()
+    return subject
 
 
 def subjects_of_tasks(viewer: Viewer, dataflow_id: UUID | str, task_ids: Iterable[str]) -> dict[str, Subject]:
@@ -76,21 +76,21 @@ def subjects_of_tasks(viewer: Viewer, dataflow_id: UUID | str, task_ids: Iterabl
     """
     record = dataflow_for(viewer, dataflow_id)
     dataflow = stored_dataflow(current_version(record).document)
-    there = {task.id for task in dataflow.tasks}
+    known_ids = {task.id for task in dataflow.tasks}
     dataflow = with_scoped_secrets(dataflow, team=record.team.slug, task_types=jobs.task_types())
-    found = {}
+    subjects = {}
     for task_id in task_ids:
-        if task_id not in there:
+        if task_id not in known_ids:
             raise NotFound(f"{record.name} has no task {task_id}.", remedy="Choose one of its tasks.", task=task_id)
         feed = feed_of(dataflow, task_id, task_types=jobs.task_types())
         task = dataflow.task(task_id)
         declared = installed(task.type)
-        through = " → ".join(one.id for one in feed) or "itself, a source"
-        found[task_id] = Subject(
+        through = " → ".join(fed.id for fed in feed) or "itself, a source"
+        subjects[task_id] = Subject(
             task.type, plain(identity_config(dataflow, task, declared)), declared.version, declared.stateful,
             _chain(feed), f"{through}, as in {record.name}"[:200], record.team_id if record.private else None,
-            record.pk, (*(one.id for one in feed), task_id))
-    return found
+            record.pk, (*(fed.id for fed in feed), task_id))
+    return subjects
 
 
 def subject_of_type(name: str, config: Mapping[str, Any], *, feed_key: str) -> Subject:
@@ -147,7 +147,7 @@ def feeds_for(declared: TaskType) -> tuple[Feed, ...]:
         for task in dataflow.tasks:
             if task.type == declared.name:
                 chain = _chain(feed_of(dataflow, task.id, task_types=jobs.task_types()))
-                through = " → ".join(one["type"] for one in chain)
+                through = " → ".join(chained["type"] for chained in chain)
                 title = f"{through}, as in the sample {sample['name']}"
                 ways.setdefault(canonical_json(chain), Feed(f"{sample['slug']}:{task.id}", title[:200], chain))
     alone = [Feed(f"source:{name}", f"the source {name} alone", _alone(name)) for name in _sources()]
@@ -177,8 +177,8 @@ def _alone(source: str) -> Chain:
 
 def _sources() -> list[str]:
     """The sources that need no parameter."""
-    return [one.name for one in jobs.task_types().values()
-            if one.kind == "source" and not any(parameter.required for parameter in one.parameters)]
+    return [task_type.name for task_type in jobs.task_types().values()
+            if task_type.kind == "source" and not any(parameter.required for parameter in task_type.parameters)]
 
 
 def _document(declared: TaskType, config: Mapping[str, Any]) -> Dataflow:
@@ -188,7 +188,7 @@ def _document(declared: TaskType, config: Mapping[str, Any]) -> Dataflow:
         tasks.insert(0, {"id": "source", "type": _sources()[0]})
     if declared.kind != "sink":
         tasks.append({"id": "end", "type": "output", "config": {"name": "end"}})
-    streams = [{"from": one["id"], "to": other["id"]} for one, other in pairwise(tasks)]
+    streams = [{"from": upstream["id"], "to": other["id"]} for upstream, other in pairwise(tasks)]
     try:
         text = json.dumps({"name": declared.name, "tasks": tasks, "streams": streams})
     except RecursionError as error:

@@ -31,19 +31,21 @@ def order_of(sweep: SweepRecord, trial: TrialRecord, *, approved: bool) -> Trial
         warm_up_s=sweep.warm_up_s, seconds=sweep.seconds, feed=tuple(sweep.feed), approved=approved)
 
 
-def take_result(trial: TrialRecord, found: TrialResult, *, bounds: Sweep) -> None:
+def take_result(trial: TrialRecord, result: TrialResult, *, bounds: Sweep) -> None:
     """Put what came of a trial into its row, and judge it."""
     for name in FIGURES:
-        setattr(trial, name, getattr(found, name))
-    trial.latency_slope = found.latency_slope if math.isfinite(found.latency_slope) else None
+        setattr(trial, name, getattr(result, name))
+    trial.latency_slope = result.latency_slope if math.isfinite(result.latency_slope) else None
     trial.error, trial.remedy = "", ""
-    trial.quantiles = _finite(dict(found.latency_s))
+    trial.quantiles = _finite(dict(result.latency_s))
     trial.series = [
-        [_finite(value) for value in (one.at_s, one.latency_s, one.events_per_s, one.cpu, one.memory)]
-        for one in found.series]
-    trial.batches = [list(row) for row in found.batches]
-    trial.machine, trial.versions = dict(found.machine), dict(found.versions)
-    trial.starved = not found.held_back and bounds.starved(replace(trial_of(trial), offered_per_s=found.offered_per_s))
+        [_finite(value) for value in (sample.at_s, sample.latency_s, sample.events_per_s, sample.cpu, sample.memory)]
+        for sample in result.series]
+    trial.batches = [list(row) for row in result.batches]
+    trial.machine, trial.versions = dict(result.machine), dict(result.versions)
+    trial.starved = not result.held_back and bounds.starved(
+        replace(trial_of(trial), offered_per_s=result.offered_per_s)
+    )
     trial.stable = bounds.stable(trial_of(trial))
 
 
@@ -85,5 +87,5 @@ def unscoped(config: str) -> str:
 def _finite(value):
     """What JSON in a database can hold."""
     if isinstance(value, dict):
-        return {name: _finite(one) for name, one in value.items()}
+        return {name: _finite(item) for name, item in value.items()}
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -65,29 +65,29 @@ def warnings_about(profiles: Iterable[Profile], *, team: str = "") -> dict[Profi
     team : str
         Short name of the team whose own profiles are among them.
     """
-    asked = {profile for profile in profiles if profile.origin != DECLARED}
-    if not asked:
+    measured = {profile for profile in profiles if profile.origin != DECLARED}
+    if not measured:
         return {}
-    records = records_for({profile.task_type for profile in asked}, team=team)
-    stored = {record: profile for record in records if (profile := profile_of(record)) in asked}
+    records = records_for({profile.task_type for profile in measured}, team=team)
+    stored = {record: profile for record in records if (profile := profile_of(record)) in measured}
     busy, machine = _busy(stored), current_machine()
-    found = {profile: dict.fromkeys(_of_age(profile, machine)) for profile in asked}
+    warnings = {profile: dict.fromkeys(_of_age(profile, machine)) for profile in measured}
     for record, profile in stored.items():
-        found[profile] |= dict.fromkeys(_of_record(record, busy.get(record.pk)))
-    return {profile: tuple(doubts) for profile, doubts in found.items()}
+        warnings[profile] |= dict.fromkeys(_of_record(record, busy.get(record.pk)))
+    return {profile: tuple(doubts) for profile, doubts in warnings.items()}
 
 
 def warning_notes(tasks: Iterable[tuple[str, str, Iterable[ProfileWarning]]]) -> list[WarningNote]:
     """What is to be said of tasks, given by id, type and doubts: by type, then in the order of the tasks."""
     of_type: dict[str, list[str]] = {}
-    found: dict[tuple[str, ProfileWarning], list[str]] = {}
+    grouped: dict[tuple[str, ProfileWarning], list[str]] = {}
     for task, name, doubts in tasks:
         of_type.setdefault(name, []).append(task)
         for doubt in doubts:
-            found.setdefault((name, doubt), []).append(task)
+            grouped.setdefault((name, doubt), []).append(task)
     return [
-        WarningNote(name, tuple(its), len(its) == len(of_type[name]), doubt)
-        for (name, doubt), its in sorted(found.items(), key=lambda one: one[0][0])]
+        WarningNote(name, tuple(names), len(names) == len(of_type[name]), doubt)
+        for (name, doubt), names in sorted(grouped.items(), key=lambda item: item[0][0])]
 
 
 def machine_warnings(schedule: Schedule) -> list[str]:
@@ -125,8 +125,8 @@ def _of_age(profile: Profile, machine: str) -> Iterator[ProfileWarning]:
 
 def _of_record(record: ProfileRecord, disturbed: Mapping[str, float] | None) -> Iterator[ProfileWarning]:
     """What its running bundles and its own trials say against it."""
-    if told := [_drift(drift) for drift in record.drifts if drift["beyond"]]:
-        yield ProfileWarning("drifted", f"running bundles {'; they '.join(told)}")
+    if drifts := [_drift(drift) for drift in record.drifts if drift["beyond"]]:
+        yield ProfileWarning("drifted", f"running bundles {'; they '.join(drifts)}")
     if record.rough:
         yield ProfileWarning("rough", (
             f"the peak of {counted_threads(record.rough)} is less sure than was asked for, because time ended first or "
@@ -152,5 +152,5 @@ def _busy(records: Iterable[ProfileRecord]) -> dict[Any, dict[str, float]]:
     rows = TrialRecord.objects.filter(sweep__profile__in=list(records), set_aside=False).order_by("sweep_id", "number")
     for profile_id, machine in rows.values_list("sweep__profile_id", "machine"):
         machines.setdefault(profile_id, []).append(machine)
-    found = {profile_id: disturbance(told) for profile_id, told in machines.items()}
-    return {profile_id: disturbed for profile_id, disturbed in found.items() if disturbed is not None}
+    disturbances = {profile_id: disturbance(node_machines) for profile_id, node_machines in machines.items()}
+    return {profile_id: disturbed for profile_id, disturbed in disturbances.items() if disturbed is not None}

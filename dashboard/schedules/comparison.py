@@ -93,8 +93,8 @@ class Row:
         if self.schedule is None:
             return ()
         placement = self.schedule.placement
-        found = (("slots", placement.slots_bound), (TRAFFIC, placement.traffic_bound))
-        return tuple((name, bound) for name, bound in found if bound is not None)
+        bounds = (("slots", placement.slots_bound), (TRAFFIC, placement.traffic_bound))
+        return tuple((name, bound) for name, bound in bounds if bound is not None)
 
     @property
     def note(self) -> str:
@@ -135,11 +135,11 @@ class Row:
 
 def rows_of(comparison: Comparison, *, today: Today | None = None) -> tuple[Row, ...]:
     """A row for each pair that was asked for, in the order of all pairs."""
-    found = {
+    machines = {
         schedule.pair: Row(schedule.pair, schedule, machines_of(schedule.acquisition), changes(schedule, today or {}))
         for schedule in comparison.schedules}
-    found |= {pair: Row(pair, error=error) for pair, error in comparison.errors.items()}
-    return tuple(found[pair] for pair in PAIRS if pair in found)
+    machines |= {pair: Row(pair, error=error) for pair, error in comparison.errors.items()}
+    return tuple(machines[pair] for pair in PAIRS if pair in machines)
 
 
 def best_of(rows: Sequence[Row]) -> Row | None:
@@ -147,8 +147,8 @@ def best_of(rows: Sequence[Row]) -> Row | None:
 
     Of pairs that keep no rate, the one that comes nearest.
     """
-    found = [row for row in rows if row.schedule is not None]
-    if not found:
+    scheduled = [row for row in rows if row.schedule is not None]
+    if not scheduled:
         return None
 
     def order(row: Row) -> tuple[bool, float, bool, float, int]:
@@ -156,21 +156,23 @@ def best_of(rows: Sequence[Row]) -> Row | None:
         short = 0.0 if row.keeps else -row.schedule.sustained_per_s
         return not row.keeps, short, row.to_buy > 0, row.schedule.acquisition.per_hour, -PAIRS.index(row.pair)
 
-    return min(found, key=order)
+    return min(scheduled, key=order)
 
 
 def machines_of(acquisition: Acquisition) -> tuple[Machines, ...]:
     """Nodes that are there, then machines to buy by size, largest first."""
-    there = [node for node in acquisition.nodes if not node.new]
-    found = [Machines("", len(there), sum(len(node.slots) for node in there), tuple(node.name for node in there))]
+    existing = [node for node in acquisition.nodes if not node.new]
+    choices = [
+        Machines("", len(existing), sum(len(node.slots) for node in existing), tuple(node.name for node in existing))
+    ]
     counts: Counter[str] = Counter()
     slots: Counter[str] = Counter()
     for node in acquisition.bought:
         name = node.size.name if node.size else ""
         counts[name] += 1
         slots[name] += len(node.slots)
-    found += [Machines(name, count, slots[name]) for name, count in counts.items()]
-    return tuple(machines for machines in found if machines.count)
+    choices += [Machines(name, count, slots[name]) for name, count in counts.items()]
+    return tuple(machines for machines in choices if machines.count)
 
 
 def changes(schedule: Schedule, today: Today) -> Changes:
@@ -202,5 +204,5 @@ def changes(schedule: Schedule, today: Today) -> Changes:
 
 def missing_of(error: WeirError | None) -> tuple[str, ...]:
     """The tasks whose types nobody has measured, where that is why there is no schedule."""
-    found = error.facts.get("tasks") if isinstance(error, MissingProfile) else None
-    return tuple(found) if isinstance(found, list) else ()
+    missing = error.facts.get("tasks") if isinstance(error, MissingProfile) else None
+    return tuple(missing) if isinstance(missing, list) else ()

@@ -19,8 +19,10 @@ FEW = 40  # events between two readings: of fewer there is no telling a rate, bu
 
 def driver_cpu() -> float:
     """What a slot's driver takes of its CPU without any query, as the last trials found; 0 where there were none."""
-    found = TrialRecord.objects.filter(stable__isnull=False).order_by("-ended").values_list("base_cpu", flat=True)[:9]
-    return median(found) if found else 0.0
+    base_cpus = (
+        TrialRecord.objects.filter(stable__isnull=False).order_by("-ended").values_list("base_cpu", flat=True)[:9]
+    )
+    return median(base_cpus) if base_cpus else 0.0
 
 
 def seen_now(view: View, dataflow_id: str, promise: Promise, *, base_cpu: float = 0.0) -> Seen:
@@ -34,7 +36,7 @@ def seen_now(view: View, dataflow_id: str, promise: Promise, *, base_cpu: float 
     names = promised_ids(promise, parts)
     bundles = {
         names.get(part.id, part.id): _bundle(view, fragments[task], part.id, part.slot, names)
-        for task, its in parts.items() for part in its}
+        for task, bundles in parts.items() for part in bundles}
     totals = totals_of(view, dataflow_id)
     sources = {running for running in submitted.running.values() if not view.estate.tasks[running].parents}
     latency_ms = totals["latency_p50_ms"]
@@ -56,23 +58,23 @@ def typical(readings: Iterable[Mapping[str, Any]]) -> Seen:
     A bundle waits for those that it waited for in most of them, and fails or is silent where it did or was in the
     newest. A slot is mixed where it was in any: a median is of all of them.
     """
-    found = list(readings)
-    if not found:
+    rows = list(readings)
+    if not rows:
         return Seen()
-    names = {field: sorted({name for one in found for name in one.get(field, ())}) for field in (
+    names = {field: sorted({name for row in rows for name in row.get(field, ())}) for field in (
         "bundles", "slots", "latencies_s")}
-    times_s = [one.get("over_s") or 0.0 for one in found]  # one of an earlier version does not tell
+    times_s = [row.get("over_s") or 0.0 for row in rows]  # one of an earlier version does not tell
     return Seen(
-        rate_per_s=_rate([one["rate_per_s"] for one in found], times_s),
-        latency_s=_median(one["latency_s"] for one in found),
-        read_per_s=_rates([one.get("read_per_s", {}) for one in found], times_s),
-        offered_per_s=_rates([one.get("offered_per_s", {}) for one in found], times_s),
-        bundles={name: _typical_bundle([one["bundles"].get(name) for one in found], times_s)
+        rate_per_s=_rate([row["rate_per_s"] for row in rows], times_s),
+        latency_s=_median(row["latency_s"] for row in rows),
+        read_per_s=_rates([row.get("read_per_s", {}) for row in rows], times_s),
+        offered_per_s=_rates([row.get("offered_per_s", {}) for row in rows], times_s),
+        bundles={name: _typical_bundle([row["bundles"].get(name) for row in rows], times_s)
                  for name in names["bundles"]},
-        slots={name: _typical_load([one["slots"][name] for one in found if name in one["slots"]])
+        slots={name: _typical_load([row["slots"][name] for row in rows if name in row["slots"]])
                for name in names["slots"]},
-        latencies_s=_medians(found, "latencies_s", names["latencies_s"]),
-        mixed=tuple(sorted({slot for one in found for slot in one.get("mixed", ())})),
+        latencies_s=_medians(rows, "latencies_s", names["latencies_s"]),
+        mixed=tuple(sorted({slot for row in rows for slot in row.get("mixed", ())})),
         over_s=sum(times_s) or None,
     )
 
@@ -104,7 +106,7 @@ def _readers(view: View, fragment: Fragment, channel: str, names: Mapping[str, s
     _, whole, part = channel.partition("@")
     if whole:
         return (names.get(part, part),)
-    readers = {one for tasks in fragment.outlets.values() for one in tasks}
+    readers = {reader for tasks in fragment.outlets.values() for reader in tasks}
     return tuple(sorted(
         names.get(bundle.id, bundle.id) for reader in readers if reader in view.estate.fragments
         for bundle in view.estate.fragments[reader].parts))
@@ -114,27 +116,27 @@ def _read(
     view: View, parts: Parts, running: Mapping[str, str], names: Mapping[str, str], bundles: Mapping[str, BundleSeen]
 ) -> dict[str, float]:
     """What each task takes in; of a source what it makes. A task whose bundles do not all report is left out."""
-    found = {}
-    for task, its in parts.items():
+    sources = {}
+    for task, own_bundles in parts.items():
         flow = view.reading.flows.tasks.get(running[task])
-        rates = [bundles[names.get(part.id, part.id)].rate_per_s for part in its]
+        rates = [bundles[names.get(part.id, part.id)].rate_per_s for part in own_bundles]
         if not view.estate.tasks[running[task]].parents:
             if flow is not None:
-                found[task] = flow.rate_per_s
+                sources[task] = flow.rate_per_s
         elif rates and None not in rates:
-            found[task] = sum(rate for rate in rates if rate is not None)
-    return found
+            sources[task] = sum(rate for rate in rates if rate is not None)
+    return sources
 
 
 def _offered(view: View, fragments: Mapping[str, Fragment], running: Mapping[str, str]) -> dict[str, float]:
     """What the parents of each task make together, where that is measured of all of them."""
-    found = {}
+    upstream = {}
     for task in fragments:
         parents = view.estate.tasks[running[task]].parents
         flows = [view.reading.flows.tasks.get(parent) for parent in parents]
         if parents and None not in flows:
-            found[task] = sum(flow.rate_per_s for flow in flows if flow is not None)
-    return found
+            upstream[task] = sum(flow.rate_per_s for flow in flows if flow is not None)
+    return upstream
 
 
 def _latencies(view: View, fragments: Mapping[str, Fragment], running: Mapping[str, str]) -> dict[str, float]:
@@ -154,28 +156,28 @@ def _slot(view: View, name: str, base_cpu: float) -> Load:
         None if not memory or None in memory else sum(memory))
 
 
-def _typical_bundle(told: Sequence[Mapping[str, Any] | None], times_s: Sequence[float]) -> BundleSeen:
-    found = [one for one in told if one is not None]
-    waited = [reader for one in found for reader in one["waits_for"]]
+def _typical_bundle(samples: Sequence[Mapping[str, Any] | None], times_s: Sequence[float]) -> BundleSeen:
+    present = [sample for sample in samples if sample is not None]
+    waited = [reader for sample in present for reader in sample["waits_for"]]
     return BundleSeen(
-        _rate([one["rate_per_s"] if one else None for one in told], times_s),
-        _typical_load([one["load"] for one in found]),
-        tuple(sorted({reader for reader in waited if waited.count(reader) * 2 > len(found)})),
-        found[-1]["failing"], found[-1].get("silent", ""))  # one of an earlier version does not tell
+        _rate([sample["rate_per_s"] if sample else None for sample in samples], times_s),
+        _typical_load([sample["load"] for sample in present]),
+        tuple(sorted({reader for reader in waited if waited.count(reader) * 2 > len(present)})),
+        present[-1]["failing"], present[-1].get("silent", ""))  # one of an earlier version does not tell
 
 
-def _typical_load(found: Sequence[Mapping[str, Any]]) -> Load:
-    return Load(_median(one["cpu"] for one in found), _median(one["memory"] for one in found))
+def _typical_load(samples: Sequence[Mapping[str, Any]]) -> Load:
+    return Load(_median(sample["cpu"] for sample in samples), _median(sample["memory"] for sample in samples))
 
 
-def _medians(found: Sequence[Mapping[str, Any]], field: str, names: Iterable[str]) -> dict[str, float]:
-    values = {name: _median(one.get(field, {}).get(name) for one in found) for name in names}
+def _medians(samples: Sequence[Mapping[str, Any]], field: str, names: Iterable[str]) -> dict[str, float]:
+    values = {name: _median(sample.get(field, {}).get(name) for sample in samples) for name in names}
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _rates(found: Sequence[Mapping[str, float]], times_s: Sequence[float]) -> dict[str, float]:
-    names = sorted({name for one in found for name in one})
-    values = {name: _rate([one.get(name) for one in found], times_s) for name in names}
+def _rates(samples: Sequence[Mapping[str, float]], times_s: Sequence[float]) -> dict[str, float]:
+    names = sorted({name for sample in samples for name in sample})
+    values = {name: _rate([sample.get(name) for sample in samples], times_s) for name in names}
     return {name: value for name, value in values.items() if value is not None}
 
 

@@ -97,11 +97,11 @@ def answer(problem: SchedulingProblem, rate_per_s: float | None, *, pairs: Itera
     """The same of a problem that was read already."""
     pairs = tuple(pairs)
     try:
-        found = problem.compare(rate_per_s, pairs=pairs)
-        job = found.schedules[0].job if found.schedules else problem.job(rate_per_s)
+        comparison = problem.compare(rate_per_s, pairs=pairs)
+        job = comparison.schedules[0].job if comparison.schedules else problem.job(rate_per_s)
     except WeirError as error:
         return ScheduleOptions(problem, rate_per_s, failure=error)
-    rows = {row.pair: row for row in rows_of(found, today=today_of(problem))}
+    rows = {row.pair: row for row in rows_of(comparison, today=today_of(problem))}
     return ScheduleOptions(problem, rate_per_s, tuple(rows.get(pair) or Row(pair) for pair in PAIRS), job)
 
 
@@ -149,26 +149,26 @@ def basis_of(problem: SchedulingProblem, job: Job) -> list[TaskBasis]:
     """The profile of each task, its rate, and how far it may be divided; upstream first."""
     types = {task.id: task.type for task in job.dataflow.tasks}
     doubts = warnings_about(job.profiles.values(), team=problem.team)
-    found = []
+    rows = []
     for task, rate_per_s in job.rates_per_s.items():
         profile = job.profiles[task]
         declared = profile.origin == DECLARED
-        found.append(TaskBasis(
+        rows.append(TaskBasis(
             task, types[task], rate_per_s,
             "declared by its type, not measured" if declared else profile.origin or "imported",
             None if profile.static else profile.peak, doubts.get(profile, ()), _divided(job, task)))
-    return found
+    return rows
 
 
 def notes_of(basis: Iterable[TaskBasis]) -> list[WarningNote]:
     """What is to be said of the profiles that it rests on, once where several tasks share a doubt."""
-    return warning_notes((one.id, one.type, one.doubts) for one in basis)
+    return warning_notes((profiled.id, profiled.type, profiled.doubts) for profiled in basis)
 
 
 def own_rates(problem: SchedulingProblem) -> tuple[float, ...]:
     """What each source of the dataflow makes by itself; known without a profile, and whether or not a slot holds it."""
     rates = input_rates_per_s(problem.dataflow, task_types=jobs.task_types())
-    return tuple(rates[task] for task, its in problem.dataflow.parents().items() if not its)
+    return tuple(rates[task] for task, parents in problem.dataflow.parents().items() if not parents)
 
 
 def _divided(job: Job, task: str) -> str:

@@ -60,29 +60,29 @@ def record_readings(*, at: datetime) -> int:
     running = [key for key, record in view.records.items() if record.status == RUNNING]
     # After the estate was read: a plan that comes in between is under way by now, and nothing is read of its dataflow.
     steady = steady_since(running)
-    kept = _as_promised(view, {key: one for key, one in in_force(running).items() if key in steady}, at=at)
+    promised = _as_promised(view, {key: plan for key, plan in in_force(running).items() if key in steady}, at=at)
     readings = []
     if view.reading.measured:
         base_cpu = driver_cpu()
         readings = [
-            Reading(proposal_id=one.proposal_id, since=steady[key], at=at,
-                    seen=asdict(seen_now(view, key, one.promise, base_cpu=base_cpu)))
-            for key, one in kept.items() if at >= steady[key] + SETTLES]
+            Reading(proposal_id=plan.proposal_id, since=steady[key], at=at,
+                    seen=asdict(seen_now(view, key, plan.promise, base_cpu=base_cpu)))
+            for key, plan in promised.items() if at >= steady[key] + SETTLES]
     Reading.objects.bulk_create(readings)
-    Reading.objects.filter(proposal__in=[one.proposal_id for one in readings], at__lt=at - WINDOW).delete()
-    _fold_what_is_over({(one.proposal_id, steady[key]) for key, one in kept.items()})
+    Reading.objects.filter(proposal__in=[reading.proposal_id for reading in readings], at__lt=at - WINDOW).delete()
+    _fold_what_is_over({(plan.proposal_id, steady[key]) for key, plan in promised.items()})
     return len(readings)
 
 
-def _as_promised(view: View, kept: Mapping[str, InForce], *, at: datetime) -> dict[str, InForce]:
+def _as_promised(view: View, promised: Mapping[str, InForce], *, at: datetime) -> dict[str, InForce]:
     """Those whose bundles stand as they were promised, and were not changed just now."""
     unsettled = unsettled_fragments(since=at - SETTLES)
-    found = {}
-    for key, one in kept.items():
-        fragments = {fragment.id for fragment in fragments_of(view.estate, key, one.promise).values()}
-        if unsettled.isdisjoint(fragments) and stands(view.estate, key, one.promise):
-            found[key] = one
-    return found
+    adopted = {}
+    for key, plan in promised.items():
+        fragments = {fragment.id for fragment in fragments_of(view.estate, key, plan.promise).values()}
+        if unsettled.isdisjoint(fragments) and stands(view.estate, key, plan.promise):
+            adopted[key] = plan
+    return adopted
 
 
 def measured_of(proposal_id: UUID, *, since: datetime | None) -> Measured:
@@ -95,7 +95,7 @@ def measured_of(proposal_id: UUID, *, since: datetime | None) -> Measured:
     for reading in Reading.objects.filter(proposal=proposal_id).order_by("at"):
         stretches.setdefault(reading.since, []).append(reading)
     going = stretches.get(since, []) if since else []
-    enough = [found for found in stretches.values() if len(found) >= ENOUGH]
+    enough = [stretch for stretch in stretches.values() if len(stretch) >= ENOUGH]
     if len(going) >= ENOUGH:
         return _measured(going)
     if enough:
@@ -113,9 +113,9 @@ def kept_in(row: KeptOutcome) -> Measured:
     return Measured(row.readings, row.since, row.begins, row.ends, typical([row.seen]), row.history)
 
 
-def _measured(found: Sequence[Reading]) -> Measured:
+def _measured(readings: Sequence[Reading]) -> Measured:
     """The window of readings of one time, oldest first; there is one at least."""
-    shown = [reading for reading in found if reading.at >= found[-1].at - WINDOW]
+    shown = [reading for reading in readings if reading.at >= readings[-1].at - WINDOW]
     return Measured(
         len(shown), shown[-1].since, shown[0].at, shown[-1].at, typical(reading.seen for reading in shown), {
             "at": [reading.at.isoformat() for reading in shown],
@@ -126,7 +126,7 @@ def _measured(found: Sequence[Reading]) -> Measured:
 def _fold_what_is_over(going: Collection[Stretch]) -> None:
     """Fold the readings of each time that is over, oldest first, so that a schedule keeps the last of them."""
     stretches = Reading.objects.order_by().values_list("proposal_id", "since").annotate(ends=Max("at"))
-    for proposal_id, since, _ in sorted(stretches, key=lambda one: one[2]):
+    for proposal_id, since, _ in sorted(stretches, key=lambda stretch: stretch[2]):
         if (proposal_id, since) not in going:
             _fold(proposal_id, since)
 
@@ -137,13 +137,13 @@ def _fold(proposal_id: UUID, since: datetime) -> None:
     Too few say less than what an earlier time has left.
     """
     with transaction.atomic():
-        found = list(
+        stretches = list(
             Reading.objects.select_for_update().filter(proposal=proposal_id, since=since).order_by("at"))
-        if not found:  # somebody else was first
+        if not stretches:  # somebody else was first
             return
-        new, row = _measured(found), KeptOutcome.objects.filter(proposal=proposal_id).first()
+        new, row = _measured(stretches), KeptOutcome.objects.filter(proposal=proposal_id).first()
         if row is None or new.judged or row.readings < ENOUGH:
             KeptOutcome.objects.update_or_create(proposal_id=proposal_id, defaults={
                 "since": new.since, "begins": new.begins, "ends": new.ends, "readings": new.readings,
                 "seen": asdict(new.seen), "history": dict(new.history)})
-        Reading.objects.filter(pk__in=[reading.pk for reading in found]).delete()
+        Reading.objects.filter(pk__in=[reading.pk for reading in stretches]).delete()

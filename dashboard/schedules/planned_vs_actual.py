@@ -67,7 +67,7 @@ class Figures:
 def figures_of(promise: Promise, seen: Seen, misses: Sequence[Miss]) -> Figures:
     """What was promised beside what was seen; ``misses`` are the promises that were not kept."""
     missed = {(miss.what, miss.where) for miss in misses}
-    bundles = [_bundle(one, seen, missed) for one in promise.bundles]
+    bundles = [_bundle(bundle, seen, missed) for bundle in promise.bundles]
     return Figures(
         Figure(promise.rate_per_s, promise.sustained_per_s, seen.rate_per_s, ("rate", "") in missed),
         Figure(None, promise.latency_s, seen.latency_s, ("latency", "") in missed),
@@ -77,7 +77,7 @@ def figures_of(promise: Promise, seen: Seen, misses: Sequence[Miss]) -> Figures:
 
 def _upstream_first(promise: Promise) -> list[str]:
     """Its tasks in the order of its bundles: that of a JSON object is lost."""
-    return list(dict.fromkeys(one.task for one in promise.bundles))
+    return list(dict.fromkeys(bundle.task for bundle in promise.bundles))
 
 
 def _bundle(promise: BundlePromise, seen: Seen, missed: Missed) -> BundleOutcome:
@@ -106,14 +106,18 @@ def _task(task: str, promise: Promise, seen: Seen, bundles: Sequence[BundleOutco
 
 def _slot(slot: str, promise: Promise, seen: Seen, bundles: Sequence[BundleOutcome], missed: Missed) -> FigureRow:
     own = tuple(bundle for bundle in bundles if bundle.promise.slot == slot)
-    expected, found = promised_of(promise, seen, slot), taken_of(promise, seen, slot)
+    expected, actual = promised_of(promise, seen, slot), taken_of(promise, seen, slot)
     alone = promise.own_load_of(slot)  # what is expected with others' is for what is measured with them
     return FigureRow(
-        slot, None,
-        Figure(None, alone.cpu if found.cpu is None else expected.cpu, found.cpu, ("CPU", slot) in missed),
+        slot,
+        None,
+        Figure(None, alone.cpu if actual.cpu is None else expected.cpu, actual.cpu, ("CPU", slot) in missed),
         Figure(
-            None, alone.memory if found.memory is None else expected.memory, found.memory, ("memory", slot) in missed),
-        own, whole=seen.slots.get(slot, Load()))
+            None, alone.memory if actual.memory is None else expected.memory, actual.memory, ("memory", slot) in missed
+        ),
+        own,
+        whole=seen.slots.get(slot, Load()),
+    )
 
 
 def _latency(predicted_s: float | None, measured_s: float | None, missed: Missed) -> Figure:
@@ -126,9 +130,9 @@ def _sum(figures: Sequence[Figure], *, planned: float | None) -> Figure:
     """Predicted and measured of all bundles together; measured only where it is of all of them."""
     measured = [figure.measured for figure in figures]
     predicted = sum(figure.predicted or 0.0 for figure in figures)
-    together = None if None in measured or not measured else sum(value or 0.0 for value in measured)
+    total = None if None in measured or not measured else sum(value or 0.0 for value in measured)
     return Figure(
-        planned, predicted, together, any(figure.missed for figure in figures) and _is_more(together, predicted))
+        planned, predicted, total, any(figure.missed for figure in figures) and _is_more(total, predicted))
 
 
 def _is_less(measured_per_s: float | None, promised_per_s: float, seen: Seen) -> bool:

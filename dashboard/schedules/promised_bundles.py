@@ -33,13 +33,13 @@ def promised_ids(promise: Promise, parts: Parts) -> dict[str, str]:
     that was promised there runs itself, here or elsewhere.
     """
     own = {bundle.id for bundle in promise.bundles}
-    found = {part.id: part.id for its in parts.values() for part in its if part.id in own}
-    there = {(bundle.task, bundle.slot): bundle.id for bundle in promise.bundles if bundle.id not in found}
-    for task, its in parts.items():
-        for part in its:
-            if part.id not in found and (task, part.slot) in there:
-                found[part.id] = there.pop((task, part.slot))
-    return found
+    own_bundles = {part.id: part.id for bundles in parts.values() for part in bundles if part.id in own}
+    by_place = {(bundle.task, bundle.slot): bundle.id for bundle in promise.bundles if bundle.id not in own_bundles}
+    for task, bundles in parts.items():
+        for part in bundles:
+            if part.id not in own_bundles and (task, part.slot) in by_place:
+                own_bundles[part.id] = by_place.pop((task, part.slot))
+    return own_bundles
 
 
 def stands(estate: Estate, dataflow_id: str, promise: Promise) -> bool:
@@ -51,11 +51,11 @@ def stands(estate: Estate, dataflow_id: str, promise: Promise) -> bool:
     for bundle in promise.bundles:
         promised.setdefault(bundle.task, []).append((bundle.slot, bundle.threads, bundle.share))
     return all(
-        _alike(its, [(part.slot, part.threads, part.weight) for part in parts.get(task, ())])
-        for task, its in promised.items())
+        _alike(bundles, [(part.slot, part.threads, part.weight) for part in parts.get(task, ())])
+        for task, bundles in promised.items())
 
 
 def _alike(some: Sequence[tuple[str, int, float]], others: Sequence[tuple[str, int, float]]) -> bool:
     return len(some) == len(others) and all(
-        one[:2] == other[:2] and abs(one[2] - other[2]) <= SAME_WEIGHT
-        for one, other in zip(sorted(some), sorted(others), strict=True))
+        bundle[:2] == other[:2] and abs(bundle[2] - other[2]) <= SAME_WEIGHT
+        for bundle, other in zip(sorted(some), sorted(others), strict=True))

@@ -33,9 +33,9 @@ class InForce:
 def in_force(dataflow_ids: Collection[UUID | str]) -> dict[str, InForce]:
     """What the newest enacted plans of dataflows promised, by their ids; one that runs without a schedule is absent."""
     return {
-        dataflow_id: InForce(promise, one.proposal_id, one.since)
-        for dataflow_id, one in plans_in_force(dataflow_ids).items()
-        if one.has_promise and (promise := _promise(one.plan_id)) is not None}
+        dataflow_id: InForce(promise, plan.proposal_id, plan.since)
+        for dataflow_id, plan in plans_in_force(dataflow_ids).items()
+        if plan.has_promise and (promise := _promise(plan.plan_id)) is not None}
 
 
 def ran_by(dataflow_id: UUID, *, most: int) -> list[InForce]:
@@ -43,9 +43,9 @@ def ran_by(dataflow_id: UUID, *, most: int) -> list[InForce]:
     enacted = Proposal.objects.in_effect().filter(
         Q(status=DONE, plan__has_promise=True) | Q(status=ROLLED_BACK, rollback_plan__has_promise=True),
         dataflow=dataflow_id)
-    found = enacted.order_by("-finished_at").values_list("pk", "plan_id", "rollback_plan_id", "finished_at")[:most]
+    rows = enacted.order_by("-finished_at").values_list("pk", "plan_id", "rollback_plan_id", "finished_at")[:most]
     return [
-        InForce(promise, pk, at) for pk, plan_id, back_id, at in found
+        InForce(promise, pk, at) for pk, plan_id, back_id, at in rows
         if (promise := _promise(back_id or plan_id)) is not None]
 
 
@@ -64,11 +64,11 @@ def made_by(proposal: Proposal) -> InForce | None:
 
 def promised_loads(estate: Estate, dataflow_ids: Collection[UUID | str]) -> dict[str, Load]:
     """What was promised of each bundle of these dataflows, by the id that it has in the estate."""
-    found: dict[str, Load] = {}
-    for dataflow_id, kept in in_force(dataflow_ids).items():
-        loads, parts = loads_in(kept.promise), parts_of(fragments_of(estate, dataflow_id, kept.promise))
-        found |= {own: loads[promised] for own, promised in promised_ids(kept.promise, parts).items()}
-    return found
+    promised_loads: dict[str, Load] = {}
+    for dataflow_id, current in in_force(dataflow_ids).items():
+        loads, parts = loads_in(current.promise), parts_of(fragments_of(estate, dataflow_id, current.promise))
+        promised_loads |= {own: loads[promised] for own, promised in promised_ids(current.promise, parts).items()}
+    return promised_loads
 
 
 def loads_before(plan: Plan) -> dict[str, Load] | None:
@@ -78,7 +78,11 @@ def loads_before(plan: Plan) -> dict[str, Load] | None:
     now = in_force([dataflow_id]).get(dataflow_id)
     if now is None or now.promise != plan.promise:
         return None
-    earlier = (one.promise for one in ran_by(UUID(dataflow_id), most=2) if one.promise != plan.promise)
+    earlier = (
+        earlier_plan.promise
+        for earlier_plan in ran_by(UUID(dataflow_id), most=2)
+        if earlier_plan.promise != plan.promise
+    )
     return next(map(loads_in, earlier), {})
 
 

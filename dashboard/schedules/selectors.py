@@ -97,49 +97,51 @@ def outcome_of(viewer: Viewer, dataflow_id: UUID | str, *, proposal_id: UUID | s
     """
     record = dataflow_for(viewer, dataflow_id)
     if not proposal_id:
-        kept = in_force([record.pk]).get(str(record.pk))
-        if kept is None and record.status == REMOVED:
-            kept = next(iter(ran_by(record.pk, most=1)), None)
-        return Outcome(record) if kept is None else _outcome(record, kept, proposal_for(viewer, kept.proposal_id))
+        current = in_force([record.pk]).get(str(record.pk))
+        if current is None and record.status == REMOVED:
+            current = next(iter(ran_by(record.pk, most=1)), None)
+        return (
+            Outcome(record) if current is None else _outcome(record, current, proposal_for(viewer, current.proposal_id))
+        )
     proposal = proposal_for(viewer, proposal_id)
-    kept = made_by(proposal) if proposal.dataflow_id == record.pk else None
-    if kept is None:
+    current = made_by(proposal) if proposal.dataflow_id == record.pk else None
+    if current is None:
         raise NotFound(
             "This proposal has no schedule of this dataflow.", remedy="Leave it out for the schedule in force.")
-    return _outcome(record, kept, proposal)
+    return _outcome(record, current, proposal)
 
 
 def schedules_of(viewer: Viewer, dataflow_id: UUID | str) -> list[Run]:
     """The schedules that a dataflow has run by, newest first, with what is kept of them."""
     record = dataflow_for(viewer, dataflow_id)
-    found = ran_by(record.pk, most=MOST_LISTED)
+    runs = ran_by(record.pk, most=MOST_LISTED)
     newest = runs_by(record)
-    rows = KeptOutcome.objects.in_bulk([one.proposal_id for one in found], field_name="proposal_id")
-    return [_run(one, rows.get(one.proposal_id), newest) for one in found]
+    rows = KeptOutcome.objects.in_bulk([plan.proposal_id for plan in runs], field_name="proposal_id")
+    return [_run(plan, rows.get(plan.proposal_id), newest) for plan in runs]
 
 
 def runs_by(record: DataflowRecord) -> InForce | None:
     """The schedule that a dataflow runs by as it was promised; None where it has none, or runs otherwise."""
     if record.status != RUNNING:
         return None
-    found = in_force([record.pk]).get(str(record.pk))
-    return found if found and stands(current_estate(), str(record.pk), found.promise) else None
+    current = in_force([record.pk]).get(str(record.pk))
+    return current if current and stands(current_estate(), str(record.pk), current.promise) else None
 
 
-def _run(kept: InForce, row: KeptOutcome | None, newest: InForce | None) -> Run:
-    is_newest = newest is not None and newest.proposal_id == kept.proposal_id
+def _run(plan: InForce, row: KeptOutcome | None, newest: InForce | None) -> Run:
+    is_newest = newest is not None and newest.proposal_id == plan.proposal_id
     if is_newest or row is None or row.readings < ENOUGH:
-        return Run(kept, is_newest)
+        return Run(plan, is_newest)
     measured = kept_in(row)
-    return Run(kept, False, measured.ends, misses(kept.promise, measured.seen))
+    return Run(plan, False, measured.ends, misses(plan.promise, measured.seen))
 
 
-def _outcome(record: DataflowRecord, kept: InForce, proposal: Proposal) -> Outcome:
-    standing = status_of(proposal, kept.promise)
+def _outcome(record: DataflowRecord, plan: InForce, proposal: Proposal) -> Outcome:
+    standing = status_of(proposal, plan.promise)
     measured = measured_of(proposal.pk, since=standing.steady_since)
-    promise, seen = kept.promise, measured.seen
+    promise, seen = plan.promise, measured.seen
     missed = misses(promise, seen) if measured.judged else ()
     figures = figures_of(promise, seen, missed)
     if not measured.judged:
-        return Outcome(record, kept, standing, measured, figures)
-    return Outcome(record, kept, standing, measured, figures, missed, told(promise, seen), blur_of(promise, seen))
+        return Outcome(record, plan, standing, measured, figures)
+    return Outcome(record, plan, standing, measured, figures, missed, told(promise, seen), blur_of(promise, seen))

@@ -223,7 +223,7 @@ def _by_slot(
 ) -> dict[str, list[BundleCell]]:
     """Cells of all bundles that may be shown, by the name of their slot; one that moves stands on both."""
     seen = maker.view.tasks | set(maker.plan.dataflow.running.values() if maker.plan else ())
-    found: dict[str, list[BundleCell]] = {}
+    cells: dict[str, list[BundleCell]] = {}
     for key in sorted({*before, *after}):
         sides = before.get(key), after.get(key)
         fragment = sides[1] or sides[0]
@@ -235,9 +235,9 @@ def _by_slot(
             places = dict.fromkeys(
                 side[bundle_id].slot for side in (was, now) if bundle_id in side)
             for slot in places:
-                found.setdefault(slot, []).append(_bundle(
+                cells.setdefault(slot, []).append(_bundle(
                     maker, fragment, _at(was.get(bundle_id), slot), _at(now.get(bundle_id), slot)))
-    return found
+    return cells
 
 
 def _parts(fragment: Fragment | None) -> dict[str, RunningBundle]:
@@ -284,7 +284,7 @@ def _slot(
     report = maker.view.reading.reports.slot(name) or SlotReport(
         state=SILENT if maker.view.reading.available else "unknown")
     bundles = tuple(bundles)
-    running = [one for cell in bundles if (one := cell.now or cell.was) is not None]
+    running = [bundle for cell in bundles if (bundle := cell.now or cell.was) is not None]
     return SlotCell(
         name, slot.index, report.state, report.restarts, reserved_for,
         before=_sum([bundle.planned_before for bundle in bundles if bundle.was is not None]),

@@ -50,16 +50,21 @@ def steady_since(dataflow_ids: Collection[UUID | str]) -> dict[str, datetime]:
     changing = Proposal.objects.under_way().filter(dataflow__in=dataflow_ids).values("dataflow")
     finished = Proposal.objects.filter(
         dataflow=OuterRef("pk"), status__in=[DONE, ROLLED_BACK], finished_at__isnull=False).order_by("-finished_at")
-    found = DataflowRecord.objects.filter(pk__in=dataflow_ids).exclude(pk__in=changing).order_by().values_list(
+    rows = DataflowRecord.objects.filter(pk__in=dataflow_ids).exclude(pk__in=changing).order_by().values_list(
         "pk", Subquery(finished.values("finished_at")[:1]))
-    return {str(key): at for key, at in found if at is not None}
+    return {str(key): at for key, at in rows if at is not None}
 
 
 def unsettled_fragments(*, since: datetime) -> set[str]:
     """The fragments whose bundles a plan is changing, of whichever dataflow, or has changed since then."""
     changing = Q(status__in=UNDER_WAY) | Q(status__in=[DONE, ROLLED_BACK], finished_at__gt=since)
-    found = Proposal.objects.filter(changing, plan__kind__in=REARRANGING).select_related("plan", "rollback_plan")
-    plans = [plan_of(record) for one in found for record in (one.plan, one.rollback_plan) if record is not None]
+    proposals = Proposal.objects.filter(changing, plan__kind__in=REARRANGING).select_related("plan", "rollback_plan")
+    plans = [
+        plan_of(record)
+        for proposal in proposals
+        for record in (proposal.plan, proposal.rollback_plan)
+        if record is not None
+    ]
     return {
         fragment for plan in plans if plan is not None
         for fragment in (*plan.fragments_before, *plan.fragments_after)}

@@ -31,8 +31,14 @@ log = structlog.get_logger(__name__)
 @app.task(name=queue.ENACT)
 def enact(*, proposal_id: str) -> None:
     """Publish the desired state that an approved proposal made, and look at once how far it is."""
-    plan = next((plan_of(one.rollback_plan or one.plan) for one in selectors.under_way() if str(one.pk) == proposal_id),
-                None)
+    plan = next(
+        (
+            plan_of(proposal.rollback_plan or proposal.plan)
+            for proposal in selectors.under_way()
+            if str(proposal.pk) == proposal_id
+        ),
+        None,
+    )
     publish(None if plan is None else touched_nodes(plan))
     advance_proposals()
 
@@ -88,8 +94,8 @@ def touched_nodes(plan: Plan) -> set[str]:
     """The nodes whose desired state a plan changes: those of what is divided otherwise read and write for others."""
     before, after = plan.fragments_before, plan.fragments_after
     divided = [
-        fragment for one, fragment in (before | after).items()
-        if one in before and one in after and before[one].bundles != after[one].bundles]
+        fragment for fragment_id, fragment in (before | after).items()
+        if fragment_id in before and fragment_id in after and before[fragment_id].bundles != after[fragment_id].bundles]
     slots = {part.slot for part in _parts(plan)}
     return {node_of(slot) for slot in slots | slots_around(divided)}
 
@@ -97,12 +103,12 @@ def touched_nodes(plan: Plan) -> set[str]:
 def where_it_runs(plan: Plan) -> Plan:
     """The plan with its queries on the slots where the estate has them: some have moved, where a node came back with
     fewer slots than there were when it was planned."""
-    there = {
+    fragments = {
         part.id: part.slot for fragment in fragments_where(pk__in=list(plan.fragments_after)).values()
         for part in fragment.parts}
     return replace(plan, fragments_after={
-        one: fragment.placed(lambda part: there.get(part.id, part.slot))
-        for one, fragment in plan.fragments_after.items()})
+        fragment_id: fragment.placed(lambda part: fragments.get(part.id, part.slot))
+        for fragment_id, fragment in plan.fragments_after.items()})
 
 
 def _parts(plan: Plan) -> Iterator[RunningBundle]:

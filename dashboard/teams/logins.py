@@ -82,7 +82,7 @@ def _refuse_when_throttled(username: str, address: str, *, is_known: bool) -> No
         failures.append((recent.filter(username=username), settings.LOGIN_FAILURES_ALLOWED_BY_NAME))
         if address:
             failures.append((recent.filter(address=address), settings.LOGIN_FAILURES_ALLOWED_BY_ADDRESS))
-    if any(found.count() >= allowed for found, allowed in failures):
+    if any(failed.count() >= allowed for failed, allowed in failures):
         raise TooManyLogins(
             "Too many failed log-ins.", remedy=f"Wait {settings.LOGIN_WINDOW_S // 60} minutes, then try again.",
             retry_after_s=settings.LOGIN_WINDOW_S,

@@ -19,7 +19,11 @@ def require_secrets(team: Team, dataflow: Dataflow) -> None:
 
 def running_tasks_with(team: Team, name: str) -> int:
     """How many running tasks name a team's secret."""
-    takers = {one.name: one for one in jobs.task_types().values() if any(each.secret for each in one.parameters)}
+    takers = {
+        task_type.name: task_type
+        for task_type in jobs.task_types().values()
+        if any(parameter.secret for parameter in task_type.parameters)
+    }
     wanted = {SECRET: name, TEAM: team.slug}
     rows = RunningTaskRow.objects.filter(type__in=takers)
     return sum(

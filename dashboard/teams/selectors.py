@@ -35,10 +35,10 @@ def teams_to_submit_for(viewer: Viewer) -> QuerySet[Team]:
 
 def team(viewer: Viewer, slug: str) -> Team:
     """One of the viewer's teams, or ``NotFound``."""
-    found = None if "\0" in slug else teams(viewer).filter(slug=slug).first()
-    if found is None:
+    team = None if "\0" in slug else teams(viewer).filter(slug=slug).first()
+    if team is None:
         raise NotFound("There is no such team that you are in.", remedy="See the list of your teams.")
-    return found
+    return team
 
 
 def acting_teams() -> QuerySet[Team]:

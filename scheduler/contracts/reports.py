@@ -138,9 +138,9 @@ class Reports(Mapping[str, NodeReport]):
 
 def reports_of(texts: Iterable[str | bytes]) -> Reports:
     """The reports of JSON texts, as the broker keeps them; one that cannot be read counts as not heard of."""
-    found: dict[str, NodeReport] = {}
+    reports: dict[str, NodeReport] = {}
     for text in texts:
         with suppress(InvalidContract):
             report = NODE_REPORTS.loads(text)
-            found[report.node] = report
-    return Reports(found)
+            reports[report.node] = report
+    return Reports(reports)

@@ -72,7 +72,7 @@ def plan_from_json(text: str | Mapping[str, Any]) -> Plan:
             "fragments_after": _fragments_from_data(data["fragments_after"]),
             "touched": tuple(data["touched"]),
             "price": None if data["price"] is None else Price(**data["price"]),
-            "refined": tuple(Refinement(**one) for one in data.get("refined", ())),
+            "refined": tuple(Refinement(**entry) for entry in data.get("refined", ())),
             "otherwise": Price(**data["otherwise"]) if "otherwise" in data else None,
         }
         | {name: tuple(data[name]) for name in ("touched_teams", "rested", "resumed", "fresh", "notes") if name in data}
@@ -96,7 +96,7 @@ def estate_from_json(text: str | Mapping[str, Any]) -> Estate:
     return Estate(
         generation=data["generation"],
         tasks={task_id: running_task_from_data(task) for task_id, task in data["tasks"].items()},
-        submitted={dataflow_id: submitted_from_data(one) for dataflow_id, one in data["submitted"].items()},
+        submitted={dataflow_id: submitted_from_data(entry) for dataflow_id, entry in data["submitted"].items()},
         fragments=_fragments_from_data(data["fragments"]),
         slots=tuple(Slot(**slot) for slot in data["slots"]),
     )
@@ -131,10 +131,10 @@ def promise_from_data(data: Mapping[str, Any]) -> Promise:
     bounds = {name: Bound(**data[name]) for name in ("slots_bound", "traffic_bound") if name in data}
     return Promise(**{
         **data, **bounds, "pair": tuple(data["pair"]),
-        "bundles": tuple(BundlePromise(**one) for one in data["bundles"]),
-        "profiles": tuple(ProfileUsed(**one) for one in data["profiles"]),
+        "bundles": tuple(BundlePromise(**entry) for entry in data["bundles"]),
+        "profiles": tuple(ProfileUsed(**entry) for entry in data["profiles"]),
         "others": {slot: Load(**load) for slot, load in data["others"].items()},
-        "crowded": {slot: Crowd(**one) for slot, one in data.get("crowded", {}).items()},
+        "crowded": {slot: Crowd(**entry) for slot, entry in data.get("crowded", {}).items()},
     })
 
 
@@ -147,7 +147,7 @@ def _as_object(value: Any) -> dict[str, Any]:
     if is_dataclass(value):
         optional = _LEFT_OUT_WHERE_EMPTY.get(type(value), ())
         values = {field.name: getattr(value, field.name) for field in fields(value)}
-        return {name: one for name, one in values.items() if one or name not in optional}
+        return {name: value for name, value in values.items() if value or name not in optional}
     if isinstance(value, Mapping):
         return dict(value)
     raise TypeError(f"{type(value).__name__} is no JSON")

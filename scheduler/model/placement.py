@@ -74,7 +74,7 @@ class Placement:
     @cached_property
     def held(self) -> tuple[int, ...]:
         """The positions of the slots that hold something, in order."""
-        return tuple(sorted({position for its in self.counts.values() for position in its}))
+        return tuple(sorted({position for counts in self.counts.values() for position in counts}))
 
     @cached_property
     def counts(self) -> Mapping[str, Mapping[int, int]]:
@@ -88,7 +88,7 @@ class Placement:
             return self
         return replace(
             self, slots=tuple(self.slots[position] for position in number),
-            threads={task: tuple(number[position] for position in its) for task, its in self.threads.items()},
+            threads={task: tuple(number[position] for position in numbers) for task, numbers in self.threads.items()},
             taken={number[position]: taken for position, taken in self.taken.items() if position in number},
             empty=tuple(slot for position, slot in enumerate(self.slots) if position not in number))
 

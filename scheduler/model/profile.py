@@ -307,16 +307,16 @@ class Profiles:
         MissingProfile
             A task has none; all such tasks are named.
         """
-        found = {task.id: (task.type, self.find(task)) for task in tasks}
-        missing = {task_id: name for task_id, (name, profile) in found.items() if profile is None}
+        profiles = {task.id: (task.type, self.find(task)) for task in tasks}
+        missing = {task_id: name for task_id, (name, profile) in profiles.items() if profile is None}
         if missing:
             types = sorted(set(missing.values()))
             raise MissingProfile(
-                f"{len(missing)} of {len(found)} tasks have no profile in use, of types {', '.join(types)}",
+                f"{len(missing)} of {len(profiles)} tasks have no profile in use, of types {', '.join(types)}",
                 remedy="Measure these task types, import their profiles, or use one again that was set aside.",
                 tasks=sorted(missing), task_types=types,
             )
-        return {task_id: profile for task_id, (_, profile) in found.items() if profile is not None}
+        return {task_id: profile for task_id, (_, profile) in profiles.items() if profile is not None}
 
 
 def counted_threads(counts: Sequence[int]) -> str:

@@ -110,11 +110,11 @@ def read_entries(text: str) -> tuple[Entry, ...]:
             _take(row, reader.line_num, rows, problems)
     except csv.Error as error:
         problems.append(_problem(reader.line_num + 1, f"The line is no CSV: {error}", "Correct the quotes."))
-    found = [] if problems else [entry for key, its in rows.items() if (entry := _made(key, its, problems))]
-    if not found and not problems:
+    entries = [] if problems else [entry for key, key_rows in rows.items() if (entry := _made(key, key_rows, problems))]
+    if not entries and not problems:
         problems.append(_problem(1, "The file holds no measured point", "Give one line for each."))
     require_none(problems)
-    return tuple(found)
+    return tuple(entries)
 
 
 def require_none(problems: Iterable[Problem]) -> None:
@@ -131,7 +131,7 @@ def require_none(problems: Iterable[Problem]) -> None:
 
 def column_of(text: str, name: str) -> int | None:
     """The number of a column of a file, from 1; None where it has none of that name."""
-    header = [one.strip() for one in next(csv.reader(io.StringIO(text)), [])]
+    header = [column.strip() for column in next(csv.reader(io.StringIO(text)), [])]
     return header.index(name) + 1 if name in header else None
 
 
@@ -162,16 +162,16 @@ def write_entries(entries: Iterable[Entry]) -> str:
 
 def _of_header(header: tuple[str, ...]) -> list[Problem]:
     known, seen = (*REQUIRED, *OPTIONAL), set[str]()
-    found = [_problem(1, f"There is no column {name}", f"The columns are {', '.join(REQUIRED)}.")
+    problems_found = [_problem(1, f"There is no column {name}", f"The columns are {', '.join(REQUIRED)}.")
              for name in REQUIRED if name not in header]
     for column, name in enumerate(header, 1):
         if name not in known:
-            found.append(_problem(
+            problems_found.append(_problem(
                 1, f"Nobody knows a column {name!r}", f"Leave it out; known are {', '.join(known)}.", column))
         elif name in seen:
-            found.append(_problem(1, f"There is a second column {name}", "Leave one of them out.", column))
+            problems_found.append(_problem(1, f"There is a second column {name}", "Leave one of them out.", column))
         seen.add(name)
-    return found
+    return problems_found
 
 
 def _take(row: Mapping[str | None, str | None], line: int, rows: _Rows, problems: list[Problem]) -> None:

@@ -98,10 +98,10 @@ class Promise:
     @cached_property
     def on_slots(self) -> Mapping[str, tuple[BundlePromise, ...]]:
         """Its bundles by slot, in their order."""
-        found: dict[str, list[BundlePromise]] = {}
+        by_slot: dict[str, list[BundlePromise]] = {}
         for bundle in self.bundles:
-            found.setdefault(bundle.slot, []).append(bundle)
-        return {slot: tuple(its) for slot, its in found.items()}
+            by_slot.setdefault(bundle.slot, []).append(bundle)
+        return {slot: tuple(bundles) for slot, bundles in by_slot.items()}
 
     def load_of(self, slot: str) -> Load:
         """What is expected to be taken of a slot: by its bundles, and by others where they have part of it."""

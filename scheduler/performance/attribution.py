@@ -112,18 +112,18 @@ def query_work(counts: Mapping[str, int], tasks: Iterable[tuple[str, float, str]
         The query's working tasks, upstream first: running task id, the CPU microseconds declared for an event, and
         the channel of its stream.
     """
-    found = []
+    windows = []
     arriving = counts.get("in:n")
     for position, (task_id, cost_us, channel) in enumerate(tasks):
         leaving = counts.get(f"{position}:n", 0)
         read = counts.get("in:bytes", 0) if position == 0 else 0
-        found.append(TaskWork(
+        windows.append(TaskWork(
             id=task_id, events=leaving if arriving is None else arriving, cost_us=cost_us,
             traffic_bytes=read + sum(
                 count for name, count in counts.items()
                 if name == CHANNEL + channel or name.startswith(f"{CHANNEL}{channel}@"))))
         arriving = leaving
-    return QueryWork(counts.get("busy_ms", 0), counts.get("batches", 0), tuple(found))
+    return QueryWork(counts.get("busy_ms", 0), counts.get("batches", 0), tuple(windows))
 
 
 def attribute(*, cpu_us: int, memory_mb_s: int, queries: Iterable[QueryWork]) -> dict[str, Amounts]:
@@ -152,8 +152,8 @@ def attribute(*, cpu_us: int, memory_mb_s: int, queries: Iterable[QueryWork]) ->
     used: dict[str, Amounts] = {}
     for query, part in zip(queries, slot.share_out([query.busy_ms for query in queries]), strict=True):
         for task, amounts in zip(query.tasks, part.share_out(_weights(query, part.cpu_us)), strict=True):
-            found = amounts + Amounts(traffic_bytes=task.traffic_bytes)
-            used[task.id] = used.get(task.id, Amounts()) + found
+            amounts_seen = amounts + Amounts(traffic_bytes=task.traffic_bytes)
+            used[task.id] = used.get(task.id, Amounts()) + amounts_seen
     return used
 
 

@@ -65,35 +65,48 @@ def drifts(
         only the latter: what it takes is not measured, and behind it may be because of others.
     """
     by_threads: dict[int, list[Observation]] = {}
-    for one in observations:
-        by_threads.setdefault(one.threads, []).append(one)
-    found: list[Drift] = []
+    for observation in observations:
+        by_threads.setdefault(observation.threads, []).append(observation)
+    drifts: list[Drift] = []
     for threads, seen in sorted(by_threads.items()):
         if len(seen) < at_least:
             continue
         estimate = profile.estimate(threads)
         for what, expect in (("cpu", estimate.cpu_at), ("memory", estimate.memory_at)):
-            pairs = [(expected, observed) for one in seen
-                     if one.stable and not one.shared and (observed := getattr(one, what)) is not None
-                     and (expected := expect(one.rate_per_s)) >= LEAST_LOAD]
+            pairs = [
+                (expected, observed)
+                for observation in seen
+                if observation.stable
+                and not observation.shared
+                and (observed := getattr(observation, what)) is not None
+                and (expected := expect(observation.rate_per_s)) >= LEAST_LOAD
+            ]
             if len(pairs) >= at_least:
                 ratio = median(observed / expected for expected, observed in pairs)
                 typical = median(expected for expected, _ in pairs)
-                found.append(_drift(what, threads, typical, typical * ratio, bound))
-        found += _of_rate(threads, estimate.point.rate_per_s, seen, bound, at_least)
-    return tuple(found)
+                drifts.append(_drift(what, threads, typical, typical * ratio, bound))
+        drifts += _of_rate(threads, estimate.point.rate_per_s, seen, bound, at_least)
+    return tuple(drifts)
 
 
 def _of_rate(
     threads: int, peak: float, seen: Sequence[Observation], bound: float, at_least: int
 ) -> Iterator[Drift]:
     """The rate that most did instead of the peak: those that failed below it, unless as many kept up with as much."""
-    failed = [one.rate_per_s for one in seen if not (one.stable or one.shared) and one.rate_per_s < peak]
-    did = [one.rate_per_s for one in seen if one.stable and one.rate_per_s > peak]
+    failed = [
+        observation.rate_per_s
+        for observation in seen
+        if not (observation.stable or observation.shared) and observation.rate_per_s < peak
+    ]
+    did = [observation.rate_per_s for observation in seen if observation.stable and observation.rate_per_s > peak]
     if len(failed) >= at_least:
         enough = median(failed) * (1 - bound)
-        kept = [one for one in seen if one.stable and not one.shared and one.rate_per_s >= enough]
-        if len(failed) > len(kept):
+        comparable = [
+            observation
+            for observation in seen
+            if observation.stable and not observation.shared and observation.rate_per_s >= enough
+        ]
+        if len(failed) > len(comparable):
             yield _drift("rate", threads, peak, median(failed), bound)
             return
     if len(did) >= at_least and 2 * len(did) > len(seen):

@@ -67,7 +67,7 @@ def _cpu_of_an_event(batches: Iterable[Sequence[tuple[float, float]]]) -> float 
     """
     apart = sorted(
         ((cpu - other_cpu) / (events - other_events), abs(events - other_events))
-        for its in batches for (events, cpu), (other_events, other_cpu) in combinations(its, 2)
+        for samples in batches for (events, cpu), (other_events, other_cpu) in combinations(samples, 2)
         if events != other_events)
     weights = list(accumulate(weight for _, weight in apart))
     return max(0.0, apart[bisect_left(weights, weights[-1] / 2)][0]) if apart else None
@@ -81,18 +81,18 @@ def _with_batches(point: Point, batches: Sequence[tuple[float, float]], an_event
 
 def _lines(points: Sequence[Point], stable: Stable) -> dict[int, tuple[float, float]]:
     """Of each thread count the part of its CPU and of its memory at the peak that does not come with the rate."""
-    found = {}
+    fixed = {}
     for point in points:
         trials = stable.get(point.threads, ())
-        rates = [one.rate_per_s for one in trials]
+        rates = [trial.rate_per_s for trial in trials]
         if len(set(rates)) > 1 and min(rates) < FAR_ENOUGH * max(rates):
-            found[point.threads] = (
-                _fixed_part(rates, [one.cpu for one in trials], point.cpu),
-                _fixed_part(rates, [one.memory for one in trials], point.memory))
-    if not found:
+            fixed[point.threads] = (
+                _fixed_part(rates, [trial.cpu for trial in trials], point.cpu),
+                _fixed_part(rates, [trial.memory for trial in trials], point.memory))
+    if not fixed:
         return {}
-    usual = median(cpu for cpu, _ in found.values()), median(memory for _, memory in found.values())
-    return {point.threads: found.get(point.threads, usual) for point in points}
+    usual = median(cpu for cpu, _ in fixed.values()), median(memory for _, memory in fixed.values())
+    return {point.threads: fixed.get(point.threads, usual) for point in points}
 
 
 def _with_line(point: Point, lines: Mapping[int, tuple[float, float]]) -> Point:

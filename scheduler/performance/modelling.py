@@ -101,8 +101,10 @@ def next_step(trials: Iterable[Trial], *, sweep: Sweep) -> Try | Done:
     else:
         why = f"{sweep.largest_threads} threads are the most that were to be measured."
     if lower:
-        why += (f" The budget of {sweep.budget_s:g} s did not allow for half of the rate with "
-                f"{counted_threads([one.threads for one in reversed(lower)])}: what batches take there is less sure.")
+        why += (
+            f" The budget of {sweep.budget_s:g} s did not allow for half of the rate with "
+            f"{counted_threads([point.threads for point in reversed(lower)])}: what batches take there is less sure."
+        )
     return _done(peaks, by_threads, sweep, why)
 
 
@@ -200,19 +202,19 @@ def _next_rate(tried: Tried, threads: int, guess: float, sweep: Sweep) -> Try | 
 def _halves(peaks: Mapping[int, _Peak], by_threads: Mapping[int, Tried], sweep: Sweep) -> list[Try]:
     """Trials of the thread counts of which nothing is known but what is near their peak; the most threads first, for
     which there is most between the two. One that failed is tried again, each time later: more than that was stable."""
-    found = []
+    points_found = []
     for threads in sorted(peaks, reverse=True):
         peak, tried = peaks[threads].rate_per_s, by_threads[threads]
         far = [rate for rate in tried if rate <= FAR_ENOUGH * peak]
         if FAR_ENOUGH * peak < sweep.smallest_rate_per_s or not all(_failed(tried[rate], sweep) for rate in far):
             continue
         if not far:
-            found.append(Try(threads, max(peak / 2, sweep.smallest_rate_per_s),
+            points_found.append(Try(threads, max(peak / 2, sweep.smallest_rate_per_s),
                              "half of what it sustains, for what its batches take"))
         elif (tries := len(tried[max(far)])) <= len(sweep.again_after_s):
-            found.append(Try(threads, max(far), "once more, for a higher rate was stable",
+            points_found.append(Try(threads, max(far), "once more, for a higher rate was stable",
                              after_s=sweep.again_after_s[tries - 1]))
-    return found
+    return points_found
 
 
 def _unfed(trials: Sequence[Trial], held: Trial | None, sweep: Sweep) -> Try | _Peak:
@@ -220,7 +222,7 @@ def _unfed(trials: Sequence[Trial], held: Trial | None, sweep: Sweep) -> Try | _
     if len(trials) < len(sweep.again_after_s):
         return Try(trials[0].threads, trials[0].rate_per_s, "once more, for less was fed than was asked for",
                    after_s=sweep.again_after_s[len(trials) - 1])
-    best = max((replace(trial, rate_per_s=trial.offered_per_s) for trial in trials), key=lambda one: one.rate_per_s)
+    best = max((replace(trial, rate_per_s=trial.offered_per_s) for trial in trials), key=lambda trial: trial.rate_per_s)
     return _Peak(held if held is not None and held.rate_per_s > best.rate_per_s else best, at_least=True)
 
 
@@ -292,8 +294,11 @@ def _done(peaks: Mapping[int, _Peak], by_threads: Mapping[int, Tried], sweep: Sw
     if speed is not None:
         points = tuple(_at_speed(point, peaks[point.threads], speed) for point in points)
         stable = {threads: [at_speed(trial, speed) for trial in trials] for threads, trials in stable.items()}
-    doubted = [threads for threads, peak in sorted(peaks.items())
-               if any(rate < peak.rate_per_s and _failed(its, sweep) for rate, its in by_threads[threads].items())]
+    doubted = [
+        threads
+        for threads, peak in sorted(peaks.items())
+        if any(rate < peak.rate_per_s and _failed(trials, sweep) for rate, trials in by_threads[threads].items())
+    ]
     if doubted:
         why += (f" Less than the peak of {counted_threads(doubted)} was tried, too, and never stable: that peak is "
                 "less sure.")
@@ -302,8 +307,8 @@ def _done(peaks: Mapping[int, _Peak], by_threads: Mapping[int, Tried], sweep: Sw
                 "there is no point for that.")
     rough = tuple(sorted(threads for threads, peak in peaks.items() if not peak.precise or threads in doubted))
     at_least = tuple(sorted(threads for threads, peak in peaks.items() if peak.at_least))
-    found = (_at_ease(point) if peaks[point.threads].spare else point for point in with_fixed_load(points, stable))
-    return Done(tuple(found), why, rough, at_least, speed)
+    eased = (_at_ease(point) if peaks[point.threads].spare else point for point in with_fixed_load(points, stable))
+    return Done(tuple(eased), why, rough, at_least, speed)
 
 
 def _at_ease(point: Point) -> Point:

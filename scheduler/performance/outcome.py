@@ -88,8 +88,8 @@ def told(promise: Promise, seen: Seen) -> tuple[Told, ...]:
 
 def blur_of(promise: Promise, seen: Seen) -> float:
     """The part of its rate that may be missing by chance, as few events as were counted; 0 where they were many."""
-    kept = promise.kept_per_s
-    return min(1.0, by_chance(kept, over_s=seen.over_s) / kept) if kept else 0.0
+    kept_per_s = promise.kept_per_s
+    return min(1.0, by_chance(kept_per_s, over_s=seen.over_s) / kept_per_s) if kept_per_s else 0.0
 
 
 def taken_of(promise: Promise, seen: Seen, slot: str) -> Load:
@@ -98,8 +98,8 @@ def taken_of(promise: Promise, seen: Seen, slot: str) -> Load:
     whole = seen.slots.get(slot, Load())
     cpu, memory = [load.cpu for load in loads], [load.memory for load in loads]
     return Load(
-        whole.cpu if None in cpu else sum(one or 0.0 for one in cpu),
-        whole.memory if None in memory else sum(one or 0.0 for one in memory))
+        whole.cpu if None in cpu else sum(share or 0.0 for share in cpu),
+        whole.memory if None in memory else sum(share or 0.0 for share in memory))
 
 
 def promised_of(promise: Promise, seen: Seen, slot: str) -> Load:
@@ -147,9 +147,9 @@ def _of_latency(promise: Promise, seen: Seen) -> Iterator[Miss]:
 
 def _of_slots(promise: Promise, seen: Seen) -> Iterator[Miss]:
     for slot in promise.on_slots:
-        expected, found = promised_of(promise, seen, slot), taken_of(promise, seen, slot)
+        expected, actual = promised_of(promise, seen, slot), taken_of(promise, seen, slot)
         for what, promised, measured in (
-            ("CPU", expected.cpu, found.cpu), ("memory", expected.memory, found.memory),
+            ("CPU", expected.cpu, actual.cpu), ("memory", expected.memory, actual.memory),
         ):
             is_over = measured is not None and over(measured, promised or 0.0)
             if is_over and (slot not in seen.mixed or _whole_is_over(promise, seen, slot, what)):
@@ -168,7 +168,7 @@ def _limit(promise: Promise, seen: Seen) -> Reason:
             return Reason("failing", f"query {bundle.id} of {bundle.task} fails: {cause}", "wait", bundle.task)
     limiting = _limiting(promise, seen)
     if limiting:
-        return _of_bundle(promise, seen, max(limiting, key=lambda one: _use(one, seen)))
+        return _of_bundle(promise, seen, max(limiting, key=lambda bundle: _use(bundle, seen)))
     own = {bundle.id for bundle in promise.bundles}
     held = next((bundle for bundle in promise.bundles if not own.issuperset(_seen(bundle, seen).waits_for)), None)
     if held is not None:
@@ -181,9 +181,9 @@ def _limit(promise: Promise, seen: Seen) -> Reason:
 
 def _of_bundle(promise: Promise, seen: Seen, bundle: BundlePromise) -> Reason:
     """Why a bundle that is behind does no more."""
-    found, slot = _seen(bundle, seen), seen.slots.get(bundle.slot, Load())
+    actual, slot = _seen(bundle, seen), seen.slots.get(bundle.slot, Load())
     threads = f"{bundle.threads} thread{'s' if bundle.threads > 1 else ''}"
-    handles = f"{bundle.task} on {bundle.slot} ({threads}) handles {_rate(found)}"
+    handles = f"{bundle.task} on {bundle.slot} ({threads}) handles {_rate(actual)}"
     if _use(bundle, seen) >= AT_PEAK:
         return Reason("peak", f"{handles}, the most that its profile allows", "compare", bundle.task)
     for what, taken in (("CPU", slot.cpu), ("memory", slot.memory)):
@@ -213,7 +213,7 @@ def _beyond(promise: Promise, seen: Seen, slot: str, what: What) -> Reason:
     if over(measured, sum(expected)):
         return _of_mixed(promise, seen, slot, what) if slot in seen.mixed else _of_own(own, seen, measured, expected)
     if over(measured, sum(promised)):
-        most = max(zip(expected, promised, own, strict=True), key=lambda one: one[0] - one[1])[2]
+        most = max(zip(expected, promised, own, strict=True), key=lambda use: use[0] - use[1])[2]
         return Reason("more", (
             f"{most.task} gets {_rate(_seen(most, seen))} instead of {most.rate_per_s:.4g}"), "compare", most.task)
     return Reason("others", "its queries use what was predicted, and something else on the slot uses the rest", "slots")
@@ -230,7 +230,7 @@ def _of_mixed(promise: Promise, seen: Seen, slot: str, what: What) -> Reason:
 
 def _of_own(own: Sequence[BundlePromise], seen: Seen, measured: float, expected: Sequence[float]) -> Reason:
     """Own queries take more than their profiles say: the one, or several together, of which one is to take most."""
-    most = max(zip(expected, own, strict=True), key=lambda one: one[0])[1]
+    most = max(zip(expected, own, strict=True), key=lambda use: use[0])[1]
     if len(own) == 1:
         return Reason("drift", (
             f"{most.task} uses {measured:.0%} of it at {_rate(_seen(most, seen))}, where its profile says "
@@ -266,7 +266,7 @@ def _listed(names: Sequence[str]) -> str:
 
 def _limiting(promise: Promise, seen: Seen) -> list[BundlePromise]:
     """Bundles that are behind or hold others back, while nothing holds them back."""
-    held_back_by = {reader for found in seen.bundles.values() for reader in found.waits_for}
+    held_back_by = {reader for bundle_seen in seen.bundles.values() for reader in bundle_seen.waits_for}
     return [
         bundle for bundle in promise.bundles
         if not _seen(bundle, seen).waits_for and (bundle.id in held_back_by or _is_behind(bundle, seen))]
@@ -294,5 +294,5 @@ def _seen(bundle: BundlePromise, seen: Seen) -> BundleSeen:
     return seen.bundles.get(bundle.id) or BundleSeen()
 
 
-def _rate(found: BundleSeen) -> str:
-    return "an unknown rate" if found.rate_per_s is None else f"{found.rate_per_s:.4g} events/s"
+def _rate(bundle_seen: BundleSeen) -> str:
+    return "an unknown rate" if bundle_seen.rate_per_s is None else f"{bundle_seen.rate_per_s:.4g} events/s"

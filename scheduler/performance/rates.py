@@ -57,12 +57,12 @@ def selectivities(
 ) -> dict[tuple[str, str], float]:
     """Each stream's selectivity, by (source, target): measured, else stated, else declared by the source's type."""
     types = {task.id: task.type for task in dataflow.tasks}
-    found: dict[tuple[str, str], float] = {}
+    pairs_found: dict[tuple[str, str], float] = {}
     for stream in dataflow.streams:
         selectivity = (measured or {}).get((stream.source, stream.target), stream.selectivity)
         declared = task_types[types[stream.source]].selectivity
-        found[stream.source, stream.target] = declared if selectivity is None else selectivity
-    return found
+        pairs_found[stream.source, stream.target] = declared if selectivity is None else selectivity
+    return pairs_found
 
 
 def falls_short(measured_per_s: float, due_per_s: float, *, over_s: float | None = None) -> bool:

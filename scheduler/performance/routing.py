@@ -62,22 +62,25 @@ def route(
         task: {position: known[task][threads] for position, threads in counts.items()}
         for task, counts in placement.counts.items()}
     demands = {
-        task: {threads: Demand.of(one.point, static=profiles[task].static) for threads, one in by_threads.items()}
-        for task, by_threads in known.items()}
+        task: {
+            threads: Demand.of(estimate.point, static=profiles[task].static) for threads, estimate in by_threads.items()
+        }
+        for task, by_threads in known.items()
+    }
     if routing == "shuffle":
         candidates = [_even(placement)]
     else:
         candidates = [_by_capacity(estimates), _even(placement)]
         if allocation is not None:
             candidates.append(_by_plan(placement, allocation))
-    found: Routed | None = None
+    routed: Routed | None = None
     for shares in candidates:
         factor, limit = sustained(
-            placement, demands, shares, rates_per_s, crowded, least=0.0 if found is None else found.factor)
-        if found is None or factor > found.factor:
-            found = Routed(routing, shares, factor, limit, estimates, crowded)
-    assert found is not None
-    return found
+            placement, demands, shares, rates_per_s, crowded, least=0.0 if routed is None else routed.factor)
+        if routed is None or factor > routed.factor:
+            routed = Routed(routing, shares, factor, limit, estimates, crowded)
+    assert routed is not None
+    return routed
 
 
 def _even(placement: Placement) -> Shares:

@@ -106,7 +106,7 @@ class _Rewriting:
         # Running task id -> submitted task id: those of the dataflow as it came (whose ancestors run keep theirs), then
         # what is added.
         as_it_came = fingerprints(dataflow, task_types=task_types, scope=scope)
-        self.holders = {one: task_id for task_id, one in as_it_came.items()}
+        self.holders = {fingerprint: task_id for task_id, fingerprint in as_it_came.items()}
         self._expect(as_it_came)
 
     def _expect(self, ids: Mapping[str, str]) -> None:
@@ -144,22 +144,25 @@ class _Rewriting:
         self, task_type: TaskType, config: Mapping[str, Any], above: Sequence[str]
     ) -> tuple[RunningTask, Refined, str] | None:
         rule = self.containment.rule
-        found = []
+        offers = []
         for wider in self.containment.siblings.siblings(kin(task_type.name, parents=above, scope=self.scope)):
             refined = rule(task_type, wider.config, config)
             if refined is not None and refined.type in self.task_types:
                 refined = replace(refined, config=canonical_config(self.task_types[refined.type], refined.config))
-                found.append((wider, refined, self._fingerprint(refined.type, refined.config, [wider.id])))
-            if len(found) == MOST_WIDER:
+                offers.append((wider, refined, self._fingerprint(refined.type, refined.config, [wider.id])))
+            if len(offers) == MOST_WIDER:
                 break
 
-        def rank(one: tuple[RunningTask, Refined, str]) -> tuple[bool, int, str]:
+        def rank(offer: tuple[RunningTask, Refined, str]) -> tuple[bool, int, str]:
             inside = sum(
-                rule(task_type, one[0].config, other.config) is not None for other, *_ in found if other is not one[0])
-            return one[2] not in self.running, inside, one[0].id
+                rule(task_type, offer[0].config, other.config) is not None
+                for other, *_ in offers
+                if other is not offer[0]
+            )
+            return offer[2] not in self.running, inside, offer[0].id
 
         # A refinement that the dataflow has already would be the same task twice.
-        return min((one for one in found if one[2] not in self.holders), key=rank, default=None)
+        return min((offer for offer in offers if offer[2] not in self.holders), key=rank, default=None)
 
     def _refine(self, task: Task, parents: Sequence[str], wider: RunningTask, refined: Refined, own: str) -> str:
         holder = self.holders.get(wider.id)

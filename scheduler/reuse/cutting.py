@@ -67,25 +67,38 @@ def scheduled_anew(
     """
     changes: list[FragmentChange] = []
     heads: dict[str, str] = {}  # of fragments that are cut, the first piece
-    for task_id, one in wanted.items():
+    for task_id, wanted_head in wanted.items():
         fragment = estate.fragments[estate.places[task_id][0]]
         if fragment.tasks == (task_id,):
-            changes.append(divided_anew(
-                one.name, fragment, one.parts, ids=ids, left=left, whole=one.whole, divide=not one.serial))
+            changes.append(
+                divided_anew(
+                    wanted_head.name,
+                    fragment,
+                    wanted_head.parts,
+                    ids=ids,
+                    left=left,
+                    whole=wanted_head.whole,
+                    divide=not wanted_head.serial,
+                )
+            )
         elif fragment.id not in heads:
             outputs = {
-                one for one in fragment.active_tasks if task_types[estate.tasks[one].type].terminal == "output"}
+                task_name
+                for task_name in fragment.active_tasks
+                if task_types[estate.tasks[task_name].type].terminal == "output"
+            }
             change = _cut(fragment, wanted, ids=ids, outputs=outputs)
             heads[fragment.id] = next(iter(change.after))
             changes.append(change)
     change = together([change for change in changes if change.steps])
     upstream = [
         estate.fragments[estate.places[parent][0]]
-        for one in heads for parent in estate.tasks[estate.fragments[one].tasks[0]].parents]
-    before = dict(change.before) | {one.id: one for one in upstream}
-    after = dict(change.after) | {one.id: one for one in upstream if one.id not in change.before}
+        for head in heads for parent in estate.tasks[estate.fragments[head].tasks[0]].parents]
+    before = dict(change.before) | {fragment.id: fragment for fragment in upstream}
+    after = dict(change.after) | {fragment.id: fragment for fragment in upstream if fragment.id not in change.before}
     return replace(
-        change, before=before, after={one: _read_by(fragment, heads) for one, fragment in after.items()})
+        change, before=before, after={fragment_id: _read_by(fragment, heads) for fragment_id, fragment in after.items()}
+    )
 
 
 def _cut(
@@ -108,10 +121,12 @@ def _cut(
             outlets[group[-1]] = (*outlets.get(group[-1], ()), names[number + 1])
         plain = Fragment(
             name, tuple(group), fragment.slot, len(group), outlets=outlets, channels=channels, inherits=(fragment.id,))
-        one = wanted.get(group[0])
+        wanted_head = wanted.get(group[0])
         # What neither reads nor writes anything of before, and has no state, begins anew wherever it likes.
-        anew = one is not None and not one.serial and number > 0 and not channels
-        piece = plain if one is None else _placed(replace(plain, inherits=()) if anew else plain, one, ids)
+        anew = wanted_head is not None and not wanted_head.serial and number > 0 and not channels
+        piece = (
+            plain if wanted_head is None else _placed(replace(plain, inherits=()) if anew else plain, wanted_head, ids)
+        )
         after[name] = piece
         steps.append(Step(kind=(START_FRAGMENT if anew else HAND_OVER).name, fragment=name))
         if piece.divided:
@@ -122,19 +137,19 @@ def _cut(
     return FragmentChange({fragment.id: fragment}, after, tuple(steps))
 
 
-def _placed(piece: Fragment, one: Wanted, ids: Iterator[str]) -> Fragment:
+def _placed(piece: Fragment, wanted_head: Wanted, ids: Iterator[str]) -> Fragment:
     """A piece on the slots that a schedule has for its task. What it goes on with is on its node, and stays there."""
     home = piece.slot
-    near = next((part for part in one.parts if part.slot == home), None) or next(
-        (part for part in one.parts if node_of(part.slot) == node_of(home)), None)
-    if near is None and one.whole:
-        raise cannot_leave(one.name, home)
-    if one.serial:
-        return replace(piece, slot=one.parts[0].slot)
-    heir = near if piece.inherits else one.parts[0]
+    near = next((part for part in wanted_head.parts if part.slot == home), None) or next(
+        (part for part in wanted_head.parts if node_of(part.slot) == node_of(home)), None)
+    if near is None and wanted_head.whole:
+        raise cannot_leave(wanted_head.name, home)
+    if wanted_head.serial:
+        return replace(piece, slot=wanted_head.parts[0].slot)
+    heir = near if piece.inherits else wanted_head.parts[0]
     bundles = [
         RunningBundle(piece.id if part is heir else next(ids), part.slot, part.threads, part.weight)
-        for part in one.parts]
+        for part in wanted_head.parts]
     if heir is None:  # it takes over on its node, reads what is left there, and goes
         bundles.append(RunningBundle(piece.id, home, 1, 0.0))
     return replace(piece, slot=bundles[0].slot, bundles=tuple(bundles))

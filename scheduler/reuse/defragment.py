@@ -89,9 +89,13 @@ def fusions(
     ``busy`` fragments are left alone.
     """
     loads = {slot.name: cores for slot, cores in estate.least_loaded(MOST_SLOTS, query_cores=query_cores)}
-    free = {one: estate.fragments[one] for one in sorted(set(fragment_ids)) if one not in busy}
-    movable = {one: part for one, part in free.items() if _can_move(estate, part, task_types)}
-    found = []
+    free = {
+        fragment_id: estate.fragments[fragment_id]
+        for fragment_id in sorted(set(fragment_ids))
+        if fragment_id not in busy
+    }
+    movable = {fragment_id: part for fragment_id, part in free.items() if _can_move(estate, part, task_types)}
+    fusions_found = []
     for upper in movable.values():
         last = upper.active_tasks[-1]
         for reader in sorted(upper.outlets.get(last, ())):
@@ -101,10 +105,10 @@ def fusions(
             slot = _slot_for(estate, upper, lower, loads)
             if slot is not None:
                 dead = _dead(upper) + _dead(lower)
-                found.append(Fusion((upper.id, lower.id), slot, dead, (last, lower.tasks[0])))
+                fusions_found.append(Fusion((upper.id, lower.id), slot, dead, (last, lower.tasks[0])))
         if _dead(upper):
-            found.append(Fusion((upper.id,), upper.slot, _dead(upper), None))
-    return found
+            fusions_found.append(Fusion((upper.id,), upper.slot, _dead(upper), None))
+    return fusions_found
 
 
 def worth_of(
@@ -123,7 +127,7 @@ def worth_of(
     if fusion.stream is not None:
         latency_ms = evidence.latency_ms.get(fusion.stream, prices.trigger_ms / 2)
         crossing_per_s = evidence.rates_per_s.get(fusion.stream[0], rate_per_s)
-    hours = min(rule.horizon_h, *(evidence.ages_h.get(one, rule.horizon_h) for one in fusion.path))
+    hours = min(rule.horizon_h, *(evidence.ages_h.get(fragment_id, rule.horizon_h) for fragment_id in fusion.path))
     per_event_s = rule.delay_price / 1_000_000
     earlier_event_s = crossing_per_s * latency_ms / 1000 * hours * 3600
     events_delayed = rate_per_s * rule.gap_s

@@ -28,7 +28,7 @@ def is_scheduled(estate: EstateView, fragment: Fragment) -> bool:
     """Whether it is divided, or reads or is read by what is: a schedule gave those queries their places and parts."""
     above = (estate.places[parent][0] for parent in estate.tasks[fragment.tasks[0]].parents)
     below = (reader for readers in fragment.outlets.values() for reader in readers)
-    return any(estate.fragments[one].divided for one in (fragment.id, *above, *below))
+    return any(estate.fragments[fragment_id].divided for fragment_id in (fragment.id, *above, *below))
 
 
 def divided_back(
@@ -42,8 +42,8 @@ def divided_back(
     ids = (f"f{generation + 1}-{number}" for number in count())
     fused = {task_id: fragment for fragment in before.values() for task_id in fragment.active_tasks}
     changes = []
-    for one, fragment in now.items():
-        was = live(before[one]) if one in before else []
+    for fragment_id, fragment in now.items():
+        was = live(before[fragment_id]) if fragment_id in before else []
         parts = [Part(old.slot, old.threads, old.weight) for old in was]
         parts = parts or [Part(fused[fragment.tasks[0]].slot, 1, 1.0)]
         changes.append(divided_anew(fragment.tasks[0], fragment, parts, ids=ids, was=was))
@@ -92,26 +92,31 @@ def divided_anew(
     matches = _matches(fragment, parts, was)
     if (whole or not divide) and any(match.bundle is None for match in matches):
         raise cannot_leave(task, fragment.slot)
-    kept = {match.bundle.id for match in matches if match.bundle}
+    matched = {match.bundle.id for match in matches if match.bundle}
     own = live(fragment)
-    leaving = [replace(one, weight=0.0) for one in own if one.id not in kept]
-    already = [one for one in fragment.parts if one.leaving and one.id not in left]
+    leaving = [replace(bundle, weight=0.0) for bundle in own if bundle.id not in matched]
+    already = [bundle for bundle in fragment.parts if bundle.leaving and bundle.id not in left]
     bundles = [
         RunningBundle(match.bundle.id if match.bundle else next(ids), match.part.slot, match.part.threads,
                       match.part.weight)
         for match in matches]
-    known = {one.id: one for one in own}
-    starts = [one.id for one in bundles if one.id not in known]
-    moves = [one.id for one in bundles if one.id in known and _place(one) != _place(known[one.id])]
+    known = {bundle.id: bundle for bundle in own}
+    starts = [bundle.id for bundle in bundles if bundle.id not in known]
+    moves = [bundle.id for bundle in bundles if bundle.id in known and _place(bundle) != _place(known[bundle.id])]
     rerouted = divide and (
-        not fragment.divided or {one.id: one.weight for one in bundles} != {one.id: one.weight for one in own})
+        not fragment.divided
+        or {bundle.id: bundle.weight for bundle in bundles} != {bundle.id: bundle.weight for bundle in own}
+    )
 
     def step(kind: StepKind, bundle: str | None) -> Step:
         return Step(kind=kind.name, fragment=fragment.id, task=fragment.tasks[0], bundle=bundle)
 
     steps = (
-        *(step(START_BUNDLE, one) for one in starts), *(step(MOVE_BUNDLE, one) for one in moves),
-        *([step(ROUTE, None)] if rerouted else []), *(step(LEAVE_BUNDLE, one.id) for one in leaving))
+        *(step(START_BUNDLE, bundle_id) for bundle_id in starts),
+        *(step(MOVE_BUNDLE, bundle_id) for bundle_id in moves),
+        *([step(ROUTE, None)] if rerouted else []),
+        *(step(LEAVE_BUNDLE, bundle.id) for bundle in leaving),
+    )
     after = replace(
         fragment, slot=bundles[0].slot, bundles=(*bundles, *leaving, *already) if divide else ())
     return FragmentChange({fragment.id: fragment}, {fragment.id: after}, steps)
@@ -119,26 +124,26 @@ def divided_anew(
 
 def _matches(fragment: Fragment, parts: Sequence[Part], was: Sequence[RunningBundle]) -> list[_Match]:
     """Each part with the bundle that becomes it: what is the same, then what is on its slot, then on its node."""
-    free = {one.id: one for one in live(fragment)}
-    found: dict[int, RunningBundle] = {}
-    before = {_place(one): one.id for one in was}
+    free = {bundle.id: bundle for bundle in live(fragment)}
+    matched: dict[int, RunningBundle] = {}
+    before = {_place(bundle): bundle.id for bundle in was}
 
     def match(fits: Callable[[Part, RunningBundle], bool]) -> None:
         for number, part in enumerate(parts):
-            if number not in found:
-                bundle = next((one for one in free.values() if fits(part, one)), None)
+            if number not in matched:
+                bundle = next((candidate for candidate in free.values() if fits(part, candidate)), None)
                 if bundle is not None:
-                    found[number] = free.pop(bundle.id)
+                    matched[number] = free.pop(bundle.id)
 
-    match(lambda part, one: before.get(_place(part)) == one.id)
-    match(lambda part, one: _place(part) == _place(one) and part.weight == one.weight)
-    match(lambda part, one: _place(part) == _place(one))
-    match(lambda part, one: part.slot == one.slot)
-    match(lambda part, one: node_of(part.slot) == node_of(one.slot) and part.threads == one.threads)
-    match(lambda part, one: node_of(part.slot) == node_of(one.slot))
+    match(lambda part, candidate: before.get(_place(part)) == candidate.id)
+    match(lambda part, candidate: _place(part) == _place(candidate) and part.weight == candidate.weight)
+    match(lambda part, candidate: _place(part) == _place(candidate))
+    match(lambda part, candidate: part.slot == candidate.slot)
+    match(lambda part, candidate: node_of(part.slot) == node_of(candidate.slot) and part.threads == candidate.threads)
+    match(lambda part, candidate: node_of(part.slot) == node_of(candidate.slot))
     # Those that stay keep their order, so that a schedule that changes nothing changes nothing.
-    order = {one.id: number for number, one in enumerate(fragment.parts)}
-    matches = [_Match(part, found.get(number)) for number, part in enumerate(parts)]
+    order = {bundle.id: number for number, bundle in enumerate(fragment.parts)}
+    matches = [_Match(part, matched.get(number)) for number, part in enumerate(parts)]
     return sorted(matches, key=lambda match: order[match.bundle.id] if match.bundle else len(order))
 
 
@@ -154,14 +159,14 @@ def cannot_leave(task: str, slot: str) -> NotEnactable:
 def together(changes: Sequence[FragmentChange]) -> FragmentChange:
     """Merge changes, upstream fragments first; their steps start, move, route and leave in this order."""
     return FragmentChange(
-        {one: fragment for change in changes for one, fragment in change.before.items()},
-        {one: fragment for change in changes for one, fragment in change.after.items()},
+        {fragment_id: fragment for change in changes for fragment_id, fragment in change.before.items()},
+        {fragment_id: fragment for change in changes for fragment_id, fragment in change.after.items()},
         in_order(step for change in changes for step in change.steps))
 
 
 def live(fragment: Fragment) -> list[RunningBundle]:
     """The bundles that do not leave."""
-    return [one for one in fragment.parts if not one.leaving]
+    return [bundle for bundle in fragment.parts if not bundle.leaving]
 
 
 def _place(bundle: RunningBundle | Part) -> tuple[str, int]:

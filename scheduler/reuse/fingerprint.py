@@ -78,15 +78,15 @@ def fingerprints(
     """
     tasks = {task.id: task for task in dataflow.tasks}
     parents = dataflow.parents()
-    found: dict[str, str] = {}
+    fingerprints: dict[str, str] = {}
     for task_id in TopologicalSorter(parents).static_order():
         task_type = task_types[tasks[task_id].type]
-        found[task_id] = fingerprint(
+        fingerprints[task_id] = fingerprint(
             task_type.name,
             version=task_type.version,
             config=identity_config(dataflow, tasks[task_id], task_type),
-            parents=(found[parent] for parent in parents[task_id]),
+            parents=(fingerprints[parent] for parent in parents[task_id]),
             scope=scope,
             salt=salt if task_id in apart else "",
         )
-    return found
+    return fingerprints

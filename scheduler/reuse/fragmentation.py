@@ -62,15 +62,19 @@ def fragmentation(
         parents = working[task_id].parents
         total += len(parents) * crosses
         hops[task_id] = max((hops[parent] + crosses for parent in parents), default=0)
-        added[task_id] = max((added[one] + crosses * measured.get((one, task_id), 0.0) for one in parents), default=0.0)
-    fragments = [estate.fragments[one] for one in sorted({estate.places[task_id][0] for task_id in working})]
+        added[task_id] = max(
+            (added[parent] + crosses * measured.get((parent, task_id), 0.0) for parent in parents), default=0.0
+        )
+    fragments = [
+        estate.fragments[fragment_id] for fragment_id in sorted({estate.places[task_id][0] for task_id in working})
+    ]
     scheduled = [fragment for fragment in fragments if is_scheduled(estate, fragment)]
     theirs = {task_id for fragment in scheduled for task_id in fragment.tasks}
     queries = sum(len(fragment.parts) for fragment in fragments)
     others = tuple(task for task in working.values() if task.id not in theirs)
     return Fragmentation(
         queries=queries,
-        fewest=len(cut_into_chains(others, task_types=task_types)) + sum(len(one.parts) for one in scheduled),
+        fewest=len(cut_into_chains(others, task_types=task_types)) + sum(len(fragment.parts) for fragment in scheduled),
         longest_hops=max(hops.values(), default=0),
         total_hops=total,
         latency_ms=max(added.values(), default=0.0) if measured else None,

@@ -112,7 +112,7 @@ def attach(
     after = dict(resumed.after) | {
         fragment_id: Fragment(
             id=fragment_id, tasks=tuple(chain), slot=slot, active=len(chain),
-            outlets={task: tuple(those) for task, those in readers.pop(fragment_id, {}).items()},
+            outlets={task: tuple(reader_ids) for task, reader_ids in readers.pop(fragment_id, {}).items()},
             joins={parent: begin for parent in parents if begin != NOW and parent not in home},
             bundles=divided[fragment_id],
         )
@@ -123,10 +123,10 @@ def attach(
     for fragment_id in sorted(readers):
         fragment = after.get(fragment_id) or estate.fragments[fragment_id]
         outlets = dict(fragment.outlets)
-        for task, those in sorted(readers[fragment_id].items()):
-            outlets[task] = (*outlets.get(task, ()), *those)
+        for task, reader_ids in sorted(readers[fragment_id].items()):
+            outlets[task] = (*outlets.get(task, ()), *reader_ids)
             opens.extend(
-                Step(kind=OPEN_OUTLET.name, fragment=fragment_id, task=task, reader=reader) for reader in those)
+                Step(kind=OPEN_OUTLET.name, fragment=fragment_id, task=task, reader=reader) for reader in reader_ids)
         after[fragment_id] = replace(fragment, outlets=outlets)
     before = dict(resumed.before) | {fragment_id: estate.fragments[fragment_id] for fragment_id in sorted(readers)}
     # What is resumed as a whole publishes from its first batch on, as what is new does.

@@ -65,7 +65,7 @@ def recut(
         begin += piece.tasks
         outlets, channels = {}, {}
         for task_id in own:
-            readers = tuple(one for one in home[task_id].outlets.get(task_id, ()) if one not in inside)
+            readers = tuple(reader for reader in home[task_id].outlets.get(task_id, ()) if reader not in inside)
             if readers or task_id in outputs:
                 channels[task_id] = home[task_id].channel_of(task_id)
             if task_id == own[-1] and number + 1 < len(pieces):
@@ -80,7 +80,7 @@ def recut(
     for fragment in upstream:
         before[fragment.id] = fragment
         outlets = {
-            task_id: tuple(ids[0] if one == path[0].id else one for one in readers)
+            task_id: tuple(ids[0] if reader == path[0].id else reader for reader in readers)
             for task_id, readers in fragment.outlets.items()
         }
         after[fragment.id] = replace(fragment, outlets=outlets)

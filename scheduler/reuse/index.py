@@ -155,8 +155,8 @@ class _Slots:
             self._ranks = tuple(
                 [rank for rank in ranked if self._has_bundles(self._slots[rank[1]].name) is of] for of in (False, True))
         unscheduled, scheduled = (ranks[:count] for ranks in self._ranks)
-        found = unscheduled if apart and unscheduled else sorted([*unscheduled, *scheduled])[:count]
-        least = sorted(found, key=lambda rank: rank[1])
+        chosen = unscheduled if apart and unscheduled else sorted([*unscheduled, *scheduled])[:count]
+        least = sorted(chosen, key=lambda rank: rank[1])
         return tuple((self._slots[order], spent / NANO) for spent, order in least)
 
     def add(self, slot: str, load: SlotLoad) -> None:

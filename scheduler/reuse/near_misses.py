@@ -51,19 +51,19 @@ class NearMiss:
     @property
     def key(self) -> str:
         """A name for the change: equal changes of equal dataflows have equal ones."""
-        changes = [[one.task, one.parameter, one.running] for one in self.differences]
+        changes = [[difference.task, difference.parameter, difference.running] for difference in self.differences]
         return hashlib.sha256(canonical_json(changes).encode()).hexdigest()[:16]
 
     @property
     def distance(self) -> float:
         """How much is asked for: the sum of the differences' distances."""
-        return sum(one.distance for one in self.differences)
+        return sum(difference.distance for difference in self.differences)
 
     @property
     def text(self) -> str:
         """``window 60 instead of 61 would reuse 4 more tasks and save 0.8 cores``."""
         many = "s" if len(self.reused) != 1 else ""
-        what = ", ".join(f"{one.text} in {one.task}" for one in self.differences)
+        what = ", ".join(f"{difference.text} in {difference.task}" for difference in self.differences)
         return f"{what} would reuse {len(self.reused)} more task{many} and save {self.cores_saved:.3g} cores"
 
 
@@ -127,20 +127,20 @@ def near_misses(
         return sum(cores[names[task.id]] for task in started) + queries * query_cores(prices)
 
     before = cores_of(search.as_it_is)
-    found = []
+    misses = []
     trials = search.worthwhile()
     if containment is not None:  # each is planned anew: those that reuse most
         trials = sorted(trials, key=lambda trial: -len(trial.reused))[:MOST_PLANNED]
     for trial in trials:
         saved = before - cores_of(trial)
         if saved > 1e-9:
-            found.append(
+            misses.append(
                 NearMiss(
                     differences=search.differences(trial), reused=search.more(trial), cores_saved=round(saved, 6),
                     money_per_hour_saved=round(saved * prices.core_hour, 6),
                 )
             )
-    ranked = sorted(found, key=lambda one: (-one.money_per_hour_saved, one.distance, -len(one.reused), one.key))
+    ranked = sorted(misses, key=lambda miss: (-miss.money_per_hour_saved, miss.distance, -len(miss.reused), miss.key))
     return tuple(ranked[:most])
 
 
@@ -172,7 +172,7 @@ class _Search:
 
     def worthwhile(self) -> list[_Trial]:
         """Every combination within the bounds that keeps tasks apart and reuses more than its parts do."""
-        found = {self.as_it_is.taken: self.as_it_is}
+        trials = {self.as_it_is.taken: self.as_it_is}
         latest, looked_at = [self.as_it_is], 0
         for _ in range(MOST_TASKS_CHANGED):
             edges = [(trial, task_id) for trial in latest for task_id in self.edge(trial)]
@@ -185,8 +185,8 @@ class _Search:
             looked_at += len(made)
             # A task that was set apart from its equals (fresh state) is found, and then not reused.
             latest = [trial for trial in made if trial.reused.issuperset(task for task, _ in trial.taken)]
-            found |= {trial.taken: trial for trial in latest if len(set(trial.ids.values())) == len(trial.ids)}
-        return [trial for trial in found.values() if trial.taken and not self.is_sum_of_parts(trial, found)]
+            trials |= {trial.taken: trial for trial in latest if len(set(trial.ids.values())) == len(trial.ids)}
+        return [trial for trial in trials.values() if trial.taken and not self.is_sum_of_parts(trial, trials)]
 
     def edge(self, trial: _Trial) -> Iterator[str]:
         """The tasks that do not run, though all their parents do."""
@@ -207,7 +207,7 @@ class _Search:
             for running in self.look_up.siblings(shared):
                 apart = differences(task_type, self.configs[task_id], running.config, task=task_id)
                 if apart:
-                    nearest.append((sum(one.distance for one in apart), running.id))
+                    nearest.append((sum(difference.distance for difference in apart), running.id))
                     self.neighbours[task_id, running.id], self.siblings[running.id] = apart, running
             self.known[task_id, shared] = [running_id for _, running_id in sorted(nearest)[:MOST_NEIGHBOURS]]
         return self.known[task_id, shared]
@@ -215,20 +215,28 @@ class _Search:
     def trials(self, wanted: Mapping[frozenset[Substitution], _Trial | None]) -> list[_Trial]:
         """What is reused with the configs that are taken over, each from a trial that takes over one less."""
         ids = {taken: self.identities(taken, base) for taken, base in wanted.items()}
-        expect(self.running, {one for found in ids.values() for one in found.values()})
+        expect(self.running, {running_id for running_ids in ids.values() for running_id in running_ids.values()})
         return [
-            _Trial(taken, found, frozenset(task_id for task_id, one in found.items() if one in self.running))
-            for taken, found in ids.items()
+            _Trial(
+                taken,
+                running_ids,
+                frozenset(task_id for task_id, running_id in running_ids.items() if running_id in self.running),
+            )
+            for taken, running_ids in ids.items()
         ]
 
     def identities(self, taken: frozenset[Substitution], base: _Trial | None) -> dict[str, str]:
         """Running task ids with the configs that are taken over: what is not downstream of a change keeps its own."""
         takes, ids = dict(taken), {}
-        kept = {} if base is None else base.ids
+        base_ids = {} if base is None else base.ids
         new = set(takes) if base is None else {task_id for task_id, _ in taken - base.taken}
         for task_id in self.order:
-            if kept and task_id not in new and all(ids[parent] == kept[parent] for parent in self.parents[task_id]):
-                ids[task_id] = kept[task_id]
+            if (
+                base_ids
+                and task_id not in new
+                and all(ids[parent] == base_ids[parent] for parent in self.parents[task_id])
+            ):
+                ids[task_id] = base_ids[task_id]
                 continue
             task_type = self.task_types[self.tasks[task_id].type]
             config = self.siblings[takes[task_id]].config if task_id in takes else self.configs[task_id]
@@ -238,11 +246,11 @@ class _Search:
             )
         return ids
 
-    def is_sum_of_parts(self, trial: _Trial, found: Mapping[frozenset[Substitution], _Trial]) -> bool:
+    def is_sum_of_parts(self, trial: _Trial, trials: Mapping[frozenset[Substitution], _Trial]) -> bool:
         by_parts: set[str] = set()
         for size in range(len(trial.taken)):
             for part in map(frozenset, combinations(trial.taken, size)):
-                by_parts |= found[part].reused if part in found else set()
+                by_parts |= trials[part].reused if part in trials else set()
         return by_parts >= trial.reused
 
     def started(self, trial: _Trial) -> list[RunningTask]:
@@ -260,7 +268,10 @@ class _Search:
     def differences(self, trial: _Trial) -> tuple[Difference, ...]:
         place = {task_id: position for position, task_id in enumerate(self.order)}
         return tuple(
-            one for taken in sorted(trial.taken, key=lambda taken: place[taken[0]]) for one in self.neighbours[taken])
+            neighbour
+            for taken in sorted(trial.taken, key=lambda taken: place[taken[0]])
+            for neighbour in self.neighbours[taken]
+        )
 
     def changed(self, trial: _Trial) -> Dataflow:
         return adopted(self.dataflow, self.differences(trial))
@@ -270,11 +281,11 @@ def adopted(dataflow: Dataflow, changes: tuple[Difference, ...]) -> Dataflow:
     """The dataflow with a suggestion's values in place of its own."""
     configs: dict[str, dict[str, Any]] = {}
     rates = dict(dataflow.rates_per_s)
-    for one in changes:
-        if one.parameter == RATE_KEY:
-            rates[one.task] = one.running
+    for change in changes:
+        if change.parameter == RATE_KEY:
+            rates[change.task] = change.running
         else:
-            configs.setdefault(one.task, {})[one.parameter] = one.running
+            configs.setdefault(change.task, {})[change.parameter] = change.running
 
     def with_changes(task: Task) -> Task:
         return replace(task, config={**task.config, **configs[task.id]}) if task.id in configs else task

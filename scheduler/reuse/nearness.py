@@ -42,7 +42,7 @@ def differences(
     Every parameter that differs must be near by its own declaration (`Parameter.near`). What no parameter declares must
     be equal, but for a source's rate, which is near by ratio. A secret is never near another.
     """
-    found = []
+    differences = []
     for name in sorted({*submitted, *running}):
         mine, theirs = submitted.get(name), running.get(name)
         if canonical_json(mine) == canonical_json(theirs):
@@ -51,8 +51,8 @@ def differences(
         apart = FAR if declared is None else distance(declared, mine, theirs)
         if apart == FAR:
             return None
-        found.append(Difference(task, name, mine, theirs, apart, (declared.unit or "") if declared else ""))
-    return tuple(found)
+        differences.append(Difference(task, name, mine, theirs, apart, (declared.unit or "") if declared else ""))
+    return tuple(differences)
 
 
 def distance(parameter: Parameter, one: Any, other: Any) -> float:

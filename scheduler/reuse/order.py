@@ -21,16 +21,18 @@ def reads_divided(
     def is_disordered(task_id: str) -> bool:
         waiting = [task_id]
         while waiting:
-            one = waiting[-1]
-            if one in known:
+            current = waiting[-1]
+            if current in known:
                 waiting.pop()
                 continue
-            parents = (started.get(one) or estate.tasks[one]).parents
+            parents = (started.get(current) or estate.tasks[current]).parents
             later = [parent for parent in parents if parent not in known]
             if later:
                 waiting.extend(later)
                 continue
-            known[one] = any(known[parent] for parent in parents) or (one not in started and is_split(estate, one))
+            known[current] = any(known[parent] for parent in parents) or (
+                current not in started and is_split(estate, current)
+            )
             waiting.pop()
         return known[task_id]
 
@@ -44,20 +46,20 @@ def stateful_downstream(
     task_types: TaskTypes,
 ) -> list[str]:
     """The working tasks with state that read, on whatever way, what these fragments make."""
-    found: dict[str, None] = {}
+    ordered: dict[str, None] = {}
     waiting, seen = list(fragment_ids), set()
     while waiting:
-        one = waiting.pop()
-        if one in seen:
+        current = waiting.pop()
+        if current in seen:
             continue
-        seen.add(one)
-        fragment = fragments[one]
+        seen.add(current)
+        fragment = fragments[current]
         for task_id in fragment.active_tasks:
             kind = tasks[task_id].type
             if kind in task_types and task_types[kind].stateful:
-                found[task_id] = None
+                ordered[task_id] = None
         waiting.extend(reader for readers in fragment.outlets.values() for reader in readers)
-    return sorted(found)
+    return sorted(ordered)
 
 
 def is_split(estate: EstateView, task_id: str) -> bool:

@@ -68,15 +68,15 @@ def sheets(sizes: Iterable[int], *, most: int) -> list[range]:
 
     One that is larger than a sheet has one of its own.
     """
-    found: list[range] = []
+    ranges: list[range] = []
     first, room = 0, most
     position = -1
     for position, size in enumerate(sizes):
         if position > first and size > room:
-            found.append(range(first, position))
+            ranges.append(range(first, position))
             first, room = position, most
         room -= size
-    return [*found, range(first, position + 1)] if position >= 0 else found
+    return [*ranges, range(first, position + 1)] if position >= 0 else ranges
 
 
 def _depths(parents: Mapping[str, Sequence[str]]) -> dict[str, int]:

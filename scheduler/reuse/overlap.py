@@ -34,9 +34,9 @@ def shared_tasks(tasks_of: Sequence[Iterable[str]]) -> np.ndarray:
     for column, positions in enumerate(ways):
         incidence[list(positions), column] = 1.0
     shared = (incidence * np.fromiter(ways.values(), dtype=np.float64, count=len(ways))) @ incidence.T
-    found = shared.astype(np.int64)
-    np.fill_diagonal(found, [len(task_ids) for task_ids in tasks])
-    return found
+    overlaps = shared.astype(np.int64)
+    np.fill_diagonal(overlaps, [len(task_ids) for task_ids in tasks])
+    return overlaps
 
 
 def share_of_smaller(shared: np.ndarray) -> np.ndarray:
@@ -93,18 +93,20 @@ def cluster_order(similarity: np.ndarray) -> tuple[int, ...]:
             del chain[-2:]
         else:
             chain.append(nearest)
-    return tuple(leaf for cluster in sorted(finished, key=lambda found: (-len(found), min(found))) for leaf in cluster)
+    return tuple(
+        leaf for cluster in sorted(finished, key=lambda cluster: (-len(cluster), min(cluster))) for leaf in cluster
+    )
 
 
-def _join(linked: np.ndarray, leaves: dict[int, list[int]], gone: int, kept: int, original: np.ndarray) -> None:
+def _join(linked: np.ndarray, leaves: dict[int, list[int]], gone: int, survivor: int, original: np.ndarray) -> None:
     """Make one cluster of two, under the one's position; its similarity to another is the average over its members."""
-    one, other = len(leaves[gone]), len(leaves[kept])
-    average = (one * linked[gone] + other * linked[kept]) / (one + other)
-    average[linked[kept] < 0] = -1.0  # what is no more stays so
-    linked[kept], linked[:, kept] = average, average
-    linked[kept, kept] = -1.0
+    one, other = len(leaves[gone]), len(leaves[survivor])
+    average = (one * linked[gone] + other * linked[survivor]) / (one + other)
+    average[linked[survivor] < 0] = -1.0  # what is no more stays so
+    linked[survivor], linked[:, survivor] = average, average
+    linked[survivor, survivor] = -1.0
     linked[gone], linked[:, gone] = -1.0, -1.0
-    leaves[kept] = _facing(leaves[kept], leaves.pop(gone), original)
+    leaves[survivor] = _facing(leaves[survivor], leaves.pop(gone), original)
 
 
 def _facing(one: list[int], other: list[int], similarity: np.ndarray) -> list[int]:

@@ -31,7 +31,7 @@ def running_dataflows(estate: Estate) -> tuple[RunningDataflow, ...]:
     .. [1] Chaturvedi, Tyagi and Simmhan, "Collaborative Reuse of Streaming Dataflows in IoT Applications", 2017, 4.2.
     """
     parents = {task.id: task.parents for task in estate.tasks.values()}
-    found = (
+    chains = (
         RunningDataflow(
             id=task_ids[0],
             tasks=task_ids,
@@ -39,7 +39,7 @@ def running_dataflows(estate: Estate) -> tuple[RunningDataflow, ...]:
         )
         for task_ids in connected_parts(parents)
     )
-    return tuple(sorted(found, key=lambda running: (-len(running.tasks), running.id)))
+    return tuple(sorted(chains, key=lambda running: (-len(running.tasks), running.id)))
 
 
 def connected_parts(parents: Mapping[str, Iterable[str]]) -> list[tuple[str, ...]]:

@@ -48,23 +48,23 @@ def is_working(estate: EstateView, task_id: str) -> bool:
 def queries_begun(change: FragmentChange) -> int:
     """How many queries that were there begin to work again."""
     return sum(
-        len(old.parts) for one, old in change.before.items()
-        if old.paused and one in change.after and not change.after[one].paused)
+        len(old.parts) for fragment_id, old in change.before.items()
+        if old.paused and fragment_id in change.after and not change.after[fragment_id].paused)
 
 
 def queries_ceased(change: FragmentChange) -> int:
     """How many queries cease to work, whether they are kept or not."""
     return sum(
-        len(old.parts) for one, old in change.before.items()
-        if not old.paused and (one not in change.after or change.after[one].paused))
+        len(old.parts) for fragment_id, old in change.before.items()
+        if not old.paused and (fragment_id not in change.after or change.after[fragment_id].paused))
 
 
 def crowding_note(estate: EstateView, change: FragmentChange, *, own: Iterable[str]) -> str:
     """What a reviewer should know of slots on which something goes on, where another's schedule has put bundles
     meanwhile; empty where there are none. ``own`` are the running tasks of the dataflow that is planned for."""
     slots = {
-        part.slot for one, fragment in change.after.items() for part in fragment.parts
-        if not fragment.paused and one in change.before and change.before[one].paused}
+        part.slot for fragment_id, fragment in change.after.items() for part in fragment.parts
+        if not fragment.paused and fragment_id in change.before and change.before[fragment_id].paused}
     if not slots:
         return ""
     ours = {estate.places[task_id][0] for task_id in own}
@@ -93,8 +93,14 @@ def adjust(estate: EstateView, standing: Mapping[str, Standing]) -> FragmentChan
     changed = {estate.places[task_id][0] for task_id in standing}
     parts = {fragment_id: _parts(estate, estate.fragments[fragment_id], standing) for fragment_id in sorted(changed)}
     ended = [fragment_id for fragment_id, (active, resting) in parts.items() if active + resting == 0]
-    begin = [one for one, (active, _) in parts.items() if active and estate.fragments[one].paused]
-    cease = [one for one, (active, _) in parts.items() if not active and not estate.fragments[one].paused]
+    begin = [
+        fragment_id for fragment_id, (active, _) in parts.items() if active and estate.fragments[fragment_id].paused
+    ]
+    cease = [
+        fragment_id
+        for fragment_id, (active, _) in parts.items()
+        if not active and not estate.fragments[fragment_id].paused
+    ]
     opening, closing = _readers(estate, begin), _readers(estate, cease)
     after: dict[str, Fragment] = {}
     close: list[Step] = []
@@ -118,14 +124,14 @@ def adjust(estate: EstateView, standing: Mapping[str, Standing]) -> FragmentChan
         if active != old.active:
             tails.append(_tail_step(old, active))
     order = fragments_upstream_first(estate, [*begin, *cease, *ended])
-    counts = {one: (parts[one][0], estate.fragments[one].active) for one in order}
+    counts = {fragment_id: (parts[fragment_id][0], estate.fragments[fragment_id].active) for fragment_id in order}
     leaving = [
-        _whole_step(STOP_FRAGMENT if one in ended else PAUSE_FRAGMENT, one, counts)
-        for one in reversed(order) if not counts[one][0]
+        _whole_step(STOP_FRAGMENT if fragment_id in ended else PAUSE_FRAGMENT, fragment_id, counts)
+        for fragment_id in reversed(order) if not counts[fragment_id][0]
     ]
-    coming = [_whole_step(RESUME_FRAGMENT, one, counts) for one in order if counts[one][0]]
+    coming = [_whole_step(RESUME_FRAGMENT, fragment_id, counts) for fragment_id in order if counts[fragment_id][0]]
     return FragmentChange(
-        before={one: estate.fragments[one] for one in [*after, *ended]},
+        before={fragment_id: estate.fragments[fragment_id] for fragment_id in [*after, *ended]},
         after=after,
         steps=in_order([*close, *tails, *leaving, *coming, *publish]),
     )
@@ -135,8 +141,10 @@ def fragments_upstream_first(estate: EstateView, fragment_ids: Iterable[str]) ->
     """Fragments of the estate in such order that each comes after those that it reads."""
     chosen = dict.fromkeys(sorted(set(fragment_ids)))
     upstream = {
-        one: [home for parent in _head(estate, one).parents if (home := estate.places[parent][0]) in chosen]
-        for one in chosen
+        fragment_id: [
+            home for parent in _head(estate, fragment_id).parents if (home := estate.places[parent][0]) in chosen
+        ]
+        for fragment_id in chosen
     }
     return list(TopologicalSorter(upstream).static_order())
 
@@ -146,17 +154,17 @@ def _parts(estate: EstateView, fragment: Fragment, standing: Mapping[str, Standi
     def stands(position: int, task_id: str) -> Standing:
         return standing.get(task_id, "works" if position < fragment.active else "rests")
 
-    found = [stands(position, task_id) for position, task_id in enumerate(fragment.kept_tasks)]
-    return found.count("works"), found.count("rests")
+    standings = [stands(position, task_id) for position, task_id in enumerate(fragment.kept_tasks)]
+    return standings.count("works"), standings.count("rests")
 
 
 def _readers(estate: EstateView, fragment_ids: Iterable[str]) -> dict[str, dict[str, list[str]]]:
     """For each fragment that is read by these: the tasks read, and by which of them."""
-    found: dict[str, dict[str, list[str]]] = {}
+    changed: dict[str, dict[str, list[str]]] = {}
     for reader in fragment_ids:
         for parent in _head(estate, reader).parents:
-            found.setdefault(estate.places[parent][0], {}).setdefault(parent, []).append(reader)
-    return found
+            changed.setdefault(estate.places[parent][0], {}).setdefault(parent, []).append(reader)
+    return changed
 
 
 def _outlets(
@@ -176,7 +184,7 @@ def _outlet_steps(
 ) -> list[Step]:
     return [
         Step(kind=kind.name, fragment=fragment_id, task=task_id, reader=reader)
-        for task_id, those in sorted(readers.items()) for reader in those
+        for task_id, reader_ids in sorted(readers.items()) for reader in reader_ids
     ]
 
 

@@ -17,12 +17,12 @@ def count(text: str) -> int:
 def positive(text: str) -> float:
     """A number above 0."""
     try:
-        found = float(text)
+        value = float(text)
     except ValueError:
-        found = 0.0
-    if not 0 < found < inf:
+        value = 0.0
+    if not 0 < value < inf:
         raise argparse.ArgumentTypeError(f"{text} is not a number above 0")
-    return found
+    return value
 
 
 def file(text: str) -> Path:

@@ -74,12 +74,12 @@ def match_ancestors(running: Sequence[Tasks], submitted: Tasks, *, all_pairs: bo
             )
         return decided[own.id, other.id]
 
-    found: dict[str, str] = {}
+    twins: dict[str, str] = {}
     for own in submitted.values():
         for other in united.values():
             if equivalent(own, other):
-                found[own.id] = other.id
-    return found
+                twins[own.id] = other.id
+    return twins
 
 
 def match_isomorphic(running: nx.DiGraph, submitted: nx.DiGraph) -> dict[str, str]:
@@ -87,15 +87,15 @@ def match_isomorphic(running: nx.DiGraph, submitted: nx.DiGraph) -> dict[str, st
 
     Both graphs are `as_graph`'s. Returns as `match_ancestors` does.
     """
-    found: dict[str, str] = {}
+    twins: dict[str, str] = {}
     for own, alike in submitted.nodes(data="task"):
         ancestors = submitted.subgraph({own, *nx.ancestors(submitted, own)})
         for other, task in running.nodes(data="task"):
             if _alike(alike, task):
                 others = running.subgraph({other, *nx.ancestors(running, other)})
                 if DiGraphMatcher(ancestors, others, node_match=_match).is_isomorphic():
-                    found[own] = other
-    return found
+                    twins[own] = other
+    return twins
 
 
 def unmerge_by_ancestors(running: Tasks, remaining: Iterable[Submitted]) -> set[str]:

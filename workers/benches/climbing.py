@@ -113,11 +113,13 @@ class Slots:
         """End the Python workers that the queries before have left, but not those that fork them."""
         for pid in self.pids.values():
             # An argument of its own: the driver's JVM names it, too, within another.
-            forked = {one for one in descendants(pid) if "workers.engine.spark.daemon" in _command(one)}
-            for one in forked:
+            forked = {
+                child_pid for child_pid in descendants(pid) if "workers.engine.spark.daemon" in _command(child_pid)
+            }
+            for child in forked:
                 with suppress(psutil.Error):
-                    if psutil.Process(one).ppid() in forked:
-                        os.kill(one, 9)
+                    if psutil.Process(child).ppid() in forked:
+                        os.kill(child, 9)
 
 
 def base_of(slots: Slots) -> Base:
@@ -173,17 +175,17 @@ class Climb:
 
     def _climb(self, stairs: Sequence[Stair], told: Callable[[StairFound], None]) -> list[StairFound]:
         ends_s = self._began_s(stairs[0]) + stairs[0].seconds
-        found: list[StairFound] = []
+        climbed: list[StairFound] = []
         for stair in stairs[1:]:
             began_s, ends_s = ends_s, ends_s + stair.seconds
             if not stair.counts:
                 continue
             _sleep_until(began_s + SETTLES * stair.seconds)
-            found.append(self._stair(stair, ends_s))
-            told(found[-1])
-            if is_over([one.carried for one in found]):
+            climbed.append(self._stair(stair, ends_s))
+            told(climbed[-1])
+            if is_over([stair.carried for stair in climbed]):
                 break
-        return found
+        return climbed
 
     def _stair(self, stair: Stair, ends_s: float) -> StairFound:
         samples: list[Sample] = []
@@ -251,21 +253,21 @@ class Climb:
 
     def _latencies(self) -> dict[int, int]:
         """The latencies of what has left the sink, as a histogram."""
-        found: dict[int, int] = {}
+        threads_counted: dict[int, int] = {}
         names = self._bundles["sink"]
         for counts in observed.read_meters(self._running.client, names).counts.values():
             for bucket, count in histogram_of(counts, "0:lat").items():
-                found[bucket] = found.get(bucket, 0) + count
-        return found
+                threads_counted[bucket] = threads_counted.get(bucket, 0) + count
+        return threads_counted
 
 
 def bundles_by_task(estate: Estate, dataflow_id: str) -> dict[str, tuple[str, ...]]:
     """By task of a submitted dataflow, the queries that run it."""
-    found = {}
+    climbed = {}
     for task, running in estate.submitted[dataflow_id].running.items():
         fragment = estate.fragments[estate.places[running][0]]
-        found[task] = tuple(part.id for part in fragment.parts)
-    return found
+        climbed[task] = tuple(part.id for part in fragment.parts)
+    return climbed
 
 
 def quantiles_ms(before: Mapping[int, int], after: Mapping[int, int]) -> list[float]:
@@ -291,10 +293,10 @@ def clear(folder: Path) -> None:
 
 def _heap_mb(slot_pid: int) -> float:
     """What is live on the heap of a slot's driver: used after a full collection, which this makes."""
-    java = next(one for one in descendants(slot_pid) if _name(one) == "java")
+    java = next(child_pid for child_pid in descendants(slot_pid) if _name(child_pid) == "java")
     for command in ("GC.run", "GC.heap_info"):
-        said = subprocess.run(["jcmd", str(java), command], capture_output=True, text=True, timeout=30, check=True)
-    return sum(int(used) for used in _USED.findall(said.stdout)) / 1024
+        answered = subprocess.run(["jcmd", str(java), command], capture_output=True, text=True, timeout=30, check=True)
+    return sum(int(used) for used in _USED.findall(answered.stdout)) / 1024
 
 
 def _busy_s() -> float:
@@ -320,15 +322,21 @@ def _sleep_until(moment_s: float) -> None:
     time.sleep(max(0.0, moment_s - time.monotonic()))
 
 
-def document(found: StairFound) -> dict[str, Any]:
+def document(stair_found: StairFound) -> dict[str, Any]:
     """What was measured on a stair, as JSON."""
-    one = found.carried
+    carried = stair_found.carried
     return {
-        "rate_per_s": one.rate_per_s, "offered_per_s": one.offered_per_s, "carried_per_s": one.carried_per_s,
-        "slowest": one.slowest, "latency_slope": one.latency_slope, "stable": one.stable,
-        "others_cores": found.others_cores,
-        "compilers_cores": {name: round(cores, 3) for name, cores in found.compilers_cores.items()},
-        "loads": {name: {"cpu": load.cpu, "memory": load.memory} for name, load in found.loads.items()},
-        "latency_ms": found.latency_ms, "batches_per_s": found.batches_per_s,
-        "stolen": round(found.stolen, 3), "speeds": found.speeds,
+        "rate_per_s": carried.rate_per_s,
+        "offered_per_s": carried.offered_per_s,
+        "carried_per_s": carried.carried_per_s,
+        "slowest": carried.slowest,
+        "latency_slope": carried.latency_slope,
+        "stable": carried.stable,
+        "others_cores": stair_found.others_cores,
+        "compilers_cores": {name: round(cores, 3) for name, cores in stair_found.compilers_cores.items()},
+        "loads": {name: {"cpu": load.cpu, "memory": load.memory} for name, load in stair_found.loads.items()},
+        "latency_ms": stair_found.latency_ms,
+        "batches_per_s": stair_found.batches_per_s,
+        "stolen": round(stair_found.stolen, 3),
+        "speeds": stair_found.speeds,
     }

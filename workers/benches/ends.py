@@ -48,7 +48,7 @@ def speeds(stairs: Sequence[Mapping[str, Any]], *, slot_of: Mapping[str, str]) -
     seen = {task_type: [stair["speeds"][slot_of[end]] for stair in stairs
                         if stair["stable"] and slot_of[end] in stair.get("speeds", {})]
             for end, task_type in TYPES.items()}
-    return {task_type: fmean(its) for task_type, its in seen.items() if its}
+    return {task_type: fmean(rates) for task_type, rates in seen.items() if rates}
 
 
 def profiles(
@@ -58,15 +58,15 @@ def profiles(
 
     The peak is the highest rate that was kept up with: plans and predictions end there, so it has to be beyond theirs.
     """
-    found = []
+    entries = []
     for end, task_type in TYPES.items():
         loads = [(stair["carried_per_s"], stair["loads"][slot_of[end]]) for stair in stairs if stair["stable"]]
         if not loads:
             raise ValueError(f"The {end} did not keep up with {RATES_PER_S[0]:g} events/s; nothing can be measured so.")
         trials = [Trial(1, rate, load["cpu"], load["memory"], 0.0, 0.0) for rate, load in loads]
-        peak = max(trials, key=lambda one: one.rate_per_s)
+        peak = max(trials, key=lambda trial: trial.rate_per_s)
         point = Point(1, peak.rate_per_s, min(1.0, peak.cpu), min(1.0, peak.memory))
-        found.append(Profile(
+        entries.append(Profile(
             task_type, with_fixed_load([point], {1: trials}), version=task_types()[task_type].version,
             machine=machine, origin=origin))
-    return found
+    return entries

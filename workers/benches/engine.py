@@ -206,7 +206,11 @@ def _chain(kind: str, rate_per_s: float = 50.0, seed: int = 1) -> tuple[Task, ..
 
 
 def _defaults(type_name: str) -> dict[str, Any]:
-    return {each.name: each.default for each in task_types()[type_name].parameters if each.default is not None}
+    return {
+        parameter.name: parameter.default
+        for parameter in task_types()[type_name].parameters
+        if parameter.default is not None
+    }
 
 
 def _tree(pid: int) -> list[psutil.Process]:
@@ -216,8 +220,8 @@ def _tree(pid: int) -> list[psutil.Process]:
 
 def _cpu_s(pid: int) -> float:
     """CPU seconds so far of a process and all below it."""
-    times = [each.cpu_times() for each in _tree(pid)]
-    return sum(each.user + each.system for each in times)
+    times = [process.cpu_times() for process in _tree(pid)]
+    return sum(cpu.user + cpu.system for cpu in times)
 
 
 def _until(is_so: Callable[[], Any], *, within_s: float = 60.0) -> None:

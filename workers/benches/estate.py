@@ -97,14 +97,14 @@ class RunningEstate:
 
     def cpu_by_part_s(self) -> dict[str, float]:
         """The same by what took them: the drivers' JVMs, Python (agent, slots and workers), the broker."""
-        found = {"jvm": 0.0, "python": 0.0, "broker": 0.0}
+        shares = {"jvm": 0.0, "python": 0.0, "broker": 0.0}
         agent = psutil.Process(self.agent_pid)
         for process in [agent, *agent.children(recursive=True), psutil.Process(self.broker_pid)]:
             with suppress(psutil.NoSuchProcess):
                 times = process.cpu_times()
                 part = "broker" if process.pid == self.broker_pid else "jvm" if process.name() == "java" else "python"
-                found[part] += times.user + times.system + times.children_user + times.children_system
-        return found
+                shares[part] += times.user + times.system + times.children_user + times.children_system
+        return shares
 
     def memory_mb(self) -> float:
         """Resident memory of agent, slots and Python workers."""

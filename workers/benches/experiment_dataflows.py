@@ -37,7 +37,7 @@ def kinds(store_url: str, *, pi_iterations: int = 60_000) -> dict[str, Kind]:
     """The five tasks, by the names that they have in dataflows."""
     values = ["station=@station", "level:double=Reading/Level", "quality=Reading/Quality", "note=Footer/Note"]
     query = f"select name, height from places, pg_sleep({SERVICE_S['look_up']}) where key = :key"
-    return {one.name: one for one in (
+    return {dataflow.name: dataflow for dataflow in (
         Kind("parse", "xml_document", {"values": values}, 100.0),
         Kind("pi", "pi_viete", {"iterations": pi_iterations}, 30.0),
         Kind("archive", "file_batches", {"folder": "archive", "columns": ["key"]}, 500.0),
@@ -74,8 +74,11 @@ def dataflow(name: str, tasks: Mapping[str, Kind], *, path: str, run: str) -> Da
     ends = {"source": Task("source", "replay", by_its_times),
             "sink": Task("sink", "output", {"name": f"out-{run}", "keep_events": 100})}
     return Dataflow(
-        f"{name}-{run}", tuple(ends.get(one) or Task(one, tasks[one].type, dict(tasks[one].config)) for one in used),
-        streams, visibility="private")
+        f"{name}-{run}",
+        tuple(ends.get(task_id) or Task(task_id, tasks[task_id].type, dict(tasks[task_id].config)) for task_id in used),
+        streams,
+        visibility="private",
+    )
 
 
 def parts(name: str) -> dict[str, float]:

@@ -146,11 +146,11 @@ def carried(
     source : str
         The source.
     """
-    at_s = [one.at_s for one in samples]
-    rates = {task: _slope(at_s, [one.out.get(task, 0) / part for one in samples]) for task, part in parts.items()}
+    at_s = [sample.at_s for sample in samples]
+    rates = {task: _slope(at_s, [sample.out.get(task, 0) / part for sample in samples]) for task, part in parts.items()}
     offered = rates.pop(source)
     slowest = min(rates, key=lambda task: rates[task])
-    late = [(one.at_s, one.latency_s) for one in samples if one.latency_s is not None]
+    late = [(sample.at_s, sample.latency_s) for sample in samples if sample.latency_s is not None]
     # Where hardly anything comes out, latency grows with time.
     grows = slope(*zip(*late, strict=True)) if len(late) > 1 else 1.0
     return Carried(rate_per_s, offered, min(rates[slowest], max(offered, 0.0)), slowest, grows)
@@ -162,17 +162,17 @@ def _slope(x: Sequence[float], y: Sequence[float]) -> float:
     return float(np.polyfit(x, y, 1)[0]) if len(x) > 1 else nan
 
 
-def is_over(found: Sequence[Carried]) -> bool:
+def is_over(carried_stairs: Sequence[Carried]) -> bool:
     """Whether to climb no further: a stair left far too much behind, two in a row did not keep up, or three were not
     stable.
 
     The first one is given a second chance: what piled up while queries started may still be under way.
     """
-    if len(found) < 2:
+    if len(carried_stairs) < 2:
         return False
-    return (found[-1].carried_per_s < GIVES_UP * found[-1].rate_per_s
-            or not any(one.keeps_up for one in found[-2:])
-            or (len(found) > 2 and not any(one.stable for one in found[-3:])))
+    return (carried_stairs[-1].carried_per_s < GIVES_UP * carried_stairs[-1].rate_per_s
+            or not any(carried.keeps_up for carried in carried_stairs[-2:])
+            or (len(carried_stairs) > 2 and not any(carried.stable for carried in carried_stairs[-3:])))
 
 
 def fit(pairs: Iterable[tuple[float, float]]) -> Fit:
@@ -183,10 +183,10 @@ def fit(pairs: Iterable[tuple[float, float]]) -> Fit:
     x, y = np.array(known, dtype=float).T
     dx, dy = x - x.mean(), y - y.mean()
     spread = float(dy @ dy)
-    together = sqrt(float(dx @ dx) * spread)
+    joint_error = sqrt(float(dx @ dx) * spread)
     errors = [abs(a - b) / b for a, b in known if b]
     return Fit(
-        len(known), (float(dx @ dy) / together) ** 2 if together else nan,
+        len(known), (float(dx @ dy) / joint_error) ** 2 if joint_error else nan,
         1 - float((x - y) @ (x - y)) / spread if spread else nan, float(np.median(errors)) if errors else nan)
 
 
@@ -238,11 +238,11 @@ def plan(
             if (name, pair) not in best:
                 best[name, pair] = highest_rate(
                     partial(job_at, name), pair, supply=supply, slots=slots, step_per_s=STEP_PER_S, options=options)
-            if (found := best[name, pair]) is None:
+            if (best_run := best[name, pair]) is None:
                 raise InsufficientSlots(
                     f"{name} by {'+'.join(pair)} needs more than {slots} slots at any rate", remedy="Give more slots.",
                     available=slots)
-            job = job_at(name, fraction * found.rate_per_s)
+            job = job_at(name, fraction * best_run.rate_per_s)
             yield name, pair, fraction, schedule(job, pair, supply=supply, options=options)
         except WeirError as error:
             yield name, pair, fraction, error

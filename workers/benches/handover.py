@@ -69,23 +69,23 @@ class Chains:
                 Fragment(f"{name}-1", tasks[2:], self._second_slot, 2, channels=out, inherits=self._inherits),
             ]
         estate = Estate(
-            self._generation, self._tasks, fragments={one.id: one for one in fragments},
+            self._generation, self._tasks, fragments={fragment.id: fragment for fragment in fragments},
             slots=(Slot(NODE, 0), Slot(NODE, 1)),
         )
         began_s = time.monotonic()
         desired.publish(self._broker, desired.desired_of(estate, NODE, task_types()))
-        names = {one.id for one in fragments}
+        names = {fragment.id for fragment in fragments}
         _until(lambda: self._running() == names, within_s=180)
         self._inherits = tuple(sorted(names))
         return time.monotonic() - began_s
 
     def blocks(self) -> list[tuple[int, int]]:
         """When each block of the output was written, and how old its oldest event was then (ms)."""
-        found = []
+        rows = []
         for _, fields in self._broker.xrange(keys.channel(OUT)):
             written_ms = int(fields[b"t"])
-            found.append((written_ms, written_ms - codec.block_rows(fields[b"b"])[0]["_born"]))
-        return found
+            rows.append((written_ms, written_ms - codec.block_rows(fields[b"b"])[0]["_born"]))
+        return rows
 
     def _running(self) -> set[str]:
         return {name for name, query in read_reports(self._broker).queries() if query.state == "running"}
@@ -112,21 +112,21 @@ def measure(at: Bench, *, repeats: int, rate_per_s: float, apart: bool) -> dict[
             took_s = chains.run(fused=fused)
             time.sleep(SETTLE_S)
             during = [quiet[-1], *(block for block in chains.blocks() if block[0] > quiet[-1][0])]
-            found = results.setdefault("fused" if fused else "cut", {})
-            found.setdefault("took_s", []).append(took_s)
+            measured_runs = results.setdefault("fused" if fused else "cut", {})
+            measured_runs.setdefault("took_s", []).append(took_s)
             stood = max(later[0] - earlier[0] for earlier, later in itertools.pairwise(during))
-            found.setdefault("output_stood_still_s", []).append(stood / 1000)
+            measured_runs.setdefault("output_stood_still_s", []).append(stood / 1000)
             usual = statistics.median(age for written, age in quiet if written < began_ms)
-            found.setdefault("latency_before_s", []).append(usual / 1000)
-            found.setdefault("oldest_event_s", []).append(max(age for _, age in during) / 1000)
+            measured_runs.setdefault("latency_before_s", []).append(usual / 1000)
+            measured_runs.setdefault("oldest_event_s", []).append(max(age for _, age in during) / 1000)
     finally:
         stop(chains.agent, timeout_s=10)
     return {
         what: {
             name: {"median": round(statistics.median(values), 2), "worst": round(max(values), 2), "times": len(values)}
-            for name, values in found.items()
+            for name, values in measured_runs.items()
         }
-        for what, found in results.items()
+        for what, measured_runs in results.items()
     }
 
 

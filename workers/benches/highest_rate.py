@@ -76,9 +76,9 @@ def highest_rate(
         try:
             if allocate(job, pair).slots > slots:  # no mapping does with fewer
                 continue
-            found = schedule(job, pair, supply=supply, options=options)
+            scheduled = schedule(job, pair, supply=supply, options=options)
         except (InsufficientSlots, RateNotHeld):
             continue
-        if found.placement.needed <= slots:
-            return found
+        if scheduled.placement.needed <= slots:
+            return scheduled
     return None

@@ -71,11 +71,11 @@ class Laboratory:
             self.estate, self._slots, base, task_types=task_types(), prices=Prices(trigger_ms=self.estate.trigger_ms),
             parts=parts(name))
         try:
-            found = runner.run(replace(planned, job=replace(planned.job, dataflow=flow)), climb, told=_told)
+            stairs_found = runner.run(replace(planned, job=replace(planned.job, dataflow=flow)), climb, told=_told)
         finally:
             recording.unlink()
             clear(self._folder)
-        return _facts(planned, base) | {"stairs": [with_loads(planned, document(stair)) for stair in found]}
+        return _facts(planned, base) | {"stairs": [with_loads(planned, document(stair)) for stair in stairs_found]}
 
 
 @contextmanager
@@ -104,10 +104,13 @@ def _host(address: str) -> str:
 
 
 def _told(stair: StairFound) -> None:
-    one = stair.carried
+    carried = stair.carried
     loads = ", ".join(f"{load.cpu:.0%}" for _, load in sorted(stair.loads.items()))
-    print(f"  {one.rate_per_s:7.1f} events/s: {one.carried_per_s:7.1f} carried ({one.slowest}), CPU {loads}, others "
-          f"{stair.others_cores:.2f} cores, {stair.stolen:.0%} of the CPU asked for went elsewhere", flush=True)
+    print(
+        f"  {carried.rate_per_s:7.1f} events/s: {carried.carried_per_s:7.1f} carried ({carried.slowest}), CPU {loads}, "
+        f"others {stair.others_cores:.2f} cores, {stair.stolen:.0%} of the CPU asked for went elsewhere",
+        flush=True,
+    )
 
 
 def _facts(planned: Schedule, base: Base) -> dict[str, Any]:

@@ -82,27 +82,27 @@ def sweep(
     say: Callable[[str], None] = print, pause: Callable[[float], None] = time.sleep,
 ) -> Measured:
     """Ask for trials until the profile is there or the budget is spent."""
-    found: list[TrialResult] = []
+    results_found: list[TrialResult] = []
     began = time.monotonic()
-    while isinstance(step := next_step(map(trial_of, found), sweep=bounds), Try):
+    while isinstance(step := next_step(map(trial_of, results_found), sweep=bounds), Try):
         order = TrialOrder(
             uuid.uuid4().hex, NODE, "0", subject.task_type, subject.config, step.threads, step.rate_per_s,
             warm_up_s=warm_up_s, seconds=seconds, feed=subject.feed)
         pause(step.after_s)
-        found.append(run(order))
-        say(_line(found[-1], step, bounds))
-    return Measured(subject, step, tuple(found), time.monotonic() - began)
+        results_found.append(run(order))
+        say(_line(results_found[-1], step, bounds))
+    return Measured(subject, step, tuple(results_found), time.monotonic() - began)
 
 
-def trial_of(found: TrialResult) -> Trial:
+def trial_of(result: TrialResult) -> Trial:
     """A result as Algorithm 1 takes it."""
     return Trial(
-        found.threads, found.rate_per_s, found.cpu, found.memory, found.latency_slope, found.took_s,
-        achieved_per_s=found.achieved_per_s, idle_cpu=found.idle_cpu, idle_memory=found.idle_memory,
+        result.threads, result.rate_per_s, result.cpu, result.memory, result.latency_slope, result.took_s,
+        achieved_per_s=result.achieved_per_s, idle_cpu=result.idle_cpu, idle_memory=result.idle_memory,
         # What is held back on purpose, or was not told, says nothing of what could be fed.
-        offered_per_s=None if found.held_back or not found.offered_per_s else found.offered_per_s,
-        often=often(found.batches_per_s, trigger_ms=found.machine.get("trigger_ms")),
-        speed=found.machine.get("speed"))
+        offered_per_s=None if result.held_back or not result.offered_per_s else result.offered_per_s,
+        often=often(result.batches_per_s, trigger_ms=result.machine.get("trigger_ms")),
+        speed=result.machine.get("speed"))
 
 
 def ordered(broker: redis.Redis, order: TrialOrder) -> TrialResult:
@@ -118,15 +118,15 @@ def ordered(broker: redis.Redis, order: TrialOrder) -> TrialResult:
         again = replace(order, id=f"{order.id}-{attempt}")
         trials.order(broker, again)
         heard = time.monotonic()
-        while (found := trials.result(broker, again.id)) is None and time.monotonic() - heard < SILENT_S:
+        while (result := trials.result(broker, again.id)) is None and time.monotonic() - heard < SILENT_S:
             if trials.progress(broker, again.id) is not None:
                 heard = time.monotonic()
             time.sleep(0.05)
-        if found is not None and found.ok:
-            return found
+        if result is not None and result.ok:
+            return result
         trials.cancel(broker, again.id)
-        why = "nothing was heard of it" if found is None else f"{found.message}. {found.remedy}"
-        if found is not None and not found.passing:
+        why = "nothing was heard of it" if result is None else f"{result.message}. {result.remedy}"
+        if result is not None and not result.passing:
             break
     raise NotMeasured(f"A trial of {order.task_type} with {order.threads} threads gave no figures: {why}")
 
@@ -139,7 +139,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         smallest_rate_per_s=options.from_rate)
     subjects = [_subject(name, options.config, options.feed) for name in options.type]
     estate = Estate(slots=(Slot(NODE, 0),))
-    found: list[Measured] = []
+    measured: list[Measured] = []
     with (
         tempfile.TemporaryDirectory(prefix="weir-bench-") as folder,
         running(estate, Path(folder), trigger_ms=from_environment().trigger_ms) as around,
@@ -148,14 +148,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         for subject in subjects:
             for number in range(options.repeat):
                 print(f"{subject.name}, sweep {number + 1} of {options.repeat}:", flush=True)
-                found.append(sweep(
+                measured.append(sweep(
                     subject, bounds, lambda order: ordered(around.client, order), warm_up_s=options.warm_up,
                     seconds=options.seconds, say=lambda line: print(line, flush=True)))
-                print(f"  {found[-1].done.why} {len(found[-1].results)} trials, {found[-1].took_s:.0f} s\n")
-    print(results.table([row for number, one in enumerate(found, 1) for row in _rows(number, one)]))
+                print(f"  {measured[-1].done.why} {len(measured[-1].results)} trials, {measured[-1].took_s:.0f} s\n")
+    print(results.table([row for number, measured in enumerate(measured, 1) for row in _rows(number, measured)]))
     if options.repeat > 1:
-        print("", results.table(_spreads(found)), sep="\n")
-    _write(options.out, found)
+        print("", results.table(_spreads(measured)), sep="\n")
+    _write(options.out, measured)
     return 0
 
 
@@ -184,29 +184,31 @@ def _subject(name: str, config: Mapping[str, Any], feed: Sequence[Mapping[str, A
     return Subject(name, task_type, {**defaults, **config}, () if is_source else tuple(feed))
 
 
-def _line(found: TrialResult, step: Try, bounds: Sweep) -> str:
-    return (f"  {step.threads:3} threads {step.rate_per_s:9.4g}/s  "
-            f"{'stable    ' if bounds.stable(trial_of(found)) else 'not stable'} {found.achieved_per_s:9.4g}/s  "
-            f"latency {found.latency_slope:+.3f} s/s, p50 {found.latency_s.get('p50', 0):.2f} s  "
-            f"CPU {found.cpu:4.0%}  memory {found.memory:.2%}  {found.took_s:4.1f} s  load {found.machine['load']}  "
-            f"({step.why})")
+def _line(result: TrialResult, step: Try, bounds: Sweep) -> str:
+    return (
+        f"  {step.threads:3} threads {step.rate_per_s:9.4g}/s  "
+        f"{'stable    ' if bounds.stable(trial_of(result)) else 'not stable'} {result.achieved_per_s:9.4g}/s  "
+        f"latency {result.latency_slope:+.3f} s/s, p50 {result.latency_s.get('p50', 0):.2f} s  "
+        f"CPU {result.cpu:4.0%}  memory {result.memory:.2%}  {result.took_s:4.1f} s  load {result.machine['load']}  "
+        f"({step.why})"
+    )
 
 
-def _rows(number: int, one: Measured) -> list[dict[str, Any]]:
+def _rows(number: int, measured: Measured) -> list[dict[str, Any]]:
     return [
-        {"task": one.subject.name, "sweep": number, "threads": point.threads, "peak/s": point.rate_per_s,
+        {"task": measured.subject.name, "sweep": number, "threads": point.threads, "peak/s": point.rate_per_s,
          "CPU %": 100 * point.cpu, "memory %": 100 * point.memory, "idle CPU %": 100 * point.idle_cpu,
-         "idle memory %": 100 * point.idle_memory, "rough": "rough" if point.threads in one.done.rough else ""}
-        for point in one.done.points
+         "idle memory %": 100 * point.idle_memory, "rough": "rough" if point.threads in measured.done.rough else ""}
+        for point in measured.done.points
     ]
 
 
-def _spreads(found: Sequence[Measured]) -> list[dict[str, Any]]:
+def _spreads(all_measured: Sequence[Measured]) -> list[dict[str, Any]]:
     """Of each task and thread count that was measured more than once, how far its peaks lie apart."""
     peaks: dict[tuple[str, int], list[float]] = {}
-    for one in found:
-        for point in one.done.points:
-            peaks.setdefault((one.subject.name, point.threads), []).append(point.rate_per_s)
+    for measured in all_measured:
+        for point in measured.done.points:
+            peaks.setdefault((measured.subject.name, point.threads), []).append(point.rate_per_s)
     return [
         {"task": name, "threads": threads, "sweeps": len(rates), "least/s": min(rates), "most/s": max(rates),
          "apart %": 100 * (max(rates) - min(rates)) / results.mean(rates)}
@@ -214,17 +216,30 @@ def _spreads(found: Sequence[Measured]) -> list[dict[str, Any]]:
     ]
 
 
-def _write(out: Path, found: Sequence[Measured]) -> None:
-    with_points = [one for one in found if one.done.points]
+def _write(out: Path, all_measured: Sequence[Measured]) -> None:
+    with_points = [measured for measured in all_measured if measured.done.points]
     out.parent.mkdir(parents=True, exist_ok=True)
-    entries = [Entry(one.profile(), one.done.rough, one.done.at_least) for one in with_points]
+    entries = [Entry(measured.profile(), measured.done.rough, measured.done.at_least) for measured in with_points]
     out.with_suffix(".csv").write_text(write_entries(entries), encoding="utf-8")
-    results.write(out.with_suffix(".json"), {
-        "machine": results.machine(), "load": os.getloadavg()[0],
-        "sweeps": [
-            {"task": one.subject.name, "type": one.subject.task_type, "config": dict(one.subject.config),
-             "feed": list(one.subject.feed), "why": one.done.why, "rough": list(one.done.rough), "took_s": one.took_s,
-             "points": [asdict(point) for point in one.done.points], "trials": [asdict(trial) for trial in one.results]}
-            for one in found
-        ]})
+    results.write(
+        out.with_suffix(".json"),
+        {
+            "machine": results.machine(),
+            "load": os.getloadavg()[0],
+            "sweeps": [
+                {
+                    "task": measured.subject.name,
+                    "type": measured.subject.task_type,
+                    "config": dict(measured.subject.config),
+                    "feed": list(measured.subject.feed),
+                    "why": measured.done.why,
+                    "rough": list(measured.done.rough),
+                    "took_s": measured.took_s,
+                    "points": [asdict(point) for point in measured.done.points],
+                    "trials": [asdict(trial) for trial in measured.results],
+                }
+                for measured in all_measured
+            ],
+        },
+    )
     print(f"\nWritten to {out.with_suffix('.csv')} and {out.with_suffix('.json')}.")

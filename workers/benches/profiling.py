@@ -59,8 +59,8 @@ def measured(
         What the profile says of where it is from.
     """
     code = code_digest(task_types()[kind.type])
-    aside += [one for one in kept if one["versions"].get("code") != code]
-    kept[:] = [one for one in kept if one["versions"].get("code") == code]
+    aside += [entry for entry in kept if entry["versions"].get("code") != code]
+    kept[:] = [entry for entry in kept if entry["versions"].get("code") == code]
     while not isinstance(step := next_step(map(trial_of, map(result_of, kept)), sweep=sweep), Done):
         print(f"  {kind.name}: {step.threads} threads at {step.rate_per_s:.4g} events/s ({step.why})", end=" … ",
               flush=True)
@@ -72,21 +72,25 @@ def measured(
                 warm_up_s=warm_up_s, seconds=seconds, feed=feed(FEED_RATE_PER_S))))
             if _stolen(tries[-1]) > MOST_STOLEN:
                 print(f"{_stolen(tries[-1]):.0%} of the CPU asked for went elsewhere", end=" … ", flush=True)
-        found = min(tries, key=_stolen)
-        kept.append(asdict(found))
-        aside += [asdict(one) for one in tries if one is not found]
+        quietest = min(tries, key=_stolen)
+        kept.append(asdict(quietest))
+        aside += [asdict(attempt) for attempt in tries if attempt is not quietest]
         save()
-        print(f"{'stable' if sweep.stable(trial_of(found)) else 'not stable'}: {found.achieved_per_s:.4g} events/s, "
-              f"latency grows {found.latency_slope:.3g} s/s, CPU {found.cpu:.0%}, memory {found.memory:.1%}, "
-              f"{found.took_s:.0f} s", flush=True)
+        print(
+            f"{'stable' if sweep.stable(trial_of(quietest)) else 'not stable'}: "
+            f"{quietest.achieved_per_s:.4g} events/s, latency grows {quietest.latency_slope:.3g} s/s, "
+            f"CPU {quietest.cpu:.0%}, memory {quietest.memory:.1%}, "
+            f"{quietest.took_s:.0f} s",
+            flush=True,
+        )
     profile = measured_profile(
         step, task_type=kind.type, version=task_types()[kind.type].version, machine=machine_class(slots),
         origin=origin, code=code)
     return Entry(profile, rough=step.rough, at_least=step.at_least), step.speed
 
 
-def _stolen(found: TrialResult) -> float:
-    return found.machine.get("stolen", 0.0)
+def _stolen(result: TrialResult) -> float:
+    return result.machine.get("stolen", 0.0)
 
 
 def rows(profiles: Iterable[Profile]) -> list[dict[str, Any]]:

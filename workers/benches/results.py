@@ -39,8 +39,8 @@ def table(rows: Sequence[Mapping[str, Any]]) -> str:
 
 def median(values: Sequence[float | None]) -> float | None:
     """The median of what is there; None where nothing is."""
-    found = [value for value in values if value is not None]
-    return statistics.median(found) if found else None
+    present = [value for value in values if value is not None]
+    return statistics.median(present) if present else None
 
 
 def mean(values: Iterable[float]) -> float:

@@ -124,7 +124,7 @@ def workload(sizes: Sizes) -> list[Dataflow]:
             *ends,
             Task("out", "output", {"name": f"out-{number}", "keep_events": sides.ALL_EVENTS}),
         ]
-        streams = tuple(Stream(one.id, other.id) for one, other in itertools.pairwise(tasks))
+        streams = tuple(Stream(upstream.id, other.id) for upstream, other in itertools.pairwise(tasks))
         dataflows.append(
             Dataflow(name=f"flow-{number}", tasks=tuple(tasks), streams=streams, rates_per_s={"city": sizes.rate_per_s})
         )

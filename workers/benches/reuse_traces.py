@@ -37,23 +37,23 @@ PUBLISHED = "published: 38–46% fewer running tasks, 36–51% less CPU"
 def main(argv: Sequence[str] | None = None) -> int:
     """Replay, measure what is asked for, print tables, write JSON and plots; 1 where outputs on Spark differ."""
     given = _arguments(argv)
-    found: dict[str, Any] = {"bench": "reuse-traces", "machine": results.machine(), "seed": given.seed}
-    found["workloads"] = {
+    document: dict[str, Any] = {"bench": "reuse-traces", "machine": results.machine(), "seed": given.seed}
+    document["workloads"] = {
         name: _replayed(dataflows, seed=given.seed, walk_steps=given.walk_steps)
         for name, dataflows in _workloads(given.opmw, given.seed).items()
     }
-    if "OPMW" not in found["workloads"]:
+    if "OPMW" not in document["workloads"]:
         print(f"OPMW is left out: there is no {opmw.FILE} in {given.opmw}; --opmw names another folder.")
-    rows = [row for name, workload in found["workloads"].items() for row in _rows(name, workload)]
+    rows = [row for name, workload in document["workloads"].items() for row in _rows(name, workload)]
     print(results.table(rows))
     print(PUBLISHED)
     if given.draws > 1:
-        found["draws"] = _draws(given)
-        print(results.table(found["draws"]))
-    page = write_traces_page(given.output / "traces.html", found["workloads"])
+        document["draws"] = _draws(given)
+        print(results.table(document["draws"]))
+    page = write_traces_page(given.output / "traces.html", document["workloads"])
     print(f"Plots: {page}")
-    equal = _on_spark(given, found) if given.pairs or given.walk else True
-    results.write(given.output / "reuse-traces.json", found)
+    equal = _on_spark(given, document) if given.pairs or given.walk else True
+    results.write(given.output / "reuse-traces.json", document)
     return 0 if equal else 1
 
 
@@ -79,10 +79,10 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _workloads(folder: Path, seed: int) -> dict[str, tuple[Dataflow, ...]]:
-    found = {"RIoTBench": riotbench.dataflows()}
+    dataflows = {"RIoTBench": riotbench.dataflows()}
     with suppress(NotFound):
-        found["OPMW"] = opmw.dataflows(folder, rng=Random(f"{seed}/OPMW"), task_types=task_types())
-    return found
+        dataflows["OPMW"] = opmw.dataflows(folder, rng=Random(f"{seed}/OPMW"), task_types=task_types())
+    return dataflows
 
 
 def _replayed(dataflows: Sequence[Dataflow], *, seed: int, walk_steps: int) -> dict[str, Any]:
@@ -93,30 +93,38 @@ def _replayed(dataflows: Sequence[Dataflow], *, seed: int, walk_steps: int) -> d
 
 
 def _replayed_trace(trace: Trace, dataflows: Sequence[Dataflow]) -> dict[str, Any]:
-    found = {strategy: moments(trace, dataflows, strategy=strategy) for strategy in STRATEGIES}
+    walked = {strategy: moments(trace, dataflows, strategy=strategy) for strategy in STRATEGIES}
     return {
         "changes": [f"{change.kind} {change.dataflow}" for change in trace.changes],
         "walk": [trace.walk.start, trace.walk.stop],
-        **{strategy: [asdict(moment) for moment in those] for strategy, those in found.items()},
-        "saving": asdict(saving(trace, found["default"], found["reuse"])),
-        "histogram": reuse_histogram(found["reuse"]),
+        **{strategy: [asdict(moment) for moment in strategy_moments] for strategy, strategy_moments in walked.items()},
+        "saving": asdict(saving(trace, walked["default"], walked["reuse"])),
+        "histogram": reuse_histogram(walked["reuse"]),
     }
 
 
 def _rows(name: str, workload: dict[str, Any]) -> list[dict[str, Any]]:
     rows = []
-    for trace, found in workload["traces"].items():
-        walk = range(*found["walk"])
+    for trace, by_strategy in workload["traces"].items():
+        walk = range(*by_strategy["walk"])
         queries = {
-            strategy: results.mean(found[strategy][step]["queries"] for step in walk) for strategy in STRATEGIES
+            strategy: results.mean(by_strategy[strategy][step]["queries"] for step in walk) for strategy in STRATEGIES
         }
-        rows.append({
-            "workload": name, "trace": trace, "steps": len(found["changes"]),
-            **{f"most tasks, {side}": max(moment["tasks"] for moment in found[side]) for side in ("default", "reuse")},
-            "fewer on average": f"{found['saving']['mean']:.0%}", "at the peak": f"{found['saving']['peak']:.0%}",
-            "serve several": f"{1 - found['histogram'].get(1, 0):.0%}",
-            **{f"queries, {strategy}": mean for strategy, mean in queries.items()},
-        })
+        rows.append(
+            {
+                "workload": name,
+                "trace": trace,
+                "steps": len(by_strategy["changes"]),
+                **{
+                    f"most tasks, {side}": max(moment["tasks"] for moment in by_strategy[side])
+                    for side in ("default", "reuse")
+                },
+                "fewer on average": f"{by_strategy['saving']['mean']:.0%}",
+                "at the peak": f"{by_strategy['saving']['peak']:.0%}",
+                "serve several": f"{1 - by_strategy['histogram'].get(1, 0):.0%}",
+                **{f"queries, {strategy}": mean for strategy, mean in queries.items()},
+            }
+        )
     return rows
 
 
@@ -125,25 +133,25 @@ def _draws(given: argparse.Namespace) -> list[dict[str, Any]]:
     savings: dict[tuple[str, str], list[float]] = {}
     for seed in range(given.seed, given.seed + given.draws):
         for name, dataflows in _workloads(given.opmw, seed).items():
-            for trace in draw_traces([one.name for one in dataflows], seed=seed, walk_steps=given.walk_steps):
+            for trace in draw_traces([dataflow.name for dataflow in dataflows], seed=seed, walk_steps=given.walk_steps):
                 default = moments(trace, dataflows, strategy="default")
                 reuse = moments(trace, dataflows, strategy="reuse")
                 savings.setdefault((name, trace.name), []).append(saving(trace, default, reuse).mean)
     return [
-        {"workload": name, "trace": trace, "draws": len(found), "least": f"{min(found):.0%}",
-         "median": f"{results.median(found):.0%}", "most": f"{max(found):.0%}"}
-        for (name, trace), found in savings.items()
+        {"workload": name, "trace": trace, "draws": len(saving), "least": f"{min(saving):.0%}",
+         "median": f"{results.median(saving):.0%}", "most": f"{max(saving):.0%}"}
+        for (name, trace), saving in savings.items()
     ]
 
 
-def _on_spark(given: argparse.Namespace, found: dict[str, Any]) -> bool:
+def _on_spark(given: argparse.Namespace, document: dict[str, Any]) -> bool:
     equal = True
     if given.pairs:
-        found["pair"] = _pair(given)
-        equal = found["pair"]["outputs_equal"]
+        document["pair"] = _pair(given)
+        equal = document["pair"]["outputs_equal"]
     if given.walk:
-        found["walk"] = _walk(given)
-    page = write_spark_page(given.output / "spark.html", pair=found.get("pair"), walk=found.get("walk"))
+        document["walk"] = _walk(given)
+    page = write_spark_page(given.output / "spark.html", pair=document.get("pair"), walk=document.get("walk"))
     print(f"Plots: {page}")
     return equal
 
@@ -161,17 +169,18 @@ def _pair(given: argparse.Namespace) -> dict[str, Any]:
         compared.append(traces_on_spark.compare(outputs["default"], outputs["reuse"]))
     rows = [sides.summary(side, runs) for side in ("default", "reuse")]
     saved = 1 - rows[1]["CPU s"] / rows[0]["CPU s"]
-    different = [one for each in compared for one in each["different"]]
+    different = [difference for comparison in compared for difference in comparison["different"]]
     print(results.table(rows))
     for row in rows:
         if abs(row["kept up"] - 1) > NEARLY:
             print(f"{row['side']} did not keep up ({row['kept up']:.0%} of its input): CPU cannot be compared. Scale "
                   "both sides down: --dataflows, --rate, or longer --trigger-ms and --warm-up.")
-    for one in different:
-        print(f"  {one}")
+    for difference in different:
+        print(f"  {difference}")
     print(
-        f"Reuse takes {saved:.0%} less CPU than Default; {sum(each['events'] for each in compared)} events of "
-        f"{compared[0]['outputs']} outputs compared, {'DIFFERENT' if different else 'all equal'}."
+        f"Reuse takes {saved:.0%} less CPU than Default; "
+        f"{sum(comparison['events'] for comparison in compared)} events of {compared[0]['outputs']} outputs compared, "
+        f"{'DIFFERENT' if different else 'all equal'}."
     )
     return {
         "sizes": asdict(sizes), "runs": runs, "medians": rows, "saved": saved, "compared": compared,
@@ -182,24 +191,24 @@ def _pair(given: argparse.Namespace) -> dict[str, Any]:
 def _walk(given: argparse.Namespace) -> dict[str, Any]:
     sizes = _sizes(given, Sizes(rate_per_s=10, trigger_ms=2_000, warm_up_s=20, measured_s=6, slots=given.slots))
     dataflows = riotbench.dataflows(rate_per_s=sizes.rate_per_s)[: given.dataflows or len(riotbench.PERMUTATIONS)]
-    drawn = draw_traces([one.name for one in dataflows], seed=given.seed, walk_steps=given.walk_steps)
-    (trace,) = (one for one in drawn if one.name == given.trace)
-    found = {strategy: traces_on_spark.walk(trace, strategy, dataflows, sizes) for strategy in STRATEGIES}
+    drawn = draw_traces([dataflow.name for dataflow in dataflows], seed=given.seed, walk_steps=given.walk_steps)
+    (trace,) = (candidate for candidate in drawn if candidate.name == given.trace)
+    walked = {strategy: traces_on_spark.walk(trace, strategy, dataflows, sizes) for strategy in STRATEGIES}
     rows = [
         {"side": side, "cores, mean": results.mean(step["cores"] for step in steps),
          "cores, most": max(step["cores"] for step in steps), "at the end": steps[-1]["cores"],
          "most queries": max(step["queries"] for step in steps),
          "enacting a step takes s": results.median([step["enacted in s"] for step in steps])}
-        for side, steps in found.items()
+        for side, steps in walked.items()
     ]
     print(results.table(rows))
-    return {"trace": trace.name, "sizes": asdict(sizes), "steps": found, "summary": rows}
+    return {"trace": trace.name, "sizes": asdict(sizes), "steps": walked, "summary": rows}
 
 
 def _sizes(given: argparse.Namespace, usual: Sizes) -> Sizes:
     """The usual sizes, but for what the command line says."""
-    said = {
+    figures = {
         "rate_per_s": given.rate, "trigger_ms": given.trigger_ms, "warm_up_s": given.warm_up,
         "measured_s": given.seconds,
     }
-    return replace(usual, **{name: value for name, value in said.items() if value is not None})
+    return replace(usual, **{name: value for name, value in figures.items() if value is not None})

@@ -66,7 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if "--on-spark" in arguments:
         from .schedules_on_spark import main as measure  # what it imports takes seconds, and is not needed otherwise
 
-        return measure([one for one in arguments if one != "--on-spark"])
+        return measure([argument for argument in arguments if argument != "--on-spark"])
     parser = argparse.ArgumentParser(prog="weir bench schedules", description=__doc__)
     parser.add_argument("--published", type=Path, default=Path("../shared/data/performance_models"),
                         help="folder of the published profiles and dataflows, which are no part of Weir")
@@ -102,24 +102,24 @@ def _published(folder: Path, rates: Sequence[float]) -> list[dict[str, Any]]:
             job = prepare(dataflow, task_types=TYPES, profiles=profiles, rate_per_s=rate_per_s)
             for pair in PAIRS:
                 began = time.process_time()
-                found = schedule(job, pair, supply=SUPPLY)
+                scheduled = schedule(job, pair, supply=SUPPLY)
                 took_s = time.process_time() - began
                 rows.append({
                     "dataflow": name, "labels": "ours" if name in STRUCTURES else "published", "events/s": rate_per_s,
-                    **_row(job, found), "plan CPU ms": took_s * 1000})
+                    **_row(job, scheduled), "plan CPU ms": took_s * 1000})
     return rows
 
 
-def _row(job: Job, found: Schedule) -> dict[str, Any]:
-    shuffled = predict(found.placement, job.profiles, rates_per_s=job.rates_per_s, routing="shuffle")
-    bound = found.placement.slots_bound
+def _row(job: Job, scheduled: Schedule) -> dict[str, Any]:
+    shuffled = predict(scheduled.placement, job.profiles, rates_per_s=job.rates_per_s, routing="shuffle")
+    bound = scheduled.placement.slots_bound
     return {
-        "allocation": found.pair[0], "mapping": found.pair[1], "threads": found.allocation.threads,
-        "asked": found.placement.asked, "extra": found.placement.extra, "slots": found.placement.needed,
+        "allocation": scheduled.pair[0], "mapping": scheduled.pair[1], "threads": scheduled.allocation.threads,
+        "asked": scheduled.placement.asked, "extra": scheduled.placement.extra, "slots": scheduled.placement.needed,
         "bound": None if bound is None else bound.least,
-        "machines": len(found.acquisition.nodes), "per hour": round(found.acquisition.per_hour, 3),
-        "shuffle": shuffled.factor * found.rate_per_s, "slot-aware": found.sustained_per_s,
-        "between nodes": found.between_nodes_per_s,
+        "machines": len(scheduled.acquisition.nodes), "per hour": round(scheduled.acquisition.per_hour, 3),
+        "shuffle": shuffled.factor * scheduled.rate_per_s, "slot-aware": scheduled.sustained_per_s,
+        "between nodes": scheduled.between_nodes_per_s,
     }
 
 
@@ -153,16 +153,16 @@ def _growth(sizes: Sequence[int], *, repeat: int, seed: int) -> list[dict[str, A
             for _ in range(repeat):
                 gc.collect()
                 began, cpu = time.perf_counter(), time.process_time()
-                found = schedule(_job(*questions[size]), pair, supply=supply)
+                scheduled = schedule(_job(*questions[size]), pair, supply=supply)
                 passed.append(time.perf_counter() - began)
                 spent.append(time.process_time() - cpu)
-            threads = found.allocation.threads
+            threads = scheduled.allocation.threads
             cpu_s = results.median(spent) or 0.0
             unit = cpu_s / (threads * log2(threads))
             rows.append({
-                "tasks": size, "largest node": max(len(node.slots) for node in found.acquisition.nodes),
-                "threads": threads, "allocation": pair[0], "mapping": pair[1], "slots": found.placement.needed,
-                "extra": found.placement.extra, "s": results.median(passed), "CPU s": cpu_s,
+                "tasks": size, "largest node": max(len(node.slots) for node in scheduled.acquisition.nodes),
+                "threads": threads, "allocation": pair[0], "mapping": pair[1], "slots": scheduled.placement.needed,
+                "extra": scheduled.placement.extra, "s": results.median(passed), "CPU s": cpu_s,
                 "of n log n": unit / first.setdefault(pair, unit),
             })
     return rows
@@ -170,15 +170,15 @@ def _growth(sizes: Sequence[int], *, repeat: int, seed: int) -> list[dict[str, A
 
 def over_limits(growth: Sequence[Mapping[str, Any]]) -> list[str]:
     """What takes longer than it may, or grows faster against the smallest size that is judged: a line for each."""
-    found: list[str] = []
+    problems: list[str] = []
     first: dict[tuple[str, str], float] = {}
     for row in growth:
         pair = row["allocation"], row["mapping"]
         what = f"{row['tasks']:,} tasks by {pair[0]} with {pair[1]}, nodes of up to {row['largest node']} slots"
         if row["tasks"] == LIMIT_TASKS and row["s"] > LIMIT_S:
-            found.append(f"Over the limit: {what}, take {row['s']:.2f} s; {LIMIT_S:g} s at most.")
+            problems.append(f"Over the limit: {what}, take {row['s']:.2f} s; {LIMIT_S:g} s at most.")
         if row["tasks"] >= JUDGED_FROM:
             grown = row["of n log n"] / first.setdefault(pair, row["of n log n"])
             if grown > LIMIT_GROWTH:
-                found.append(f"Over the limit: {what}, take {grown:.1f} times n log n; {LIMIT_GROWTH:g} at most.")
-    return found
+                problems.append(f"Over the limit: {what}, take {grown:.1f} times n log n; {LIMIT_GROWTH:g} at most.")
+    return problems

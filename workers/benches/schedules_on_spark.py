@@ -72,9 +72,9 @@ def sizes_of(given: argparse.Namespace) -> Sizes:
                  tuple(given.fractions), PUBLISHED_PAIRS)
 
 
-def unlike(kept: Mapping[str, Any], sizes: Sizes) -> str:
+def unlike(earlier: Mapping[str, Any], sizes: Sizes) -> str:
     """In what the measurement of a file differs from this one so that they do not go together; empty where they do."""
-    then = {**kept.get("sizes", {}), **kept.get("machine", {})}
+    then = {**earlier.get("sizes", {}), **earlier.get("machine", {})}
     now = {name: value for name, value in {**asdict(sizes), **results.machine()}.items() if name in ALIKE}
     return ", ".join(
         f"{name} {then[name]}, not {value}" for name, value in now.items() if name in then and then[name] != value)
@@ -84,34 +84,34 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Measure what is missing, print the tables, write JSON, CSV and the page."""
     given = _options(argv)
     sizes = sizes_of(given)
-    kept = json.loads(given.out.read_text()) if given.out.exists() and not given.anew else {}
-    if differs := unlike(kept, sizes):
+    document = json.loads(given.out.read_text()) if given.out.exists() and not given.anew else {}
+    if differs := unlike(document, sizes):
         raise SystemExit(
             f"What is in {given.out} was measured otherwise ({differs}), and makes no experiment with what is to be "
             "measured now. Give the options of then, --anew to measure all again, or another file with --out.")
-    kept.setdefault("trials", {})
-    kept.setdefault("set_aside", {})
-    kept.setdefault("runs", [])
-    kept |= {"bench": "schedules --on-spark", "machine": results.machine(), "sizes": asdict(sizes),
+    document.setdefault("trials", {})
+    document.setdefault("set_aside", {})
+    document.setdefault("runs", [])
+    document |= {"bench": "schedules --on-spark", "machine": results.machine(), "sizes": asdict(sizes),
              "definition": DEFINITION}
     given.out.parent.mkdir(parents=True, exist_ok=True)
     began_s = time.monotonic()
     read = _read(given.profiles) if given.profiles else []
 
     def save() -> None:
-        results.write(given.out, kept)
+        results.write(given.out, document)
 
     with laboratory(slots=sizes.slots, trigger_ms=sizes.trigger_ms) as lab:
-        measured = read or [*_tasks(lab, sizes, kept, save), *_ends(lab, sizes, kept, save)]
+        measured = read or [*_tasks(lab, sizes, document, save), *_ends(lab, sizes, document, save)]
         entries = [entry for entry, _ in measured]
         given.out.with_suffix(".csv").write_text(write_entries(entries), encoding="utf-8")
         print(results.table(profiling.rows(entry.profile for entry in entries)), flush=True)
-        _experiments(lab, sizes, measured, kept, save, most_s=60 * given.minutes)
-    kept["fits"] = fits(kept["runs"])
-    results.write(given.out, kept)
-    if kept["runs"]:
-        print("", results.table([summary(run) for run in kept["runs"]]), "", shown(kept), sep="\n")
-        given.out.with_suffix(".html").write_text(page(kept), encoding="utf-8")
+        _experiments(lab, sizes, measured, document, save, most_s=60 * given.minutes)
+    document["fits"] = fits(document["runs"])
+    results.write(given.out, document)
+    if document["runs"]:
+        print("", results.table([summary(run) for run in document["runs"]]), "", shown(document), sep="\n")
+        given.out.with_suffix(".html").write_text(page(document), encoding="utf-8")
     print(f"Took {(time.monotonic() - began_s) / 60:.1f} minutes; load of the machine over the last minute "
           f"{os.getloadavg()[0]:.1f}. Written to {given.out}, .csv and .html.")
     return 0
@@ -139,10 +139,10 @@ def _read(path: Path) -> Measured:
     return [(entry, None) for entry in read_entries(path.read_text(encoding="utf-8"))]
 
 
-def _tasks(lab: Laboratory, sizes: Sizes, kept: dict[str, Any], save: Callable[[], None]) -> Measured:
+def _tasks(lab: Laboratory, sizes: Sizes, document: dict[str, Any], save: Callable[[], None]) -> Measured:
     """Profiles of the tasks, from trials that were made before or are made now."""
     needed = dict.fromkeys(task for name in sizes.dataflows for stream in SHAPES[name] for task in stream)
-    found: Measured = []
+    tasks_measured: Measured = []
     for number, name in enumerate(needed):
         if name in lab.tasks:
             sweep = Sweep(
@@ -151,35 +151,37 @@ def _tasks(lab: Laboratory, sizes: Sizes, kept: dict[str, Any], save: Callable[[
                 rate_slope=0.1, trial_s=sizes.trial_s + 3.0,
                 # What waits for a service does so on many threads, each of which is measured.
                 budget_s=sizes.budget_s * (WAITING if name in SERVICE_S else 1))
-            found.append(profiling.measured(
-                lab.estate.client, lab.tasks[name], sweep, kept=kept["trials"].setdefault(name, []),
-                aside=kept["set_aside"].setdefault(name, []), save=save, warm_up_s=2.0, seconds=sizes.trial_s,
+            tasks_measured.append(profiling.measured(
+                lab.estate.client, lab.tasks[name], sweep, kept=document["trials"].setdefault(name, []),
+                aside=document["set_aside"].setdefault(name, []), save=save, warm_up_s=2.0, seconds=sizes.trial_s,
                 slot=str(number % sizes.slots),  # so that all drivers are warm
                 slots=sizes.slots, origin=ORIGIN))
-    return found
+    return tasks_measured
 
 
-def _ends(lab: Laboratory, sizes: Sizes, kept: dict[str, Any], save: Callable[[], None]) -> Measured:
+def _ends(lab: Laboratory, sizes: Sizes, document: dict[str, Any], save: Callable[[], None]) -> Measured:
     """Profiles of the source and the sink."""
     job = _job(lab, sizes, ENDS, Profiles([]), max(ends.RATES_PER_S))
     apart = ends.apart(job, supply=lab.supply, options=_scheduling_options(sizes))
     climb = ends.climb(first_s=COLD_S, stair_s=2 * sizes.stair_s)
     for attempt in range(MOST_RUNS):  # one bad moment at the source would limit every schedule
-        if ENDS in kept and ends.reached(kept[ENDS]["stairs"]):
+        if ENDS in document and ends.reached(document[ENDS]["stairs"]):
             break
         if attempt == 0:  # what a driver's first run leaves in its memory for good is none of the source's
             print("The drivers warm up; this run does not count.")
             lab.run(apart, ENDS, (climb[0], climb[-1]))
-        kept[ENDS] = lab.run(apart, ENDS, climb)
+        document[ENDS] = lab.run(apart, ENDS, climb)
         save()
-    slot_of = {end: next(iter(kept[ENDS]["placement"][end])) for end in ends.TYPES}
-    speeds = ends.speeds(kept[ENDS]["stairs"], slot_of=slot_of)
-    found = ends.profiles(kept[ENDS]["stairs"], slot_of=slot_of, machine=machine_class(sizes.slots), origin=ORIGIN)
-    return [(Entry(profile), speeds.get(profile.task_type)) for profile in found]
+    slot_of = {end: next(iter(document[ENDS]["placement"][end])) for end in ends.TYPES}
+    speeds = ends.speeds(document[ENDS]["stairs"], slot_of=slot_of)
+    profiles = ends.profiles(
+        document[ENDS]["stairs"], slot_of=slot_of, machine=machine_class(sizes.slots), origin=ORIGIN
+    )
+    return [(Entry(profile), speeds.get(profile.task_type)) for profile in profiles]
 
 
 def _experiments(
-    lab: Laboratory, sizes: Sizes, measured: Measured, kept: dict[str, Any], save: Callable[[], None],
+    lab: Laboratory, sizes: Sizes, measured: Measured, document: dict[str, Any], save: Callable[[], None],
     *, most_s: float,
 ) -> None:
     """Run what has not been run, until the time is over."""
@@ -195,14 +197,14 @@ def _experiments(
     def scheduled(name: str, pair: Pair, rate_per_s: float) -> Schedule:
         return schedule(job_at(name, rate_per_s), pair, supply=lab.supply, options=options)
 
-    told_anew = [retold(run, scheduled, speeds, supply=lab.supply) for run in kept["runs"]]
-    kept["runs"] = [run for run in told_anew if run is not None]
+    told_anew = [retold(run, scheduled, speeds, supply=lab.supply) for run in document["runs"]]
+    document["runs"] = [run for run in told_anew if run is not None]
     planned = list(plan(
         sizes.dataflows, sizes.pairs, sizes.fractions, job_at=job_at, supply=lab.supply, slots=sizes.slots,
         options=options))
     for name, pair, fraction, found in planned * MOST_RUNS:
         key = f"{name}, {'+'.join(pair)}, {fraction:g}"
-        if any(run["key"] == key and not is_to_repeat(run) for run in kept["runs"]):
+        if any(run["key"] == key and not is_to_repeat(run) for run in document["runs"]):
             continue
         if time.monotonic() - began_s > most_s:
             print("The time is over; the rest is measured by the same command another time.")
@@ -223,8 +225,8 @@ def _experiments(
             except TimeoutError as error:  # one that does not come to run must not take the others along
                 print(f"{key}: {error}")
                 facts["error"] = str(error)
-        before = next((one for one in kept["runs"] if one["key"] == key), {})
-        kept["runs"] = [one for one in kept["runs"] if one["key"] != key] + [better(before, facts)]
+        before = next((run for run in document["runs"] if run["key"] == key), {})
+        document["runs"] = [run for run in document["runs"] if run["key"] != key] + [better(before, facts)]
         save()
 
 
@@ -242,9 +244,9 @@ def retold(
         return None
     if told(now)["placement"] != run["placement"] or run.get("runs_as", runs_as(now)) != runs_as(now):
         return None
-    found = run | told(now) | {"stairs": [with_loads(now, stair) for stair in run["stairs"]]}
-    at_their_speed(found, now, speeds, supply=supply)
-    return found
+    updated = run | told(now) | {"stairs": [with_loads(now, stair) for stair in run["stairs"]]}
+    at_their_speed(updated, now, speeds, supply=supply)
+    return updated
 
 
 def at_their_speed(

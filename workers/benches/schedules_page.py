@@ -19,9 +19,9 @@ HEAD = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Sche
 <link rel="icon" href="data:,"></head><body><h1>Schedules on Spark: planned, predicted, actual</h1>"""
 
 
-def page(kept: Mapping[str, Any]) -> str:
+def page(document: Mapping[str, Any]) -> str:
     """The whole page; it needs nothing besides itself."""
-    runs = [run for run in kept["runs"] if run.get("stairs")]
+    runs = [run for run in document["runs"] if run.get("stairs")]
     figures = [
         rates(runs, "predicted_per_s", "Predicted against actual rate"),
         rates([run for run in runs if "predicted_at_speed_per_s" in run], "predicted_at_speed_per_s",
@@ -29,9 +29,9 @@ def page(kept: Mapping[str, Any]) -> str:
         rates(runs, "planned_per_s", "Planned against actual rate"),
         loads(runs, "cpu", "CPU of slots"), loads(runs, "memory", "Memory of slots"), violins(runs),
     ]
-    parts = [one.to_html(full_html=False, include_plotlyjs=number == 0) for number, one in enumerate(figures)]
-    words = "".join(f"<p>{escape(line)}</p>" for line in shown(kept).splitlines())
-    return "\n".join([HEAD, words, *parts, _table(kept), "</body></html>"])
+    parts = [figure.to_html(full_html=False, include_plotlyjs=number == 0) for number, figure in enumerate(figures)]
+    words = "".join(f"<p>{escape(line)}</p>" for line in shown(document).splitlines())
+    return "\n".join([HEAD, words, *parts, _table(document), "</body></html>"])
 
 
 def rates(runs: list[Mapping[str, Any]], against: str, title: str) -> go.Figure:
@@ -94,8 +94,8 @@ def _with_diagonal(figure: go.Figure) -> go.Figure:
     return figure
 
 
-def _table(kept: Mapping[str, Any]) -> str:
-    rows = [summary(run) for run in kept["runs"] if run.get("stairs")]
+def _table(document: Mapping[str, Any]) -> str:
+    rows = [summary(run) for run in document["runs"] if run.get("stairs")]
     if not rows:
         return ""
     head = "".join(f"<th>{escape(name)}</th>" for name in rows[0])

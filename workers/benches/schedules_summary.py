@@ -67,9 +67,9 @@ def better(before: Run, now: Run) -> dict[str, Any]:
     ``runs`` says how many there were.
     """
     is_now = _worth(now) >= _worth(before)
-    kept, other = (now, before) if is_now else (before, now)
+    current, other = (now, before) if is_now else (before, now)
     aside = [*before.get("aside", ()), *([_alone(other)] if other else ())]
-    return {**_alone(kept), "runs": before.get("runs", 0) + 1} | ({"aside": aside} if aside else {})
+    return {**_alone(current), "runs": before.get("runs", 0) + 1} | ({"aside": aside} if aside else {})
 
 
 def _worth(run: Run) -> tuple[bool, bool, bool, float]:
@@ -108,7 +108,7 @@ def summary(run: Run) -> dict[str, Any]:
 def fits(runs: Sequence[Run]) -> dict[str, Any]:
     """How well the model tells rates, and CPU and memory of slots at the highest stable stair of each schedule."""
     ran = [run for run in runs if run.get("stairs")]
-    told: dict[str, Callable[[Run], Iterable[tuple[float, float]]]] = {
+    readers: dict[str, Callable[[Run], Iterable[tuple[float, float]]]] = {
         "rate": lambda run: [(run["predicted_per_s"], actual_per_s(run))],
         "planned rate": lambda run: [(run["planned_per_s"], actual_per_s(run))],
         "CPU": partial(_loads, what="cpu"), "memory": partial(_loads, what="memory"),
@@ -116,32 +116,32 @@ def fits(runs: Sequence[Run]) -> dict[str, Any]:
         f"rate {MOST}": lambda run: [(run["predicted_per_s"], most_per_s(run))],
         f"CPU {AT_SPEED}": partial(_loads, what="cpu", by="predicted_at_speed"),
     }
-    found: dict[str, Any] = {}
-    for name, pairs in told.items():
+    summary: dict[str, Any] = {}
+    for name, pairs in readers.items():
         points = [list(pairs(run)) for run in ran]
-        found[name] = _plain(fit(chain.from_iterable(points))) | {"schedules": sum(map(bool, points))}
-    return found | {"mba_sam": _mba_sam(ran)}
+        summary[name] = _plain(fit(chain.from_iterable(points))) | {"schedules": sum(map(bool, points))}
+    return summary | {"mba_sam": _mba_sam(ran)}
 
 
-def shown(kept: Mapping[str, Any]) -> str:
+def shown(document: Mapping[str, Any]) -> str:
     """The fits in words, with their definition."""
-    found = kept["fits"]
+    fits = document["fits"]
     lines = [DEFINITION]
     for name in ("rate", f"rate {AT_SPEED}", f"rate {MOST}", "planned rate", "CPU", f"CPU {AT_SPEED}", "memory"):
-        one = found[name]
-        lines.append(f"{name}: R² {_figure(one['correlation'])} ({_figure(one['identity'])}), median error "
-                     f"{_figure(one['error'])}, {one['points']} points of {one['schedules']} schedules")
-    if found["mba_sam"]:
+        fit = fits[name]
+        lines.append(f"{name}: R² {_figure(fit['correlation'])} ({_figure(fit['identity'])}), median error "
+                     f"{_figure(fit['error'])}, {fit['points']} points of {fit['schedules']} schedules")
+    if fits["mba_sam"]:
         pair = "+".join(MODEL_BASED)
         lines.append(f"{pair} with slot-aware routing, carried of the planned rate (and at most, at any): " + ", ".join(
-            f"{one['dataflow']} at {one['planned_per_s']:.4g}/s {one['carried_over_planned']:.2f} "
-            f"({one['most_over_planned']:.2f})" for one in found["mba_sam"]))
+            f"{fit['dataflow']} at {fit['planned_per_s']:.4g}/s {fit['carried_over_planned']:.2f} "
+            f"({fit['most_over_planned']:.2f})" for fit in fits["mba_sam"]))
     return "\n".join(lines)
 
 
-def _plain(one: Fit) -> dict[str, Any]:
+def _plain(fit: Fit) -> dict[str, Any]:
     """As JSON takes it: what too few points say is None."""
-    return {name: None if isinstance(value, float) and isnan(value) else value for name, value in asdict(one).items()}
+    return {name: None if isinstance(value, float) and isnan(value) else value for name, value in asdict(fit).items()}
 
 
 def _figure(value: float | None) -> str:
@@ -153,17 +153,17 @@ def _mba_sam(runs: Sequence[Run]) -> list[dict[str, Any]]:
 
     Also whether it kept it: sustained nearly as much, without piling up.
     """
-    found = []
+    rows = []
     for run in runs:
         if run["pair"] == list(MODEL_BASED):
             planned = run["planned_per_s"]
-            stair = min(run["stairs"], key=lambda one: abs(one["rate_per_s"] - planned))
+            stair = min(run["stairs"], key=lambda stair: abs(stair["rate_per_s"] - planned))
             carried = stair["carried_per_s"] / planned
-            found.append({
+            rows.append({
                 "dataflow": run["dataflow"], "planned_per_s": planned, "given_per_s": stair["rate_per_s"],
                 "carried_over_planned": carried, "most_over_planned": most_per_s(run) / planned,
                 "keeps": actual_per_s(run) >= (1 - WITHIN) * planned})
-    return found
+    return rows
 
 
 def _loads(run: Run, what: str, by: str = "predicted") -> Iterator[tuple[float, float]]:

@@ -63,28 +63,33 @@ def write_spark_page(
 def _traces_figure(name: str, workload: Mapping[str, Any]) -> go.Figure:
     traces = workload["traces"]
     figure = make_subplots(
-        rows=3, cols=len(traces), shared_yaxes="rows", vertical_spacing=0.11, horizontal_spacing=0.03,
+        rows=3,
+        cols=len(traces),
+        shared_yaxes="rows",
+        vertical_spacing=0.11,
+        horizontal_spacing=0.03,
         row_heights=[0.44, 0.28, 0.28],
         subplot_titles=[
-            f"<b>{trace}</b>  {found['saving']['mean']:.0%} fewer tasks on average, {found['saving']['peak']:.0%} at "
-            "the peak" for trace, found in traces.items()
+            f"<b>{trace}</b>  {by_strategy['saving']['mean']:.0%} fewer tasks on average, "
+            f"{by_strategy['saving']['peak']:.0%} at the peak"
+            for trace, by_strategy in traces.items()
         ],
     )
-    for column, found in enumerate(traces.values(), 1):
-        for side in (side for side in NAMES if side in found):
-            queries = [moment["queries"] for moment in found[side]]
+    for column, by_strategy in enumerate(traces.values(), 1):
+        for side in (side for side in NAMES if side in by_strategy):
+            queries = [moment["queries"] for moment in by_strategy[side]]
             figure.add_trace(
                 _steps(side, queries, "%{y} queries", filled=False, legend=column == 1), row=2, col=column
             )
             if side != "defragmented":  # which runs the same tasks as Reuse
-                tasks = [moment["tasks"] for moment in found[side]]
+                tasks = [moment["tasks"] for moment in by_strategy[side]]
                 figure.add_trace(_steps(side, tasks, "%{y} running tasks"), row=1, col=column)
-        standing = [moment["tasks"] + moment["paused"] for moment in found["reuse"]]
+        standing = [moment["tasks"] + moment["paused"] for moment in by_strategy["reuse"]]
         figure.add_trace(_steps("reuse", standing, "%{y} with dead ones", filled=False, dash="dot"), row=1, col=column)
-        begins, ends = found["walk"]
-        if (begins, ends) != (0, len(found["changes"])):
+        begins, ends = by_strategy["walk"]
+        if (begins, ends) != (0, len(by_strategy["changes"])):
             figure.add_vrect(begins, ends, row=1, col=column, fillcolor="#0a6b7c", opacity=0.05, line_width=0)
-        several = {users: share for users, share in found["histogram"].items() if int(users) > 1}
+        several = {users: share for users, share in by_strategy["histogram"].items() if int(users) > 1}
         figure.add_trace(
             go.Bar(
                 x=list(several), y=list(several.values()), marker_color=COLOURS["reuse"], showlegend=False, width=0.7,

@@ -127,10 +127,10 @@ def moments(trace: Trace, dataflows: Sequence[Dataflow], *, strategy: Strategy) 
     return tuple(moment_of(estate) for estate in replayed(trace, dataflows, strategy=strategy))
 
 
-def reuse_histogram(found: Sequence[Moment]) -> dict[int, float]:
+def reuse_histogram(moments: Sequence[Moment]) -> dict[int, float]:
     """Time-weighted: the share, over all steps, of running tasks that so many dataflows use (paper [1], Fig. 4)."""
     counted: Counter[int] = Counter()
-    for moment in found:
+    for moment in moments:
         counted.update(moment.users)
     return {users: count / counted.total() for users, count in sorted(counted.items())}
 

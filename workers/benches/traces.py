@@ -50,7 +50,7 @@ def sequential(dataflows: Sequence[str], *, rng: Random, name: str = "SEQ") -> T
     """Sequential submit/drain: all are submitted in random order, then all removed in another."""
     coming = rng.sample(dataflows, len(dataflows))
     going = rng.sample(dataflows, len(dataflows))
-    changes = (*(Change("submit", one) for one in coming), *(Change("remove", one) for one in going))
+    changes = (*(Change("submit", name) for name in coming), *(Change("remove", name) for name in going))
     return Trace(name, changes, walk=range(len(changes)))
 
 

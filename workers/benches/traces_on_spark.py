@@ -97,10 +97,10 @@ def measure(
             time.sleep(sizes.warm_up_s)
             figures = sides.window(running_estate, sizes.measured_s)
             outputs = dict(sides.outputs(running_estate))
-    found = moment_of(estate)
+    reached = moment_of(estate)
     due_per_s = sizes.rate_per_s * sum(not task.parents for task in estate.tasks.values())
     return {
-        "dataflows": found.dataflows, "tasks": found.tasks, "queries": found.queries, **figures,
+        "dataflows": reached.dataflows, "tasks": reached.tasks, "queries": reached.queries, **figures,
         "kept up": figures["events/s in"] / due_per_s, "cores": figures["CPU s"] / sizes.measured_s,
         "started in s": started_s, "load": os.getloadavg()[0],
     }, outputs
@@ -151,14 +151,14 @@ def walk(trace: Trace, strategy: Strategy, dataflows: Sequence[Dataflow], sizes:
             enacted_s = time.monotonic() - began
             time.sleep(SETTLING_S)
             figures = sides.window(running_estate, sizes.measured_s)
-            found = moment_of(side.estate)
+            reached = moment_of(side.estate)
             steps.append({
-                "change": f"{change.kind} {change.dataflow}", "dataflows": found.dataflows, "tasks": found.tasks,
-                "paused": found.paused, "queries": found.queries, "enacted in s": enacted_s,
+                "change": f"{change.kind} {change.dataflow}", "dataflows": reached.dataflows, "tasks": reached.tasks,
+                "paused": reached.paused, "queries": reached.queries, "enacted in s": enacted_s,
                 "cores": figures["CPU s"] / sizes.measured_s, "p50 ms": figures["p50 ms"],
             })
             print(f"  {strategy} {len(steps)}/{len(trace.changes)}: {steps[-1]['cores']:.2f} cores, "
-                  f"{found.tasks} tasks, {found.queries} queries after {steps[-1]['change']}", flush=True)
+                  f"{reached.tasks} tasks, {reached.queries} queries after {steps[-1]['change']}", flush=True)
     return steps
 
 

@@ -65,11 +65,11 @@ def _written(broker: redis.Redis, fragments: Mapping[str, Fragment]) -> dict[str
     pipeline = broker.pipeline(transaction=False)
     for _, channel in channels:
         pipeline.hget(keys.meta(channel), "bytes")
-    found: dict[str, dict[str, int]] = {}
+    counters: dict[str, dict[str, int]] = {}
     for (name, channel), count in zip(channels, pipeline.execute() if channels else (), strict=True):
         if count is not None:
-            found.setdefault(name, {})[f"ch:{channel}"] = int(count)
-    return found
+            counters.setdefault(name, {})[f"ch:{channel}"] = int(count)
+    return counters
 
 
 def _parts(broker: redis.Redis, names: Iterable[str]) -> dict[str, list[str]]:

@@ -174,8 +174,8 @@ def _joins(estate: Estate, fragment: Fragment) -> dict[int, dict[str, str]]:
     joins: dict[int, dict[str, str]] = {}
     for task_id in fragment.outlets:
         readers = _undivided(estate, fragment, task_id)
-        asked = {reader: estate.fragments[reader].joins.get(task_id, "now") for reader in readers}
-        if later := {reader: where for reader, where in asked.items() if where != "now"}:
+        joins_asked = {reader: estate.fragments[reader].joins.get(task_id, "now") for reader in readers}
+        if later := {reader: where for reader, where in joins_asked.items() if where != "now"}:
             joins[fragment.tasks.index(task_id)] = later
     return joins
 
@@ -192,7 +192,7 @@ def keep_handing_over(desired: DesiredState, before: DesiredState | None) -> Des
     known = {
         fragment.id: (slot, fragment)
         for by_slot in (before.handing_over, ran) for slot, fragments in by_slot.items() for fragment in fragments}
-    kept: dict[str, list[WantedFragment]] = {}
+    ending: dict[str, list[WantedFragment]] = {}
     named = [name for fragment in desired.wanted.values() for name in fragment.inherits]
     seen = set(desired.wanted)
     while named:
@@ -201,7 +201,7 @@ def keep_handing_over(desired: DesiredState, before: DesiredState | None) -> Des
             continue
         seen.add(name)
         slot, fragment = known[name]
-        kept.setdefault(slot, []).append(fragment)
+        ending.setdefault(slot, []).append(fragment)
         named += fragment.inherits
     return replace(desired, handing_over={
-        slot: tuple(sorted(fragments, key=lambda fragment: fragment.id)) for slot, fragments in sorted(kept.items())})
+        slot: tuple(sorted(fragments, key=lambda fragment: fragment.id)) for slot, fragments in sorted(ending.items())})

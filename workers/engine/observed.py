@@ -84,7 +84,7 @@ def read_meters(broker: redis.Redis, queries: Iterable[str]) -> Meters:
     for name in names:
         pipeline.hgetall(keys.meter(name))
     (seconds, microseconds), *hashes = pipeline.execute()
-    counts = [{name: int(value) for name, value in texts(found).items() if value.isdigit()} for found in hashes]
+    counts = [{name: int(value) for name, value in texts(fields).items() if value.isdigit()} for fields in hashes]
     return Meters(at_ms=seconds * 1000 + microseconds // 1000, counts=dict(zip(names, counts, strict=True)))
 
 
@@ -141,16 +141,16 @@ def selectivities(meters: Meters, fragments: Iterable[Fragment], *, least: int) 
 
     ``least`` is how many events a task has to have read for that to mean something.
     """
-    found: dict[str, float] = {}
+    rates: dict[str, float] = {}
     for fragment in fragments:
         counts = meters.of(fragment)
         read = counts.get("in:n", 0)
         for position, task_id in enumerate(fragment.active_tasks):
             made = counts.get(f"{position}:n", 0)
             if read >= least:
-                found[task_id] = made / read
+                rates[task_id] = made / read
             read = made
-    return found
+    return rates
 
 
 def percentile_ms(histogram: Mapping[int, int], share: float) -> float | None:

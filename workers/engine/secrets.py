@@ -102,19 +102,19 @@ def redacted(text: str) -> str:
 
 
 def _sealed(field: str, broker: redis.Redis, copy: Path) -> str:
-    kept = json.loads(copy.read_text()) if copy.exists() else {}
+    copied = json.loads(copy.read_text()) if copy.exists() else {}
     try:
-        found = broker.hget(keys.SECRETS, field)
-        any_there = bool(found) or bool(broker.exists(keys.SECRETS))
+        sealed = broker.hget(keys.SECRETS, field)
+        any_there = bool(sealed) or bool(broker.exists(keys.SECRETS))
     except redis.RedisError:
-        found, any_there = None, False
-    if found is not None:
-        text = found.decode() if isinstance(found, bytes) else found
-        if kept.get(field) != text:
-            _write_private(copy, json.dumps({**kept, field: text}))
+        sealed, any_there = None, False
+    if sealed is not None:
+        text = sealed.decode() if isinstance(sealed, bytes) else sealed
+        if copied.get(field) != text:
+            _write_private(copy, json.dumps({**copied, field: text}))
         return text
-    if field in kept and not any_there:  # a broker that has others has lost nothing: this one was deleted
-        return kept[field]
+    if field in copied and not any_there:  # a broker that has others has lost nothing: this one was deleted
+        return copied[field]
     team, _, name = field.partition("/")
     raise SecretAway(
         f"The secret {name} of team {team} is not here.",

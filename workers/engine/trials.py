@@ -216,9 +216,9 @@ def progress(broker: redis.Redis, trial_id: str) -> Progress | None:
     # An order that no agent will find: the one that drew it from the list died before it read it.
     waits = ordered is not None and broker.lpos(queue(json.loads(ordered)["node"]), trial_id) is not None
     # Last: who takes an order says so in the same moment.
-    told = broker.get(_key(trial_id, "progress"))
-    if told is not None:
-        return Progress(**json.loads(told))
+    text = broker.get(_key(trial_id, "progress"))
+    if text is not None:
+        return Progress(**json.loads(text))
     return Progress("ordered") if waits else None
 
 
@@ -242,10 +242,10 @@ def take(broker: redis.Redis, node: str, *, wait_s: float = 1.0) -> TrialOrder |
 
     None where none came, or it was cancelled, or cannot be read: then that is what comes of it.
     """
-    found = broker.blpop([queue(node)], timeout=wait_s)
-    if found is None:
+    popped = broker.blpop([queue(node)], timeout=wait_s)
+    if popped is None:
         return None
-    trial_id = found[1].decode()
+    trial_id = popped[1].decode()
     text = broker.eval(
         TAKE, 2, _key(trial_id, "order"), _key(trial_id, "progress"), json.dumps(asdict(Progress("taken"))),
         PROGRESS_LIVES_S)
@@ -263,9 +263,9 @@ def is_cancelled(broker: redis.Redis, trial_id: str) -> bool:
     return bool(broker.exists(_key(trial_id, "cancelled")))
 
 
-def tell(broker: redis.Redis, trial_id: str, said: Progress) -> None:
+def tell(broker: redis.Redis, trial_id: str, progress: Progress) -> None:
     """Say how far a trial is."""
-    broker.set(_key(trial_id, "progress"), json.dumps(asdict(said)), ex=PROGRESS_LIVES_S)
+    broker.set(_key(trial_id, "progress"), json.dumps(asdict(progress)), ex=PROGRESS_LIVES_S)
 
 
 def still(broker: redis.Redis, trial_id: str) -> None:
@@ -273,12 +273,12 @@ def still(broker: redis.Redis, trial_id: str) -> None:
     broker.expire(_key(trial_id, "progress"), PROGRESS_LIVES_S)
 
 
-def finish(broker: redis.Redis, found: TrialResult) -> None:
+def finish(broker: redis.Redis, result: TrialResult) -> None:
     """Say what came of a trial; of one that was cancelled nothing does."""
     pipeline = broker.pipeline()
-    pipeline.delete(_key(found.id, "progress"))
-    if not is_cancelled(broker, found.id):
-        pipeline.set(_key(found.id, "result"), json.dumps(asdict(found)), ex=RESULT_LIVES_S)
+    pipeline.delete(_key(result.id, "progress"))
+    if not is_cancelled(broker, result.id):
+        pipeline.set(_key(result.id, "result"), json.dumps(asdict(result)), ex=RESULT_LIVES_S)
     pipeline.execute()
 
 

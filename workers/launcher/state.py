@@ -25,10 +25,10 @@ def data_dir_of(variables: Mapping[str, str]) -> Path:
 def surroundings(variables: Mapping[str, str]) -> dict[str, str]:
     """Variables for a process outside the supervisor: the state folder, and its embedded broker unless told another."""
     data_dir = data_dir_of(variables)
-    found = {"WEIR_DATA_DIR": str(data_dir)}
+    settings = {"WEIR_DATA_DIR": str(data_dir)}
     if not variables.get("REDIS_URL", "").strip() and (url := broker_url_file(data_dir)).is_file():
-        found["REDIS_URL"] = url.read_text().strip()
-    return found
+        settings["REDIS_URL"] = url.read_text().strip()
+    return settings
 
 
 def broker_url_file(data_dir: Path) -> Path:

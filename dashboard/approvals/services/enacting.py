@@ -229,7 +229,7 @@ def _progress(plan: Plan, observed: Observed, *, since: Mapping, at: datetime) -
     done = [step.key for step in plan.steps if step.key in observed.done]
     to_start = {step.fragment for step in plan.steps if kind_of(step).starts_query and step.key not in done}
     before = since.get("failing", {})
-    known = {fragment: found for fragment, found in before.items() if fragment in to_start}
+    known = {fragment: seen for fragment, seen in before.items() if fragment in to_start}
     new = {
         fragment: {"cause": cause, "since": before.get(fragment, {}).get("since", at.isoformat())}
         for fragment, cause in observed.failing.items() if fragment in plan.fragments_after | plan.fragments_before
@@ -243,7 +243,9 @@ def _status_after(before: str, plan: Plan, progress: Mapping, at: datetime) -> s
         return ROLLED_BACK if complete else ROLLING_BACK
     if complete:
         return DONE
-    waited_s = [(at - datetime.fromisoformat(found["since"])).total_seconds() for found in progress["failing"].values()]
+    waited_s = [
+        (at - datetime.fromisoformat(failure["since"])).total_seconds() for failure in progress["failing"].values()
+    ]
     if any(seconds > PATIENCE_S for seconds in waited_s):
         return FAILED
     return before if progress["failing"] else EXECUTING

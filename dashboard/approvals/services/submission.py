@@ -208,8 +208,8 @@ def prepare_proposal(*, proposal_id: UUID | str) -> Proposal:
         proposal = Proposal.objects.select_related("plan").get(pk=proposal_id)
         if proposal.status != COMPUTING:
             break
-        found = _try_compute(proposal) if attempt < ATTEMPTS_WITHOUT_LOCK else None
-        if _store_outcome(proposal, found):
+        computed = _try_compute(proposal) if attempt < ATTEMPTS_WITHOUT_LOCK else None
+        if _store_outcome(proposal, computed):
             break
     return Proposal.objects.select_related("plan").get(pk=proposal_id)
 
@@ -240,7 +240,7 @@ def _try_compute(proposal: Proposal) -> tuple[int, Plan | WeirError]:
         return estate.generation, error
 
 
-def _store_outcome(proposal: Proposal, found: tuple[int, Plan | WeirError] | None) -> bool:
+def _store_outcome(proposal: Proposal, computed: tuple[int, Plan | WeirError] | None) -> bool:
     """Keep what was computed; False where the estate has moved on since. Computes here and now without ``found``."""
     with audited(actor=None, verb="proposal.prepare", subject=proposal) as audit:
         generation = lock_generation()
@@ -249,31 +249,31 @@ def _store_outcome(proposal: Proposal, found: tuple[int, Plan | WeirError] | Non
         if fresh.status != COMPUTING or fresh.plan_id != proposal.plan_id:
             audit.nothing_changed()
             return True
-        found = found or _try_compute(fresh)
-        if found[0] != generation:
+        computed = computed or _try_compute(fresh)
+        if computed[0] != generation:
             audit.nothing_changed()
             return False
         audit.subject, audit.team = fresh, fresh.dataflow.team
-        _keep(audit, fresh, found[1])
+        _keep(audit, fresh, computed[1])
         audit.details |= {"status": fresh.status}
         return True
 
 
-def _keep(audit: Audit, proposal: Proposal, found: Plan | WeirError) -> None:
+def _keep(audit: Audit, proposal: Proposal, computed: Plan | WeirError) -> None:
     submits = PLAN_KINDS[proposal.plan.kind].has_document
-    if isinstance(found, WeirError):
-        plans.fail(record=proposal.plan, error=found)
+    if isinstance(computed, WeirError):
+        plans.fail(record=proposal.plan, error=computed)
         move_proposal(proposal, UNPLANNABLE)
         if submits:
             move_dataflow(proposal.dataflow, dataflows.FAILED)
         return
-    plans.freeze(record=proposal.plan, plan=found)
-    proposal.teams.set(_teams_to_ask(proposal, found))
+    plans.freeze(record=proposal.plan, plan=computed)
+    proposal.teams.set(_teams_to_ask(proposal, computed))
     move_proposal(proposal, PENDING)
     if submits:
         move_dataflow(proposal.dataflow, dataflows.PLANNED)
     if not proposal.teams.exists():  # every team lets Weir act
-        execute(audit, proposal, generation=found.generation)
+        execute(audit, proposal, generation=computed.generation)
 
 
 def _teams_to_ask(proposal: Proposal, plan: Plan) -> set[int]:
@@ -282,8 +282,8 @@ def _teams_to_ask(proposal: Proposal, plan: Plan) -> set[int]:
     # What they stop or close is needed by no other dataflow, and what they open again was agreed to at submission.
     if PLAN_KINDS[plan.kind].only_own and all(kind_of(step).unnoticed for step in plan.steps):
         return own
-    asked = own | set(Team.objects.filter(slug__in=plan.touched_teams).values_list("pk", flat=True))
-    return asked if proposal.author_id else asked - set(acting_teams().values_list("pk", flat=True))
+    asked_teams = own | set(Team.objects.filter(slug__in=plan.touched_teams).values_list("pk", flat=True))
+    return asked_teams if proposal.author_id else asked_teams - set(acting_teams().values_list("pk", flat=True))
 
 
 def _format_of(text: str) -> str:

@@ -34,9 +34,9 @@ def seconds(value: float | None) -> str:
 
 
 @register.filter
-def bound(found: Bound | Mapping[str, Any], what: str) -> str:
+def bound(limit: Bound | Mapping[str, Any], what: str) -> str:
     """How sure it is that no other mapping takes less of something, which ``what`` names."""
-    known = found if isinstance(found, Bound) else Bound(**found)
+    known = limit if isinstance(limit, Bound) else Bound(**limit)
     if known.proved:
         return f"least {what}, proved"
     if known.least:

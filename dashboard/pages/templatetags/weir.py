@@ -143,8 +143,10 @@ def compact(value: Any) -> str:
 @register.filter
 def config(value: Any) -> str:
     """A config, or its canonical text, as JSON on one line; what is not set is left out."""
-    found = json.loads(value) if isinstance(value, str) else value
-    return json.dumps({name: one for name, one in found.items() if one is not None}, ensure_ascii=False, default=str)
+    document = json.loads(value) if isinstance(value, str) else value
+    return json.dumps(
+        {name: entry for name, entry in document.items() if entry is not None}, ensure_ascii=False, default=str
+    )
 
 
 @register.filter

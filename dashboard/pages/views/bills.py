@@ -28,11 +28,11 @@ PER_PAGE = 50
 def bills(request: HttpRequest) -> HttpResponse:
     """A row for each dataflow whose bill is the viewer's."""
     period, team = _period(request), _team(request)
-    found = selectors.bills(request.viewer, period, team=team)
-    rows, whole = shown([row.charge for row in found])
-    sums = by_team(found)
+    listing = selectors.bills(request.viewer, period, team=team)
+    rows, whole = shown([row.charge for row in listing])
+    sums = by_team(listing)
     team_rows, _ = shown([charge for _, charge in sums])
-    page = Paginator(list(zip(found, rows, strict=True)), PER_PAGE).get_page(request.GET.get("page"))
+    page = Paginator(list(zip(listing, rows, strict=True)), PER_PAGE).get_page(request.GET.get("page"))
     idle = selectors.nobodys(request.viewer, period)
     return render(request, "bills.html", {
         "period": period, "periods": _periods(period), "team_chosen": team, "teams": teams.teams(request.viewer),
@@ -48,12 +48,12 @@ def bills(request: HttpRequest) -> HttpResponse:
 def bill(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
     """One dataflow's bill, task by task."""
     period = _period(request)
-    record, found = selectors.bill_of(request.viewer, dataflow_id, period)
-    rows, whole = shown([row.charge for row in found])
+    record, bill = selectors.bill_of(request.viewer, dataflow_id, period)
+    rows, whole = shown([row.charge for row in bill])
     return render(request, "bill.html", {
         "record": record, "period": period, "periods": _periods(period), "whole": whole,
         "rows": [
-            {"bill": task, "shown": row, "share": share_of(task)} for task, row in zip(found, rows, strict=True)],
+            {"bill": task, "shown": row, "share": share_of(task)} for task, row in zip(bill, rows, strict=True)],
         "prices": _prices(period), "query": period.query,
     })
 
@@ -81,8 +81,8 @@ def bill_plots(request: HttpRequest, dataflow_id: UUID) -> JsonResponse:
 def bills_export(request: HttpRequest) -> HttpResponse:
     """The bills as a CSV file."""
     period, team = _period(request), _team(request)
-    found = selectors.bills(request.viewer, period, team=team)
-    return _file(bills_csv(found, period=period, currency=_prices(period)["currency"]), "bills", period)
+    listing = selectors.bills(request.viewer, period, team=team)
+    return _file(bills_csv(listing, period=period, currency=_prices(period)["currency"]), "bills", period)
 
 
 @require_safe
@@ -90,8 +90,8 @@ def bills_export(request: HttpRequest) -> HttpResponse:
 def bill_export(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
     """One bill as a CSV file."""
     period = _period(request)
-    _, found = selectors.bill_of(request.viewer, dataflow_id, period)
-    return _file(bill_csv(found, period=period, currency=_prices(period)["currency"]), "bill", period)
+    _, bill = selectors.bill_of(request.viewer, dataflow_id, period)
+    return _file(bill_csv(bill, period=period, currency=_prices(period)["currency"]), "bill", period)
 
 
 def _period(request: HttpRequest) -> Period:

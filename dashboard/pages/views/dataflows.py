@@ -47,9 +47,9 @@ MOMENTS = {"_time", "_born"}
 def dataflows(request: HttpRequest) -> HttpResponse:
     """The list, searched and filtered, with live rates of those that run."""
     search, team, status = (request.GET.get(name, "").strip() for name in ("q", "team", "status"))
-    found = catalog.dataflows(
+    records = catalog.dataflows(
         request.viewer, search=search, team=team, status=status if status in LIFECYCLE.states else "")
-    page = Paginator(found, PER_PAGE).get_page(request.GET.get("page"))
+    page = Paginator(records, PER_PAGE).get_page(request.GET.get("page"))
     running = operations.live_estate(request.viewer)["dataflows"]
     return render(request, "dataflows.html", {
         "page": page, "rows": [{"record": record, "live": running.get(str(record.pk))} for record in page.object_list],
@@ -92,26 +92,26 @@ def preview(request: HttpRequest) -> JsonResponse:
     if team is None:
         raise NotFound("You cannot submit for that team.", remedy="Choose one of yours.")
     text, form_format = request.POST.get("text", ""), request.POST.get("format") or None
-    found = preview_submission(
+    preview = preview_submission(
         request.viewer, team=team, text=text, format=form_format, fresh=request.POST.get("fresh") == "1")
     context = {
-        "preview": found, "currency": settings.CURRENCY,
+        "preview": preview, "currency": settings.CURRENCY,
         "near_misses": near_misses_in(team, text, format=form_format)}
     return JsonResponse({
         "html": render_to_string("parts/preview.html", context, request=request),
         "near_misses": render_to_string("parts/near_misses.html", context, request=request),
-        "graph": preview_graph(found, task_types=jobs.task_types()), "reused": found["reused"],
-        "tasks": found["tasks"]})
+        "graph": preview_graph(preview, task_types=jobs.task_types()), "reused": preview["reused"],
+        "tasks": preview["tasks"]})
 
 
 @require_safe
 @login_required
 def sample(request: HttpRequest, slug: str) -> HttpResponse:
     """The text of a sample."""
-    found = next((sample for sample in catalog.samples() if sample.slug == slug), None)
-    if found is None:
+    chosen = next((sample for sample in catalog.samples() if sample.slug == slug), None)
+    if chosen is None:
         raise NotFound("There is no such sample.", remedy="Choose one from the list.")
-    return HttpResponse(found.text, content_type="text/plain; charset=utf-8")
+    return HttpResponse(chosen.text, content_type="text/plain; charset=utf-8")
 
 
 @require_safe
@@ -148,7 +148,7 @@ def dataflow_graph_json(request: HttpRequest, dataflow_id: UUID) -> JsonResponse
     """The graph of a dataflow, with what its tasks are shared with."""
     record = catalog.dataflow(request.viewer, dataflow_id)
     live = operations.live_dataflow(request.viewer, dataflow_id)
-    shared_with = {task: found["shared_with"] for task, found in live["tasks"].items()}
+    shared_with = {task: live_task["shared_with"] for task, live_task in live["tasks"].items()}
     return JsonResponse(dataflow_graph(catalog.graph_of(record), shared_with=shared_with))
 
 
@@ -244,13 +244,13 @@ def _outputs(request: HttpRequest, record: DataflowRecord) -> list[dict[str, str
 
 def _failing(tasks: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Failing queries, each with its tasks of this dataflow."""
-    found: dict[str, dict[str, Any]] = {}
+    chosen: dict[str, dict[str, Any]] = {}
     for task in tasks:
         live = task["live"]
         if live.get("error") and live["state"] != RUNNING:
-            query = found.setdefault(live["fragment"], {"id": live["fragment"], "cause": live["error"], "tasks": []})
+            query = chosen.setdefault(live["fragment"], {"id": live["fragment"], "cause": live["error"], "tasks": []})
             query["tasks"].append(task["id"])
-    return list(found.values())
+    return list(chosen.values())
 
 
 def _sharing(tasks: list[dict[str, Any]]) -> dict[str, Any]:

@@ -25,15 +25,15 @@ def estate(request: HttpRequest) -> HttpResponse:
     """The first page."""
     document = operations.live_estate(request.viewer)
     counts = document["counts"]
-    rows = [{"id": key, **found} for key, found in document["dataflows"].items()]
+    rows = [{"id": key, **row} for key, row in document["dataflows"].items()]
     return render(request, "estate.html", {
         "doc": document,
         "counts": counts,
         "saved": counts["without_reuse"] - counts["running_tasks"],
         "rows": sorted(rows, key=lambda row: (row["team"], row["name"])),
-        "slots": [{"name": key, **found, "of_mb": _memory(document, key)}
-                  for key, found in document["slots"].items()],
-        "health": [{"id": key, **found} for key, found in document["health"].items()],
+        "slots": [{"name": key, **row, "of_mb": _memory(document, key)}
+                  for key, row in document["slots"].items()],
+        "health": [{"id": key, **row} for key, row in document["health"].items()],
         "activity": _activity(request),
         "live_topic": "estate",
     })

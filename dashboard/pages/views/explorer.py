@@ -39,12 +39,12 @@ def estate_graph_json(request: HttpRequest) -> JsonResponse:
 @login_required
 def running_task(request: HttpRequest, task_id: str) -> HttpResponse:
     """One running task: users, cost, surroundings, and what stops if it goes."""
-    found = explorer.running_task(request.viewer, task_id)
-    live = found["live"]
+    task = explorer.running_task(request.viewer, task_id)
+    live = task["live"]
     return render(request, "running_task.html", {
-        "task": found, "around": explorer.around(request.viewer, task_id), "live": live,
-        "declared": jobs.task_types().get(found["type"]), "currency": settings.CURRENCY,
-        "more_users": found["user_count"] - len(found["users"]),
+        "task": task, "around": explorer.around(request.viewer, task_id), "live": live,
+        "declared": jobs.task_types().get(task["type"]), "currency": settings.CURRENCY,
+        "more_users": task["user_count"] - len(task["users"]),
         "live_topic": f"dataflow:{live['dataflow']}" if live else None,
     })
 

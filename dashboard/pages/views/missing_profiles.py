@@ -40,8 +40,8 @@ def schedule_measure(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
             bounds=bounds_given(request.POST)),
         text="Weir measures them one after the other. This page updates itself.", code="measuring")
     again = ("rate",) if done else ("rate", "slot", "budget_minutes")  # what was refused is not typed again
-    asked = {name: request.POST[name] for name in again if request.POST.get(name)}
-    return redirect(reverse("schedule", args=[record.pk], query=asked))
+    given = {name: request.POST[name] for name in again if request.POST.get(name)}
+    return redirect(reverse("schedule", args=[record.pk], query=given))
 
 
 def _unasked(request: HttpRequest, record: DataflowRecord, rate: str) -> list[Subject]:
@@ -51,9 +51,9 @@ def _unasked(request: HttpRequest, record: DataflowRecord, rate: str) -> list[Su
     if failure is not None and not tasks:
         raise failure
     missing = wanted(request.viewer, record.pk, tasks)
-    if found := [one.subject for one in missing if one.unasked]:
-        return found
-    if hindrance := next((one.hindrance for one in missing if one.hindrance), None):
+    if unasked := [row.subject for row in missing if row.unasked]:
+        return unasked
+    if hindrance := next((row.hindrance for row in missing if row.hindrance), None):
         raise hindrance
     raise NothingToChange("Every missing profile is being measured already.", remedy="This page updates itself.")
 
@@ -63,15 +63,15 @@ def missing_part(request: HttpRequest, record: DataflowRecord, failure: WeirErro
     missing = wanted(request.viewer, record.pk, missing_of(failure))
     if not missing:
         return {"missing": []}
-    found = places()
+    slots = places()
     return {
         "missing": [
-            {"wanted": one, "progress": progress_of(one.sweep) if one.sweep else None,
-             "url": measure_address(record, one.tasks[0])}
-            for one in missing],
-        "unasked": sum(one.unasked for one in missing), "hindered": any(one.hindrance for one in missing),
+            {"wanted": row, "progress": progress_of(row.sweep) if row.sweep else None,
+             "url": measure_address(record, row.tasks[0])}
+            for row in missing],
+        "unasked": sum(row.unasked for row in missing), "hindered": any(row.hindrance for row in missing),
         "may_measure": may_measure_for(request, record),
-        "places": found, "any_free": any(place.free for place in found), "slot": request.GET.get("slot", ""),
+        "places": slots, "any_free": any(place.free for place in slots), "slot": request.GET.get("slot", ""),
         "budget_minutes": request.GET.get("budget_minutes") or USUAL.budget_s / 60,
     }
 

@@ -34,15 +34,15 @@ def outcome(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
 
     Of the schedule in force, or of the one of ``proposal``.
     """
-    found = _asked(request, dataflow_id)
-    graph, ends = catalog.graph_of(found.record), found.measured.ends
+    outcome = _asked(request, dataflow_id)
+    graph, ends = catalog.graph_of(outcome.record), outcome.measured.ends
     return render(request, "schedules/outcome.html", {
-        "record": found.record, "outcome": found, "promise": found.kept.promise if found.kept else None,
-        "missed": [{"miss": miss, "help": _help(miss.reason, found, graph)} for miss in found.missed],
-        "told": [{"told": one, "help": _help(one.reason, found, graph)} for one in found.told],
-        "blur": found.blur if found.blur > BLURRED else None, "together": len(_sources(graph)) > 1,
+        "record": outcome.record, "outcome": outcome, "promise": outcome.kept.promise if outcome.kept else None,
+        "missed": [{"miss": miss, "help": _help(miss.reason, outcome, graph)} for miss in outcome.missed],
+        "told": [{"told": reason, "help": _help(reason.reason, outcome, graph)} for reason in outcome.told],
+        "blur": outcome.blur if outcome.blur > BLURRED else None, "together": len(_sources(graph)) > 1,
         "enough": selectors.ENOUGH, "runs": selectors.schedules_of(request.viewer, dataflow_id),
-        "still": found.standing.what == "running" and ends is not None and timezone.now() - ends > STILL,
+        "still": outcome.standing.what == "running" and ends is not None and timezone.now() - ends > STILL,
     })
 
 
@@ -50,10 +50,10 @@ def outcome(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
 @login_required
 def outcome_plots(request: HttpRequest, dataflow_id: UUID) -> JsonResponse:
     """The measured rate over time beside what was planned and predicted."""
-    found = _asked(request, dataflow_id)
-    promise = found.kept.promise if found.kept else None
+    outcome = _asked(request, dataflow_id)
+    promise = outcome.kept.promise if outcome.kept else None
     return JsonResponse({"rate": outcome_rate_figure(
-        found.measured.history, planned_per_s=promise.rate_per_s if promise else None,
+        outcome.measured.history, planned_per_s=promise.rate_per_s if promise else None,
         predicted_per_s=promise.sustained_per_s if promise else None)})
 
 
@@ -61,27 +61,27 @@ def _asked(request: HttpRequest, dataflow_id: UUID) -> selectors.Outcome:
     return selectors.outcome_of(request.viewer, dataflow_id, proposal_id=request.GET.get("proposal", ""))
 
 
-def _help(reason: Reason, found: selectors.Outcome, graph: Mapping[str, list[dict]]) -> dict[str, Any] | None:
+def _help(reason: Reason, outcome: selectors.Outcome, graph: Mapping[str, list[dict]]) -> dict[str, Any] | None:
     """Where a click helps: what it says and where it goes."""
-    compare = reverse("schedule", args=[found.record.pk])
+    compare = reverse("schedule", args=[outcome.record.pk])
     types = {task["id"]: task["type"] for task in graph["tasks"]}
     if reason.remedy == "measure":
         return {"text": f"Measure {types.get(reason.task, reason.task)} again",
-                "url": measure_address(found.record, reason.task)}
+                "url": measure_address(outcome.record, reason.task)}
     if reason.cause == "selectivity":
-        planned = _of_each(_sources(graph), found.kept.promise.rates_per_s if found.kept else {}, whole_per_s=None)
+        planned = _of_each(_sources(graph), outcome.kept.promise.rates_per_s if outcome.kept else {}, whole_per_s=None)
         return {"text": "Compare schedules with the measured rates", "url": compare + _at(planned)}
     if reason.remedy == "compare":
         return {"text": "Compare schedules for the actual rate", "url": compare}
     if reason.remedy == "source":
-        comes = _of_each(_sources(graph), found.seen.read_per_s, whole_per_s=found.seen.rate_per_s)
+        comes = _of_each(_sources(graph), outcome.seen.read_per_s, whole_per_s=outcome.seen.rate_per_s)
         return {"text": "Compare schedules for the actual rate" if comes else "Compare schedules",
                 "url": compare + _at(comes)}
     if reason.remedy == "threads":
         return {"text": "How to give a slot more threads", "url": f"{reverse('help_guide', args=['schedules'])}#limits"}
     if reason.remedy == "slots":
         return {"text": "See what else is on the slot", "url": reverse("slots")}
-    return {"text": "See the dataflow", "url": reverse("dataflow", args=[found.record.pk])}
+    return {"text": "See the dataflow", "url": reverse("dataflow", args=[outcome.record.pk])}
 
 
 def _sources(graph: Mapping[str, list[dict]]) -> list[str]:

@@ -27,11 +27,11 @@ def overlap(request: HttpRequest) -> HttpResponse:
     """The heat map, and beside it the strongest pairs as a table."""
     team, search = _asked(request)
     by = "share" if request.GET.get("by") == "share" else "shared"
-    found = explorer.overlap_map(request.viewer, team=team, search=search)
-    pairs = found.pairs(by=by)
+    overlap = explorer.overlap_map(request.viewer, team=team, search=search)
+    pairs = overlap.pairs(by=by)
     page = Paginator(pairs, PER_PAGE).get_page(request.GET.get("page"))
     return render(request, "overlap.html", {
-        "map": found, "page": page, "rows": [_row(found, one, other) for one, other in page.object_list],
+        "map": overlap, "page": page, "rows": [_row(overlap, first, other) for first, other in page.object_list],
         "pairs": len(pairs), "by": by, "search": search, "team_chosen": team, "filtered": bool(team or search),
         "teams": teams.all_teams(), "most": explorer.MOST_DATAFLOWS,
     })
@@ -42,13 +42,13 @@ def overlap(request: HttpRequest) -> HttpResponse:
 def overlap_matrix(request: HttpRequest) -> JsonResponse:
     """The map's figures: dataflows in order, and of each row what is behind the diagonal."""
     team, search = _asked(request)
-    found = explorer.overlap_map(request.viewer, team=team, search=search)
-    size = len(found.dataflows)
+    overlap = explorer.overlap_map(request.viewer, team=team, search=search)
+    size = len(overlap.dataflows)
     return JsonResponse({
         "dataflows": [
             {"id": compared.id, "name": compared.name, "team": compared.team, "tasks": compared.tasks,
-             "matches": compared.matches} for compared in found.dataflows],
-        "shared": found.shared[np.triu_indices(size, 1)].tolist(),
+             "matches": compared.matches} for compared in overlap.dataflows],
+        "shared": overlap.shared[np.triu_indices(size, 1)].tolist(),
     }, json_dumps_params={"separators": (",", ":")})
 
 
@@ -74,6 +74,10 @@ def _asked(request: HttpRequest) -> tuple[str, str]:
     return request.GET.get("team", "").strip(), request.GET.get("q", "").strip()
 
 
-def _row(found: explorer.OverlapMap, one: int, other: int) -> dict[str, Any]:
-    return {"one": found.dataflows[one], "other": found.dataflows[other], "shared": int(found.shared[one, other]),
-            "share": float(found.share[one, other])}
+def _row(overlap: explorer.OverlapMap, first: int, other: int) -> dict[str, Any]:
+    return {
+        "one": overlap.dataflows[first],
+        "other": overlap.dataflows[other],
+        "shared": int(overlap.shared[first, other]),
+        "share": float(overlap.share[first, other]),
+    }

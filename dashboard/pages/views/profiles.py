@@ -135,15 +135,15 @@ def profiles_import(request: HttpRequest) -> HttpResponse:
 @login_required
 def trial(request: HttpRequest, trial_id: UUID) -> HttpResponse:
     """One trial: what was asked for, what came of it, on which machine, and its raw series."""
-    found = selectors.trial(request.viewer, trial_id)
-    beside = found.sweep.trials.without_raw()
+    trial = selectors.trial(request.viewer, trial_id)
+    beside = trial.sweep.trials.without_raw()
     return render(request, "profiles/trial.html", {
-        "trial": found, "sweep": found.sweep, "machine": sorted(found.machine.items()),
-        "versions": sorted(found.versions.items()), "quantiles": sorted(found.quantiles.items()),
-        "earlier": beside.filter(number__lt=found.number).last(),
-        "later": beside.filter(number__gt=found.number).first(),
+        "trial": trial, "sweep": trial.sweep, "machine": sorted(trial.machine.items()),
+        "versions": sorted(trial.versions.items()), "quantiles": sorted(trial.quantiles.items()),
+        "earlier": beside.filter(number__lt=trial.number).last(),
+        "later": beside.filter(number__gt=trial.number).first(),
         "again": beside.filter(
-            number__gt=found.number, threads=found.threads, rate_per_s=found.rate_per_s).first(),
+            number__gt=trial.number, threads=trial.threads, rate_per_s=trial.rate_per_s).first(),
     })
 
 
@@ -156,9 +156,9 @@ def trial_plots(request: HttpRequest, trial_id: UUID) -> JsonResponse:
 
 def row_of(record: ProfileRecord, machine: str) -> dict[str, Any]:
     """A profile with its peak and whether it still holds."""
-    found = profile_of(record)
+    profile = profile_of(record)
     return {
-        "record": record, "peak": found.peak, "stale": selectors.staleness(found, machine=machine),
+        "record": record, "peak": profile.peak, "stale": selectors.staleness(profile, machine=machine),
         "drifts": [drift for drift in record.drifts if drift["beyond"]], "drift_bound": BOUND,
         "imported": not hasattr(record, "sweep"), "installed": record.task_type in jobs.task_types(),
     }

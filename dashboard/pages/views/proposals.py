@@ -41,9 +41,9 @@ def proposals(request: HttpRequest) -> HttpResponse:
     """All proposals that the viewer may know of, newest first; ``for=me`` those that wait for the viewer."""
     search, status = request.GET.get("q", "").strip(), request.GET.get("status", "")
     mine = request.GET.get("for") == "me"
-    found = selectors.awaiting(request.viewer) if mine else selectors.proposals(
+    records = selectors.awaiting(request.viewer) if mine else selectors.proposals(
         request.viewer, status=status if status in {"open", *LIFECYCLE.states} else "", search=search)
-    page = Paginator(found, PER_PAGE).get_page(request.GET.get("page"))
+    page = Paginator(records, PER_PAGE).get_page(request.GET.get("page"))
     return render(request, "proposals.html", {
         "page": page, "search": search, "status_chosen": status, "statuses": LIFECYCLE.states, "mine": mine,
         "filtered": bool(search or status or mine), "live_topic": "estate",
@@ -55,10 +55,10 @@ def proposals(request: HttpRequest) -> HttpResponse:
 def proposal(request: HttpRequest, proposal_id: UUID) -> HttpResponse:
     """One proposal."""
     record = selectors.proposal(request.viewer, proposal_id)
-    found, live = difference(request.viewer, record), selectors.live_proposal(request.viewer, proposal_id)
-    tasks = found["tasks"] if found else []
+    diff, live = difference(request.viewer, record), selectors.live_proposal(request.viewer, proposal_id)
+    tasks = diff["tasks"] if diff else []
     return render(request, "proposal.html", {
-        "proposal": record, "kind": PLAN_KINDS[record.plan.kind], "diff": found, "live": live,
+        "proposal": record, "kind": PLAN_KINDS[record.plan.kind], "diff": diff, "live": live,
         "review": selectors.review_of(request.viewer, record),
         "groups": {status: [task for task in tasks if task["status"] == status]
                    for status in ("started", "reused", "stopped", "neighbour")},
@@ -76,10 +76,10 @@ def proposal(request: HttpRequest, proposal_id: UUID) -> HttpResponse:
 @login_required
 def proposal_graph(request: HttpRequest, proposal_id: UUID) -> JsonResponse:
     """The graph of a proposal's difference."""
-    found = difference(request.viewer, selectors.proposal(request.viewer, proposal_id))
-    if found is None:
+    diff = difference(request.viewer, selectors.proposal(request.viewer, proposal_id))
+    if diff is None:
         raise NotFound("There is no plan yet.", remedy="Wait until it is computed.")
-    return JsonResponse(difference_graph(found, task_types=jobs.task_types()))
+    return JsonResponse(difference_graph(diff, task_types=jobs.task_types()))
 
 
 @require_POST

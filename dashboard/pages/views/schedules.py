@@ -68,13 +68,13 @@ def schedule(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
     record = catalog.dataflow(request.viewer, dataflow_id)
     refused: WeirError | None = None
     try:
-        asked = _ask(request, record)
+        answer = _ask(request, record)
     except WeirError as error:  # no rate, or no routing: the page shows what it would without
-        refused, asked = error, options.ask(record, None)
-    failure = refused or asked.failure
+        refused, answer = error, options.ask(record, None)
+    failure = refused or answer.failure
     return render(request, "schedules/compare.html", {
         "record": record, "failure": failure, **missing_part(request, record, failure),
-        **_answer(request, asked), **_frame(request, record, asked),
+        **_answer(request, answer), **_frame(request, record, answer),
     }, status=http_status(refused) if refused else 200)
 
 
@@ -83,14 +83,14 @@ def schedule(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
 def schedule_pairs(request: HttpRequest, dataflow_id: UUID) -> JsonResponse:
     """The pairs at a rate, as markup: asked while the slider moves; with ``complete`` also those that take seconds."""
     record = catalog.dataflow(request.viewer, dataflow_id)
-    asked = _ask(request, record)
-    if asked.failure is not None:
-        raise asked.failure
-    context = _answer(request, asked)
+    answer = _ask(request, record)
+    if answer.failure is not None:
+        raise answer.failure
+    context = _answer(request, answer)
     return JsonResponse({
         "rate": context["rate_asked"], "together_per_s": context["together_per_s"], "shown": context["at"],
         "chosen": context["chosen"],
-        "rates": {task: exact_rate(rate_per_s) for task, rate_per_s in asked.job.rates_per_s.items()},
+        "rates": {task: exact_rate(rate_per_s) for task, rate_per_s in answer.job.rates_per_s.items()},
         "pairs": render_to_string("schedules/pairs.html", context, request=request),
     })
 
@@ -120,8 +120,8 @@ def schedule_propose(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
             pair=given.get("pair", "").split("-"), rate_per_s=options.rate_of(given.get("rate", "")),
             routing=given.get("routing", ROUTINGS[0]))
         if choice is not None:  # what is refused is seen where it was chosen
-            asked = {name: given[name] for name in ("rate", "pair", "routing") if given.get(name)}
-            address = reverse("schedule", args=[dataflow_id], query=asked)
+            query = {name: given[name] for name in ("rate", "pair", "routing") if given.get(name)}
+            address = reverse("schedule", args=[dataflow_id], query=query)
         proposal = services.propose_schedule(actor=request.user, dataflow_id=dataflow_id, choice=choice)
     except WeirError as error:
         flash.failure(request, error)
@@ -148,48 +148,48 @@ def _routing(request: HttpRequest) -> Routing:
     return next((routing for routing in ROUTINGS if routing == named), ROUTINGS[0])
 
 
-def _answer(request: HttpRequest, asked: options.ScheduleOptions) -> dict[str, Any]:
+def _answer(request: HttpRequest, answer: options.ScheduleOptions) -> dict[str, Any]:
     """What the table and the figures of the chosen pair show; ``rate_asked`` asks for the same again."""
-    own = options.own_rates(asked.problem)
-    rate_per_s = asked.rate_per_s or own[0]
+    own = options.own_rates(answer.problem)
+    rate_per_s = answer.rate_per_s or own[0]
     at, given = exact_rate(rate_per_s), _plain(rate_per_s)
-    if asked.rate_per_s is None and len(own) > 1:  # each has another one: no rate stands for them
+    if answer.rate_per_s is None and len(own) > 1:  # each has another one: no rate stands for them
         at, given = f"each source's own rate, {exact_rate(sum(own))} in total", ""
-    best = best_of(asked.rows)
+    best = best_of(answer.rows)
     wanted = pair_of(request.GET.get("pair", ""))
-    found = next((row for row in asked.rows if row.pair == wanted), None) or best or (asked.rows or (None,))[0]
-    chosen = found or Row(PAIRS[0], error=asked.failure)
+    shown_row = next((row for row in answer.rows if row.pair == wanted), None) or best or (answer.rows or (None,))[0]
+    chosen = shown_row or Row(PAIRS[0], error=answer.failure)
     return {
-        "rows": asked.rows, "at": at, "rate_asked": given, "together_per_s": sum(own),
-        "chosen": chosen.key if found else "", "cannot": chosen.cannot, "chosen_row": chosen,
+        "rows": answer.rows, "at": at, "rate_asked": given, "together_per_s": sum(own),
+        "chosen": chosen.key if shown_row else "", "cannot": chosen.cannot, "chosen_row": chosen,
         "best": best.key if best and best.keeps else "", "currency": settings.CURRENCY, "waiting": True,
         "routing": _routing(request),
     }
 
 
-def _frame(request: HttpRequest, record: DataflowRecord, asked: options.ScheduleOptions) -> dict[str, Any]:
+def _frame(request: HttpRequest, record: DataflowRecord, answer: options.ScheduleOptions) -> dict[str, Any]:
     """What stands around the table: the slider's scale, free slots, profiles, and whether one may propose."""
-    own = options.own_rates(asked.problem)
+    own = options.own_rates(answer.problem)
     mean = sum(own) / len(own)
-    rate_per_s = asked.rate_per_s or mean
+    rate_per_s = answer.rate_per_s or mean
     most = options.scale_of(max(rate_per_s, mean))
-    basis = options.basis_of(asked.problem, asked.job) if asked.job else []
+    basis = options.basis_of(answer.problem, answer.job) if answer.job else []
     may = request.viewer.has_role(record.team_id, Role.ENGINEER)
     may_measure = may_measure_for(request, record)
     proposal = _replaced(record)
     submitted = proposal is not None and PLAN_KINDS[proposal.plan.kind].has_document
     scheduled = proposal is not None and "schedule" in proposal.plan.options
-    why_not = asked.problem.blocked or ("" if submitted else _not_running(record)) or (
+    why_not = answer.problem.blocked or ("" if submitted else _not_running(record)) or (
         "" if may else f"Only engineers of {record.team} can propose a schedule.")
     return {
-        "sources": len(own), "own_rate": own[0], "is_own": asked.rate_per_s is None, "most": most, "steps": STEPS,
+        "sources": len(own), "own_rate": own[0], "is_own": answer.rate_per_s is None, "most": most, "steps": STEPS,
         "least": f"{LEAST_RATE_PER_S:f}", "step": max(1, round(rate_per_s / most * STEPS)), "tasks": basis,
         "remarks": [
-            {"remark": one, "url": measure_address(record, one.tasks[0]) if may_measure else ""}
-            for one in options.notes_of(basis)],
-        "room": options.room_of(asked.problem), "buys": asked.problem.supply.catalogue is not None,
+            {"remark": note, "url": measure_address(record, note.tasks[0]) if may_measure else ""}
+            for note in options.notes_of(basis)],
+        "room": options.room_of(answer.problem), "buys": answer.problem.supply.catalogue is not None,
         "may_propose": not why_not, "why_not": why_not,
-        "may_drop": may and submitted and scheduled, "cut": asked.problem.cut,
+        "may_drop": may and submitted and scheduled, "cut": answer.problem.cut,
         "proposed": proposal if scheduled else None, "runs_by": selectors.runs_by(record),
     }
 
@@ -202,8 +202,8 @@ def _plain(rate_per_s: float) -> float | int:
 
 def _replaced(record: DataflowRecord) -> Proposal | None:
     """The proposal that is planned anew by a choice: a submission in review, or a schedule of what runs."""
-    found = record.proposals.open().filter(plan__kind__in=(SUBMIT.name, SCHEDULE.name))
-    return found.select_related("plan", "author", "chosen_by").first()
+    open_proposals = record.proposals.open().filter(plan__kind__in=(SUBMIT.name, SCHEDULE.name))
+    return open_proposals.select_related("plan", "author", "chosen_by").first()
 
 
 def _not_running(record: DataflowRecord) -> str:

@@ -112,8 +112,8 @@ def _form(request: HttpRequest, given: Any, *, failure: WeirError | None = None,
     declared = jobs.task_types().get(given.get("type", ""))
     again = selectors.profile(request.viewer, given["again"]) if given.get("again") else None
     dataflow = catalog.dataflow(request.viewer, given["dataflow"]) if given.get("dataflow") else None
-    found = places()
-    slot = given.get("slot") or (found[0].name if found else "")
+    slots = places()
+    slot = given.get("slot") or (slots[0].name if slots else "")
     manner = services.manner_of(again)
     bounds = services.bounds_for(slot, manner.bounds)
     owner = again.team if again else dataflow.team if dataflow and dataflow.private else None
@@ -125,10 +125,10 @@ def _form(request: HttpRequest, given: Any, *, failure: WeirError | None = None,
         "declared": declared, "feeds": subjects.feeds_for(declared) if declared else (),
         "config": given.get("config") or (_defaults(declared) if declared else ""),
         "dataflow": dataflow, "tasks": catalog.graph_of(dataflow)["tasks"] if dataflow else (),
-        "types": sorted(jobs.task_types().values(), key=lambda one: (one.kind, one.name)),
+        "types": sorted(jobs.task_types().values(), key=lambda task_type: (task_type.kind, task_type.name)),
         "dataflows": catalog.dataflows(request.viewer)[:200],
-        "places": found, "slot": slot,
-        "any_free": any(place.free for place in found),
+        "places": slots, "slot": slot,
+        "any_free": any(place.free for place in slots),
         "amounts": {name: given.get(name) or f"{getattr(bounds, field) / factor:.12g}"
                     for name, (field, factor) in AMOUNTS.items()},
         "most_threads": most_threads(), "warm_up_s": given.get("warm_up_s") or f"{manner.warm_up_s:g}",
@@ -151,10 +151,10 @@ def _not_approved(request: HttpRequest, dataflow: DataflowRecord | None) -> set[
         return set()
     tasks = [task["id"] for task in catalog.graph_of(dataflow)["tasks"] if task["kind"]]
     try:
-        found = subjects.subjects_of_tasks(request.viewer, dataflow.pk, tasks)
+        found_subjects = subjects.subjects_of_tasks(request.viewer, dataflow.pk, tasks)
     except WeirError:  # a type of it is not installed: what is asked for says so
         return set()
-    return {task_id for task_id, subject in found.items() if approval.hindrance_of(subject)}
+    return {task_id for task_id, subject in found_subjects.items() if approval.hindrance_of(subject)}
 
 
 def _subject(request: HttpRequest, given: Any) -> subjects.Subject:

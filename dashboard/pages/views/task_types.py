@@ -20,16 +20,16 @@ _ORDER = {"source": 0, "transform": 1, "sink": 2}
 def task_types(request: HttpRequest) -> HttpResponse:
     """Every installed task type, by kind and family; ``q`` narrows it by name and description."""
     search = request.GET.get("q", "").strip()
-    found = [
+    listed_types = [
         declared for declared in jobs.task_types().values()
         if all(word in f"{declared.name} {declared.family} {declared.doc}".lower() for word in search.lower().split())
     ]
-    found.sort(key=lambda declared: (_ORDER[declared.kind], _family(declared), declared.name))
+    listed_types.sort(key=lambda declared: (_ORDER[declared.kind], _family(declared), declared.name))
     families = [
         {"kind": kind, "name": family, "types": list(types)}
-        for (kind, family), types in groupby(found, key=lambda declared: (declared.kind, _family(declared)))
+        for (kind, family), types in groupby(listed_types, key=lambda declared: (declared.kind, _family(declared)))
     ]
-    return render(request, "task_types.html", {"families": families, "search": search, "total": len(found)})
+    return render(request, "task_types.html", {"families": families, "search": search, "total": len(listed_types)})
 
 
 def _family(declared: TaskType) -> str:

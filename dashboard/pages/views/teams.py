@@ -18,13 +18,13 @@ from scheduler.model.errors import NotFound, WeirError
 @login_required
 def teams(request: HttpRequest) -> HttpResponse:
     """The viewer's teams with their members."""
-    found = [
+    rows = [
         {"team": team, "members": list(selectors.members(team)), "may_change": _may_change(request, team),
          "secrets": list(selectors.secrets(team))}
         for team in selectors.teams(request.viewer)
     ]
     return render(request, "teams.html", {
-        "teams": found, "roles": Role.choices, "controllers": Controller.choices,
+        "teams": rows, "roles": Role.choices, "controllers": Controller.choices,
         "tokens": selectors.tokens(request.user), "new_token": request.session.pop("new_token", None),
     })
 
@@ -114,7 +114,7 @@ def _may_change(request: HttpRequest, team: object) -> bool:
 
 
 def _user(name: str) -> object:
-    found = get_user_model().objects.filter(username=name, is_active=True).first() if "\0" not in name else None
-    if found is None:
+    user = get_user_model().objects.filter(username=name, is_active=True).first() if "\0" not in name else None
+    if user is None:
         raise NotFound(f"Nobody is called {name!r} here.", remedy="An administrator adds users first.")
-    return found
+    return user

@@ -136,7 +136,7 @@ def _take(sweep: SweepRecord, trial: TrialRecord, heard: Heard, at: datetime) ->
     elif heard.progress is not None:
         trial.heard = at
         trial.taken = trial.taken or heard.progress.state != "ordered"
-    elif trial.sent and at - max(one for one in (trial.sent, trial.heard) if one) > SILENT:
+    elif trial.sent and at - max(moment for moment in (trial.sent, trial.heard) if moment) > SILENT:
         if not SlotRow.objects.filter(name=sweep.slot).exists():
             gone = NotFound(f"No node offers slot {sweep.slot} any more.", remedy="Measure on another slot.")
             _end(trial, at, gone.message, gone.remedy)
@@ -149,9 +149,9 @@ def _take(sweep: SweepRecord, trial: TrialRecord, heard: Heard, at: datetime) ->
     trial.save()
 
 
-def _store(sweep: SweepRecord, trial: TrialRecord, found: TrialResult, at: datetime) -> None:
-    here, runs = str(found.machine.get("class", ""))[:120], found.versions.get("type", sweep.version)
-    code = str(found.versions.get("code", ""))[:64]
+def _store(sweep: SweepRecord, trial: TrialRecord, result: TrialResult, at: datetime) -> None:
+    here, runs = str(result.machine.get("class", ""))[:120], result.versions.get("type", sweep.version)
+    code = str(result.versions.get("code", ""))[:64]
     if sweep.machine and here != sweep.machine:
         _end(trial, at, f"It ran on {here}.", "Measure anew on one class of machine.")
         return _fail(sweep, MixedSweep(
@@ -168,31 +168,31 @@ def _store(sweep: SweepRecord, trial: TrialRecord, found: TrialResult, at: datet
             f"The node measured other code of {sweep.task_type} ({code}) than was asked for ({sweep.code}).",
             remedy="Start the site and the node's agent again, with the same packages, then measure anew."), at)
     sweep.machine, sweep.code = here, sweep.code or code
-    sweep.slot_threads = found.machine.get("slot_threads") or sweep.slot_threads
-    take_result(trial, found, bounds=bounds_of(sweep))
+    sweep.slot_threads = result.machine.get("slot_threads") or sweep.slot_threads
+    take_result(trial, result, bounds=bounds_of(sweep))
     trial.ended = at
 
 
 def _not_measured(
-    sweep: SweepRecord, trial: TrialRecord, found: TrialResult, at: datetime, *, counts: bool = True
+    sweep: SweepRecord, trial: TrialRecord, result: TrialResult, at: datetime, *, counts: bool = True
 ) -> None:
     """A trial without figures: ordered again where what hindered it may pass, else the sweep ends.
 
     Where a driver turned out to have fewer threads, it ends with what fewer have shown.
     """
-    log.warning("trial_failed", sweep=str(sweep.pk), trial=trial.number, code=found.code, message=found.message)
-    if found.passing and trial.attempts + counts < MOST_ATTEMPTS:
+    log.warning("trial_failed", sweep=str(sweep.pk), trial=trial.number, code=result.code, message=result.message)
+    if result.passing and trial.attempts + counts < MOST_ATTEMPTS:
         # Another id for another attempt; an order that nobody took is given again as it was.
         trial.attempts += counts
         trial.sent = trial.heard = None
-        trial.taken, trial.error = False, found.message
+        trial.taken, trial.error = False, result.message
         return
-    _end(trial, at, found.message, found.remedy)
+    _end(trial, at, result.message, result.remedy)
     fewer = sweep.trials.filter(threads__lt=trial.threads, stable=True).order_by("-threads").first()
-    if found.code == "too_few_threads" and fewer is not None:
+    if result.code == "too_few_threads" and fewer is not None:
         sweep.slot_threads = fewer.threads
         return
-    _fail(sweep, TrialFailed(found.message, remedy=found.remedy), at)
+    _fail(sweep, TrialFailed(result.message, remedy=result.remedy), at)
 
 
 def _decide(sweep: SweepRecord, at: datetime, audit: Audit) -> None:
@@ -239,13 +239,13 @@ def _finish(sweep: SweepRecord, done: Done, at: datetime, audit: Audit) -> None:
 
 def _fewer_threads(sweep: SweepRecord, done: Done) -> str:
     """Explain that the sweep stopped at the driver's limit of threads; empty if it did not."""
-    asked, there = sweep.bounds["largest_threads"], sweep.slot_threads
-    if there is None or there >= asked or done.points[-1].threads < there:
+    largest, slot_threads = sweep.bounds["largest_threads"], sweep.slot_threads
+    if slot_threads is None or slot_threads >= largest or done.points[-1].threads < slot_threads:
         return ""
-    refused = sweep.trials.filter(threads__gt=there).exclude(error="").last()
+    refused = sweep.trials.filter(threads__gt=slot_threads).exclude(error="").last()
     if refused is not None:
         return f" {refused.error}."
-    return f" {asked} were asked for, and the driver of slot {sweep.slot} has {there} (WEIR_SLOT_THREADS)."
+    return f" {largest} were asked for, and the driver of slot {sweep.slot} has {slot_threads} (WEIR_SLOT_THREADS)."
 
 
 def _bounds(sweep: SweepRecord, done: Sequence[TrialRecord]) -> Sweep:

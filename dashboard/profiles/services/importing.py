@@ -63,9 +63,9 @@ def import_profiles(*, actor: User, text: str) -> list[ProfileRecord]:
 
 
 def _require_text(text: str) -> None:
-    found = UNSTORABLE.search(text)
-    if found is not None:
-        line, column = text.count("\n", 0, found.start()) + 1, found.start() - text.rfind("\n", 0, found.start())
+    bad = UNSTORABLE.search(text)
+    if bad is not None:
+        line, column = text.count("\n", 0, bad.start()) + 1, bad.start() - text.rfind("\n", 0, bad.start())
         require_none([Problem(
             "invalid_profile", "A NUL character or half a surrogate pair cannot be stored", "Remove the character.",
             line=line, column=column)])
@@ -73,7 +73,7 @@ def _require_text(text: str) -> None:
 
 def _canonical(entries: Iterable[Entry]) -> tuple[list[Entry], list[Found]]:
     """With their configs as tasks are looked up by them; an installed type fills in what the file leaves out."""
-    found: list[Entry] = []
+    read_entries: list[Entry] = []
     problems: list[Found] = []
     for entry in entries:
         profile, config = entry.profile, entry.profile.config
@@ -86,8 +86,8 @@ def _canonical(entries: Iterable[Entry]) -> tuple[list[Entry], list[Found]]:
                     entry.line, "config",
                     f"The config {config[:60]} of {profile.task_type} holds a number that JSON does not have",
                     "Correct it."))
-        found.append(replace(entry, profile=replace(profile, config=config)))
-    return found, problems
+        read_entries.append(replace(entry, profile=replace(profile, config=config)))
+    return read_entries, problems
 
 
 def _require_few(profiles: list[Profile]) -> None:

@@ -124,8 +124,8 @@ def bounds_for(slot: str, base: Sweep = USUAL, **given: Any) -> Sweep:
     Where no number of threads is given, it is no more than the slot's driver has.
     """
     row = None if "\0" in slot else SlotRow.objects.select_related("node").filter(name=slot).first()
-    there = row.node.threads if row is not None else None
-    return replace(base, **{"largest_threads": min(base.largest_threads, there or base.largest_threads)} | given)
+    threads = row.node.threads if row is not None else None
+    return replace(base, **{"largest_threads": min(base.largest_threads, threads or base.largest_threads)} | given)
 
 
 def manner_of(profile: ProfileRecord | None) -> Manner:
@@ -206,12 +206,12 @@ def _slot_for_update(name: str) -> SlotRow:
 
 
 def _require_threads(row: SlotRow, bounds: Sweep) -> None:
-    there = row.node.threads
-    if there is not None and bounds.largest_threads > there:
+    threads = row.node.threads
+    if threads is not None and bounds.largest_threads > threads:
         raise InvalidResources(
-            f"{bounds.largest_threads} threads are to be measured, and the driver of slot {row.name} has {there}.",
-            remedy=f"Ask for {there} at most, or set WEIR_SLOT_THREADS on {row.node_id} and start its agent again.",
-            threads=bounds.largest_threads, there=there)
+            f"{bounds.largest_threads} threads are to be measured, and the driver of slot {row.name} has {threads}.",
+            remedy=f"Ask for {threads} at most, or set WEIR_SLOT_THREADS on {row.node_id} and start its agent again.",
+            threads=bounds.largest_threads, there=threads)
 
 
 def _require_room() -> None:

@@ -73,11 +73,11 @@ class Bench:
 
     def written_ms(self, fragment: str) -> dict[int, int]:
         """When each event of a stream was written to its channel, by sequence number."""
-        found: dict[int, int] = {}
+        counts: dict[int, int] = {}
         for _, fields in self.broker.xrange(keys.channel(f"{fragment}.0")):
             for row in codec.block_rows(fields[b"b"]):
-                found[row["_seq"]] = int(fields[b"t"])
-        return found
+                counts[row["_seq"]] = int(fields[b"t"])
+        return counts
 
     def wait_for(self, fragment: str, events: int, *, timeout_s: float = 300) -> None:
         """Wait until a fragment has put out so many events."""
@@ -108,11 +108,11 @@ class Bench:
 
 def latencies(bench: Bench, fragment: str, since_ms: float) -> list[float]:
     """How long each event took from its source to a stream's channel, in ms, of those born since a moment."""
-    found = []
+    samples = []
     for _, fields in bench.broker.xrange(keys.channel(f"{fragment}.0")):
         written = int(fields[b"t"])
-        found += [written - row["_born"] for row in codec.block_rows(fields[b"b"]) if row["_born"] > since_ms]
-    return found
+        samples += [written - row["_born"] for row in codec.block_rows(fields[b"b"]) if row["_born"] > since_ms]
+    return samples
 
 
 def quantile(values: list[float], percent: float) -> float:

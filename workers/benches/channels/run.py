@@ -29,7 +29,10 @@ from .hops import hop, throughput, valve
 from .queries import idle, leak, many, restart
 from .rig import Bench
 
-MEASUREMENTS = {each.__name__: each for each in (hop, throughput, valve, idle, restart, many, leak, threads, routes)}
+MEASUREMENTS = {
+    measurement.__name__: measurement
+    for measurement in (hop, throughput, valve, idle, restart, many, leak, threads, routes)
+}
 
 
 @contextmanager
@@ -101,7 +104,7 @@ def main(arguments: list[str] | None = None) -> int:
         "machine": machine, "trigger_ms": options.trigger_ms, "wait_ms": options.wait_ms}
     with tempfile.TemporaryDirectory() as scratch, _broker(Path(scratch) / "broker") as url:
         config = ChannelConfig(url, data_dir=options.data_dir, wait_ms=options.wait_ms)
-        settings = {"spark.local.dir": f"{scratch}/{LOCAL}", **dict(each.split("=", 1) for each in options.conf)}
+        settings = {"spark.local.dir": f"{scratch}/{LOCAL}", **dict(option.split("=", 1) for option in options.conf)}
         with session(config, settings=settings) as spark:
             bench = Bench(spark, config, Path(scratch), options.trigger_ms)
             for name in options.only.split(","):

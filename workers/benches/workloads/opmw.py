@@ -57,7 +57,7 @@ def dataflows(folder: Path, *, rng: Random, task_types: TaskTypes, count: int = 
 def dataflow_of(template: dict, *, task_types: TaskTypes) -> Dataflow:
     """A template as a de-duplicated dataflow; a component that nothing feeds or reads gets a stream of its own."""
     parameters = template.get("parameters", ())
-    links = [(one["from"], one["to"], one["var"]) for one in template["links"] if one["var"] not in parameters]
+    links = [(link["from"], link["to"], link["var"]) for link in template["links"] if link["var"] not in parameters]
     fed, read = {target for _, target, _ in links}, {source for source, _, _ in links}
     for node in template["nodes"]:
         links += [(None, node["id"], f"start of {node['type']}")] if node["id"] not in fed else []
@@ -71,12 +71,14 @@ def dataflow_of(template: dict, *, task_types: TaskTypes) -> Dataflow:
     streams: dict[Stream, None] = {}
     for source, target, variable in links:
         if source is None:
-            found = sources.setdefault(variable, Task(f"in{len(sources)}", "smart_meter", {"seed": _seed(variable)}))
-            streams[Stream(found.id, tasks[target].id)] = None
+            variable_source = sources.setdefault(
+                variable, Task(f"in{len(sources)}", "smart_meter", {"seed": _seed(variable)})
+            )
+            streams[Stream(variable_source.id, tasks[target].id)] = None
         elif target is None:
             sink = Task(f"out{len(sinks)}", "output", {"name": _output(variable)})
-            found = sinks.setdefault((source, variable), sink)
-            streams[Stream(tasks[source].id, found.id)] = None
+            variable_source = sinks.setdefault((source, variable), sink)
+            streams[Stream(tasks[source].id, variable_source.id)] = None
         else:
             streams[Stream(tasks[source].id, tasks[target].id)] = None
     dataflow = Dataflow(

@@ -98,13 +98,13 @@ class Feeder:
 
 def feed_until(feeder: Feeder, ended: Callable[[], bool], say: Callable[..., None]) -> None:
     """Write what is due every tick, until it is over."""
-    began, said = time.monotonic(), 0.0
+    began, spent = time.monotonic(), 0.0
     say(began_ms=_now_ms())
     while not ended():
         passed_s = time.monotonic() - began
         feeder.write_due(passed_s, now_ms=_now_ms())
-        if passed_s - said >= SAY_S:
-            said = passed_s
+        if passed_s - spent >= SAY_S:
+            spent = passed_s
             say(sent=feeder.sent, passed_s=passed_s, held_back=feeder.held_back)
         time.sleep(TICK_S)
 

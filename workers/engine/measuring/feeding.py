@@ -86,9 +86,9 @@ class Feeding:
 
     def _between(self, first_s: float, last_s: float) -> list[tuple[float, int, int]]:
         while not self._said.empty():
-            said = self._said.get()
-            self._told.append((self.began_s + said["passed_s"], said["sent"], said["held_back"]))
-        return [one for one in self._told if first_s <= one[0] <= last_s]
+            message = self._said.get()
+            self._told.append((self.began_s + message["passed_s"], message["sent"], message["held_back"]))
+        return [entry for entry in self._told if first_s <= entry[0] <= last_s]
 
     def _listen(self, process: subprocess.Popen[bytes]) -> None:
         with process.stdout:

@@ -83,8 +83,8 @@ def latency_slope(batches: Sequence[Batch], *, trigger_s: float, now_s: float) -
     points = [(batch.ended_s, batch.beyond_s(trigger_s)) for batch in batches]
     if batches and now_s - batches[-1].ended_s > max(trigger_s, batches[-1].took_s) + trigger_s:
         points.append((now_s, now_s - batches[-1].planned_s))
-    found = slope([at for at, _ in points], [latency for _, latency in points])
-    return 1.0 if found == inf else found
+    gained = slope([at for at, _ in points], [latency for _, latency in points])
+    return 1.0 if gained == inf else gained
 
 
 def achieved_per_s(batches: Sequence[Batch], *, measured_s: float) -> float:
@@ -137,5 +137,5 @@ def is_enough(
 def quantiles_s(before: Mapping[int, int], after: Mapping[int, int], percentile_ms: Any) -> dict[str, float]:
     """Quantiles of what a latency histogram gained, in seconds; empty where it gained nothing."""
     gained = {bucket: count - before.get(bucket, 0) for bucket, count in after.items()}
-    found = {name: percentile_ms(gained, share) for name, share in QUANTILES.items()}
-    return {name: round(value / 1000, 4) for name, value in found.items() if value is not None}
+    quantiles = {name: percentile_ms(gained, share) for name, share in QUANTILES.items()}
+    return {name: round(value / 1000, 4) for name, value in quantiles.items() if value is not None}

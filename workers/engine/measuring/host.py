@@ -172,10 +172,10 @@ class Host:
         """The batches since the last look; an error where the query has failed."""
         around = self._around
         if self._query is not None and not self._query.isActive:
-            told = _told(explain(queries.causes_of(self._query), places_of([self._task], around.task_types)))
-            raise TrialFailed(told["code"], told["message"], remedy=told["remedy"])
+            failure = _told(explain(queries.causes_of(self._query), places_of([self._task], around.task_types)))
+            raise TrialFailed(failure["code"], failure["message"], remedy=failure["remedy"])
         documents = around.listener.watched(self._fragment, self._query)
-        batches = [figures.batch_of(one, started_s=_seconds(one["timestamp"])) for one in documents]
+        batches = [figures.batch_of(document, started_s=_seconds(document["timestamp"])) for document in documents]
         return {"batches": [asdict(batch) for batch in batches if batch.events_in]}
 
     def end(self) -> dict[str, Any]:

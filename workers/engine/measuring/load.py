@@ -50,8 +50,8 @@ class Compilers:
             It has ended.
         """
         pid = process.pid
-        if pid not in self._threads and process.name() == "java" and (found := _compilers_of(pid)):
-            self._threads[pid] = found
+        if pid not in self._threads and process.name() == "java" and (compilers := _compilers_of(pid)):
+            self._threads[pid] = compilers
         return sum(map(_thread_s, self._threads.get(pid, ())))
 
 
@@ -67,17 +67,17 @@ class TreeLoad:
 
     def cpu_s(self) -> float:
         """CPU seconds since the first call, compilers left out. A process that came later counts from its start."""
-        found, self.compilers_s = {}, 0.0
+        counted, self.compilers_s = {}, 0.0
         for pid in self._pids():
             with suppress(psutil.Error):
                 process = psutil.Process(pid)
                 with process.oneshot():
                     times, compilers_s = process.cpu_times(), self._compilers.cpu_s(process)
-                    found[pid] = times.user + times.system - compilers_s
+                    counted[pid] = times.user + times.system - compilers_s
                     self.compilers_s += compilers_s
-        before = found if self._known is None else self._known
-        self._total_s += sum(max(0.0, used - before.get(pid, 0.0)) for pid, used in found.items())
-        self._known = found
+        before = counted if self._known is None else self._known
+        self._total_s += sum(max(0.0, used - before.get(pid, 0.0)) for pid, used in counted.items())
+        self._known = counted
         return self._total_s
 
     def python_mb(self) -> float:
@@ -160,8 +160,8 @@ def held_to(core: int, pid: int) -> Iterator[None]:
 
 
 def _hold(pid: int, cores: set[int]) -> None:
-    for one in [pid, *descendants(pid)]:
+    for process_id in [pid, *descendants(pid)]:
         with suppress(OSError):
-            for thread in Path(f"/proc/{one}/task").iterdir():
+            for thread in Path(f"/proc/{process_id}/task").iterdir():
                 with suppress(OSError):
                     os.sched_setaffinity(int(thread.name), cores)

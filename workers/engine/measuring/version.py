@@ -25,9 +25,9 @@ def weir_version() -> str:
 def _commit() -> str:
     if not (ROOT / ".git").exists():  # an installed package may be in a checkout of something else
         return ""
-    asked = ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--exclude", "*"]
+    command = ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--exclude", "*"]
     try:
-        told = subprocess.run(asked, capture_output=True, text=True, timeout=PATIENCE_S, check=True)
+        finished = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=True)
     except (OSError, subprocess.SubprocessError):
         return ""
-    return told.stdout.strip()
+    return finished.stdout.strip()

@@ -104,9 +104,9 @@ def _located(reason: str, tasks: Sequence[str]) -> str:
 
 def _first_paragraph(message: str) -> str:
     """What comes before a stack trace or a query plan, on one line."""
-    kept = []
+    reasons = []
     for line in message.strip().splitlines():
-        if kept and line.lstrip().startswith(("at ", "Driver stacktrace", "JVM stacktrace", "== ", "+-", "'")):
+        if reasons and line.lstrip().startswith(("at ", "Driver stacktrace", "JVM stacktrace", "== ", "+-", "'")):
             break
-        kept.append(line.strip())
-    return " ".join(kept)[:LONGEST]
+        reasons.append(line.strip())
+    return " ".join(reasons)[:LONGEST]

@@ -108,10 +108,10 @@ class QueryListener:
         if query is not None and not self.listening:
             self._poll(query)
         with self._lock:
-            said = self._watched.get(name, [])
-            if said:
+            earlier = self._watched.get(name, [])
+            if earlier:
                 self._watched[name] = []
-        return said
+        return earlier
 
     def unwatch(self, name: str) -> None:
         """Keep no more of it."""

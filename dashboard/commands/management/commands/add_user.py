@@ -26,8 +26,8 @@ class Command(BaseCommand):
         try:
             user = create_user(username=username, password=password, superuser=administrator)
             if team:
-                found = Team.objects.filter(slug=team).first() or create_team(slug=team, name=team)
-                set_role(user=user, team=found, role=Role[role.upper()])
+                record = Team.objects.filter(slug=team).first() or create_team(slug=team, name=team)
+                set_role(user=user, team=record, role=Role[role.upper()])
         except WeirError as error:
             raise CommandError(error.told) from error
         self.stdout.write(f"user name: {username}\npassword:  {password}")

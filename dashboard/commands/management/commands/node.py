@@ -36,6 +36,6 @@ class Command(BaseCommand):
         for node in nodes():
             seen = "reports" if node.name in reports else f"last heard of {node.seen:%Y-%m-%d %H:%M} UTC" if node.seen \
                 else "never heard of"
-            told = unpinned(reports.node(node.name))
-            held = f", slots not held to cores of their own: {told}" if told else ""
+            report = unpinned(reports.node(node.name))
+            held = f", slots not held to cores of their own: {report}" if report else ""
             self.stdout.write(f"{node.name}: {node.slots} slots, {node.machine or 'unknown machine'}, {seen}{held}")

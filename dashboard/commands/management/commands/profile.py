@@ -45,8 +45,8 @@ class Command(BaseCommand):
         listing.add_argument("--set-aside", action="store_true", help="those of kinds of which none is in use instead")
         exporting = ways.add_parser("export", help="active profiles as CSV")
         exporting.add_argument("file", nargs="?", default="-", help="where to; - is standard output")
-        for one in (listing, exporting):
-            one.add_argument("--search", default="", help="words to find in type, config and origin")
+        for subparser in (listing, exporting):
+            subparser.add_argument("--search", default="", help="words to find in type, config and origin")
         importing = ways.add_parser("import", help="all profiles of a CSV file, or none and every mistake")
         importing.add_argument("file", help="CSV; - reads standard input")
         measuring = ways.add_parser("measure", help="ask for a sweep")
@@ -71,10 +71,12 @@ class Command(BaseCommand):
         measuring.add_argument("--wait", action="store_true", help="follow it to its end, and move it on")
         using = ways.add_parser("use", help="put a profile in the place of the one of its kind that is in use")
         leaving = ways.add_parser("set-aside", help="take a profile out of use; it is kept")
-        for one in (using, leaving):
-            one.add_argument("profile", help="its id: the end of a line of `profile list`, or of its page's address")
-        for one in (listing, exporting, importing, measuring, using, leaving):
-            one.add_argument("--as", dest="username", help="who does this; otherwise the first administrator")
+        for subparser in (using, leaving):
+            subparser.add_argument(
+                "profile", help="its id: the end of a line of `profile list`, or of its page's address"
+            )
+        for subparser in (listing, exporting, importing, measuring, using, leaving):
+            subparser.add_argument("--as", dest="username", help="who does this; otherwise the first administrator")
 
     def handle(self, *, way: str, username: str | None, **options: Any) -> None:
         do: dict[str, Callable[..., None]] = {
@@ -92,8 +94,8 @@ class Command(BaseCommand):
     def _list(self, actor: User, options: dict[str, Any]) -> None:
         machine = selectors.current_machine()
         viewer = viewer_of(actor)
-        found = selectors.set_aside(viewer) if options["set_aside"] else selectors.profiles(viewer)
-        for record in selectors.matching(found, options["search"]):
+        records = selectors.set_aside(viewer) if options["set_aside"] else selectors.profiles(viewer)
+        for record in selectors.matching(records, options["search"]):
             profile = profile_of(record)
             marks = [f"stale: {stale}"] if (stale := selectors.staleness(profile, machine=machine)) else []
             marks += ["drifted"] if record.drifted else []
@@ -104,8 +106,8 @@ class Command(BaseCommand):
                 profile.machine or "machine not noted", profile.config or "any config", *marks, str(record.pk)]))
 
     def _export(self, actor: User, options: dict[str, Any]) -> None:
-        found = selectors.profiles(viewer_of(actor), search=options["search"])
-        text = write_entries(map(entry_of, found))
+        records = selectors.profiles(viewer_of(actor), search=options["search"])
+        text = write_entries(map(entry_of, records))
         if options["file"] == "-":
             self.stdout.write(text, ending="")
         else:
@@ -156,15 +158,15 @@ class Command(BaseCommand):
 
     def _follow(self, sweep: SweepRecord) -> None:
         """Tell of each trial as it ends, and move the sweep on, whether or not a worker does so too."""
-        told = 0
+        printed = 0
         while True:
             try:
                 sweep = advance_sweep(sweep_id=sweep.pk, at=timezone.now())
             except jobs.BrokerAway as away:
                 self.stderr.write(away.message)
-            for trial in sweep.trials.exclude(ended=None).filter(number__gt=told).defer("series"):
+            for trial in sweep.trials.exclude(ended=None).filter(number__gt=printed).defer("series"):
                 self.stdout.write(_line(trial))
-                told = trial.number
+                printed = trial.number
             if sweep.status not in OPEN:
                 break
             time.sleep(LOOKS_EVERY_S)
@@ -197,8 +199,8 @@ def _line(trial: TrialRecord) -> str:
 def _subject(actor: User, options: dict[str, Any]) -> Subject:
     viewer, named = viewer_of(actor), options["dataflow"]
     if named:
-        found = dataflows(viewer)
-        record = (found.filter(pk=named) if is_uuid(named) else found.filter(name=named)).first()
+        records = dataflows(viewer)
+        record = (records.filter(pk=named) if is_uuid(named) else records.filter(name=named)).first()
         if record is None:
             raise CommandError(f"There is no dataflow {named} that {actor.username} may know of.")
         return subject_of_task(viewer, record.pk, options["task"])

@@ -25,23 +25,23 @@ class Command(BaseCommand):
         parser.add_argument("--as", dest="username", help="who does this; otherwise the first administrator")
 
     def handle(self, *, what: str, team: str, name: str, username: str | None, **_: object) -> None:
-        found = Team.objects.filter(slug=team).first()
-        if found is None:
+        record = Team.objects.filter(slug=team).first()
+        if record is None:
             raise CommandError(f"There is no team {team}.")
         if what == "list":
-            for secret in secrets(found):
+            for secret in secrets(record):
                 self.stdout.write(f"{secret.name}  set {secret.set_at:%Y-%m-%d %H:%M} UTC by {secret.set_by.username}")
             return
         if not name:
             raise CommandError("Which secret? Give its name.")
         try:
             if what == "set":
-                set_secret(actor=actor_of(username), team=found, name=name, value=_value())
+                set_secret(actor=actor_of(username), team=record, name=name, value=_value())
             else:
-                delete_secret(actor=actor_of(username), team=found, name=name)
+                delete_secret(actor=actor_of(username), team=record, name=name)
         except WeirError as error:
             raise CommandError(error.told) from error
-        self.stdout.write(f"{name} of {found.name} is {'set' if what == 'set' else 'deleted'}.")
+        self.stdout.write(f"{name} of {record.name} is {'set' if what == 'set' else 'deleted'}.")
 
 
 def _value() -> str:
