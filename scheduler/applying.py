@@ -7,7 +7,7 @@ from dataclasses import replace
 from .model.estate import Estate
 from .model.plan import Plan
 from .model.plan_kinds import PLAN_KINDS
-from .reuse.standing import FragmentChange
+from .reuse.activity import FragmentChange
 
 
 def apply_plan(estate: Estate, plan: Plan) -> Estate:

@@ -15,14 +15,14 @@ from .model.resources import TOLERANCE, Supply
 from .model.task_types import TaskTypes
 from .performance.prediction import latencies_s
 from .performance.rates import input_rates_per_s
-from .reuse.division import Part
+from .reuse.division import WantedBundle
 from .scheduling import Schedule
 
 FEWER = "Add nodes or slots, free some, or choose a schedule or a rate that takes fewer."
 DIGITS = 6  # of a weight: what is stored, compared and read stays the same
 
 
-def parts_of(schedule: Schedule) -> dict[str, tuple[Part, ...]]:
+def parts_of(schedule: Schedule) -> dict[str, tuple[WantedBundle, ...]]:
     """The parts of each task, by its id in the submitted dataflow; the weights of a task add up to 1.
 
     Raises
@@ -34,7 +34,7 @@ def parts_of(schedule: Schedule) -> dict[str, tuple[Part, ...]]:
     placement = schedule.placement
     return {
         task: tuple(
-            Part(placement.slots[position].name, counts[position], weight)
+            WantedBundle(placement.slots[position].name, counts[position], weight)
             for position, weight in weights_of(schedule, task).items())
         for task, counts in placement.counts.items()}
 

@@ -14,8 +14,8 @@ from .model.prices import Prices
 from .model.task_types import TaskTypes
 from .model.usage import NAMED
 from .performance.pricing import price_of
+from .reuse.activity import FragmentChange
 from .reuse.fragments import cut_into_chains
-from .reuse.standing import FragmentChange
 
 
 def plan_of_change(

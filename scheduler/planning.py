@@ -23,11 +23,7 @@ from .model.usage import SlotLoad, growth_of
 from .performance.pricing import in_slots, price_of, query_cores
 from .performance.rates import task_cores
 from .plan_building import plan_of_change, submitted_in
-from .reuse.containment import Containment, contain
-from .reuse.fragments import NOW, attach, cut_into_chains
-from .reuse.merge import Merge, merge
-from .reuse.order import order_note, reads_divided
-from .reuse.standing import (
+from .reuse.activity import (
     FragmentChange,
     adjust,
     crowding_note,
@@ -35,6 +31,10 @@ from .reuse.standing import (
     queries_begun,
     queries_ceased,
 )
+from .reuse.containment import Containment, contain
+from .reuse.fragments import NOW, attach, cut_into_chains
+from .reuse.merge import Merge, merge
+from .reuse.order import order_note, reads_divided
 from .reuse.unmerge import unmerge
 from .scheduling import Schedule
 
@@ -253,7 +253,7 @@ def plan_removal(estate: EstateView, dataflow_id: str, *, task_types: TaskTypes,
     submitted = submitted_in(estate, dataflow_id)
     unmerged = unmerge(estate, dataflow_id)
     stopped = tuple(estate.tasks[task_id] for task_id in unmerged.stopped)
-    change = adjust(estate, unmerged.standing)
+    change = adjust(estate, unmerged.activities)
     rested = unmerged.rested(estate)
     ceased = [*rested, *(task_id for task_id in unmerged.stopped if is_working(estate, task_id))]
     own = tuple(estate.tasks[task_id] for task_id in (*unmerged.kept, *unmerged.stopped))

@@ -16,10 +16,10 @@ from .model.prices import Prices
 from .model.task_types import TaskTypes
 from .performance.pricing import query_cores
 from .plan_building import plan_of_change, price_of_rearrangement, submitted_in, touched_by
+from .reuse.activity import adjust, crowding_note, is_working, queries_begun, queries_ceased
 from .reuse.defragment import Evidence, Fusion, Rule, Worth, fusions, in_words, worth_of
 from .reuse.division import is_scheduled
 from .reuse.handover import Piece, recut
-from .reuse.standing import adjust, crowding_note, is_working, queries_begun, queries_ceased
 from .reuse.unmerge import unmerge
 
 
@@ -40,7 +40,7 @@ def plan_pause(estate: EstateView, dataflow_id: str, *, task_types: TaskTypes, p
         raise NotPaused(f"{submitted.name} is paused already.", remedy="Resume it, or remove it.", dataflow=dataflow_id)
     unmerged = unmerge(estate, dataflow_id, paused=True)
     rested = unmerged.rested(estate)
-    change = adjust(estate, unmerged.standing)
+    change = adjust(estate, unmerged.activities)
     return freeze_plan(plan_of_change(
         PAUSE, estate, _turned(submitted), change,
         heads=(fragment.tasks[0] for fragment in change.after.values()),

@@ -21,10 +21,10 @@ from .model.prices import Prices
 from .model.task_types import TaskTypes
 from .performance.pricing import in_slots, price_of
 from .plan_building import plan_of_change, submitted_in
-from .reuse.cutting import Wanted, scheduled_anew, why_fused
-from .reuse.division import divided_back, live
+from .reuse.activity import FragmentChange, is_working
+from .reuse.cutting import TaskDivision, scheduled_anew, why_fused
+from .reuse.division import divided_back, working_bundles
 from .reuse.order import order_note, stateful_downstream
-from .reuse.standing import FragmentChange, is_working
 from .scheduling import Job, Schedule
 from .step_kinds import START_BUNDLE
 
@@ -133,7 +133,7 @@ def plan_schedule(
     own = submitted.running
     change = scheduled_anew(
         estate,
-        {own[task]: Wanted(task, parts, whole=task in job.one_slot, serial=task in job.one_thread)
+        {own[task]: TaskDivision(task, parts, whole=task in job.one_slot, serial=task in job.one_thread)
          for task, parts in wanted.items()},
         ids=ids, task_types=task_types, left=left)
     if not change.steps:
@@ -159,7 +159,7 @@ def _plan(
         | {
             fragment_id
             for fragment_id, fragment in change.after.items()
-            if fragment_id not in change.before and len(live(fragment)) > 1
+            if fragment_id not in change.before and len(working_bundles(fragment)) > 1
         }
     )
     others = stateful_downstream(
@@ -230,7 +230,10 @@ def _cut_notes(change: FragmentChange) -> list[str]:
 def _order_notes(running: Mapping[str, Fragment], now: Mapping[str, Fragment]) -> list[str]:
     """What reviewers should know of tasks that are divided over several slots for the first time."""
     several = [
-        task for task, fragment in now.items() if len(live(fragment)) > 1 and len(live(running[task])) == 1]
+        task
+        for task, fragment in now.items()
+        if len(working_bundles(fragment)) > 1 and len(working_bundles(running[task])) == 1
+    ]
     if not several:
         return []
     return [
@@ -267,11 +270,11 @@ def _price(
 
 
 def _queries(fragments: Iterable[Fragment]) -> int:
-    return sum(len(live(fragment)) for fragment in fragments)
+    return sum(len(working_bundles(fragment)) for fragment in fragments)
 
 
 def _counted_on(running: Mapping[str, Fragment], schedule: Schedule) -> dict[str, float]:
     """Share of each slot now billed to the dataflow (0 to 1); slots that the new schedule keeps use its share."""
     after = parts_of_slots(schedule)
-    used = {bundle.slot for fragment in running.values() for bundle in live(fragment)}
+    used = {bundle.slot for fragment in running.values() for bundle in working_bundles(fragment)}
     return {slot: after.get(slot, 1.0) for slot in sorted(used)}

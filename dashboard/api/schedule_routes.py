@@ -89,13 +89,13 @@ def without(request: HttpRequest, dataflow_id: UUID) -> dict[str, Any]:
 def outcome(request: HttpRequest, dataflow_id: UUID, proposal: UUID | None = None) -> dict[str, Any]:
     """What the schedule in force, or a proposal's, promised, what was measured, and what was missed and why."""
     outcome = outcome_of(request.viewer, dataflow_id, proposal_id=proposal or "")
-    current, measured, standing = outcome.kept, outcome.measured, outcome.standing
+    current, measured, status = outcome.planned, outcome.measured, outcome.status
     return {
         "proposal": str(current.proposal_id) if current else None,
         "since": current.since if current else None,
-        "standing": standing.what if current else None,
-        "standing_since": standing.at,
-        "standing_by": str(standing.by) if standing.by else None,
+        "status": status.what if current else None,
+        "status_since": status.at,
+        "status_by": str(status.by) if status.by else None,
         "readings": measured.readings,
         "begins": measured.begins,
         "ends": measured.ends,
@@ -103,7 +103,7 @@ def outcome(request: HttpRequest, dataflow_id: UUID, proposal: UUID | None = Non
         "promise": json.loads(to_json(current.promise)) if current else None,
         "seen": asdict(outcome.seen) if current else None,
         "missed": [asdict(miss) for miss in outcome.missed],
-        "told": [asdict(reason) for reason in outcome.told],
+        "deviations": [asdict(deviation) for deviation in outcome.deviations],
         "blur": outcome.blur,
     }
 
@@ -112,8 +112,8 @@ def outcome(request: HttpRequest, dataflow_id: UUID, proposal: UUID | None = Non
 def runs(request: HttpRequest, dataflow_id: UUID) -> list[dict[str, Any]]:
     """The schedules that a dataflow has run by, newest first, with what is kept of those that are over."""
     return [
-        {"proposal": str(run.kept.proposal_id), "since": run.kept.since, "pair": run.kept.promise.pair,
-         "rate_per_s": run.kept.promise.rate_per_s, "in_force": run.in_force, "measured_until": run.ends,
+        {"proposal": str(run.planned.proposal_id), "since": run.planned.since, "pair": run.planned.promise.pair,
+         "rate_per_s": run.planned.promise.rate_per_s, "in_force": run.in_force, "measured_until": run.ends,
          "missed": None if run.missed is None else [asdict(miss) for miss in run.missed]}
         for run in schedules_of(request.viewer, dataflow_id)]
 
@@ -165,7 +165,7 @@ def task_row(basis: options.TaskBasis) -> dict[str, Any]:
     return {
         "task": basis.id, "type": basis.type, "rate_per_s": basis.rate_per_s, "profile": basis.origin,
         "peak": asdict(basis.peak) if basis.peak else None, "divided": basis.divided,
-        "doubts": [asdict(doubt) for doubt in basis.doubts]}
+        "warnings": [asdict(warning) for warning in basis.warnings]}
 
 
 def pair_row(row: Row) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from scheduler.model.amounts import Amounts
 from scheduler.model.fragment import Fragment
 from scheduler.performance.attribution import Counters, attribute, grown, query_work
 from scheduler.performance.pricing import cost_nanos
-from scheduler.reuse.bills import Need, Part, divide
+from scheduler.reuse.bills import BillShare, Need, divide
 
 HOUR_MS = 3_600_000
 KEPT = timedelta(days=400)
@@ -111,7 +111,7 @@ def _charge(
         return
     earliest = min(begun.values())
     needs = _needs({task for slot in growth for task in _ids(tasks[slot])}, since=earliest, until=until)
-    parts: list[tuple[str, Part]] = []
+    parts: list[tuple[str, BillShare]] = []
     for slot, counters in growth.items():
         prices = prices_at(begun[slot])
         used = attribute(
@@ -135,7 +135,7 @@ def _needs(fingerprints: Collection[str], *, since: datetime, until: datetime) -
     return needs
 
 
-def _add(parts: Iterable[tuple[str, Part]]) -> None:
+def _add(parts: Iterable[tuple[str, BillShare]]) -> None:
     """Add parts to the rows of their hours."""
     totals: dict[tuple[datetime, str | None, str], UsageHour] = {}
     for task, part in parts:

@@ -44,5 +44,5 @@ class ProposingCommand(BaseCommand):
         try:
             proposal = type(self).propose(actor=actor, dataflow_id=records[0].pk, **self.more(options))
         except WeirError as error:
-            raise CommandError(error.told) from error
+            raise CommandError(error.full_message) from error
         self.stdout.write(f"Proposed for {records[0].name}: /proposals/{proposal.pk}/")

@@ -26,7 +26,7 @@ from dashboard.operations.view import (
 from dashboard.teams.permissions import Viewer
 from scheduler.contracts.reports import FAILING, RUNNING, SlotReport
 from scheduler.model.fragment import Fragment, RunningBundle
-from scheduler.reuse.standing import is_working
+from scheduler.reuse.activity import is_working
 
 # Fields that change from moment to moment: pages write them in place and fetch nothing anew for them. A test holds this
 # to the fields that the API's answers mark.

@@ -8,7 +8,7 @@ from dashboard.operations.models import HistoryPoint, NodeRow
 from dashboard.operations.nodes import take_in_nodes
 from dashboard.operations.view import View, sources_and_sinks, sum_rate, totals_of, view_for
 from dashboard.teams.permissions import Viewer
-from scheduler.reuse.standing import is_working
+from scheduler.reuse.activity import is_working
 
 EVERYTHING = Viewer(user_id=-1, roles={}, superuser=True)
 KEPT = timedelta(hours=6)

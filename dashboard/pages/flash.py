@@ -24,7 +24,7 @@ def success(request: HttpRequest, text: str, *, code: str) -> None:
 
 def failure(request: HttpRequest, error: WeirError) -> None:
     """Let the next page say what went wrong and what helps."""
-    messages.error(request, error.told, extra_tags=error.code)
+    messages.error(request, error.full_message, extra_tags=error.code)
 
 
 def attempt(request: HttpRequest, action: Callable[[], Any], *, text: Text, code: str) -> bool:

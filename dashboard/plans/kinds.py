@@ -110,9 +110,9 @@ def _schedule(
     problem.require_open()
     scheduled = problem.schedule(choice.pair, choice.rate_per_s)
     profiles = scheduled.job.profiles
-    doubts = warnings_about(profiles.values(), team=problem.team)
+    warnings = warnings_about(profiles.values(), team=problem.team)
     remarks = [remark.text for remark in warning_notes(
-        (task, profile.task_type, doubts.get(profile, ())) for task, profile in profiles.items())]
+        (task, profile.task_type, warnings.get(profile, ())) for task, profile in profiles.items())]
     return scheduled, [
         *remarks, *machine_warnings(scheduled), *pinning_remarks(slot.node for slot in scheduled.placement.slots)]
 

@@ -26,7 +26,7 @@ from scheduler.model.canonical import canonical_json
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SlotChoice:
     """A slot to measure on: free, or why it is not."""
 
     name: str
@@ -41,7 +41,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ProfileRequest:
     """Tasks of a dataflow that one profile is missing for, the newest sweep that may still bring it, a profile that was
     set aside, and why it may not be measured as things stand."""
 
@@ -62,7 +62,7 @@ class Wanted:
         return self.hindrance is None and (self.sweep is None or self.sweep.status == FAILED)
 
 
-def wanted(viewer: Viewer, dataflow_id: UUID | str, tasks: Iterable[str]) -> list[Wanted]:
+def profile_requests(viewer: Viewer, dataflow_id: UUID | str, tasks: Iterable[str]) -> list[ProfileRequest]:
     """What is to be measured for these tasks of a dataflow: a type with a config once, in the order of the tasks."""
     wanted_by: dict[tuple[str, str], tuple[Subject, list[str]]] = {}
     if not (tasks := list(tasks)):
@@ -73,7 +73,7 @@ def wanted(viewer: Viewer, dataflow_id: UUID | str, tasks: Iterable[str]) -> lis
         status__in=[DONE, CANCELLED]).order_by("-created"))
     sweeps.sort(key=lambda sweep: (sweep.status not in OPEN, sweep.status == FAILED))  # a failed one last, if newer
     return [
-        Wanted(tuple(names), subject, next((sweep for sweep in sweeps if _brings(sweep, subject)), None),
+        ProfileRequest(tuple(names), subject, next((sweep for sweep in sweeps if _brings(sweep, subject)), None),
                _aside(viewer, subject), hindrance_of(subject))
         for subject, names in wanted_by.values()]
 
@@ -93,11 +93,11 @@ def _aside(viewer: Viewer, subject: Subject) -> ProfileRecord | None:
     return candidates.order_by("-config", "-changed").first()
 
 
-def places() -> list[Place]:
+def slot_choices() -> list[SlotChoice]:
     """All slots, those first that could be measured on."""
     running, silent = fragments_by_slot(), set(silent_nodes().values_list("name", flat=True))
     slots = [
-        Place(row.name, running.get(row.name, 0), row.reserved_for, row.node_id in silent)
+        SlotChoice(row.name, running.get(row.name, 0), row.reserved_for, row.node_id in silent)
         for row in SlotRow.objects.all()]
     return sorted(slots, key=lambda place: (not place.free, place.silent, place.queries))
 

@@ -3,7 +3,7 @@
 For planning:
 
 - ``profiles_for(tasks, team)``: the profiles to look tasks up in; ``staleness(profile)``: why one says nothing sure;
-  all that may be wrong with some: ``doubts.warnings_about``
+  all that may be wrong with some: ``warnings.warnings_about``
 - ``current_machine()``: the class of the machines that measure and run
 
 For pages, API and live connections:

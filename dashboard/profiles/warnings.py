@@ -1,7 +1,7 @@
 """What may be wrong with a profile that is planned with: stale, drifted, rough, or measured while the machine was busy.
 
 - ``warnings_about(profiles, team=…)``: what there is to say of each of them
-- ``warning_notes(tasks)``: the same of tasks, said once where several of a type have one doubt
+- ``warning_notes(tasks)``: the same of tasks, said once where several of a type have one warning
 - ``machine_warnings(schedule)``: the nodes that are another class of machine than its profiles were measured on
 """
 
@@ -36,23 +36,23 @@ class ProfileWarning:
 
 @dataclass(frozen=True, slots=True)
 class WarningNote:
-    """A doubt about the profiles of some tasks of one type; ``of_all`` where these are all its tasks."""
+    """A warning about the profiles of some tasks of one type; ``of_all`` where these are all its tasks."""
 
     task_type: str
     tasks: tuple[str, ...]
     of_all: bool
-    doubt: ProfileWarning
+    warning: ProfileWarning
 
     @property
     def head(self) -> str:
         """What is said, without why."""
         whose = "" if self.of_all else f" for {_named(self.tasks)}"
-        return f"The profile of {self.task_type}{whose} {SAID[self.doubt.kind]}"
+        return f"The profile of {self.task_type}{whose} {SAID[self.warning.kind]}"
 
     @property
     def text(self) -> str:
         """All of it, as a sentence."""
-        return f"{self.head}: {self.doubt.why}."
+        return f"{self.head}: {self.warning.why}."
 
 
 def warnings_about(profiles: Iterable[Profile], *, team: str = "") -> dict[Profile, tuple[ProfileWarning, ...]]:
@@ -74,20 +74,20 @@ def warnings_about(profiles: Iterable[Profile], *, team: str = "") -> dict[Profi
     warnings = {profile: dict.fromkeys(_of_age(profile, machine)) for profile in measured}
     for record, profile in stored.items():
         warnings[profile] |= dict.fromkeys(_of_record(record, busy.get(record.pk)))
-    return {profile: tuple(doubts) for profile, doubts in warnings.items()}
+    return {profile: tuple(of_profile) for profile, of_profile in warnings.items()}
 
 
 def warning_notes(tasks: Iterable[tuple[str, str, Iterable[ProfileWarning]]]) -> list[WarningNote]:
-    """What is to be said of tasks, given by id, type and doubts: by type, then in the order of the tasks."""
+    """What is to be said of tasks, given by id, type and warnings: by type, then in the order of the tasks."""
     of_type: dict[str, list[str]] = {}
     grouped: dict[tuple[str, ProfileWarning], list[str]] = {}
-    for task, name, doubts in tasks:
+    for task, name, task_warnings in tasks:
         of_type.setdefault(name, []).append(task)
-        for doubt in doubts:
-            grouped.setdefault((name, doubt), []).append(task)
+        for warning in task_warnings:
+            grouped.setdefault((name, warning), []).append(task)
     return [
-        WarningNote(name, tuple(names), len(names) == len(of_type[name]), doubt)
-        for (name, doubt), names in sorted(grouped.items(), key=lambda item: item[0][0])]
+        WarningNote(name, tuple(names), len(names) == len(of_type[name]), warning)
+        for (name, warning), names in sorted(grouped.items(), key=lambda item: item[0][0])]
 
 
 def machine_warnings(schedule: Schedule) -> list[str]:

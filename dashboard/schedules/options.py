@@ -33,14 +33,14 @@ KEPT_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class TaskBasis:
-    """What a task's part of the answer rests on; ``doubts`` are why that may not hold."""
+    """What a task's part of the answer rests on; ``warnings`` are why that may not hold."""
 
     id: str
     type: str
     rate_per_s: float
     origin: str
     peak: Point | None  # None where one thread does at any rate
-    doubts: tuple[ProfileWarning, ...]
+    warnings: tuple[ProfileWarning, ...]
     divided: str
 
 
@@ -148,7 +148,7 @@ def scale_of(rate_per_s: float) -> float:
 def basis_of(problem: SchedulingProblem, job: Job) -> list[TaskBasis]:
     """The profile of each task, its rate, and how far it may be divided; upstream first."""
     types = {task.id: task.type for task in job.dataflow.tasks}
-    doubts = warnings_about(job.profiles.values(), team=problem.team)
+    warnings = warnings_about(job.profiles.values(), team=problem.team)
     rows = []
     for task, rate_per_s in job.rates_per_s.items():
         profile = job.profiles[task]
@@ -156,13 +156,13 @@ def basis_of(problem: SchedulingProblem, job: Job) -> list[TaskBasis]:
         rows.append(TaskBasis(
             task, types[task], rate_per_s,
             "declared by its type, not measured" if declared else profile.origin or "imported",
-            None if profile.static else profile.peak, doubts.get(profile, ()), _divided(job, task)))
+            None if profile.static else profile.peak, warnings.get(profile, ()), _divided(job, task)))
     return rows
 
 
 def notes_of(basis: Iterable[TaskBasis]) -> list[WarningNote]:
     """What is to be said of the profiles that it rests on, once where several tasks share a doubt."""
-    return warning_notes((profiled.id, profiled.type, profiled.doubts) for profiled in basis)
+    return warning_notes((profiled.id, profiled.type, profiled.warnings) for profiled in basis)
 
 
 def own_rates(problem: SchedulingProblem) -> tuple[float, ...]:

@@ -17,7 +17,7 @@ from dashboard.operations.view import View, view_for
 from dashboard.schedules.measurements import driver_cpu, seen_now, typical
 from dashboard.schedules.models import KeptOutcome, Reading
 from dashboard.schedules.promised_bundles import fragments_of, stands
-from dashboard.schedules.promises import InForce, in_force
+from dashboard.schedules.promises import PromiseInForce, in_force
 from dashboard.schedules.status import steady_since, unsettled_fragments
 from scheduler.performance.seen import Seen
 
@@ -74,7 +74,7 @@ def record_readings(*, at: datetime) -> int:
     return len(readings)
 
 
-def _as_promised(view: View, promised: Mapping[str, InForce], *, at: datetime) -> dict[str, InForce]:
+def _as_promised(view: View, promised: Mapping[str, PromiseInForce], *, at: datetime) -> dict[str, PromiseInForce]:
     """Those whose bundles stand as they were promised, and were not changed just now."""
     unsettled = unsettled_fragments(since=at - SETTLES)
     adopted = {}

@@ -22,7 +22,7 @@ from scheduler.model.promise import Load, Promise
 
 
 @dataclass(frozen=True, slots=True)
-class InForce:
+class PromiseInForce:
     """A promise, the proposal that made it, and since when it is in force; None where it never was."""
 
     promise: Promise
@@ -30,26 +30,26 @@ class InForce:
     since: datetime | None
 
 
-def in_force(dataflow_ids: Collection[UUID | str]) -> dict[str, InForce]:
+def in_force(dataflow_ids: Collection[UUID | str]) -> dict[str, PromiseInForce]:
     """What the newest enacted plans of dataflows promised, by their ids; one that runs without a schedule is absent."""
     return {
-        dataflow_id: InForce(promise, plan.proposal_id, plan.since)
+        dataflow_id: PromiseInForce(promise, plan.proposal_id, plan.since)
         for dataflow_id, plan in plans_in_force(dataflow_ids).items()
         if plan.has_promise and (promise := _promise(plan.plan_id)) is not None}
 
 
-def ran_by(dataflow_id: UUID, *, most: int) -> list[InForce]:
+def ran_by(dataflow_id: UUID, *, most: int) -> list[PromiseInForce]:
     """What a dataflow has been promised by all plans that were enacted, newest first; so many at the most."""
     enacted = Proposal.objects.in_effect().filter(
         Q(status=DONE, plan__has_promise=True) | Q(status=ROLLED_BACK, rollback_plan__has_promise=True),
         dataflow=dataflow_id)
     rows = enacted.order_by("-finished_at").values_list("pk", "plan_id", "rollback_plan_id", "finished_at")[:most]
     return [
-        InForce(promise, pk, at) for pk, plan_id, back_id, at in rows
+        PromiseInForce(promise, pk, at) for pk, plan_id, back_id, at in rows
         if (promise := _promise(back_id or plan_id)) is not None]
 
 
-def made_by(proposal: Proposal) -> InForce | None:
+def made_by(proposal: Proposal) -> PromiseInForce | None:
     """What a proposal's plan promised, whether it was enacted or not; None where it has no schedule, or none yet.
 
     Of a removal that was rolled back it is the plan that took it back.
@@ -59,7 +59,7 @@ def made_by(proposal: Proposal) -> InForce | None:
         return None
     promise = _promise(plan.pk)
     since = proposal.finished_at if proposal.is_in_effect else None
-    return None if promise is None else InForce(promise, proposal.pk, since)
+    return None if promise is None else PromiseInForce(promise, proposal.pk, since)
 
 
 def promised_loads(estate: Estate, dataflow_ids: Collection[UUID | str]) -> dict[str, Load]:

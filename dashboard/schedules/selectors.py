@@ -24,11 +24,11 @@ from dashboard.schedules.models import KeptOutcome
 from dashboard.schedules.outcome_store import ENOUGH, Measured, kept_in, measured_of
 from dashboard.schedules.planned_vs_actual import Figures, figures_of
 from dashboard.schedules.promised_bundles import stands
-from dashboard.schedules.promises import InForce, in_force, made_by, ran_by
+from dashboard.schedules.promises import PromiseInForce, in_force, made_by, ran_by
 from dashboard.schedules.status import NEVER, ScheduleStatus, status_of
 from dashboard.teams.permissions import Viewer
 from scheduler.model.errors import NotFound
-from scheduler.performance.outcome import Miss, Told, blur_of, misses, told
+from scheduler.performance.outcome import Deviation, Miss, blur_of, deviations, misses
 from scheduler.performance.seen import Seen
 
 __all__ = ["ENOUGH", "Outcome", "Run", "outcome_of", "runs_by", "schedules_of"]
@@ -44,12 +44,12 @@ class Outcome:
     """
 
     record: DataflowRecord
-    kept: InForce | None = None
-    standing: ScheduleStatus = NEVER
+    planned: PromiseInForce | None = None
+    status: ScheduleStatus = NEVER
     measured: Measured = field(default_factory=Measured)
     figures: Figures = field(default_factory=Figures)
     missed: tuple[Miss, ...] = ()
-    told: tuple[Told, ...] = ()
+    deviations: tuple[Deviation, ...] = ()
     blur: float = 0.0
 
     @property
@@ -65,7 +65,7 @@ class Outcome:
     @property
     def of_before(self) -> bool:
         """Whether it runs and what was measured is of a time before its last change."""
-        return self.standing.what == "running" and self.measured.since != self.standing.steady_since
+        return self.status.what == "running" and self.measured.since != self.status.steady_since
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class Run:
     measured. Of the one in force neither is told: its outcome is still to come.
     """
 
-    kept: InForce
+    planned: PromiseInForce
     in_force: bool
     ends: datetime | None = None
     missed: tuple[Miss, ...] | None = None
@@ -120,7 +120,7 @@ def schedules_of(viewer: Viewer, dataflow_id: UUID | str) -> list[Run]:
     return [_run(plan, rows.get(plan.proposal_id), newest) for plan in runs]
 
 
-def runs_by(record: DataflowRecord) -> InForce | None:
+def runs_by(record: DataflowRecord) -> PromiseInForce | None:
     """The schedule that a dataflow runs by as it was promised; None where it has none, or runs otherwise."""
     if record.status != RUNNING:
         return None
@@ -128,7 +128,7 @@ def runs_by(record: DataflowRecord) -> InForce | None:
     return current if current and stands(current_estate(), str(record.pk), current.promise) else None
 
 
-def _run(plan: InForce, row: KeptOutcome | None, newest: InForce | None) -> Run:
+def _run(plan: PromiseInForce, row: KeptOutcome | None, newest: PromiseInForce | None) -> Run:
     is_newest = newest is not None and newest.proposal_id == plan.proposal_id
     if is_newest or row is None or row.readings < ENOUGH:
         return Run(plan, is_newest)
@@ -136,12 +136,12 @@ def _run(plan: InForce, row: KeptOutcome | None, newest: InForce | None) -> Run:
     return Run(plan, False, measured.ends, misses(plan.promise, measured.seen))
 
 
-def _outcome(record: DataflowRecord, plan: InForce, proposal: Proposal) -> Outcome:
-    standing = status_of(proposal, plan.promise)
-    measured = measured_of(proposal.pk, since=standing.steady_since)
+def _outcome(record: DataflowRecord, plan: PromiseInForce, proposal: Proposal) -> Outcome:
+    status = status_of(proposal, plan.promise)
+    measured = measured_of(proposal.pk, since=status.steady_since)
     promise, seen = plan.promise, measured.seen
     missed = misses(promise, seen) if measured.judged else ()
     figures = figures_of(promise, seen, missed)
     if not measured.judged:
-        return Outcome(record, plan, standing, measured, figures)
-    return Outcome(record, plan, standing, measured, figures, missed, told(promise, seen), blur_of(promise, seen))
+        return Outcome(record, plan, status, measured, figures)
+    return Outcome(record, plan, status, measured, figures, missed, deviations(promise, seen), blur_of(promise, seen))

@@ -7,7 +7,7 @@ from django.utils import timezone
 from dashboard import queue
 from dashboard.jobs import BrokerAway
 from dashboard.profiles import observations
-from dashboard.profiles.services import driving
+from dashboard.profiles.services import sweep_driver
 from dashboard.queue import app
 
 
@@ -15,7 +15,7 @@ from dashboard.queue import app
 def advance_sweeps() -> int:
     """Look what came of the trials that were ordered, and order the next; how many sweeps are open."""
     try:
-        return driving.advance_sweeps(at=timezone.now())
+        return sweep_driver.advance_sweeps(at=timezone.now())
     except BrokerAway:
         return 0
 

@@ -20,7 +20,7 @@ class WeirError(Exception):
         self.facts = facts
 
     @property
-    def told(self) -> str:
+    def full_message(self) -> str:
         """What went wrong and what helps, as sentences."""
         return " ".join(part if part[-1] in ".?!" else f"{part}." for part in (self.message, self.remedy) if part)
 

@@ -33,7 +33,7 @@ class Crowd:
     there: int
     placed: int
 
-    def told(self, slot: str) -> str:
+    def explanation(self, slot: str) -> str:
         """In words, with what helps."""
         return (f"the driver of {slot} has {self.there} threads for the {self.placed} placed on it; WEIR_SLOT_THREADS "
                 f"on {slot.rpartition('/')[0]} gives it more")

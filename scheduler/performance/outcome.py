@@ -48,7 +48,7 @@ class Miss:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Deviation:
     """What came otherwise than planned and is no promise that was missed: fewer events for a task."""
 
     task: str
@@ -70,7 +70,7 @@ def misses(promise: Promise, seen: Seen) -> tuple[Miss, ...]:
     return tuple((*_of_rate(promise, seen), *_of_latency(promise, seen), *_of_slots(promise, seen)))
 
 
-def told(promise: Promise, seen: Seen) -> tuple[Told, ...]:
+def deviations(promise: Promise, seen: Seen) -> tuple[Deviation, ...]:
     """Of a schedule that keeps its rate, the first task for which fewer events come than were planned.
 
     Plans count with the selectivities that types declare until they are measured. Tasks after it get less in turn.
@@ -80,7 +80,7 @@ def told(promise: Promise, seen: Seen) -> tuple[Told, ...]:
     for task in dict.fromkeys(bundle.task for bundle in promise.bundles):
         planned, comes = _planned_per_s(task, promise), seen.offered_per_s.get(task)
         if comes is not None and falls_short(comes, planned, over_s=seen.over_s):
-            return (Told(task, planned, comes, Reason(
+            return (Deviation(task, planned, comes, Reason(
                 "selectivity", f"{task} gets {comes:.4g} of {planned:.4g} planned events/s, and no task falls "
                 "behind: upstream tasks have a lower selectivity than planned", "compare", task)),)
     return ()
@@ -194,7 +194,8 @@ def _of_bundle(promise: Promise, seen: Seen, bundle: BundlePromise) -> Reason:
     crowd = promise.crowded.get(bundle.slot)
     if crowd is not None:
         return Reason(
-            "threads", f"{handles} and waits for free threads: {crowd.told(bundle.slot)}", "threads", bundle.task)
+            "threads", f"{handles} and waits for free threads: {crowd.explanation(bundle.slot)}", "threads", bundle.task
+        )
     allowed = "" if bundle.sustains_per_s is None else f", although its profile allows {bundle.sustains_per_s:.4g}"
     return Reason("drift", f"{handles} and falls behind{allowed}", "measure", bundle.task)
 

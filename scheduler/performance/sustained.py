@@ -52,7 +52,7 @@ class Limit:
     def reason(self) -> str:
         """In words."""
         if self.crowd is not None:
-            return self.crowd.told(self.slot.name)
+            return self.crowd.explanation(self.slot.name)
         if self.what == "bundle":
             return f"the threads of {self.task} on {self.slot.name} sustain no more"
         if self.task:

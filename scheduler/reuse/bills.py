@@ -36,7 +36,7 @@ class Need:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class BillShare:
     """A dataflow's part in a running task over a time in which its users stayed the same.
 
     ``dataflow`` is None where nobody needed the task; ``alone`` is what the part would be without other users.
@@ -86,7 +86,7 @@ def bills(costs: Mapping[str, int], needs: Mapping[str, Collection[str]]) -> dic
 
 def divide(
     used: Amounts, needs: Iterable[Need], *, since_ms: int, until_ms: int, every_ms: int
-) -> tuple[Part, ...]:
+) -> tuple[BillShare, ...]:
     """Divide what a running task used over a time among those who needed it, moment by moment.
 
     Parameters
@@ -102,7 +102,7 @@ def divide(
 
     Returns
     -------
-    tuple of Part
+    tuple of BillShare
         In order of time. What they pay adds up to ``used``.
     """
     needs = [need for need in needs if need.since_ms < until_ms and (need.until_ms is None or need.until_ms > since_ms)]
@@ -111,13 +111,13 @@ def divide(
         moments |= {moment for moment in (need.since_ms, need.until_ms) if moment and since_ms < moment < until_ms}
     cuts = sorted(moments)
     times = list(pairwise(cuts))
-    parts: list[Part] = []
+    parts: list[BillShare] = []
     for (begin, end), amounts in zip(times, used.share_out([end - begin for begin, end in times]), strict=True):
         users = sorted({
             need.dataflow for need in needs
             if need.since_ms <= begin and (need.until_ms is None or need.until_ms >= end)
         })
-        whole = Part(None, begin, end, len(users), pays=amounts, alone=amounts)
+        whole = BillShare(None, begin, end, len(users), pays=amounts, alone=amounts)
         shares = amounts.share_out([1] * len(users)) if users else ()
         parts += [replace(whole, dataflow=user, pays=share) for user, share in zip(users, shares, strict=True)] or [
             whole]

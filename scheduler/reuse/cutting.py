@@ -15,19 +15,19 @@ from scheduler.model.ports import EstateView
 from scheduler.model.task_types import TaskTypes
 from scheduler.step_kinds import HAND_OVER, LEAVE_BUNDLE, ROUTE, START_FRAGMENT
 
-from .division import Part, cannot_leave, divided_anew, together
-from .standing import FragmentChange
+from .activity import FragmentChange
+from .division import WantedBundle, cannot_leave, divided_anew, together
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class TaskDivision:
     """How a schedule has a task: its parts, and whether the order of its events counts (``whole``), or its state.
 
     ``name`` is what errors call it. One that is ``serial`` is not divided, others are, if only into one part.
     """
 
     name: str
-    parts: tuple[Part, ...]
+    parts: tuple[WantedBundle, ...]
     whole: bool
     serial: bool
 
@@ -46,14 +46,14 @@ def why_fused(estate: EstateView, fragment: Fragment, *, task_types: TaskTypes) 
 
 
 def scheduled_anew(
-    estate: EstateView, wanted: Mapping[str, Wanted], *, ids: Iterator[str], task_types: TaskTypes,
+    estate: EstateView, wanted: Mapping[str, TaskDivision], *, ids: Iterator[str], task_types: TaskTypes,
     left: Collection[str] = (),
 ) -> FragmentChange:
     """Let running tasks have the parts that a schedule has for them; what need not change stays as it is.
 
     Parameters
     ----------
-    wanted : mapping of str to Wanted
+    wanted : mapping of str to TaskDivision
         By running task; those fused with others can be cut (``why_fused``).
     ids : iterator of str
         Of fragments and bundles that begin.
@@ -102,7 +102,7 @@ def scheduled_anew(
 
 
 def _cut(
-    fragment: Fragment, wanted: Mapping[str, Wanted], *, ids: Iterator[str], outputs: Collection[str]
+    fragment: Fragment, wanted: Mapping[str, TaskDivision], *, ids: Iterator[str], outputs: Collection[str]
 ) -> FragmentChange:
     """A chain as pieces: each task that is scheduled alone, the others together as they were."""
     groups: list[list[str]] = []
@@ -137,7 +137,7 @@ def _cut(
     return FragmentChange({fragment.id: fragment}, after, tuple(steps))
 
 
-def _placed(piece: Fragment, wanted_head: Wanted, ids: Iterator[str]) -> Fragment:
+def _placed(piece: Fragment, wanted_head: TaskDivision, ids: Iterator[str]) -> Fragment:
     """A piece on the slots that a schedule has for its task. What it goes on with is on its node, and stays there."""
     home = piece.slot
     near = next((part for part in wanted_head.parts if part.slot == home), None) or next(

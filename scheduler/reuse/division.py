@@ -12,11 +12,11 @@ from scheduler.model.plan import Step
 from scheduler.model.ports import EstateView
 from scheduler.step_kinds import LEAVE_BUNDLE, MOVE_BUNDLE, ROUTE, START_BUNDLE, StepKind, in_order
 
-from .standing import FragmentChange
+from .activity import FragmentChange
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class WantedBundle:
     """A bundle as a schedule wants it: threads on a slot, with their part of the task's events."""
 
     slot: str
@@ -43,9 +43,9 @@ def divided_back(
     fused = {task_id: fragment for fragment in before.values() for task_id in fragment.active_tasks}
     changes = []
     for fragment_id, fragment in now.items():
-        was = live(before[fragment_id]) if fragment_id in before else []
-        parts = [Part(old.slot, old.threads, old.weight) for old in was]
-        parts = parts or [Part(fused[fragment.tasks[0]].slot, 1, 1.0)]
+        was = working_bundles(before[fragment_id]) if fragment_id in before else []
+        parts = [WantedBundle(old.slot, old.threads, old.weight) for old in was]
+        parts = parts or [WantedBundle(fused[fragment.tasks[0]].slot, 1, 1.0)]
         changes.append(divided_anew(fragment.tasks[0], fragment, parts, ids=ids, was=was))
     return together(changes)
 
@@ -54,12 +54,12 @@ def divided_back(
 class _Match:
     """A part as it is wanted, and the bundle that becomes it; None where one begins anew."""
 
-    part: Part
+    part: WantedBundle
     bundle: RunningBundle | None
 
 
 def divided_anew(
-    task: str, fragment: Fragment, parts: Sequence[Part], *, ids: Iterator[str], left: Collection[str] = (),
+    task: str, fragment: Fragment, parts: Sequence[WantedBundle], *, ids: Iterator[str], left: Collection[str] = (),
     whole: bool = False, was: Sequence[RunningBundle] = (), divide: bool = False,
 ) -> FragmentChange:
     """A fragment with these parts in place of its bundles.
@@ -93,7 +93,7 @@ def divided_anew(
     if (whole or not divide) and any(match.bundle is None for match in matches):
         raise cannot_leave(task, fragment.slot)
     matched = {match.bundle.id for match in matches if match.bundle}
-    own = live(fragment)
+    own = working_bundles(fragment)
     leaving = [replace(bundle, weight=0.0) for bundle in own if bundle.id not in matched]
     already = [bundle for bundle in fragment.parts if bundle.leaving and bundle.id not in left]
     bundles = [
@@ -122,13 +122,13 @@ def divided_anew(
     return FragmentChange({fragment.id: fragment}, {fragment.id: after}, steps)
 
 
-def _matches(fragment: Fragment, parts: Sequence[Part], was: Sequence[RunningBundle]) -> list[_Match]:
+def _matches(fragment: Fragment, parts: Sequence[WantedBundle], was: Sequence[RunningBundle]) -> list[_Match]:
     """Each part with the bundle that becomes it: what is the same, then what is on its slot, then on its node."""
-    free = {bundle.id: bundle for bundle in live(fragment)}
+    free = {bundle.id: bundle for bundle in working_bundles(fragment)}
     matched: dict[int, RunningBundle] = {}
     before = {_place(bundle): bundle.id for bundle in was}
 
-    def match(fits: Callable[[Part, RunningBundle], bool]) -> None:
+    def match(fits: Callable[[WantedBundle, RunningBundle], bool]) -> None:
         for number, part in enumerate(parts):
             if number not in matched:
                 bundle = next((candidate for candidate in free.values() if fits(part, candidate)), None)
@@ -164,10 +164,10 @@ def together(changes: Sequence[FragmentChange]) -> FragmentChange:
         in_order(step for change in changes for step in change.steps))
 
 
-def live(fragment: Fragment) -> list[RunningBundle]:
+def working_bundles(fragment: Fragment) -> list[RunningBundle]:
     """The bundles that do not leave."""
     return [bundle for bundle in fragment.parts if not bundle.leaving]
 
 
-def _place(bundle: RunningBundle | Part) -> tuple[str, int]:
+def _place(bundle: RunningBundle | WantedBundle) -> tuple[str, int]:
     return bundle.slot, bundle.threads

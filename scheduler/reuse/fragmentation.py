@@ -13,9 +13,9 @@ from graphlib import TopologicalSorter
 from scheduler.model.ports import EstateView
 from scheduler.model.task_types import TaskTypes
 
+from .activity import is_working
 from .division import is_scheduled
 from .fragments import cut_into_chains
-from .standing import is_working
 
 
 @dataclass(frozen=True, slots=True)

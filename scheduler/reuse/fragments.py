@@ -1,7 +1,7 @@
 """Fragments: chains of running tasks, each one query, and how a merge adds them to what runs.
 
 Paper [1], 4.3, launches what is new as a dataflow of its own that a broker joins to what runs; here the broker's part
-is an outlet. How tasks cease to work is in ``standing.py``.
+is an outlet. How tasks cease to work is in ``activity.py``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from scheduler.model.ports import EstateView
 from scheduler.model.task_types import TaskTypes
 from scheduler.step_kinds import OPEN_OUTLET, START_FRAGMENT
 
-from .standing import FragmentChange
+from .activity import FragmentChange
 
 NOW = "now"
 

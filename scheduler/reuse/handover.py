@@ -14,7 +14,7 @@ from scheduler.model.fragment import Fragment
 from scheduler.model.plan import Step
 from scheduler.step_kinds import HAND_OVER
 
-from .standing import FragmentChange
+from .activity import FragmentChange
 
 
 @dataclass(frozen=True, slots=True)

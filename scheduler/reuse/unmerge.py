@@ -8,29 +8,29 @@ from graphlib import TopologicalSorter
 
 from scheduler.model.ports import EstateView
 
-from .standing import Standing, is_working
+from .activity import Activity, is_working
 
 
 @dataclass(frozen=True, slots=True)
 class Unmerge:
     """How each running task of a removed or paused dataflow stands from then on; upstream first."""
 
-    standing: Mapping[str, Standing]
+    activities: Mapping[str, Activity]
 
     @property
     def kept(self) -> tuple[str, ...]:
         """Those that stay in the estate, working or not."""
-        return tuple(task_id for task_id, stands in self.standing.items() if stands != "leaves")
+        return tuple(task_id for task_id, stands in self.activities.items() if stands != "leaves")
 
     @property
     def stopped(self) -> tuple[str, ...]:
         """Those that leave it."""
-        return tuple(task_id for task_id, stands in self.standing.items() if stands == "leaves")
+        return tuple(task_id for task_id, stands in self.activities.items() if stands == "leaves")
 
     def rested(self, estate: EstateView) -> tuple[str, ...]:
         """Those that cease to work and stay."""
         return tuple(
-            task_id for task_id, stands in self.standing.items() if stands == "rests" and is_working(estate, task_id))
+            task_id for task_id, stands in self.activities.items() if stands == "rests" and is_working(estate, task_id))
 
 
 def unmerge(estate: EstateView, dataflow_id: str, *, paused: bool = False) -> Unmerge:
@@ -47,10 +47,10 @@ def unmerge(estate: EstateView, dataflow_id: str, *, paused: bool = False) -> Un
     """
     submitted = estate.submitted[dataflow_id]
     own = {task_id: estate.tasks[task_id].parents for task_id in sorted(set(submitted.running.values()))}
-    standing: dict[str, Standing] = {}
+    activities: dict[str, Activity] = {}
     for task_id in TopologicalSorter(own).static_order():
         users = estate.users_of(task_id)
         others = users.count - 1  # the one is the dataflow itself
         working = others - (users.paused - submitted.paused)
-        standing[task_id] = "works" if working else "rests" if others or paused else "leaves"
-    return Unmerge(standing)
+        activities[task_id] = "works" if working else "rests" if others or paused else "leaves"
+    return Unmerge(activities)

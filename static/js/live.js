@@ -107,7 +107,7 @@ export class LiveTopic extends EventTarget {
   }
 
   later(action) {
-    if (this.standing === "gone") return;
+    if (this.status === "gone") return;
     const wait = BACKOFF_MS[Math.min(this.failures, BACKOFF_MS.length - 1)];
     this.failures += 1;
     setTimeout(action, wait * (0.75 + Math.random() / 2));
@@ -117,8 +117,8 @@ export class LiveTopic extends EventTarget {
     this.dispatchEvent(new CustomEvent("change", { detail: { state: this.state, patch } }));
   }
 
-  tell(standing) {
-    this.standing = standing;
-    this.dispatchEvent(new CustomEvent("connection", { detail: standing }));
+  tell(status) {
+    this.status = status;
+    this.dispatchEvent(new CustomEvent("connection", { detail: status }));
   }
 }

@@ -80,11 +80,11 @@ class LivePage {
     return plan.dataset.plan !== (state.digest ?? "") || ("reviewing" in plan.dataset && !REVIEWED.has(state.status));
   }
 
-  connection(standing) {
-    this.indicator.dataset.state = DOTS[standing];
-    this.indicator.querySelector("span").textContent = WORDS[standing];
-    document.body.dataset.connection = standing;
-    if (standing === "gone") location.reload();
+  connection(status) {
+    this.indicator.dataset.state = DOTS[status];
+    this.indicator.querySelector("span").textContent = WORDS[status];
+    document.body.dataset.connection = status;
+    if (status === "gone") location.reload();
   }
 
   refreshSoon() {

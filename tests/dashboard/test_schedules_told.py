@@ -1,4 +1,4 @@
-"""What planning tells of schedules besides the schedules: doubts about profiles, bounds, both sides of a bundle."""
+"""What planning tells of schedules besides the schedules: warnings about profiles, bounds, both sides of a bundle."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ def test_what_may_be_wrong_with_a_profile_is_told_to_who_plans_with_it(here: Wor
         SAID_OF_PI, *SAID_OF_PARSE]
     client.force_login(here.carla)
     found = client.get(f"/api/dataflows/{proposal.dataflow_id}/schedules", {"rate_per_s": 18}).json()
-    doubts = {one["task"]: [doubt["kind"] for doubt in one["doubts"]] for one in found["tasks"]}
-    assert doubts == {"sense": [], "parse": ["rough", "busy"], "pi": ["drifted"], "out": []}
+    warnings = {one["task"]: [warning["kind"] for warning in one["warnings"]] for one in found["tasks"]}
+    assert warnings == {"sense": [], "parse": ["rough", "busy"], "pi": ["drifted"], "out": []}
     record = ProfileRecord.objects.get(task_type="senml_parse")
     assert client.get(f"/api/profiles/{record.pk}").json()["busy"] == {"load": 8.0, "cores": 2, "stolen": 0.0}
 

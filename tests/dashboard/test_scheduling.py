@@ -238,7 +238,7 @@ def test_schedules_over_the_api(here: World, client):
     assert [(one["task"], one["profile"], one["divided"]) for one in found["tasks"]] == [
         ("sense", "declared by its type, not measured", "one thread"), ("parse", "measured here", "over slots"),
         ("pi", "measured here", "over slots"), ("out", "declared by its type, not measured", "one thread")]
-    assert found["tasks"][2]["peak"]["threads"] == 2 and found["tasks"][2]["doubts"] == []
+    assert found["tasks"][2]["peak"]["threads"] == 2 and found["tasks"][2]["warnings"] == []
     assert {one["task"] for one in by_sam["bundles"]} == {"sense", "parse", "pi", "out"}
     rows = client.get(f"{path}/what-if", {"most_per_s": 60, "points": 3}).json()
     assert [row["rate_per_s"] for row in rows if row["pair"] == ["MBA", "SAM"]] == [20, 40, 60]

@@ -81,7 +81,7 @@ def test_threads_that_wait_for_their_turn_are_told_by_the_outcome(here: World, c
     client.force_login(here.carla)
     (missed,) = client.get(f"/api/dataflows/{record.pk}/schedule/outcome").json()["missed"]
     assert (missed["what"], missed["reason"]["cause"], missed["reason"]["remedy"]) == ("rate", "threads", "threads")
-    assert promise.crowded[slot].told(slot) in missed["reason"]["why"]
+    assert promise.crowded[slot].explanation(slot) in missed["reason"]["why"]
     miss = Markup(client.get(f"/dataflows/{record.pk}/schedule/outcome").text).one("data-miss", "rate")
     assert "WEIR_SLOT_THREADS on n1" in miss.text and miss.links("/help/schedules#limits")
     assert Markup(client.get("/help/schedules").text).having("id", "limits")

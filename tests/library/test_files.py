@@ -55,7 +55,7 @@ def test_a_name_that_no_file_can_have_is_refused_like_one_that_none_has(folder, 
     (folder / "circle").symlink_to("circle")
     with pytest.raises(InvalidConfig) as error:
         replay_path(name, (folder,))
-    assert error.value.remedy and str(folder) not in error.value.told
+    assert error.value.remedy and str(folder) not in error.value.full_message
 
 
 def test_what_is_not_there_is_said_with_a_remedy(folder):

@@ -70,7 +70,7 @@ def test_a_schedule_that_is_replaced_keeps_its_outcome(
         figure = client_of("carla").get(plots, {"proposal": str(first.pk)}).json()["rate"]
         assert figure["data"][0]["y"] == pytest.approx([95.0] * 4)
         found = outcome_over_http(client_of, record, first)
-        assert (found["standing"], found["readings"], found["judged"]) == ("replaced", 4, True)
+        assert (found["status"], found["readings"], found["judged"]) == ("replaced", 4, True)
         assert [(miss["what"], miss["reason"]["cause"]) for miss in found["missed"]] == [("rate", "source")]
         assert found["seen"]["rate_per_s"] == pytest.approx(RATE / 2)
     page = page_of(client_of, record)
@@ -149,7 +149,7 @@ def test_a_dataflow_that_is_removed_keeps_what_was_measured_of_it(
     [miss] = misses_on(page)
     assert "removed" in page.notes and (miss.what, miss.measured, miss.promised) == ("rate", 95, 190)
     found = outcome_over_http(client_of, record, first)
-    assert (found["standing"], found["standing_by"]) == ("removed", str(removal.pk))
+    assert (found["status"], found["status_by"]) == ("removed", str(removal.pk))
 
 
 def test_a_change_that_is_rolled_back_is_in_no_outcome(

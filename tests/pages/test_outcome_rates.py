@@ -58,7 +58,7 @@ def test_a_task_that_makes_less_of_its_events_is_told_and_nothing_is_missed(
     assert links(client_of, observed) == {f"?rate={RATE}"}
     found = client_of("carla").get(f"/api/dataflows/{observed.record.pk}/schedule/outcome").json()
     assert found["missed"] == []
-    assert [(one["task"], one["reason"]["cause"], one["measured_per_s"]) for one in found["told"]] == [
+    assert [(one["task"], one["reason"]["cause"], one["measured_per_s"]) for one in found["deviations"]] == [
         ("out", "selectivity", 19.0)]
 
 

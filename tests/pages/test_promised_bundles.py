@@ -102,7 +102,7 @@ def test_nothing_is_read_of_a_schedule_that_anothers_plan_has_moved(
     assert {"moved", "kept"} <= page_of(client_of, observed.record).notes
     own = Proposal.objects.get(dataflow=observed.record)
     found = client_of("carla").get(f"/api/dataflows/{observed.record.pk}/schedule/outcome").json()
-    assert (found["standing"], found["proposal"]) == ("moved", str(own.pk))
+    assert (found["status"], found["proposal"]) == ("moved", str(own.pk))
     [run] = client_of("carla").get(f"/api/dataflows/{observed.record.pk}/schedule/runs").json()
     assert (run["in_force"], run["missed"]) == (False, [])
 

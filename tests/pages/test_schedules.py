@@ -210,7 +210,7 @@ def test_drift_and_rough_peaks_are_said_with_the_task_and_where_to_measure_again
         assert note.links(f"{reverse('measure')}?dataflow={asked.pk}&task=pi")
     assert "70 events/s" in warnings["drifted"].text and "100" in warnings["drifted"].text
     [task] = page.having("data-task", "pi")
-    assert set(task.values("data-doubt")) == {"drifted", "rough"}, "below, beside the task"
+    assert set(task.values("data-profile-warning")) == {"drifted", "rough"}, "below, beside the task"
 
 
 def test_what_is_chosen_becomes_a_proposal_that_shows_its_bundles(

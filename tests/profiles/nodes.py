@@ -11,7 +11,7 @@ import pytest
 from dashboard import jobs
 from dashboard.jobs import TrialOrder, TrialProgress, TrialResult
 from dashboard.profiles.models import SweepRecord
-from dashboard.profiles.services.driving import advance_sweeps
+from dashboard.profiles.services.sweep_driver import advance_sweeps
 
 START = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 

@@ -10,7 +10,7 @@ from dashboard.approvals.services import pause_dataflow, prepare_proposal
 from dashboard.audit.models import AuditEntry
 from dashboard.catalog.models import DataflowRecord
 from dashboard.profiles.approval import NotApproved
-from dashboard.profiles.measurable import places
+from dashboard.profiles.measurable import slot_choices
 from dashboard.profiles.models import SweepRecord
 from dashboard.profiles.services.sweeps import pause_sweep, resume_sweep
 from dashboard.profiles.subjects import subject_again, subject_of_task, subject_of_type
@@ -207,4 +207,4 @@ def test_every_type_of_the_library_says_what_it_reaches():
 
 
 def _free_slot() -> str:
-    return next(place.name for place in places() if place.free)
+    return next(place.name for place in slot_choices() if place.free)

@@ -8,7 +8,7 @@ from django.utils import timezone
 
 from dashboard import jobs
 from dashboard.profiles.progress import progress_of
-from dashboard.profiles.services.driving import advance_sweep
+from dashboard.profiles.services.sweep_driver import advance_sweep
 from dashboard.profiles.services.sweeps import cancel_sweep
 from tests.dashboard.building import World
 from tests.profiles.building import started

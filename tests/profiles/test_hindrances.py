@@ -13,7 +13,7 @@ from dashboard.operations.models import SlotRow
 from dashboard.operations.services import register_node
 from dashboard.profiles.models import SweepRecord
 from dashboard.profiles.services import sweeps
-from dashboard.profiles.services.driving import advance_sweep, advance_sweeps
+from dashboard.profiles.services.sweep_driver import advance_sweep, advance_sweeps
 from dashboard.profiles.services.sweeps import TooManySweeps, cancel_sweep, pause_sweep, resume_sweep
 from dashboard.profiles.subjects import subject_of_task
 from dashboard.teams.permissions import viewer_of

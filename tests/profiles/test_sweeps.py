@@ -15,7 +15,7 @@ from dashboard.operations.reservations import SlotTaken
 from dashboard.plans.selectors import plan_of
 from dashboard.profiles import selectors
 from dashboard.profiles.models import ProfileRecord, SweepRecord, TrialRecord
-from dashboard.profiles.services.driving import advance_sweeps
+from dashboard.profiles.services.sweep_driver import advance_sweeps
 from dashboard.profiles.services.sweeps import cancel_sweep, pause_sweep, resume_sweep, start_sweep
 from dashboard.profiles.stored import profile_of
 from dashboard.profiles.subjects import feeds_for, installed, subject_of_task, subject_of_type

@@ -14,7 +14,7 @@ from django.utils import timezone
 from dashboard import jobs
 from dashboard.operations.services import register_node
 from dashboard.profiles.lifecycle import OPEN
-from dashboard.profiles.services.driving import advance_sweeps
+from dashboard.profiles.services.sweep_driver import advance_sweeps
 from dashboard.profiles.services.sweeps import start_sweep
 from dashboard.profiles.stored import profile_of
 from dashboard.profiles.subjects import subject_of_type

@@ -11,9 +11,9 @@ from scheduler.applying import reversed_plan
 from scheduler.model.encoding import freeze_plan
 from scheduler.model.plan import Plan, Step
 from scheduler.model.plan_kinds import DEFRAGMENT, SCHEDULE
+from scheduler.reuse.activity import FragmentChange
 from scheduler.reuse.division import divided_back
 from scheduler.reuse.handover import Piece, recut
-from scheduler.reuse.standing import FragmentChange
 from scheduler.step_kinds import kind_of
 
 

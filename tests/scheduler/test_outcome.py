@@ -1,4 +1,4 @@
-"""Planned against actual: which promise was missed and why, for every cause that is told apart."""
+"""Planned against actual: which promise was missed and why, for every cause that is deviations apart."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from scheduler.model.placement import Crowd
 from scheduler.model.promise import BundlePromise, Load, Promise
-from scheduler.performance.outcome import blur_of, misses, taken_of, told
+from scheduler.performance.outcome import blur_of, deviations, misses, taken_of
 from scheduler.performance.rates import falls_short
 from scheduler.performance.seen import BundleSeen, Seen
 
@@ -68,7 +68,7 @@ THIN = Promise(
 
 
 def thin(made: float, *, read: float | None = None, factor: float = 1.0, over_s: float | None = None) -> Seen:
-    """The average makes so much instead of 10, of which ``out`` reads all unless told; the source does a part."""
+    """The average makes so much instead of 10, of which ``out`` reads all unless deviations; the source does a part."""
     rates = dict.fromkeys(("make", "parse", "average"), 100 * factor) | {"out": made if read is None else read}
     return Seen(
         rates["make"], 1.0, rates, {"parse": rates["make"], "average": rates["parse"], "out": made},
@@ -78,18 +78,18 @@ def thin(made: float, *, read: float | None = None, factor: float = 1.0, over_s:
 
 def test_fewer_events_than_declared_are_told_and_no_miss() -> None:
     assert misses(THIN, thin(2)) == ()
-    (one,) = told(THIN, thin(2))
+    (one,) = deviations(THIN, thin(2))
     assert (one.task, one.planned_per_s, one.measured_per_s) == ("out", 10, 2)
     assert (one.reason.cause, one.reason.task, one.reason.remedy) == ("selectivity", "out", "compare")
     assert "out gets 2 of 10 planned events/s" in one.reason.why
-    assert told(THIN, thin(9.8)) == told(THIN, thin(12)) == told(THIN, Seen()) == ()
+    assert deviations(THIN, thin(9.8)) == deviations(THIN, thin(12)) == deviations(THIN, Seen()) == ()
 
 
 def test_of_a_task_that_gets_fewer_events_what_comes_is_due() -> None:
     (miss,) = misses(THIN, thin(4, read=2))
     assert (miss.what, miss.reason.cause, miss.reason.task) == ("rate", "drift", "out")
     assert miss.measured == pytest.approx(50), "half of what comes"
-    assert told(THIN, thin(4, read=2)) == (), "the miss has the reason"
+    assert deviations(THIN, thin(4, read=2)) == (), "the miss has the reason"
     (miss,) = misses(THIN, thin(1, factor=0.5))
     assert (miss.reason.cause, miss.measured) == ("source", pytest.approx(50))
 

@@ -112,7 +112,7 @@ class TaskBasis(Answer):
     profile: str
     peak: Point | None
     divided: str
-    doubts: list[ProfileWarning]
+    warnings: list[ProfileWarning]
 
 
 class Machine(Answer):
@@ -261,9 +261,9 @@ class Outcome(Answer):
 
     proposal: str | None
     since: datetime | None
-    standing: str | None
-    standing_since: datetime | None
-    standing_by: str | None
+    status: str | None
+    status_since: datetime | None
+    status_by: str | None
     readings: int
     begins: datetime | None
     ends: datetime | None
@@ -271,7 +271,7 @@ class Outcome(Answer):
     promise: Promise | None
     seen: Seen | None
     missed: list[Miss]
-    told: list[Deviation]
+    deviations: list[Deviation]
     blur: float | None
 
 

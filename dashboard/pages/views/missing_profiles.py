@@ -14,7 +14,7 @@ from django.views.decorators.http import require_POST
 from dashboard.catalog import selectors as catalog
 from dashboard.pages import flash
 from dashboard.pages.views.sweeps import bounds_given
-from dashboard.profiles.measurable import places, wanted
+from dashboard.profiles.measurable import profile_requests, slot_choices
 from dashboard.profiles.permissions import may_measure
 from dashboard.profiles.progress import progress_of
 from dashboard.profiles.services.sweeps import USUAL, start_sweeps
@@ -50,7 +50,7 @@ def _unasked(request: HttpRequest, record: DataflowRecord, rate: str) -> list[Su
     tasks = missing_of(failure)
     if failure is not None and not tasks:
         raise failure
-    missing = wanted(request.viewer, record.pk, tasks)
+    missing = profile_requests(request.viewer, record.pk, tasks)
     if unasked := [row.subject for row in missing if row.unasked]:
         return unasked
     if hindrance := next((row.hindrance for row in missing if row.hindrance), None):
@@ -60,10 +60,10 @@ def _unasked(request: HttpRequest, record: DataflowRecord, rate: str) -> list[Su
 
 def missing_part(request: HttpRequest, record: DataflowRecord, failure: WeirError | None) -> dict[str, Any]:
     """What has to be measured before there can be a schedule, how far that is, and where it could be."""
-    missing = wanted(request.viewer, record.pk, missing_of(failure))
+    missing = profile_requests(request.viewer, record.pk, missing_of(failure))
     if not missing:
         return {"missing": []}
-    slots = places()
+    slots = slot_choices()
     return {
         "missing": [
             {"wanted": row, "progress": progress_of(row.sweep) if row.sweep else None,

@@ -37,12 +37,14 @@ def outcome(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
     outcome = _asked(request, dataflow_id)
     graph, ends = catalog.graph_of(outcome.record), outcome.measured.ends
     return render(request, "schedules/outcome.html", {
-        "record": outcome.record, "outcome": outcome, "promise": outcome.kept.promise if outcome.kept else None,
+        "record": outcome.record, "outcome": outcome, "promise": outcome.planned.promise if outcome.planned else None,
         "missed": [{"miss": miss, "help": _help(miss.reason, outcome, graph)} for miss in outcome.missed],
-        "told": [{"told": reason, "help": _help(reason.reason, outcome, graph)} for reason in outcome.told],
+        "deviations": [
+            {"deviation": deviation, "help": _help(deviation.reason, outcome, graph)}
+            for deviation in outcome.deviations],
         "blur": outcome.blur if outcome.blur > BLURRED else None, "together": len(_sources(graph)) > 1,
         "enough": selectors.ENOUGH, "runs": selectors.schedules_of(request.viewer, dataflow_id),
-        "still": outcome.standing.what == "running" and ends is not None and timezone.now() - ends > STILL,
+        "still": outcome.status.what == "running" and ends is not None and timezone.now() - ends > STILL,
     })
 
 
@@ -51,7 +53,7 @@ def outcome(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
 def outcome_plots(request: HttpRequest, dataflow_id: UUID) -> JsonResponse:
     """The measured rate over time beside what was planned and predicted."""
     outcome = _asked(request, dataflow_id)
-    promise = outcome.kept.promise if outcome.kept else None
+    promise = outcome.planned.promise if outcome.planned else None
     return JsonResponse({"rate": outcome_rate_figure(
         outcome.measured.history, planned_per_s=promise.rate_per_s if promise else None,
         predicted_per_s=promise.sustained_per_s if promise else None)})
@@ -69,7 +71,9 @@ def _help(reason: Reason, outcome: selectors.Outcome, graph: Mapping[str, list[d
         return {"text": f"Measure {types.get(reason.task, reason.task)} again",
                 "url": measure_address(outcome.record, reason.task)}
     if reason.cause == "selectivity":
-        planned = _of_each(_sources(graph), outcome.kept.promise.rates_per_s if outcome.kept else {}, whole_per_s=None)
+        planned = _of_each(
+            _sources(graph), outcome.planned.promise.rates_per_s if outcome.planned else {}, whole_per_s=None
+        )
         return {"text": "Compare schedules with the measured rates", "url": compare + _at(planned)}
     if reason.remedy == "compare":
         return {"text": "Compare schedules for the actual rate", "url": compare}

@@ -20,7 +20,7 @@ from dashboard.pages import flash
 from dashboard.pages.profile_figures import sweep_figure
 from dashboard.profiles import approval, selectors, subjects
 from dashboard.profiles.lifecycle import CANCELLED, LIFECYCLE, PAUSED, QUEUED
-from dashboard.profiles.measurable import most_threads, places
+from dashboard.profiles.measurable import most_threads, slot_choices
 from dashboard.profiles.models import ProfileRecord, SweepRecord
 from dashboard.profiles.permissions import may_measure
 from dashboard.profiles.progress import disturbed_by, progress_of, speeds_of
@@ -112,7 +112,7 @@ def _form(request: HttpRequest, given: Any, *, failure: WeirError | None = None,
     declared = jobs.task_types().get(given.get("type", ""))
     again = selectors.profile(request.viewer, given["again"]) if given.get("again") else None
     dataflow = catalog.dataflow(request.viewer, given["dataflow"]) if given.get("dataflow") else None
-    slots = places()
+    slots = slot_choices()
     slot = given.get("slot") or (slots[0].name if slots else "")
     manner = services.manner_of(again)
     bounds = services.bounds_for(slot, manner.bounds)

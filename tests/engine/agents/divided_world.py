@@ -22,7 +22,7 @@ from scheduler.contracts.desired import DESIRED_STATES, DesiredState, WantedFrag
 from scheduler.model.estate import Estate
 from scheduler.model.fragment import Fragment, RunningBundle, RunningTask, Slot
 from scheduler.model.task_types import TaskType
-from scheduler.reuse.division import Part, divided_anew
+from scheduler.reuse.division import WantedBundle, divided_anew
 from workers.engine import desired as wishes
 from workers.engine.agents import executor as executor_module
 from workers.engine.agents import route_activation, savepoints
@@ -275,15 +275,15 @@ class Plans:
             self.fragments[name] = replace(self.fragments[name], bundles=kept)
         return self.estate()
 
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[WantedBundle]:
         """Bundles on some slots, more than one on a slot perhaps."""
         slots = self.chance.choices([slot.name for slot in SLOTS], k=self.chance.randint(1, 3))
         weights = [self.chance.randint(1, 3) for _ in slots]
         return [
-            Part(slot, self.chance.randint(1, 2), weight / sum(weights))
+            WantedBundle(slot, self.chance.randint(1, 2), weight / sum(weights))
             for slot, weight in zip(slots, weights, strict=True)]
 
-    def _divide(self, name: str, parts: list[Part], ids: Iterator[str], left: frozenset[str]) -> None:
+    def _divide(self, name: str, parts: list[WantedBundle], ids: Iterator[str], left: frozenset[str]) -> None:
         before = self.fragments[name]
         change = divided_anew(before.tasks[0], before, parts, ids=ids, left=left)
         self.fragments[name] = change.after[name]

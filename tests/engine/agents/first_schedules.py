@@ -14,9 +14,9 @@ from dataclasses import replace
 
 from scheduler.model.estate import Estate
 from scheduler.model.fragment import Fragment, RunningBundle, RunningTask, node_of
-from scheduler.reuse.cutting import Wanted, scheduled_anew
-from scheduler.reuse.division import Part, divided_anew, divided_back, live
-from scheduler.reuse.standing import FragmentChange, adjust
+from scheduler.reuse.activity import FragmentChange, adjust
+from scheduler.reuse.cutting import TaskDivision, scheduled_anew
+from scheduler.reuse.division import WantedBundle, divided_anew, divided_back, working_bundles
 
 from .divided_world import EVERYTHING, SLOTS, TYPES, World, delivered
 
@@ -64,8 +64,14 @@ class Plans:
         estate, ids = self.estate(), self._ids()
         home = {task: estate.fragments[estate.places[task][0]].slot for task in tasks}
         wanted = {
-            task: Wanted(task, tuple(self._parts(task, home[task])), whole=task not in MAY_BE_DIVIDED or self.ordered,
-                         serial=task not in MAY_BE_DIVIDED) for task in tasks}
+            task: TaskDivision(
+                task,
+                tuple(self._parts(task, home[task])),
+                whole=task not in MAY_BE_DIVIDED or self.ordered,
+                serial=task not in MAY_BE_DIVIDED,
+            )
+            for task in tasks
+        }
         self.changed = scheduled_anew(estate, wanted, ids=ids, task_types=TYPES)
         return self._take(self.changed)
 
@@ -100,14 +106,18 @@ class Plans:
     def leaving(self) -> set[str]:
         return {one.id for fragment in self.fragments.values() for one in fragment.bundles if one.leaving}
 
-    def _parts(self, task: str, home: str) -> list[Part]:
+    def _parts(self, task: str, home: str) -> list[WantedBundle]:
         if task not in MAY_BE_DIVIDED or self.ordered:
             near = [slot.name for slot in SLOTS if slot.node == node_of(home)]
-            return [Part(self.chance.choice(near), 1 if task not in MAY_BE_DIVIDED else self.chance.randint(1, 2), 1.0)]
+            return [
+                WantedBundle(
+                    self.chance.choice(near), 1 if task not in MAY_BE_DIVIDED else self.chance.randint(1, 2), 1.0
+                )
+            ]
         slots = self.chance.choices([slot.name for slot in SLOTS], k=self.chance.randint(1, 3))
         weights = [self.chance.randint(1, 3) for _ in slots]
         return [
-            Part(slot, self.chance.randint(1, 2), weight / sum(weights))
+            WantedBundle(slot, self.chance.randint(1, 2), weight / sum(weights))
             for slot, weight in zip(slots, weights, strict=True)]
 
     def _ids(self) -> Iterator[str]:
@@ -125,7 +135,9 @@ def is_calm(world: World, made: Plans) -> bool:
     """Whether all that is planned runs: only then is a dataflow scheduled."""
     if world.said:
         return False
-    wanted = {one.id for fragment in made.fragments.values() for one in live(fragment) if not fragment.paused}
+    wanted = {
+        one.id for fragment in made.fragments.values() for one in working_bundles(fragment) if not fragment.paused
+    }
     running = {live.id for lives in world.lives.values() for live in lives.values() if live.query is not None}
     return wanted <= running
 

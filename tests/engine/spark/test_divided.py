@@ -12,8 +12,8 @@ from functools import partial
 import pytest
 
 from scheduler.model.fragment import Fragment, RunningTask
-from scheduler.reuse.cutting import Wanted, scheduled_anew
-from scheduler.reuse.division import Part, divided_anew
+from scheduler.reuse.cutting import TaskDivision, scheduled_anew
+from scheduler.reuse.division import WantedBundle, divided_anew
 
 from .flow import BY, Flow, bundle
 from .rig import NODE, Rig, estate_of
@@ -42,7 +42,7 @@ def test_schedules_change_and_slots_die_at_any_time(rig: Rig, seed: int):
         gone = flow.left()
         for number in chance.sample([1, 2], chance.randint(1, 2)):
             slots = chance.choices([0, 1], k=chance.randint(1, 3))
-            parts = [Part(f"{NODE}/{slot}", chance.randint(1, 3), 1 / len(slots)) for slot in slots]
+            parts = [WantedBundle(f"{NODE}/{slot}", chance.randint(1, 3), 1 / len(slots)) for slot in slots]
             before = flow.fragments[number]
             flow.fragments[number] = divided_anew(before.tasks[0], before, parts, ids=ids, left=gone).after[before.id]
         flow.publish()
@@ -92,14 +92,18 @@ class Fused:
     def publish(self) -> None:
         self.rig.publish(estate_of(list(self.fragments.values()), self.tasks, slots=2))
 
-    def schedule(self, generation: int, parts: dict[str, list[Part]]) -> None:
+    def schedule(self, generation: int, parts: dict[str, list[WantedBundle]]) -> None:
         """A schedule for all but the third output, whose readers go on."""
         wanted = {}
         for task in self.tasks[:-1]:
             name = task.id.rpartition("-")[2]
             its = parts.get(name)
-            wanted[task.id] = Wanted(
-                name, tuple(its or [Part(f"{NODE}/{generation % 2}", 1, 1.0)]), whole=its is None, serial=its is None)
+            wanted[task.id] = TaskDivision(
+                name,
+                tuple(its or [WantedBundle(f"{NODE}/{generation % 2}", 1, 1.0)]),
+                whole=its is None,
+                serial=its is None,
+            )
         ids = (f"{self.name}{generation}-{number}" for number in itertools.count())
         estate = estate_of(list(self.fragments.values()), self.tasks, slots=2)
         change = scheduled_anew(estate, wanted, ids=ids, task_types=self.rig.task_types, left=self.rig.reports().left)
@@ -141,8 +145,8 @@ def first_schedule(rig: Rig, name: str, *, slot: str, after_s: float) -> Fused:
     fused.runs()
     fused.grows()
     fused.schedule(2, {
-        "shift": [Part(f"{NODE}/0", 2, 0.25), Part(f"{NODE}/1", 1, 0.75)],
-        "look": [Part(f"{NODE}/0", 1, 0.5), Part(f"{NODE}/1", 1, 0.5)]})
+        "shift": [WantedBundle(f"{NODE}/0", 2, 0.25), WantedBundle(f"{NODE}/1", 1, 0.75)],
+        "look": [WantedBundle(f"{NODE}/0", 1, 0.5), WantedBundle(f"{NODE}/1", 1, 0.5)]})
     end = rig.report()["at_ms"] + 1000 * after_s
     rig.wait(lambda: rig.report()["at_ms"] >= end)
     pid = rig.slot_pid(slot)
@@ -165,7 +169,7 @@ def test_what_runs_fused_gets_its_first_schedule_while_a_slot_dies(rig: Rig):
 @pytest.mark.timeout(900)
 def test_what_has_its_first_schedule_gets_others(rig: Rig):
     fused = first_schedule(rig, "e", slot="1", after_s=1.0)
-    fused.schedule(3, {"shift": [Part(f"{NODE}/1", 1, 1.0)], "look": [Part(f"{NODE}/0", 2, 1.0)]})
+    fused.schedule(3, {"shift": [WantedBundle(f"{NODE}/1", 1, 1.0)], "look": [WantedBundle(f"{NODE}/0", 2, 1.0)]})
     fused.runs()
     fused.grows()
     fused.check()

@@ -21,7 +21,7 @@ from scheduler.model.profile import Point, Profile, Profiles
 from scheduler.model.resources import Node, Supply
 from scheduler.planning import plan_removal, plan_submission
 from scheduler.rescheduling import bound, plan_schedule, schedulable
-from scheduler.reuse.division import Part, divided_anew
+from scheduler.reuse.division import WantedBundle, divided_anew
 from scheduler.scheduling import prepare, schedule
 from scheduler.step_kinds import Evidence, steps_done
 from workers.engine import desired
@@ -278,7 +278,7 @@ def test_what_cannot_leave_its_node_is_refused_before_anything_happens(hosts: Ho
     running = flow.estate.submitted["summed"].running["sum"]
     fragment = flow.estate.fragments[flow.estate.places[running][0]]
     with pytest.raises(NotEnactable, match=f"sum cannot leave {nodes['sum']}"):
-        divided_anew("sum", fragment, [Part(f"{other}/0", 1, 1.0)], ids=iter(["x"]))
+        divided_anew("sum", fragment, [WantedBundle(f"{other}/0", 1, 1.0)], ids=iter(["x"]))
     grows(hosts, flow.channel("sums"))
     check_sums(hosts, flow.channel("sums"))
     assert {node: desired.read(hosts.broker, node) for node in NODES} == wanted
@@ -309,7 +309,7 @@ def test_a_node_that_was_away_goes_on_where_it_was(hosts: Hosts, how: str):
     for number in (1, 2):
         before = flow.fragments[number]
         flow.fragments[number] = divided_anew(
-            before.tasks[0], before, [Part("n1/0", 2, 1.0)], ids=iter(())).after[before.id]
+            before.tasks[0], before, [WantedBundle("n1/0", 2, 1.0)], ids=iter(())).after[before.id]
         assert [one.slot for one in flow.fragments[number].bundles if one.leaving] == ["n2/0"]
     flow.publish()
     flow.grows()

@@ -29,5 +29,5 @@ class Command(BaseCommand):
                 record = Team.objects.filter(slug=team).first() or create_team(slug=team, name=team)
                 set_role(user=user, team=record, role=Role[role.upper()])
         except WeirError as error:
-            raise CommandError(error.told) from error
+            raise CommandError(error.full_message) from error
         self.stdout.write(f"user name: {username}\npassword:  {password}")

@@ -29,5 +29,5 @@ class Command(BaseCommand):
         try:
             code = getattr(import_module(module), function)(arguments)
         except WeirError as error:
-            raise CommandError(error.told) from error
+            raise CommandError(error.full_message) from error
         raise SystemExit(code)

@@ -28,7 +28,7 @@ class Command(BaseCommand):
         try:
             take_out_node(name=name)
         except WeirError as error:
-            raise CommandError(error.told) from error
+            raise CommandError(error.full_message) from error
         self.stdout.write(f"{name} offers no slots any more.")
 
     def _list(self) -> None:

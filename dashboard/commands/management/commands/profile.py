@@ -20,11 +20,11 @@ from dashboard.commands.actors import actor_of
 from dashboard.commands.files import text_of
 from dashboard.profiles import selectors
 from dashboard.profiles.lifecycle import DONE, OPEN
-from dashboard.profiles.measurable import places
+from dashboard.profiles.measurable import slot_choices
 from dashboard.profiles.models import SweepRecord, TrialRecord
 from dashboard.profiles.services.choosing import set_aside_profile, use_profile
-from dashboard.profiles.services.driving import advance_sweep
 from dashboard.profiles.services.importing import import_profiles
+from dashboard.profiles.services.sweep_driver import advance_sweep
 from dashboard.profiles.services.sweeps import SECONDS, USUAL, WARM_UP_S, bounds_for, manner_of, start_sweep
 from dashboard.profiles.stored import entry_of, profile_of
 from dashboard.profiles.subjects import Subject, subject_again, subject_of_task, subject_of_type
@@ -89,7 +89,7 @@ class Command(BaseCommand):
                 self.stderr.write(f"{problem.message} {problem.remedy}")
             raise CommandError(invalid.message) from invalid
         except WeirError as error:
-            raise CommandError(error.told) from error
+            raise CommandError(error.full_message) from error
 
     def _list(self, actor: User, options: dict[str, Any]) -> None:
         machine = selectors.current_machine()
@@ -137,7 +137,7 @@ class Command(BaseCommand):
         self.stdout.write(f"{record.task_type}: this profile is set aside.")
 
     def _measure(self, actor: User, options: dict[str, Any]) -> None:
-        slot = options["slot"] or next((place.name for place in places() if place.free), "")
+        slot = options["slot"] or next((place.name for place in slot_choices() if place.free), "")
         if not slot:
             raise CommandError("No slot is free: only one on which nothing runs can be measured on.")
         viewer = viewer_of(actor)

@@ -40,7 +40,7 @@ class Command(BaseCommand):
             else:
                 delete_secret(actor=actor_of(username), team=record, name=name)
         except WeirError as error:
-            raise CommandError(error.told) from error
+            raise CommandError(error.full_message) from error
         self.stdout.write(f"{name} of {record.name} is {'set' if what == 'set' else 'deleted'}.")
 
 

@@ -49,5 +49,5 @@ class Command(BaseCommand):
                 self.stderr.write(f"{place}: {problem.message} {problem.remedy}")
             raise CommandError(invalid.message) from invalid
         except WeirError as error:
-            raise CommandError(error.told) from error
+            raise CommandError(error.full_message) from error
         self.stdout.write(f"{proposal.dataflow.name} is submitted for {chosen.name}: /proposals/{proposal.pk}/")

@@ -285,7 +285,7 @@ def _become(sweep: SweepRecord, status: str, reason: str) -> None:
 
 def _fail(sweep: SweepRecord, error: WeirError, at: datetime) -> None:
     sweep.ended = at
-    _become(sweep, FAILED, error.told)
+    _become(sweep, FAILED, error.full_message)
     stop_measuring(sweep)
 
 

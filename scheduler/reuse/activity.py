@@ -1,4 +1,4 @@
-"""Standing: tasks that work, rest or leave as dataflows are paused, resumed or removed (paper [1], 4.2 and 4.3).
+"""Activity: tasks that work, rest or leave as dataflows are paused, resumed or removed (paper [1], 4.2 and 4.3).
 
 Paper [1] pauses a task that is no longer needed where it cannot be stopped apart; here the same valve also pauses what
 is to go on later. Whatever changes, needs change downstream first: a task that works has ancestors that work, so within
@@ -27,7 +27,7 @@ from scheduler.step_kinds import (
     in_order,
 )
 
-Standing = Literal["works", "rests", "leaves"]
+Activity = Literal["works", "rests", "leaves"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ def crowding_note(estate: EstateView, change: FragmentChange, *, own: Iterable[s
         "what was free there: with what goes on beside them, neither may keep what it promised.")
 
 
-def adjust(estate: EstateView, standing: Mapping[str, Standing]) -> FragmentChange:
+def adjust(estate: EstateView, activities: Mapping[str, Activity]) -> FragmentChange:
     """Let tasks work, rest or leave; their fragments' tails, and the outlets between fragments, follow.
 
     Nothing that works on is restarted. A fragment of which nothing works is paused with its state kept, one of which
@@ -87,11 +87,11 @@ def adjust(estate: EstateView, standing: Mapping[str, Standing]) -> FragmentChan
 
     Parameters
     ----------
-    standing : mapping of str to Standing
+    activities : mapping of str to Activity
         How the running tasks concerned shall stand; all others stay as they are.
     """
-    changed = {estate.places[task_id][0] for task_id in standing}
-    parts = {fragment_id: _parts(estate, estate.fragments[fragment_id], standing) for fragment_id in sorted(changed)}
+    changed = {estate.places[task_id][0] for task_id in activities}
+    parts = {fragment_id: _parts(estate, estate.fragments[fragment_id], activities) for fragment_id in sorted(changed)}
     ended = [fragment_id for fragment_id, (active, resting) in parts.items() if active + resting == 0]
     begin = [
         fragment_id for fragment_id, (active, _) in parts.items() if active and estate.fragments[fragment_id].paused
@@ -149,10 +149,10 @@ def fragments_upstream_first(estate: EstateView, fragment_ids: Iterable[str]) ->
     return list(TopologicalSorter(upstream).static_order())
 
 
-def _parts(estate: EstateView, fragment: Fragment, standing: Mapping[str, Standing]) -> tuple[int, int]:
+def _parts(estate: EstateView, fragment: Fragment, activities: Mapping[str, Activity]) -> tuple[int, int]:
     """How many tasks of a fragment work, and how many rest behind them."""
-    def stands(position: int, task_id: str) -> Standing:
-        return standing.get(task_id, "works" if position < fragment.active else "rests")
+    def stands(position: int, task_id: str) -> Activity:
+        return activities.get(task_id, "works" if position < fragment.active else "rests")
 
     standings = [stands(position, task_id) for position, task_id in enumerate(fragment.kept_tasks)]
     return standings.count("works"), standings.count("rests")
