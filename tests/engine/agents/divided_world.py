@@ -8,7 +8,6 @@ Nodes hear of plans at different times.
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import random
 from collections import Counter
@@ -24,17 +23,15 @@ from scheduler.model.fragment import Fragment, RunningBundle, RunningTask, Slot
 from scheduler.model.task_types import TaskType
 from scheduler.reuse.division import WantedBundle, divided_anew
 from workers.engine import desired as wishes
-from workers.engine.agents import executor as executor_module
-from workers.engine.agents import route_activation, savepoints
+from workers.engine.agents import executor, query_actuator, record_actuator
 from workers.engine.agents.context import SlotContext
 from workers.engine.agents.executor import FragmentExecutor
 from workers.engine.agents.fragment_run import FragmentRun
 from workers.engine.agents.handover import Stage, stage_of
-from workers.engine.agents.reconcile import Start, State, Stop, reconcile
-from workers.engine.channels import keys
+from workers.engine.agents.reconcile import State, reconcile
 
 from .played_broker import Broker, Gap
-from .played_queries import Failed, Query, Store
+from .played_queries import Failed, PlayedEngine, Query, Store
 
 TYPES = {
     "src": TaskType("src", "source", "", "a:b"), "mark": TaskType("mark", "transform", "", "a:b"),
@@ -63,13 +60,8 @@ class World:
 
     def __init__(self, chance: random.Random, patch: pytest.MonkeyPatch) -> None:
         self.chance, self.deadly, self.now_ms, self.limit, self.gaps = chance, True, 0, NUMBERS, 0
-        patch.setattr(savepoints, "read_states", self._states)
-        patch.setattr(executor_module, "compile_chain", self._compile)
-        played = SimpleNamespace(start=self._start, stop=self._stop, rest=self._rest)
-        for module in (executor_module, route_activation):
-            patch.setattr(module, "queries", played)
         quiet = SimpleNamespace(info=lambda *_, **__: None, warning=self._warned)
-        for module in (executor_module, savepoints):
+        for module in (executor, query_actuator, record_actuator):
             patch.setattr(module, "logger", lambda: quiet)
         self.broker = Broker(self.may_die)
         self.running: dict[str, Query] = {}
@@ -81,55 +73,21 @@ class World:
             stores[slot.name] = first.of_slot(slot.name) if first else Store({}, slot.name)
         self.stores = stores
         self.slots = {slot.name: self._executor(slot.name) for slot in SLOTS}
-        self.lives: dict[str, dict[str, FragmentRun]] = {slot.name: {} for slot in SLOTS}
+        self.runs: dict[str, dict[str, FragmentRun]] = {slot.name: {} for slot in SLOTS}
 
     def _executor(self, slot: str) -> FragmentExecutor:
         store = self.stores[slot]
         around = SlotContext(
-            spark=(self, store), channels=self.broker.channels, broker=self.broker, channel_config=None, store=store,
+            engine=PlayedEngine(self, store), channels=self.broker.channels, broker=self.broker, store=store,
             task_types=TYPES, desired=lambda: self.desired(slot))
         return FragmentExecutor(around, clock_ms=lambda: self.now_ms, on_event=lambda *_, **__: None)
 
     @staticmethod
     def _warned(what: str, **facts: object) -> None:
-        if isinstance(facts.get("exc_info"), AssertionError):
-            raise facts["exc_info"]
+        error = facts.get("exc_info")
+        if error is not None and not isinstance(error, Gap | Failed):
+            raise error
         assert "another fragment had this id" not in what
-
-    @staticmethod
-    def _states(spark, name: str, **_) -> list[str | None]:
-        _, store = spark
-        states = store.states.get(name, {})
-        return [str(states[task]) if task in states else None for task, _ in store.folds(name)]
-
-    @staticmethod
-    def _compile(spark, chain, *, take_fence, **_) -> SimpleNamespace:
-        tokens = {channel: take_fence(channel) for channel in chain.written}
-        return SimpleNamespace(frame=(*spark, chain, tokens), schemas=tuple("{}" for _ in chain.tasks), folds=(),
-                               file_sink=None)
-
-    @staticmethod
-    def _start(frame, *, name: str, **_) -> Query:
-        world, store, chain, tokens = frame
-        known = store.known(name)
-        assert [item.channel for item in known.inputs] == list(itertools.chain(*chain.inputs))
-        world.may_die()
-        return Query(world, store, known, tokens)
-
-    def _stop(self, query: Query, *, pause) -> bool:
-        """Mostly between two batches; now and then a batch is cut short."""
-        pause()
-        if self.deadly and self.chance.random() < 0.1:
-            self.broker.hdel(keys.valve(query.fragment.id), "paused")
-            with contextlib.suppress(Failed, Gap):
-                query.batch()
-        query.stop()
-        return True
-
-    def _rest(self, _query: Query, *, pause) -> bool:
-        pause()
-        self.may_die()
-        return True
 
     # -- plans ---------------------------------------------------------------------------------------------------
 
@@ -163,8 +121,8 @@ class World:
         self.now_ms += TICK_MS
         try:
             self._decide(slot)
-            for live in [one for one in self.lives[slot].values() if one.state is State.RUNNING]:
-                self._run(live)
+            for run in [one for one in self.runs[slot].values() if one.state is State.RUNNING]:
+                self._run(run)
         except Died:
             self._bury(slot)
 
@@ -172,22 +130,18 @@ class World:
         index, store = slot.partition("/")[2], self.stores[slot]
         wanted = self.desired(slot)
         left = store.having("left") & {one.id for one in wanted.of_slot(index) if one.leaving}
-        lives = self.lives[slot]
-        for name in left - lives.keys():
-            lives[name] = FragmentRun(name, now_ms=self.now_ms)
+        runs = self.runs[slot]
+        for name in left - runs.keys():
+            runs[name] = FragmentRun(name, now_ms=self.now_ms)
         actions = reconcile(
-            wanted.of_slot(index), {one.id: one.actual() for one in lives.values()}, self.now_ms,
+            wanted.of_slot(index), {one.id: one.actual() for one in runs.values()}, self.now_ms,
             elsewhere=wanted.elsewhere(index), outgoing=self._ceding(slot), staying=frozenset(wanted.outgoing),
             resting=store.having("paused"), left=left)
-        for name, its in itertools.groupby(actions, key=lambda action: action.fragment_id):
-            todo = list(its)
-            live = lives.setdefault(name, FragmentRun(name, now_ms=self.now_ms))
-            meanwhile = {Start: State.STARTING, Stop: State.DRAINING}.get(type(todo[0]))
-            if isinstance(todo[0], Start) and live.state is State.WAITING:
-                meanwhile = None
-            live.begin(meanwhile, now_ms=self.now_ms)
-            if self.slots[slot].perform(live, todo):
-                lives.pop(name)
+        for name, fragment_actions in itertools.groupby(actions, key=lambda action: action.fragment_id):
+            run = runs.setdefault(name, FragmentRun(name, now_ms=self.now_ms))
+            run.begin(None, now_ms=self.now_ms)
+            if self.slots[slot].perform(run, wanted, list(fragment_actions)):
+                runs.pop(name)
             self.may_die()
 
     def _ceding(self, slot: str) -> list[tuple[WantedFragment, Stage]]:
@@ -196,29 +150,29 @@ class World:
         staged = [(one, stage_of(wanted, one.id, begun=begun, ended=ended))
                   for one in wanted.handing_over.get(slot.partition("/")[2], ())]
         return [(one, stage) for one, stage in staged
-                if stage is not Stage.OVER or one.id in ended or one.id in self.lives[slot]]
+                if stage is not Stage.OVER or one.id in ended or one.id in self.runs[slot]]
 
-    def _run(self, live: FragmentRun) -> None:
+    def _run(self, run: FragmentRun) -> None:
         try:
-            live.query.batch()
+            run.query.batch()
         except (Failed, Gap) as error:
             self.gaps += isinstance(error, Gap)
-            live.query.stop()
-            live.query = None
-            live.failed("it failed", now_ms=self.now_ms)
+            run.query.stop()
+            run.query = None
+            run.failed("it failed", now_ms=self.now_ms)
 
     def _bury(self, slot: str) -> None:
         store = self.stores[slot]
-        for live in self.lives[slot].values():
-            if live.query is not None:
-                live.query.stop()
+        for run in self.runs[slot].values():
+            if run.query is not None:
+                run.query.stop()
         for query in list(self.running.values()):
             if query.store is store:  # started, and died before it was known
                 query.stop()
         for name in [name for name, holder in store.locks.items() if holder == slot]:
             del store.locks[name]
         self.slots[slot] = self._executor(slot)
-        self.lives[slot] = {name: FragmentRun(name, now_ms=self.now_ms) for name in store.records()}
+        self.runs[slot] = {name: FragmentRun(name, now_ms=self.now_ms) for name in store.records()}
 
 
 @dataclass

@@ -138,7 +138,7 @@ def is_calm(world: World, made: Plans) -> bool:
     wanted = {
         one.id for fragment in made.fragments.values() for one in working_bundles(fragment) if not fragment.paused
     }
-    running = {live.id for lives in world.lives.values() for live in lives.values() if live.query is not None}
+    running = {run.id for runs in world.runs.values() for run in runs.values() if run.query is not None}
     return wanted <= running
 
 

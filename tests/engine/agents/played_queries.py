@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
@@ -10,11 +11,11 @@ from typing import TYPE_CHECKING
 
 from scheduler.contracts.desired import WantedFragment
 from workers.engine.agents.checkpoint import Progress
-from workers.engine.agents.handover import RestorePoint, offset_order
+from workers.engine.agents.handover import RestorePoint, Savepoint, offset_order
 from workers.engine.channels import keys
 
 from ..channels.reference import Control, QuotaPartitioner
-from .world import Disk
+from .played_broker import Gap
 
 if TYPE_CHECKING:
     from .divided_world import World
@@ -23,13 +24,18 @@ class Failed(Exception):
     """A query's batch failed here."""
 
 
-class Store(Disk):
+class Store:
     """A node's disk as one of its slots uses it; both slots have the same checkpoints and locks."""
 
+    data_dir = None
+
     def __init__(self, locks: dict[str, str], slot: str) -> None:
-        super().__init__()
-        self.kept["left"], self.states = {}, {}
-        self.locks, self.slot, self.own = locks, slot, {}
+        self.kept: dict[str, dict[str, object]] = {"begun": {}, "ended": {}, "paused": {}, "left": {}}
+        self.checkpoints: dict[str, Progress] = {}
+        self.before: dict[str, Progress] = {}
+        self.states: dict[str, dict[str, int]] = {}
+        self.definitions: dict[str, WantedFragment] = {}
+        self.locks, self.slot, self.own_records = locks, slot, {}
 
     def of_slot(self, slot: str) -> Store:
         other = Store(self.locks, slot)
@@ -37,17 +43,52 @@ class Store(Disk):
             self.kept, self.checkpoints, self.before, self.definitions, self.states)
         return other
 
+    def begun(self, name: str) -> RestorePoint | None:
+        return self.kept["begun"].get(name)
+
+    def ended(self, name: str) -> Savepoint | None:
+        return self.kept["ended"].get(name)
+
+    def having(self, what: str) -> frozenset[str]:
+        return frozenset(self.kept[what])
+
+    def has(self, name: str, what: str) -> bool:
+        return name in self.kept[what]
+
+    def record_begun(self, name: str, begun: RestorePoint) -> None:
+        self.kept["begun"][name] = begun
+
+    def record_ended(self, name: str, ended: Savepoint | None) -> None:
+        self.kept["ended"].pop(name, None)
+        if ended is not None:
+            self.kept["ended"][name] = ended
+
+    def progress(self, name: str) -> Progress:
+        return self.checkpoints.get(name, Progress())
+
+    def has_begun(self, name: str) -> bool:
+        return name in self.checkpoints
+
+    def known(self, name: str) -> WantedFragment | None:
+        return self.definitions.get(name)
+
+    def handover_lock(self) -> SimpleNamespace:
+        return SimpleNamespace(acquire=lambda: True, release=lambda: None)
+
+    def own(self, name: str) -> WantedFragment | None:
+        return self.own_records.get(name)
+
     def record(self, fragment: WantedFragment) -> None:
-        self.definitions[fragment.id] = self.own[fragment.id] = fragment
+        self.definitions[fragment.id] = self.own_records[fragment.id] = fragment
 
     def take_on(self, fragment: WantedFragment) -> None:
-        self.own[fragment.id] = fragment
+        self.own_records.setdefault(fragment.id, fragment)
 
     def records(self) -> dict[str, WantedFragment]:
-        return dict(self.own)
+        return dict(self.own_records)
 
     def forget(self, name: str) -> None:
-        self.own.pop(name, None)
+        self.own_records.pop(name, None)
 
     def record_left(self, name: str, *, left: bool) -> None:
         self.kept["left"].pop(name, None)
@@ -208,3 +249,46 @@ class Query:
             if channel not in {item.channel for item in self.fragment.inputs}:
                 assert before.offsets.get(channel, end) == end, "a planned batch lost a channel"
         return events
+
+
+class PlayedEngine:
+    """Stands where Spark does: the engine of one slot."""
+
+    def __init__(self, world: World, store: Store) -> None:
+        self.world, self.store = world, store
+
+    def compile(self, whole: WantedFragment, _beginning: object) -> SimpleNamespace:
+        tokens = {channel: self.world.broker.channels.take_fence(channel) for channel in whole.written}
+        return SimpleNamespace(
+            frame=(whole, tokens), schemas=tuple("{}" for _ in whole.tasks), folds=(), file_sink=None)
+
+    def start(self, compiled: SimpleNamespace, name: str, **_: int) -> Query:
+        whole, tokens = compiled.frame
+        assert self.store.known(name) == whole
+        self.world.may_die()
+        return Query(self.world, self.store, whole, tokens)
+
+    def stop(self, query: Query, name: str, **_: float) -> bool:
+        """Mostly between two batches; now and then a batch is cut short."""
+        self.world.broker.channels.pause(name)
+        if self.world.deadly and self.world.chance.random() < 0.1:
+            self.world.broker.hdel(keys.valve(name), "paused")
+            with contextlib.suppress(Failed, Gap):
+                query.batch()
+        query.stop()
+        return True
+
+    def kill(self, query: Query) -> None:
+        query.stop()
+
+    def hold(self, _query: Query, name: str) -> bool:
+        self.world.broker.channels.pause(name)
+        self.world.may_die()
+        return True
+
+    def read_states(self, name: str, **_: int) -> list[str | None]:
+        states = self.store.states.get(name, {})
+        return [str(states[task]) if task in states else None for task, _ in self.store.folds(name)]
+
+    def due_ms(self, *_: object) -> int:
+        return 0

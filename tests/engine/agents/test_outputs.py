@@ -4,6 +4,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+from workers.engine.agents.route_activation import RouteActivation
 
 from scheduler.contracts.desired import DesiredState, WantedFragment, WantedSlot
 from scheduler.model.dataflow import Task
@@ -13,7 +14,6 @@ from workers.engine.agents.checkpoint import Progress
 from workers.engine.agents.fragment_run import FragmentRun
 from workers.engine.agents.outputs import OutputChannels
 from workers.engine.agents.reconcile import Route, State, Unroute
-from workers.engine.agents.route_activation import RouteActivation
 from workers.engine.channels.registry import Channels
 
 pytestmark = pytest.mark.broker

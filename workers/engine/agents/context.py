@@ -1,18 +1,17 @@
-"""The context of a slot: Spark, the broker, the store and what is desired, for all that acts on its fragments."""
+"""The context of a slot: its engine, the broker, the store and what is desired, for all that acts on its fragments."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import redis
 
 from scheduler.contracts.desired import DesiredState
 from scheduler.model.task_types import TaskTypes
-from workers.engine.channels.config import ChannelConfig
 from workers.engine.channels.registry import Channels
 
+from .engine import Engine
 from .store import SlotStore
 
 
@@ -20,10 +19,9 @@ from .store import SlotStore
 class SlotContext:
     """What acting on a slot needs, the same for every fragment."""
 
-    spark: Any
+    engine: Engine
     channels: Channels
     broker: redis.Redis
-    channel_config: ChannelConfig
     store: SlotStore
     task_types: TaskTypes
     desired: Callable[[], DesiredState]  # the node's newest

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from scheduler.contracts.desired import Outlets, Routes, WantedFragment
 
 from . import backoff
 from .reconcile import Actual, State, check_transition
+
+if TYPE_CHECKING:
+    from workers.engine.spark.compile import Compiled
 
 BROKER_AWAY_LONGEST_MS = 4_000  # the broker's absence is nobody's fault: look often whether it is back
 
@@ -26,6 +29,8 @@ class FragmentRun:
         self.run_id: str | None = None
         self.fragment = WantedFragment(id=fragment_id, tasks=())
         self.schemas: tuple[str, ...] = ()
+        self.compiled: Compiled | None = None  # its query is to be started next
+        self.is_held: bool | None = None  # whether its query rests for the action under way; None: that was not asked
         self._lock = threading.Lock()
         self._state = state
         self._busy = False
@@ -97,7 +102,7 @@ class FragmentRun:
             self._outlets, self._routes, self._active = dict(outlets), dict(routes), active
             self._settle_at_ms = activate_at_ms
             self._retry_at_ms = None
-            self.query, self.run_id = query, run_id
+            self.query, self.run_id, self.compiled = query, run_id, None
 
     def waits(self, *, retry_at_ms: int, now_ms: int) -> None:
         """What it reads is not there yet."""

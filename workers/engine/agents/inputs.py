@@ -1,4 +1,4 @@
-"""What a fragment reads and has read: which of its channels are there, and what is left in them for it.
+"""What a fragment can read now, and what it has read: of a snapshot, which of its channels are open for it. Pure.
 
 A reader of a whole stream that becomes one of a part of it reads the whole up to where its parts begin, and then those:
 its writer says where that is (`ChannelInfo.limits`), and until it does so, all goes on as it was.
@@ -14,49 +14,32 @@ from workers.engine.channels import keys
 from workers.engine.channels.registry import ChannelInfo
 
 from .checkpoint import Progress
-from .context import SlotContext
 from .handover import offset_order
 from .input_selection import select_inputs
+from .snapshot import Snapshot
 
 
-class InputChannels:
-    """Looks at the channels of fragments that this slot runs."""
+def inputs_now(
+    snapshot: Snapshot, wanted: WantedFragment, *, between_batches: bool | None = None
+) -> tuple[Input, ...] | None:
+    """What the fragment can read now of what it should; None where it has to wait.
 
-    def __init__(self, around: SlotContext) -> None:
-        self._around = around
-
-    def now(self, wanted: WantedFragment, *, between_batches: bool | None = None) -> tuple[Input, ...] | None:
-        """What the fragment can read now of what it should; None where it has to wait.
-
-        ``between_batches`` is what its checkpoint says, if not given: a query that runs ends its batch before it stops.
-        """
-        store = self._around.store
-        known_inputs, read = (), Progress()
-        known = store.known(wanted.id)
-        if known is not None and {item.task for item in known.inputs} == {item.task for item in wanted.inputs}:
-            known_inputs, read = known.inputs, store.progress(wanted.id)
-        channels = dict.fromkeys((*channels_of(wanted.inputs), *channels_of(known_inputs)))
-        infos = {channel: self._around.channels.info(channel) for channel in channels}
-        there = {channel: info for channel, info in infos.items() if info is not None and info.schema_json}
-        whole = {
-            channel for channel, info in there.items() if _is_read_whole(info, wanted.id, read.offsets.get(channel))}
-        return select_inputs(
-            [_instead(item, whole) for item in wanted.inputs], known_inputs,
-            ready={channel for channel, info in there.items() if wanted.id in {*info.readers, *info.limits}},
-            unread={
-                channel for channel, info in there.items() if _is_unread(info, wanted.id, read.offsets.get(channel))
-            },
-            between_batches=read.is_done if between_batches is None else between_batches,
-        )
-
-    def is_read(self, fragment: WantedFragment, items: Iterable[Input]) -> bool:
-        """Whether the fragment has read these channels to their ends, by its checkpoint."""
-        read = self._around.store.progress(fragment.id)
-        infos = {channel: self._around.channels.info(channel) for channel in channels_of(items)}
-        return not any(
-            info is not None and _is_unread(info, fragment.id, read.offsets.get(channel))
-            for channel, info in infos.items()
-        )
+    ``between_batches`` is what its checkpoint says, if not given: a query that runs ends its batch before it stops.
+    """
+    known_inputs, progress = (), Progress()
+    known = snapshot.records.known
+    if known is not None and {item.task for item in known.inputs} == {item.task for item in wanted.inputs}:
+        known_inputs, progress = known.inputs, snapshot.records.progress
+    channels = dict.fromkeys((*channels_of(wanted.inputs), *channels_of(known_inputs)))
+    infos = {name: info for name in channels if (info := snapshot.channels.get(name)) is not None and info.schema_json}
+    whole = {
+        name for name, info in infos.items() if _is_read_whole(info, wanted.id, progress.offsets.get(name))}
+    return select_inputs(
+        [_instead(item, whole) for item in wanted.inputs], known_inputs,
+        ready={name for name, info in infos.items() if wanted.id in {*info.readers, *info.limits}},
+        unread={name for name, info in infos.items() if is_unread(info, wanted.id, progress.offsets.get(name))},
+        between_batches=progress.is_done if between_batches is None else between_batches,
+    )
 
 
 def channels_of(items: Iterable[Input]) -> list[str]:
@@ -65,6 +48,13 @@ def channels_of(items: Iterable[Input]) -> list[str]:
         channel for item in items
         for channel in ((item.channel, keys.whole_of(item.channel)) if keys.is_part(item.channel) else (item.channel,))
     ))
+
+
+def is_unread(info: ChannelInfo, reader: str, read_to: str | None) -> bool:
+    """Whether something is left in a channel for a reader that has read so far, by its checkpoint."""
+    offset = info.readers.get(reader)  # behind what it has read, but for one that was let go meanwhile
+    last = info.limits.get(reader, info.last)
+    return offset is not None and max(offset_order(read_to or offset), offset_order(offset)) < offset_order(last)
 
 
 def _instead(item: Input, whole: set[str]) -> Input:
@@ -80,9 +70,3 @@ def _is_read_whole(info: ChannelInfo, reader: str, read_to: str | None) -> bool:
     if offset is None:
         return False
     return limit is None or max(offset_order(read_to or offset), offset_order(offset)) < offset_order(limit)
-
-
-def _is_unread(info: ChannelInfo, reader: str, read_to: str | None) -> bool:
-    offset = info.readers.get(reader)  # behind what it has read, but for one that was let go meanwhile
-    last = info.limits.get(reader, info.last)
-    return offset is not None and max(offset_order(read_to or offset), offset_order(offset)) < offset_order(last)

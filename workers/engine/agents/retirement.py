@@ -1,7 +1,7 @@
 """How a bundle leaves that gets nothing more: it reads what it has to the end, and stays until its own events are read.
 
 Its writers are on any node, and may be leaving themselves: what is known of them stands in the broker. A writer that is
-not heard of has not begun yet, and may still write what an older plan says.
+not heard of has not begun yet, and may still write what an older plan says. Pure.
 """
 
 from __future__ import annotations
@@ -10,62 +10,59 @@ from collections.abc import Iterable
 
 from scheduler.contracts.desired import Input, WantedFragment, Writer
 from workers.engine.channels import keys
+from workers.engine.channels.control import routes_of
 
-from .context import SlotContext
+from .delays import RETRY_MS
 from .handover import offset_order
-from .inputs import InputChannels, channels_of
+from .inputs import channels_of, is_unread
+from .instructions import Instructions, MarkLeft, RecordLeft, Release, RetryAt, TakeOn, Unregister
+from .snapshot import LEFT, Records, Snapshot
 
-LEFT = "left"  # in a fragment's control hash: it has stopped for good, and writes nothing more
+
+def has_read_all(snapshot: Snapshot, fragment: WantedFragment) -> bool:
+    """Whether nobody will write for a leaving bundle any more, and it has read all that was written.
+
+    Snapshots read control hashes before channels: what a writer wrote before it became final is seen.
+    """
+    offsets = snapshot.records.progress.offsets
+    infos = {name: snapshot.channels.get(name) for name in channels_of(inputs_of(fragment, snapshot.records))}
+    return all(_is_final(snapshot, writer) for writer in fragment.writers.values()) and not any(
+        info is not None and is_unread(info, fragment.id, offsets.get(name)) for name, info in infos.items())
 
 
-class Retirement:
-    """Looks whether a leaving bundle may stop, and whether it may go."""
+def retire(snapshot: Snapshot, fragment: WantedFragment) -> Instructions:
+    """Release the places of a bundle at rest and mark it; it has left when all who read what it wrote have done so.
 
-    def __init__(self, around: SlotContext, inputs: InputChannels) -> None:
-        self._around = around
-        self._inputs = inputs
+    Its places in channels say how far it had come before its last batch.
+    """
+    infos = [info for name in streams_of(fragment) if (info := snapshot.channels.get(name)) is not None]
+    is_read = all(
+        offset_order(offset) >= offset_order(info.last) for info in infos for offset in info.readers.values())
+    return (
+        TakeOn(snapshot.records.known or fragment),
+        *(Unregister(name, fragment.id) for name in channels_of(inputs_of(fragment, snapshot.records))),
+        MarkLeft(),
+        *((RecordLeft(), Release()) if is_read else (RetryAt(snapshot.now_ms + RETRY_MS),)),
+    )
 
-    def is_drained(self, fragment: WantedFragment) -> bool:
-        """Whether nobody will write for it any more, and it has read all that was written."""
-        # In this order: what is written meanwhile must not be missed.
-        if not all(self._is_final(writer, fragment.id) for writer in fragment.writers.values()):
-            return False
-        return self._inputs.is_read(fragment, self._read_by(fragment))
 
-    def stops(self, fragment: WantedFragment) -> None:
-        """Mark the bundle retired in the broker and release its offsets; its writers and readers treat that as final.
+def streams_of(fragment: WantedFragment) -> tuple[str, ...]:
+    """The channels of a fragment's streams, and the parts of those that are divided."""
+    parts = (
+        keys.part(fragment.channel(position), bundle)
+        for position, readers in fragment.routes.items() for weights in readers.values() for bundle in weights)
+    return (*fragment.written, *parts)
 
-        Its places in channels say how far it had come before its last batch.
-        """
-        for channel in channels_of(self._read_by(fragment)):
-            self._around.channels.unregister(channel, fragment.id)
-        self._around.broker.hset(keys.valve(fragment.id), LEFT, 1)
 
-    def comes_back(self, fragment_id: str) -> None:
-        """It is started, and writes again."""
-        self._around.broker.hdel(keys.valve(fragment_id), LEFT)
-        self._around.store.record_left(fragment_id, left=False)
+def inputs_of(fragment: WantedFragment, records: Records) -> Iterable[Input]:
+    """What a fragment should read, and what it read when it last ran."""
+    return dict.fromkeys((*fragment.inputs, *(records.known.inputs if records.known else ())))
 
-    def is_read(self, fragment: WantedFragment) -> bool:
-        """Whether all who read what it wrote have done so."""
-        channels = [
-            *fragment.written,
-            *(
-                keys.part(fragment.channel(position), bundle)
-                for position, readers in fragment.routes.items() for weights in readers.values() for bundle in weights
-            ),
-        ]
-        infos = [info for channel in channels if (info := self._around.channels.info(channel)) is not None]
-        return all(
-            offset_order(offset) >= offset_order(info.last) for info in infos for offset in info.readers.values())
 
-    def _read_by(self, fragment: WantedFragment) -> Iterable[Input]:
-        known = self._around.store.known(fragment.id)
-        return dict.fromkeys((*fragment.inputs, *(known.inputs if known else ())))
-
-    def _is_final(self, writer: Writer, bundle: str) -> bool:
-        if self._around.broker.hexists(keys.valve(writer.fragment), LEFT):
-            return True
-        route = self._around.channels.routed(writer.fragment, writer.position, writer.reader)
-        # A route that lacks the bundle is of a plan before it, which its writer's node has still to hear of.
-        return route is not None and route.effective and route.weights.get(bundle) == 0
+def _is_final(snapshot: Snapshot, writer: Writer) -> bool:
+    control = snapshot.controls.get(writer.fragment, {})
+    if LEFT in control:
+        return True
+    route = routes_of(control).get((writer.position, writer.reader))
+    # A route that lacks the bundle is of a plan before it, which its writer's node has still to hear of.
+    return route is not None and route.effective and route.weights.get(snapshot.id) == 0

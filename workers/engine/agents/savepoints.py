@@ -1,25 +1,20 @@
-"""How a fragment goes on with the work of others, or with its own after a pause: on the broker, and on disk.
+"""How a fragment goes on with the work of others, or with its own after a pause, and what it leaves for others. Pure.
 
-The order of things makes it safe against death at any moment: what others need is recorded before it is let go, and a
-place in a channel is taken before the one that it follows is given up.
+The order of instructions makes it safe against death at any moment: what others need is recorded before it is let go,
+and a place in a channel is taken before the one that it follows is given up.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from enum import Enum
 
 from scheduler.contracts.desired import WantedFragment
-from scheduler.model.dataflow import Task
 from workers.engine.channels import keys
-from workers.engine.spark.compile import due_ms
-from workers.engine.spark.states import read_states
 
-from .context import SlotContext
 from .handover import (
     RestorePoint,
     Savepoint,
-    States,
     offset_of,
     offset_order,
     predecessors,
@@ -27,230 +22,240 @@ from .handover import (
     successors,
 )
 from .inputs import channels_of
-from .logs import logger
-from .outputs import PART
+from .instructions import (
+    ClearCheckpoint,
+    Commit,
+    DropControl,
+    DropSavepoint,
+    HandedState,
+    Instruction,
+    Instructions,
+    Join,
+    RecordBegun,
+    RecordChain,
+    RecordEnded,
+    RecordPause,
+    TakeOver,
+)
+from .snapshot import PART, Records, Snapshot
+
+# -- beginning ---------------------------------------------------------------------------------------------------------
 
 
-class Savepoints:
-    """Records ends and beginnings, and moves places in channels from one reader to the next."""
+class Standing(Enum):
+    """Whether a fragment can begin, as far as those go whose work it goes on with."""
 
-    def __init__(self, around: SlotContext, *, clock_ms: Callable[[], int]) -> None:
-        self._around = around
-        self._clock_ms = clock_ms
-        self._log = logger()
+    READY = "ready"
+    WAITS = "waits"
+    NOT_YET = "not yet"  # its instructions are to be done, and then it is looked at again
 
-    # -- beginning -----------------------------------------------------------------------------------------------
 
-    def may_begin(self, wanted: WantedFragment) -> bool:
-        """Whether the fragment can start as far as those go whose work it goes on with; records what it begins with."""
-        store = self._around.store
-        if not wanted.inherits or store.begun(wanted.id) is not None or store.has_begun(wanted.id):
-            return True
-        lock = store.handover_lock()
-        if not lock.acquire():
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """Whether a fragment can begin, and what is to be done for that."""
+
+    standing: Standing
+    instructions: Instructions = ()
+
+
+def takes_over(wanted: WantedFragment, records: Records) -> bool:
+    """Whether a fragment has still to take over the work of others."""
+    return bool(wanted.inherits) and records.begun is None and not records.has_begun
+
+
+def beginning_of(snapshot: Snapshot, wanted: WantedFragment) -> Beginning:
+    """Whether the fragment can begin; it takes its places, and takes over what others left, where it can."""
+    steps: list[Instruction] = []
+    if snapshot.records.has_ended and wanted.id in snapshot.desired.wanted:
+        steps.append(DropSavepoint())  # it is wanted again before anybody went on with its work
+    if snapshot.records.is_paused:
+        joins = _joins_after_pause(snapshot, wanted)
+        if joins:
+            return Beginning(Standing.NOT_YET, (*steps, *joins))
+    if not takes_over(wanted, snapshot.records):
+        return Beginning(Standing.READY, tuple(steps))
+    took = _take_over(snapshot, wanted) if snapshot.has_handover_lock else None
+    if took is None:
+        return Beginning(Standing.WAITS, tuple(steps))
+    return Beginning(Standing.NOT_YET, (*steps, *took))
+
+
+def _joins_after_pause(snapshot: Snapshot, wanted: WantedFragment) -> list[Instruction]:
+    """A paused fragment is to go on: it reads from now."""
+    infos = {item.channel: snapshot.channels.get(item.channel) for item in wanted.inputs}
+    return [
+        Join(channel, wanted.id) for channel, info in infos.items()
+        if info is not None and info.schema_json and wanted.id not in {*info.readers, *info.limits}]
+
+
+def _take_over(snapshot: Snapshot, wanted: WantedFragment) -> Instructions | None:
+    """Begin with what others left; None until they have all ended."""
+    desired = snapshot.desired
+    names = predecessors(desired, wanted)
+    if any(name not in snapshot.savepoints for name in names):
+        return None
+    joins: list[Instruction] = []
+    for name in names:
+        # All who go on with it, before the first of them writes: what they need must not be freed.
+        for heir in successors(desired, name):
+            joins += _given_places(heir, snapshot.savepoints[name])
+    point = restore_point_of(wanted, [snapshot.savepoints[name] for name in names])
+    return (*joins, TakeOver(point, names))
+
+
+def _given_places(heir: WantedFragment, end: Savepoint) -> list[Instruction]:
+    joins: list[Instruction] = []
+    for item in heir.inputs:
+        # What was read whole, and is to be read in parts, is read whole until its writer divides it.
+        is_part = keys.is_part(item.channel)
+        channel = keys.whole_of(item.channel) if is_part else item.channel
+        offset = offset_of(channel, [end], written=not is_part)
+        if offset is not None:
+            joins.append(Join(channel, heir.id, where=offset))
+    return joins
+
+
+# -- ending ------------------------------------------------------------------------------------------------------------
+
+
+def has_read_to_the_end(snapshot: Snapshot, fragment: WantedFragment) -> bool:
+    """Whether the fragment has read all that others wrote for it that ended before it."""
+    for item in fragment.inputs:
+        last_offsets = [
+            snapshot.savepoints[name].last_offsets[item.channel]
+            for name, other in snapshot.desired.outgoing.items()
+            if item.channel in other.written and name in snapshot.savepoints
+            and item.channel in snapshot.savepoints[name].last_offsets]
+        offset = snapshot.records.progress.offsets.get(item.channel) or snapshot.offset_registered(item.channel)
+        if offset is not None and any(offset_order(offset) < offset_order(last) for last in last_offsets):
             return False
-        try:
-            return self._take_over(wanted)
-        finally:
-            lock.release()
+    return True
 
-    def _take_over(self, wanted: WantedFragment) -> bool:
-        """Begin with what others left, unless another plan has come meanwhile; or wait until they have ended."""
-        store = self._around.store
-        desired = self._around.desired()
-        if wanted.id not in desired.wanted and wanted.id not in desired.outgoing:
-            return False
-        names = predecessors(desired, wanted)
-        ends = [store.ended(name) for name in names]
-        if any(end is None for end in ends):
-            return False
-        if not names:
-            self._log.warning("nothing is left of what it goes on with; it begins anew", fragment=wanted.id)
-        for name, end in zip(names, ends, strict=True):
-            # All who go on with it, before the first of them writes: what they need must not be freed.
-            for heir in successors(desired, name):
-                self._give_places(heir, [end])
-        store.record_begun(wanted.id, restore_point_of(wanted, ends))
-        self._log.info("fragment takes over", fragment=wanted.id, from_=names)
+
+def end(snapshot: Snapshot, fragment: WantedFragment) -> Instructions:
+    """Record what a fragment leaves that is at rest: others can go on from there."""
+    return (RecordEnded(_left_by(snapshot, fragment), _state_left(snapshot.records)),)
+
+
+def _left_by(snapshot: Snapshot, fragment: WantedFragment) -> Savepoint:
+    """What a fragment at rest leaves, but for its state."""
+    records = snapshot.records
+    begun = records.begun or RestorePoint()
+    source_offset = records.progress.source_offset or begun.source_offset
+    if records.is_paused and source_offset is not None:
+        source_offset = _due_now(snapshot, source_offset)
+    offsets = {
+        item.channel: records.progress.offsets.get(item.channel) or snapshot.offset_registered(item.channel)
+        for item in fragment.inputs}
+    infos = {channel: snapshot.channels.get(channel) for channel in fragment.written}
+    return Savepoint(
+        source_offset=source_offset,
+        offsets={} if records.is_paused else {name: offset for name, offset in offsets.items() if offset is not None},
+        last_offsets={channel: info.last for channel, info in infos.items() if info is not None},
+        # Of parts of its streams, too, which may be further than the whole.
+        batch_bases={
+            channel: begun.batch_bases.get(channel, 0) + records.progress.batch + 1 for channel in fragment.written},
+    )
+
+
+def _state_left(records: Records) -> HandedState:
+    progress = records.progress
+    return HandedState(
+        progress.batch if progress.is_done else progress.batch - 1, (records.begun or RestorePoint()).states)
+
+
+def _due_now(snapshot: Snapshot, source_offset: dict[str, int]) -> dict[str, int]:
+    """The same next number, due now and not when it would have been without the pause."""
+    t0 = max(source_offset["t0"], snapshot.now_ms - snapshot.due_after_ms)
+    return {"t0": t0, "next": source_offset["next"]}
+
+
+# -- going on after a pause --------------------------------------------------------------------------------------------
+
+
+def was_unregistered(snapshot: Snapshot, wanted: WantedFragment) -> bool:
+    """Whether it was paused and goes on, and its node heard of neither: its offsets are not what it has read."""
+    progress = snapshot.records.progress
+    offsets = {channel: snapshot.offset_registered(channel) for channel in progress.offsets}
+    # A place follows when a batch is done: until then it is where that batch begins.
+    known = progress.offsets if progress.is_done else {**progress.offsets, **progress.start_offsets}
+    if not progress.is_done and None in offsets.values():
         return True
+    return _has_other_channel(snapshot) or _has_lost_the_whole(snapshot, wanted) or any(
+        offset is not None and offset_order(offset) > offset_order(known[channel])
+        for channel, offset in offsets.items()
+    )
 
-    def _give_places(self, heir: WantedFragment, ends: Sequence[Savepoint]) -> None:
-        for item in heir.inputs:
-            # What was read whole, and is to be read in parts, is read whole until its writer divides it.
-            is_part = keys.is_part(item.channel)
-            channel = keys.whole_of(item.channel) if is_part else item.channel
-            offset = offset_of(channel, ends, written=not is_part)
-            if offset is not None:
-                self._around.channels.join(channel, heir.id, where=offset)
 
-    # -- ending --------------------------------------------------------------------------------------------------
+def _has_lost_the_whole(snapshot: Snapshot, wanted: WantedFragment) -> bool:
+    """Whether it has no place any more in a whole stream that it is to read in parts, and was not done with it."""
+    offsets = snapshot.records.progress.offsets
+    infos = {name: snapshot.channels.get(name) for name in channels_of(wanted.inputs) if name in offsets}
+    return any(
+        info is not None and wanted.id not in {*info.readers, *info.limits} and not keys.is_part(name)
+        and offset_order(offsets[name]) < offset_order(info.last)
+        for name, info in infos.items()
+    )
 
-    def is_drained(self, fragment: WantedFragment) -> bool:
-        """Whether the fragment has read all that others wrote for it that ended before it."""
-        store = self._around.store
-        read = store.progress(fragment.id)
-        outgoing = self._around.desired().outgoing
-        for item in fragment.inputs:
-            ends = [store.ended(name) for name, other in outgoing.items() if item.channel in other.written]
-            last_offsets = [
-                end.last_offsets[item.channel] for end in ends if end is not None and item.channel in end.last_offsets]
-            offset = read.offsets.get(item.channel) or self._registered_at(item.channel, fragment.id)
-            if offset is not None and any(offset_order(offset) < offset_order(last) for last in last_offsets):
-                return False
-        return True
 
-    def end(self, fragment: WantedFragment) -> None:
-        """Record what a fragment leaves that is at rest: others can go on from there."""
-        self._around.store.record_ended(fragment.id, self._left_by(fragment))
-        self._log.info("fragment ended for others", fragment=fragment.id)
+def _has_other_channel(snapshot: Snapshot) -> bool:
+    """Whether a channel that it read is another now under the same name: its part, closed for long."""
+    offsets = snapshot.records.progress.offsets
+    return any(
+        (info := snapshot.channels.get(name)) is not None and keys.is_part(name)
+        and offset_order(info.last) < offset_order(offsets[name])
+        for name in offsets
+    )
 
-    def _left_by(self, fragment: WantedFragment) -> Savepoint:
-        store = self._around.store
-        read = store.progress(fragment.id)
-        begun = store.begun(fragment.id) or RestorePoint()
-        whole = store.known(fragment.id) or fragment
-        was_paused = fragment.id in store.having("paused")
-        source_offset = read.source_offset or begun.source_offset
-        if was_paused and source_offset is not None:
-            source_offset = self._due_now(whole.tasks[0], source_offset)
-        infos = {channel: self._around.channels.info(channel) for channel in fragment.written}
-        return Savepoint(
-            source_offset=source_offset,
-            offsets={} if was_paused else self._offsets_read(fragment, read.offsets),
-            last_offsets={channel: info.last for channel, info in infos.items() if info is not None},
-            # Of parts of its streams, too, which may be further than the whole.
-            batch_bases={channel: begun.batch_bases.get(channel, 0) + read.batch + 1 for channel in fragment.written},
-            states=self._states(fragment.id, read.batch if read.is_done else read.batch - 1, begun.states),
-        )
 
-    def _offsets_read(self, fragment: WantedFragment, read: dict[str, str]) -> dict[str, str]:
-        offsets = {
-            item.channel: read.get(item.channel) or self._registered_at(item.channel, fragment.id)
-            for item in fragment.inputs
-        }
-        return {channel: offset for channel, offset in offsets.items() if offset is not None}
+def go_on(snapshot: Snapshot, wanted: WantedFragment) -> tuple[Instructions, WantedFragment | None]:
+    """Record where a fragment goes on after its pause: nothing of the time between is made up for.
 
-    def _states(self, fragment_id: str, batch: int, inherited: States) -> dict[str, list[str | None]]:
-        """The state of each fold: Spark's, or what the fold began with where no event has come to it since."""
-        around = self._around
-        folds = around.store.folds(fragment_id)
-        found = []
-        if batch >= 0:
-            found = read_states(
-                around.spark, around.store.checkpoint(fragment_id), folds=sum(count for _, count in folds), batch=batch
-            )
-        states, first = {task: list(kept) for task, kept in inherited.items()}, 0
-        for task, count in folds:
-            own, first = found[first : first + count] or [None] * count, first + count
-            kept = inherited.get(task, [None] * count)
-            states[task] = [new if new is not None else old for new, old in zip(own, kept, strict=True)]
-        return {task: kept for task, kept in states.items() if any(one is not None for one in kept)}
+    Where a batch was cut short what it read may be gone: then it begins a new checkpoint, too. Returned with the chain
+    that its checkpoint belongs to from then on.
+    """
+    records = snapshot.records
+    known = records.known
+    is_same = known is None or set(known.inputs) == set(wanted.inputs)
+    if known is not None and not (is_same and records.progress.is_done and not _has_other_channel(snapshot)):
+        steps, whole = _succeed_itself(snapshot, known, wanted)
+        return (*steps, RecordPause(paused=False)), whole
+    begun = records.begun or RestorePoint()
+    source_offset = records.progress.source_offset or begun.source_offset
+    offsets = {item.channel: snapshot.offset_registered(item.channel) for item in wanted.inputs}
+    source_offset = source_offset and _due_now(snapshot, source_offset)
+    begun = replace(begun, source_offset=source_offset, offsets={**begun.offsets, **offsets})
+    return (RecordBegun(begun), RecordPause(paused=False)), known
 
-    def _registered_at(self, channel: str, reader: str) -> str | None:
-        info = self._around.channels.info(channel)
-        return None if info is None else info.readers.get(reader) or info.limits.get(reader)
 
-    def leave_channels(self, fragment: WantedFragment, *, for_good: bool = False) -> None:
-        """Give up the fragment's places in the channels that it reads."""
-        for channel in channels_of(fragment.inputs):
-            self._around.channels.unregister(channel, fragment.id, for_good=for_good)
+def _succeed_itself(
+    snapshot: Snapshot, known: WantedFragment, wanted: WantedFragment
+) -> tuple[Instructions, WantedFragment]:
+    """Go on from a fresh checkpoint: what it reads moved to other channels meanwhile, which the old one lacks."""
+    records = snapshot.records
+    whole = replace(wanted, tasks=known.tasks)
+    before, batches = records.begun or RestorePoint(), records.progress.batch + 1
+    begun = restore_point_of(whole, [_left_by(snapshot, known)])
+    # Its batches are numbered anew, its blocks are not: neither those of its streams nor those of their parts.
+    batch_bases = {
+        name: max(begun.batch_bases.get(name, 0), before.batch_bases.get(name, 0) + batches)
+        for name in whole.written}
+    passed = _passed(snapshot)
+    state = replace(_state_left(records), tasks=frozenset(task.id for task in whole.tasks))
+    boundaries = tuple(name for name in snapshot.control if PART not in name)
+    return (
+        RecordBegun(replace(begun, batch_bases=batch_bases, offsets=passed), state),
+        ClearCheckpoint(),
+        *((DropControl(boundaries),) if boundaries else ()),
+        RecordChain(whole),
+        *(Commit(channel, offset) for channel, offset in passed.items()),
+    ), whole
 
-    # -- pauses --------------------------------------------------------------------------------------------------
 
-    def rest(self, fragment: WantedFragment) -> None:
-        """A fragment at rest is paused: it keeps what it has, and nobody waits for it."""
-        self._around.store.record_pause(fragment.id, paused=True)
-        self.leave_channels(fragment)
-        self._log.info("fragment paused", fragment=fragment.id)
-
-    def come_back_from_pause(self, wanted: WantedFragment) -> None:
-        """A paused fragment is to go on: it reads from now."""
-        for item in wanted.inputs:
-            info = self._around.channels.info(item.channel)
-            if info is not None and info.schema_json:
-                self._around.channels.join(item.channel, wanted.id)
-
-    def was_unregistered(self, wanted: WantedFragment) -> bool:
-        """Whether it was paused and goes on, and its node heard of neither: its offsets are not what it has read."""
-        read = self._around.store.progress(wanted.id)
-        offsets = {channel: self._registered_at(channel, wanted.id) for channel in read.offsets}
-        # A place follows when a batch is done: until then it is where that batch begins.
-        known = read.offsets if read.is_done else {**read.offsets, **read.start_offsets}
-        if not read.is_done and None in offsets.values():
-            return True
-        return self._is_anew(wanted) or self._has_lost_the_whole(wanted) or any(
-            offset is not None and offset_order(offset) > offset_order(known[channel])
-            for channel, offset in offsets.items()
-        )
-
-    def go_on(self, wanted: WantedFragment) -> None:
-        """Record where a fragment goes on after its pause: nothing of the time between is made up for.
-
-        Where a batch was cut short what it read may be gone: then it begins a new checkpoint, too.
-        """
-        store = self._around.store
-        known = store.known(wanted.id)
-        is_same = known is None or set(known.inputs) == set(wanted.inputs)
-        if not is_same or self._is_anew(wanted) or (known is not None and not store.progress(wanted.id).is_done):
-            self._succeed_itself(known, wanted)
-        else:
-            begun = store.begun(wanted.id) or RestorePoint()
-            source_offset = store.progress(wanted.id).source_offset or begun.source_offset
-            offsets = {item.channel: self._registered_at(item.channel, wanted.id) for item in wanted.inputs}
-            source_offset = source_offset and self._due_now(wanted.tasks[0], source_offset)
-            begun = replace(begun, source_offset=source_offset, offsets={**begun.offsets, **offsets})
-            store.record_begun(wanted.id, begun)
-        store.record_pause(wanted.id, paused=False)
-
-    def _has_lost_the_whole(self, wanted: WantedFragment) -> bool:
-        """Whether it has no place any more in a whole stream that it is to read in parts, and was not done with it."""
-        read = self._around.store.progress(wanted.id).offsets
-        infos = {name: self._around.channels.info(name) for name in channels_of(wanted.inputs) if name in read}
-        return any(
-            info is not None and wanted.id not in {*info.readers, *info.limits} and not keys.is_part(name)
-            and offset_order(read[name]) < offset_order(info.last)
-            for name, info in infos.items()
-        )
-
-    def _is_anew(self, wanted: WantedFragment) -> bool:
-        """Whether a channel that it read is another now under the same name: its part, closed for long."""
-        read = self._around.store.progress(wanted.id).offsets
-        infos = {channel: self._around.channels.info(channel) for channel in read}
-        return any(
-            info is not None and keys.is_part(name) and offset_order(info.last) < offset_order(read[name])
-            for name, info in infos.items()
-        )
-
-    def _succeed_itself(self, known: WantedFragment, wanted: WantedFragment) -> None:
-        """Go on from a fresh checkpoint: what it reads moved to other channels meanwhile, which the old one lacks."""
-        store, broker = self._around.store, self._around.broker
-        whole = replace(wanted, tasks=known.tasks)
-        before, done = store.begun(wanted.id) or RestorePoint(), store.progress(wanted.id).batch + 1
-        begun = restore_point_of(whole, [self._left_by(known)])
-        # Its batches are numbered anew, its blocks are not: neither those of its streams nor those of their parts.
-        batch_bases = {
-            name: max(begun.batch_bases.get(name, 0), before.batch_bases.get(name, 0) + done) for name in whole.written}
-        passed = self._passed(wanted)
-        store.record_begun(wanted.id, replace(begun, batch_bases=batch_bases, offsets=passed))
-        store.clear_checkpoint(wanted.id)
-        control = self._around.channels.control(wanted.id)  # its boundaries are batches of the old one
-        if gone := [name for name in control if PART not in name]:
-            broker.hdel(keys.valve(wanted.id), *gone)
-        store.record(whole)
-        for channel, offset in passed.items():
-            self._around.channels.commit(channel, wanted.id, offset)
-
-    def _passed(self, wanted: WantedFragment) -> dict[str, str]:
-        """How far the old checkpoint had planned in channels that are there still: not to be read again."""
-        read = self._around.store.progress(wanted.id).offsets
-        infos = {channel: self._around.channels.info(channel) for channel in read}
-        return {
-            channel: read[channel] for channel, info in infos.items()
-            if info is not None and offset_order(read[channel]) <= offset_order(info.last)
-        }
-
-    def _due_now(self, source: Task, source_offset: dict[str, int]) -> dict[str, int]:
-        """The same next number, due now and not when it would have been without the pause."""
-        task_type = self._around.task_types[source.type]
-        after_ms = due_ms(source, task_type, source_offset["next"], folder=self._around.store.data_dir)
-        return {"t0": max(source_offset["t0"], self._clock_ms() - after_ms), "next": source_offset["next"]}
+def _passed(snapshot: Snapshot) -> dict[str, str]:
+    """How far the old checkpoint had planned in channels that are there still: not to be read again."""
+    offsets = snapshot.records.progress.offsets
+    return {
+        name: offsets[name] for name in offsets
+        if (info := snapshot.channels.get(name)) is not None and offset_order(offsets[name]) <= offset_order(info.last)
+    }

@@ -40,12 +40,14 @@ from workers.library.registry import task_types
 
 from .broker_sync import connect
 from .context import SlotContext
-from .executor import SOON_MS, FragmentExecutor
+from .delays import SOON_MS
+from .engine import SparkEngine
+from .executor import FragmentExecutor
 from .fragment_run import FragmentRun
 from .handover import Stage, stage_of
 from .heap_sampler import HeapSampler
 from .logs import configure, logger
-from .reconcile import Action, Start, State, Stop, reconcile
+from .reconcile import Action, State, reconcile
 from .store import NewestDesired, NodeStore, SlotStore
 from .usage_attribution import Rates
 
@@ -58,7 +60,7 @@ THREADS = 4
 
 
 class Slot:
-    """One slot process: a loop that decides, executor that do, a report that tells."""
+    """One slot process: a loop that decides, an executor that does, a report that tells."""
 
     def __init__(self, settings: Settings, slot: str, *, report_to: TextIO) -> None:
         self._settings = settings
@@ -85,7 +87,7 @@ class Slot:
         self._listener = QueryListener(self._on_end)
         self._host: Host | None = None  # of trials, once the driver is there
         self._trials = ThreadPoolExecutor(1, thread_name_prefix="trials")
-        self._lives = {
+        self._runs = {
             fragment_id: FragmentRun(fragment_id, now_ms=_now_ms()) for fragment_id in self._store.records()
         }
 
@@ -116,10 +118,12 @@ class Slot:
         took_ms = round(1000 * (time.monotonic() - began_s))
         self._log.info("session open", took_ms=took_ms)
         self._listener.attach(self._spark)
+        channels = Channels(self._broker)
         self._executor = FragmentExecutor(
             SlotContext(
-                spark=self._spark, channels=Channels(self._broker), broker=self._broker, channel_config=config,
-                store=self._store, task_types=task_types(), desired=self._newest,
+                engine=SparkEngine(self._spark, channels, config, task_types(), self._store),
+                channels=channels, broker=self._broker, store=self._store, task_types=task_types(),
+                desired=self._newest,
             ),
             clock_ms=_now_ms, on_event=self._on_event,
         )
@@ -161,7 +165,7 @@ class Slot:
         now_ms = _now_ms()
         self._desired = self._newest()
         self._notice_ends(now_ms)
-        actual = {live.id: live.actual() for live in list(self._lives.values())}
+        actual = {run.id: run.actual() for run in list(self._runs.values())}
         self._stages = self._look_at_stages()
         self._left = self._look_who_left()
         here = self._desired.handing_over.get(self._name, ())
@@ -173,10 +177,10 @@ class Slot:
         todo: dict[str, list[Action]] = {}
         for action in actions:
             todo.setdefault(action.fragment_id, []).append(action)
-        for fragment_id, its_actions in todo.items():
-            live = self._lives.setdefault(fragment_id, FragmentRun(fragment_id, now_ms=now_ms))
-            live.begin(_state_meanwhile(live, its_actions[0]), now_ms=now_ms)
-            pool.submit(self._perform, live, its_actions)
+        for fragment_id, fragment_actions in todo.items():
+            run = self._runs.setdefault(fragment_id, FragmentRun(fragment_id, now_ms=now_ms))
+            run.begin(None, now_ms=now_ms)
+            pool.submit(self._perform, run, self._desired, fragment_actions)
         self._say("running")
         self._heap.look(self._spark, pool, frozenset(actual), now_ms=now_ms)
         if self._is_due("sweep", SWEEP_MS, now_ms):
@@ -190,25 +194,25 @@ class Slot:
         stages = {one: stage_of(self._desired, one, begun=begun, ended=ended) for one in self._desired.outgoing}
         return {
             one: stage for one, stage in stages.items()
-            if stage is not Stage.OVER or one in ended or one in self._lives
+            if stage is not Stage.OVER or one in ended or one in self._runs
         }
 
     def _look_who_left(self) -> frozenset[str]:
         leaving = {fragment.id for fragment in self._desired.of_slot(self._name) if fragment.leaving}
         left = self._store.having("left") & leaving if leaving else frozenset()
-        for fragment_id in left - self._lives.keys():
-            self._lives[fragment_id] = FragmentRun(fragment_id, now_ms=_now_ms())
+        for fragment_id in left - self._runs.keys():
+            self._runs[fragment_id] = FragmentRun(fragment_id, now_ms=_now_ms())
         return left
 
     def _is_handing_over(self) -> bool:
         return any(stage is not Stage.OVER for stage in self._stages.values())
 
-    def _perform(self, live: FragmentRun, actions: list[Action]) -> None:
+    def _perform(self, run: FragmentRun, desired: DesiredState, actions: list[Action]) -> None:
         try:
-            if self._executor.perform(live, actions):
-                self._lives.pop(live.id, None)
-        except Exception as error:  # a hand that lost its way must not leave the fragment busy in silence
-            self._log.error("hand failed", fragment=live.id, exc_info=error)
+            if self._executor.perform(run, desired, actions):
+                self._runs.pop(run.id, None)
+        except Exception as error:  # a fragment must not stay busy in silence
+            self._log.error("performing failed", fragment=run.id, exc_info=error)
         self._wake.set()
 
     def _notice_ends(self, now_ms: int) -> None:
@@ -220,36 +224,36 @@ class Slot:
         wanted |= {one for one, stage in self._stages.items() if stage in (Stage.WORK, Stage.END)}
         look_at_all = self._is_due("look", LOOK_MS, now_ms) or not self._listener.listening
         ended = {self._ended.pop() for _ in range(len(self._ended))}
-        for live in list(self._lives.values()):
-            query = live.query
-            if query is None or live.id not in wanted or live.state is not State.RUNNING:
+        for run in list(self._runs.values()):
+            query = run.query
+            if query is None or run.id not in wanted or run.state is not State.RUNNING:
                 continue
-            if live.actual().busy:  # a change is under way: look again when it is over
-                self._ended.update(ended & {live.run_id})
-            elif (look_at_all or live.run_id in ended) and not query.isActive:
-                self._listener.forget([live.run_id])
-                places = places_of(live.fragment.tasks, task_types())
-                live.query = None
-                self._executor.failed(live, explain(queries.causes_of(query), places))
+            if run.actual().busy:  # a change is under way: look again when it is over
+                self._ended.update(ended & {run.run_id})
+            elif (look_at_all or run.run_id in ended) and not query.isActive:
+                self._listener.forget([run.run_id])
+                places = places_of(run.fragment.tasks, task_types())
+                run.query = None
+                self._executor.failed(run, explain(queries.causes_of(query), places))
 
     # -- telling -------------------------------------------------------------------------------------------------
 
     def _say(self, state: str) -> None:
         """Write the report when a second has passed, or at once when it says something new."""
         now_ms = _now_ms()
-        lives = list(self._lives.values())
-        shape = (state, self._desired.version, self._left, [(live.id, live.actual(), live.run_id) for live in lives])
+        runs = list(self._runs.values())
+        shape = (state, self._desired.version, self._left, [(run.id, run.actual(), run.run_id) for run in runs])
         if shape == self._reported and not self._is_due("report", REPORT_MS, now_ms) and not self._events:
             return
         self._reported = shape
-        if lives:
-            self._look_at_meters(lives, now_ms)
+        if runs:
+            self._look_at_meters(runs, now_ms)
         self._due_ms["report"] = now_ms + REPORT_MS
         events, self._events = self._events, []
         report = {
             "state": state,
             "version": self._desired.version,
-            "fragments": {live.id: self._report_of(live, now_ms) for live in lives if self._is_told(live)},
+            "fragments": {run.id: self._report_of(run, now_ms) for run in runs if self._is_told(run)},
             "events": events,
             "heap_mb": self._heap.heap_mb,
         }
@@ -260,37 +264,37 @@ class Slot:
             self._report_to.write(json.dumps(said) + "\n")
             self._report_to.flush()
 
-    def _report_of(self, live: FragmentRun, now_ms: int) -> dict[str, Any]:
-        query = live.query
-        progress = self._listener.progress(query) if query is not None and live.state is State.RUNNING else None
+    def _report_of(self, run: FragmentRun, now_ms: int) -> dict[str, Any]:
+        query = run.query
+        progress = self._listener.progress(query) if query is not None and run.state is State.RUNNING else None
         told = {"batch": None, "batch_ms": None, "rows_per_s": 0.0}
         if progress is not None:
             told = {"batch": progress.batch, "batch_ms": progress.batch_ms, "rows_per_s": progress.rows_per_s}
-        work = self._listener.work(live.id)
-        told |= {"batches": work.batches, "busy_ms": work.busy_ms, "rate_per_s": self._rates.per_s(live.id)}
-        report = live.report(told, throttled_by=self._throttled.get(live.id), now_ms=now_ms)
-        return {**report, "state": "left"} if live.id in self._left else report
+        work = self._listener.work(run.id)
+        told |= {"batches": work.batches, "busy_ms": work.busy_ms, "rate_per_s": self._rates.per_s(run.id)}
+        report = run.report(told, throttled_by=self._throttled.get(run.id), now_ms=now_ms)
+        return {**report, "state": "left"} if run.id in self._left else report
 
-    def _look_at_meters(self, lives: list[FragmentRun], now_ms: int) -> None:
+    def _look_at_meters(self, runs: list[FragmentRun], now_ms: int) -> None:
         """What fragments take in (a source: what it makes), and which wait for room in a channel; unknown while the
         broker is away."""
-        running = [live for live in lives if live.state is State.RUNNING]
+        running = [run for run in runs if run.state is State.RUNNING]
         pipeline = self._broker.pipeline(transaction=False)
-        for live in running:
-            pipeline.hmget(keys.meter(live.id), "throttled_by", "in:n" if live.fragment.inputs else "0:n")
+        for run in running:
+            pipeline.hmget(keys.meter(run.id), "throttled_by", "in:n" if run.fragment.inputs else "0:n")
         try:
             found = pipeline.execute() if running else []
         except redis.RedisError:
             found = []
-        seen = {live.id: told for live, told in zip(running, found, strict=False)}
+        seen = {run.id: told for run, told in zip(running, found, strict=False)}
         self._throttled = {fragment_id: channel.decode() for fragment_id, (channel, _) in seen.items() if channel}
         self._rates.take({fragment_id: int(count or 0) for fragment_id, (_, count) in seen.items()}, at_ms=now_ms)
 
-    def _is_told(self, live: FragmentRun) -> bool:
+    def _is_told(self, run: FragmentRun) -> bool:
         """A fragment that is stopped for good is gone, though some of what it left may still be cleared away."""
-        if live.state is not State.STOPPED or self._stages.get(live.id) in (Stage.WORK, Stage.END):
+        if run.state is not State.STOPPED or self._stages.get(run.id) in (Stage.WORK, Stage.END):
             return True
-        return any(wanted.id == live.id for wanted in self._desired.of_slot(self._name))
+        return any(wanted.id == run.id for wanted in self._desired.of_slot(self._name))
 
     def _on_end(self, run_id: str) -> None:
         self._ended.add(run_id)
@@ -309,21 +313,12 @@ class Slot:
 
     def _drain(self, pool: ThreadPoolExecutor) -> None:
         """Stop all queries between two batches; everything resumes from its checkpoint the next time."""
-        running = [live for live in self._lives.values() if live.query is not None]
-        for live in running:
-            pool.submit(queries.stop, live.query, pause=lambda live=live: self._executor.pause(live.id), drain_s=2.0)
+        running = [run for run in self._runs.values() if run.query is not None]
+        for run in running:
+            pool.submit(self._executor.drain, run)
         pool.shutdown(wait=True)
         self._spark.stop()
         self._log.info("slot ended", drained=len(running))
-
-
-def _state_meanwhile(live: FragmentRun, action: Action) -> State | None:
-    """The state to show while an action is under way; changes of a running query have none of their own."""
-    if isinstance(action, Start):
-        return None if live.state is State.WAITING else State.STARTING
-    if isinstance(action, Stop):
-        return State.DRAINING
-    return None
 
 
 def _obey(slot: Slot, commands: TextIO) -> None:

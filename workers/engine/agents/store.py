@@ -112,6 +112,13 @@ class SlotStore:
         fragments = (WANTED_FRAGMENTS.loads(path.read_text()) for path in sorted(self.folder.glob("*.json")))
         return {fragment.id: fragment for fragment in fragments}
 
+    def own(self, fragment_id: str) -> WantedFragment | None:
+        """The slot's own record of a fragment, until it is forgotten; None where it has none."""
+        try:
+            return WANTED_FRAGMENTS.loads(self._own(fragment_id).read_text())
+        except FileNotFoundError:
+            return None
+
     def record(self, fragment: WantedFragment) -> None:
         """Remember that the fragment is about to be started."""
         self._beside(fragment.id, "removed").unlink(missing_ok=True)
@@ -172,6 +179,10 @@ class SlotStore:
     def having(self, what: str) -> frozenset[str]:
         """The fragments with a record of that kind: ``begun``, ``ended``, ``paused``, ``left``."""
         return frozenset(path.stem for path in (self.data_dir / "checkpoints").glob(f"*.{what}"))
+
+    def has(self, fragment_id: str, what: str) -> bool:
+        """Whether the fragment has a record of that kind."""
+        return self._beside(fragment_id, what).exists()
 
     def begun_path(self, fragment_id: str) -> Path:
         """The file with what the fragment began with; its folds read their first state there."""

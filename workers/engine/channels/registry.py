@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -133,31 +133,26 @@ class Channels:
 
     def info(self, channel: str) -> ChannelInfo | None:
         """The state of the channel, or None if none is open."""
-        pipe = self._redis.pipeline(transaction=False)
-        pipe.hgetall(keys.meta(channel)).xlen(keys.channel(channel)).hgetall(keys.readers(channel))
-        meta, blocks, readers = pipe.execute()
-        meta, readers = _text(meta), _text(readers)
-        if "capacity" not in meta:
-            return None
-        return ChannelInfo(
-            channel=channel, schema_json=meta.get("schema"), blocks=blocks, capacity=int(meta["capacity"]),
-            retain=int(meta.get("retain", 0)), fence=int(meta.get("fence", 0)), last=meta.get("last", "0-0"),
-            trimmed=meta.get("trimmed", "0-0"), rejected=int(meta.get("rejected", 0)),
-            duplicates=int(meta.get("duplicates", 0)), readers=readers,
-            limits={name.removeprefix(LIMIT): entry for name, entry in meta.items() if name.startswith(LIMIT)},
-        )
+        return self.look([channel])[0].get(channel)
 
-    def endless(self, channel: str, readers: Iterable[str]) -> frozenset[str]:
-        """The readers, of those given, that are registered in the channel and have no limit there."""
-        names = sorted(set(readers))
-        if not names:
-            return frozenset()
+    def look(
+        self, channels: Collection[str], fragments: Collection[str] = ()
+    ) -> tuple[dict[str, ChannelInfo], dict[str, dict[str, str]]]:
+        """The state of those of these channels that are open, and the control hashes of fragments: in one round trip.
+
+        Control hashes are read first: what a writer has written before its hash says that it is done is seen.
+        """
+        if not channels and not fragments:
+            return {}, {}
         pipe = self._redis.pipeline(transaction=False)
-        pipe.hmget(keys.readers(channel), names).hmget(keys.meta(channel), "capacity", *map(keys.limit, names))
-        offsets, (capacity, *limits) = pipe.execute()
-        return frozenset(
-            name for name, offset, limit in zip(names, offsets, limits, strict=True)
-            if capacity is not None and offset is not None and limit is None)
+        for fragment in fragments:
+            pipe.hgetall(keys.valve(fragment))
+        for channel in channels:
+            pipe.hgetall(keys.meta(channel)).xlen(keys.channel(channel)).hgetall(keys.readers(channel))
+        replies = iter(pipe.execute())
+        controls = {fragment: _text(next(replies)) for fragment in fragments}
+        infos = (_info(channel, *(next(replies) for _ in range(3))) for channel in channels)
+        return {info.channel: info for info in infos if info is not None}, controls
 
     def read_blocks(self, channel: str, *, after: str = "0-0", count: int = 100) -> list[tuple[str, list[dict]]]:
         """Up to ``count`` blocks after an entry, oldest first: (entry id, events). Does not move any reader."""
@@ -308,6 +303,19 @@ class Channels:
     @staticmethod
     def _keys(channel: str) -> list[str]:
         return [keys.channel(channel), keys.meta(channel), keys.readers(channel)]
+
+
+def _info(channel: str, meta: dict, blocks: int, readers: dict) -> ChannelInfo | None:
+    meta, readers = _text(meta), _text(readers)
+    if "capacity" not in meta:
+        return None
+    return ChannelInfo(
+        channel=channel, schema_json=meta.get("schema"), blocks=blocks, capacity=int(meta["capacity"]),
+        retain=int(meta.get("retain", 0)), fence=int(meta.get("fence", 0)), last=meta.get("last", "0-0"),
+        trimmed=meta.get("trimmed", "0-0"), rejected=int(meta.get("rejected", 0)),
+        duplicates=int(meta.get("duplicates", 0)), readers=readers,
+        limits={name.removeprefix(LIMIT): entry for name, entry in meta.items() if name.startswith(LIMIT)},
+    )
 
 
 def _text(mapping: dict) -> dict[str, str]:

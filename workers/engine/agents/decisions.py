@@ -1,0 +1,45 @@
+"""What to do about one fragment: its snapshot and an action in, instructions out. Pure.
+
+``reconcile.py`` says, for the whole slot and without asking the broker, which actions there are. Here one of them
+becomes instructions with everything resolved. Where something has to be seen after a step, the last instruction is
+``Again``: the fragment is looked at and decided on anew.
+"""
+
+from __future__ import annotations
+
+from .ending import come_to_an_end
+from .instructions import Instructions
+from .outputs import change
+from .reconcile import Action, ActivateRoutes, End, Leave, Pause, Restart, Route, Start, State, Stop
+from .removal import stop
+from .routing import activate, divide
+from .snapshot import Snapshot
+from .starting import restart, start
+
+
+def decide(snapshot: Snapshot, action: Action) -> Instructions:
+    """The instructions that perform an action, or bring the fragment a step nearer to it."""
+    match action:
+        case Start(fragment):
+            return start(snapshot, fragment)
+        case Restart(fragment):
+            return restart(snapshot, fragment)
+        case End() | Pause() | Leave():
+            return come_to_an_end(snapshot, action)
+        case Stop():
+            return stop(snapshot, action)
+        case ActivateRoutes():
+            return activate(snapshot)
+        case Route():
+            return divide(snapshot, action)
+        case _:
+            return change(snapshot, action)
+
+
+def state_meanwhile(state: State, action: Action) -> State | None:
+    """The state to show while an action is under way; changes of a running query have none of their own."""
+    if isinstance(action, Start):
+        return None if state in (State.WAITING, State.STARTING) else State.STARTING
+    if isinstance(action, Stop):
+        return State.DRAINING
+    return None

@@ -1,0 +1,15 @@
+"""After which time a fragment is looked at again, and how long what is left behind stays."""
+
+from __future__ import annotations
+
+SOON_MS = 30  # while a handover is under way, every moment counts
+RETRY_MS = 250  # for what others must have done before
+LEAVE_MS = 500  # whether a leaving bundle has read all
+FAILED_ACTION_MS = 1_000
+ACTIVATE_AFTER_MS = 2_500  # in which batches with events bring a route into force
+SELDOM_MS = 3_000  # for channels that may never open
+REPEAT_MS = 20_000  # for a first batch on a busy machine
+FILES_EVERY_MS = 5_000
+METERS_KEPT_S = 60
+PARTS_KEPT_S = 2 * 3600  # longer than a checkpoint that was removed, which may go on from there
+OUTPUTS_KEPT_S = 24 * 3600  # what a removed dataflow delivered stays browsable

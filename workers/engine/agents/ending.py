@@ -1,0 +1,67 @@
+"""How a fragment comes to rest: to hand over, to pause, or to leave. Pure.
+
+It reads what is left, stops between two batches, and only then is it recorded what it leaves. A batch that was planned
+and not done is repeated before that, for what it read may be freed later.
+"""
+
+from __future__ import annotations
+
+from scheduler.contracts.desired import WantedFragment
+
+from .delays import LEAVE_MS, REPEAT_MS, SOON_MS
+from .inputs import channels_of
+from .instructions import Again, Instructions, RecordPause, Release, RetryAt, Show, Stopped, Unregister
+from .reconcile import End, Leave, Pause, Start, State
+from .retirement import has_read_all, retire
+from .savepoints import Standing, beginning_of, end, has_read_to_the_end
+from .snapshot import Snapshot
+from .starting import come_to_rest
+
+
+def come_to_an_end(snapshot: Snapshot, action: End | Pause | Leave) -> Instructions:
+    """Bring a fragment to its end, its pause or its leaving, or a step nearer to it."""
+    fragment = action.fragment
+    # What is to end before it began has nothing to leave until it has taken over itself.
+    beginning = beginning_of(snapshot, fragment)
+    if beginning.standing is Standing.NOT_YET:
+        return (*beginning.instructions, Again(action))
+    is_drained = beginning.standing is Standing.READY and _is_drained(snapshot, action)
+    is_done = snapshot.records.progress.is_done
+    if snapshot.has_query:
+        # One that has just been started repeats a batch: stopped in the middle of it, it would have to again.
+        repeats = snapshot.now_ms - snapshot.since_ms < REPEAT_MS and not is_done
+        if not is_drained or repeats:
+            again_ms = LEAVE_MS if isinstance(action, Leave) else SOON_MS
+            return (*beginning.instructions, RetryAt(snapshot.now_ms + again_ms))
+        return (*beginning.instructions, *come_to_rest(), Again(action))
+    if not is_drained or not is_done:
+        return (*beginning.instructions, Again(Start(fragment)))
+    # It waited, or had failed, where it is not stopped already.
+    stopped = () if snapshot.actual.state is State.STOPPED else (Show(State.DRAINING), Stopped())
+    return (*beginning.instructions, *stopped, *_at_rest(snapshot, action))
+
+
+def _is_drained(snapshot: Snapshot, action: End | Pause | Leave) -> bool:
+    match action:
+        case End(fragment):
+            return has_read_to_the_end(snapshot, fragment)
+        case Leave(fragment):
+            return has_read_all(snapshot, fragment)
+    return True
+
+
+def _at_rest(snapshot: Snapshot, action: End | Pause | Leave) -> Instructions:
+    match action:
+        case End(fragment):
+            return (*end(snapshot, fragment), Release())
+        case Pause(fragment):
+            return (*_pause(snapshot, fragment), Release())
+        case Leave(fragment):
+            return retire(snapshot, fragment)
+
+
+def _pause(snapshot: Snapshot, fragment: WantedFragment) -> Instructions:
+    """It keeps what it has, and nobody waits for it."""
+    return (
+        RecordPause(paused=True),
+        *(Unregister(channel, snapshot.id) for channel in channels_of(fragment.inputs)))

@@ -1,0 +1,167 @@
+"""Observation: takes the snapshot of a fragment for an action, and reads no more than that action asks for.
+
+The broker is asked at most once, in one pipeline. A fragment that runs as desired has no action, and is not looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from scheduler.contracts.desired import DesiredState, WantedFragment
+from workers.engine.channels import keys
+
+from .context import SlotContext
+from .fragment_run import FragmentRun
+from .handover import Savepoint, predecessors
+from .inputs import channels_of
+from .reconcile import Action, ActivateRoutes, End, Leave, Pause, Restart, Route, Start, Stop, Unroute
+from .retirement import inputs_of, streams_of
+from .savepoints import takes_over
+from .snapshot import Records, Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What a look asks the broker for: channels, and the control hashes of fragments."""
+
+    channels: tuple[str, ...] = ()
+    controls: tuple[str, ...] = ()
+
+
+class Observer:
+    """Takes snapshots of the fragments of a slot."""
+
+    def __init__(self, around: SlotContext, *, clock_ms: Callable[[], int]) -> None:
+        self._around = around
+        self._clock_ms = clock_ms
+
+    def records(self, fragment_id: str) -> Records:
+        """All that stands on disk of a fragment."""
+        store = self._around.store
+        return Records(
+            known=store.known(fragment_id), own=store.own(fragment_id), begun=store.begun(fragment_id),
+            progress=store.progress(fragment_id), has_begun=store.has_begun(fragment_id),
+            has_ended=store.has(fragment_id, "ended"), is_paused=store.has(fragment_id, "paused"),
+            has_left=store.has(fragment_id, "left"),
+        )
+
+    def look(
+        self, run: FragmentRun, desired: DesiredState, action: Action, *, has_lock: bool, has_handover_lock: bool
+    ) -> Snapshot:
+        """The fragment as it stands, for one action.
+
+        Parameters
+        ----------
+        run : FragmentRun
+            The fragment on this slot.
+        desired : DesiredState
+            What the decision goes by; the caller has seen that no newer one is there.
+        action : Action
+            What is to be decided on.
+        has_lock, has_handover_lock : bool
+            Whether this slot may run the fragment, and may take over the work of others now.
+
+        Raises
+        ------
+        redis.RedisError
+            The broker does not answer.
+        """
+        # Records before channels: what a query reads and writes meanwhile makes it look less far than it is.
+        records = self.records(run.id) if _asks_records(run, action) else Records()
+        wishes = _wishes(run, action, records, has_lock=has_lock)
+        channels, controls = self._around.channels.look(wishes.channels, wishes.controls)
+        is_compiled = isinstance(action, Start) and run.compiled is not None
+        return Snapshot(
+            now_ms=self._clock_ms(), desired=desired, actual=run.actual(), task_types=self._around.task_types,
+            since_ms=run.since_ms, running=run.fragment, has_query=run.query is not None, is_compiled=is_compiled,
+            writes_files=is_compiled and run.compiled.file_sink is not None, is_held=run.is_held, has_lock=has_lock,
+            has_handover_lock=has_handover_lock, records=records,
+            savepoints=dict(self._savepoints(desired, action, records)), channels=channels, controls=controls,
+            due_after_ms=self._due_after_ms(action, records),
+        )
+
+    def _savepoints(
+        self, desired: DesiredState, action: Action, records: Records
+    ) -> Iterable[tuple[str, Savepoint]]:
+        names: list[str] = []
+        if isinstance(action, Start | End | Pause | Leave) and takes_over(action.fragment, records):
+            names += predecessors(desired, action.fragment)
+        if isinstance(action, End):
+            inputs = {item.channel for item in action.fragment.inputs}
+            names += [name for name, other in desired.outgoing.items() if inputs.intersection(other.written)]
+        for name in dict.fromkeys(names):
+            savepoint = self._around.store.ended(name)
+            if savepoint is not None:
+                yield name, savepoint
+
+    def _due_after_ms(self, action: Action, records: Records) -> int | None:
+        """When a source's next number would be due; asked for only after a pause, since its schedule may be a file."""
+        if not records.is_paused or not isinstance(action, Start | End | Leave):
+            return None
+        source_offset = records.progress.source_offset or (records.begun and records.begun.source_offset)
+        if not source_offset:
+            return None
+        source = (records.known or action.fragment).tasks[0]
+        return self._around.engine.due_ms(source, source_offset["next"])
+
+
+def _asks_records(run: FragmentRun, action: Action) -> bool:
+    """Whether a decision on the action asks what stands on disk."""
+    match action:
+        case Start() | Restart() | End() | Pause() | Leave():
+            return True
+        case Route() | ActivateRoutes():
+            return run.is_held is not None
+        case Stop(_, keep):
+            return run.query is None and not keep
+    return False
+
+
+def _wishes(run: FragmentRun, action: Action, records: Records, *, has_lock: bool) -> Wishes:
+    """What a decision on the action asks the broker."""
+    match action:
+        case Start() if run.compiled is not None:
+            return Wishes(run.fragment.written, (run.id,))
+        case Start(fragment):
+            return _to_begin(fragment, records) if has_lock else Wishes()
+        case Restart(fragment):
+            return Wishes(tuple(channels_of(inputs_of(fragment, records))))
+        case End(fragment) | Pause(fragment) | Leave(fragment):
+            return _to_end(run, action, fragment, records)
+        case Route(_, position, _, weights):
+            channel = run.fragment.channel(position)
+            parts = (keys.part(channel, bundle) for bundle in weights)
+            return Wishes((channel, *parts), (run.id, *(bundle for bundle, weight in weights.items() if weight > 0)))
+        case Stop(_, keep):
+            return Wishes(controls=(run.id,)) if run.query is None and not keep else Wishes()
+        case Unroute() | ActivateRoutes():
+            return Wishes(controls=(run.id,))
+    return Wishes()
+
+
+def _to_begin(fragment: WantedFragment, records: Records) -> Wishes:
+    if takes_over(fragment, records) and not records.is_paused:
+        return Wishes()  # what it reads is looked at when it has taken over
+    channels = [*channels_of(inputs_of(fragment, records)), *records.progress.offsets]
+    may_go_on = records.known is not None and (records.is_paused or bool(records.progress.offsets))
+    if not may_go_on:
+        return Wishes(tuple(dict.fromkeys(channels)))
+    channels += [*fragment.written, *records.known.written]
+    return Wishes(tuple(dict.fromkeys(channels)), (fragment.id,))
+
+
+def _to_end(run: FragmentRun, action: Action, fragment: WantedFragment, records: Records) -> Wishes:
+    channels: list[str] = [item.channel for item in fragment.inputs] if records.is_paused else []
+    is_at_rest = run.query is None
+    match action:
+        case End():
+            read = records.progress.offsets
+            channels += [item.channel for item in fragment.inputs if item.channel not in read]
+            channels += fragment.written if is_at_rest else ()
+        case Leave():
+            channels += channels_of(inputs_of(fragment, records))
+            channels += streams_of(fragment) if is_at_rest else ()
+            writers = tuple(dict.fromkeys(writer.fragment for writer in fragment.writers.values()))
+            return Wishes(tuple(dict.fromkeys(channels)), writers)
+    return Wishes(tuple(dict.fromkeys(channels)))

@@ -1,0 +1,87 @@
+"""Does on disk what instructions say: records beside checkpoints, and the checkpoints themselves."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from .context import SlotContext
+from .fragment_run import FragmentRun
+from .handover import States
+from .instructions import (
+    ClearCheckpoint,
+    DropSavepoint,
+    ForgetRecord,
+    HandedState,
+    MarkRemoved,
+    RecordBegun,
+    RecordChain,
+    RecordEnded,
+    RecordInstruction,
+    RecordLeft,
+    RecordPause,
+    RemoveCheckpoint,
+    TakeOn,
+    TakeOver,
+)
+from .logs import logger
+
+
+class RecordActuator:
+    """Follows instructions on disk."""
+
+    def __init__(self, around: SlotContext) -> None:
+        self._around = around
+        self._log = logger()
+
+    def do(self, run: FragmentRun, instruction: RecordInstruction) -> None:
+        store = self._around.store
+        match instruction:
+            case TakeOver(restore_point, predecessors):
+                if not predecessors:
+                    self._log.warning("nothing is left of what it goes on with; it begins anew", fragment=run.id)
+                store.record_begun(run.id, restore_point)
+                self._log.info("fragment takes over", fragment=run.id, from_=predecessors)
+            case RecordBegun(restore_point, None):
+                store.record_begun(run.id, restore_point)
+            case RecordBegun(restore_point, state):
+                store.record_begun(run.id, replace(restore_point, states=self._states(run.id, state)))
+            case RecordEnded(savepoint, state):
+                store.record_ended(run.id, replace(savepoint, states=self._states(run.id, state)))
+                self._log.info("fragment ended for others", fragment=run.id)
+            case DropSavepoint():
+                store.record_ended(run.id, None)
+            case RecordPause(paused):
+                store.record_pause(run.id, paused=paused)
+                self._log.info("fragment paused" if paused else "fragment goes on after its pause", fragment=run.id)
+            case RecordLeft():
+                store.record_left(run.id, left=True)
+                self._log.info("bundle left", fragment=run.id)
+            case RecordChain(whole):
+                store.record(whole)
+            case TakeOn(fragment):
+                store.take_on(fragment)
+            case ClearCheckpoint():
+                store.clear_checkpoint(run.id)
+            case RemoveCheckpoint():
+                self._log.warning("another fragment had this id; its checkpoint goes", fragment=run.id)
+                store.remove_checkpoint(run.id)
+            case MarkRemoved():
+                store.mark_removed(run.id)
+            case ForgetRecord():
+                store.forget(run.id)
+
+    def _states(self, fragment_id: str, state: HandedState) -> States:
+        """The state of each fold: Spark's, or what the fold began with where no event has come to it since."""
+        folds = self._around.store.folds(fragment_id)
+        read: list[str | None] = []
+        if state.batch >= 0:
+            read = list(self._around.engine.read_states(
+                fragment_id, folds=sum(count for _, count in folds), batch=state.batch))
+        states, first = {task: list(inherited) for task, inherited in state.inherited.items()}, 0
+        for task, count in folds:
+            own, first = read[first : first + count] or [None] * count, first + count
+            inherited = state.inherited.get(task, [None] * count)
+            states[task] = [new if new is not None else old for new, old in zip(own, inherited, strict=True)]
+        return {
+            task: values for task, values in states.items()
+            if any(value is not None for value in values) and (state.tasks is None or task in state.tasks)}

@@ -1,0 +1,100 @@
+"""What a fragment that nobody wants leaves, and what of it goes when. Pure.
+
+The checkpoint stays for a while: a plan that is rolled back starts the fragment again from where it was.
+"""
+
+from __future__ import annotations
+
+from scheduler.contracts.desired import WantedFragment
+from workers.engine.channels import keys
+
+from .delays import FAILED_ACTION_MS, OUTPUTS_KEPT_S, PARTS_KEPT_S
+from .handover import line
+from .inputs import channels_of
+from .instructions import (
+    Again,
+    DeleteChannel,
+    DropSavepoint,
+    Expire,
+    ForgetFragment,
+    ForgetRecord,
+    Gone,
+    Instruction,
+    Instructions,
+    MarkRemoved,
+    PassPart,
+    Release,
+    Stopped,
+    StopQuery,
+    Unregister,
+)
+from .outputs import parts_of
+from .reconcile import Stop
+from .snapshot import Snapshot
+
+
+def stop(snapshot: Snapshot, action: Stop) -> Instructions:
+    """Stop a fragment's query, then let go of what it left, unless another slot of the node takes it over."""
+    stopped = Stopped(snapshot.now_ms + FAILED_ACTION_MS)
+    if snapshot.has_query:
+        return (StopQuery(kept=action.keep), stopped, Again(action))
+    removal = () if action.keep else _remove(snapshot)
+    return (stopped, *removal, ForgetRecord(), Release(), Gone())
+
+
+def _remove(snapshot: Snapshot) -> Instructions:
+    fragment = removed_fragment(snapshot)
+    steps: list[Instruction] = []
+    if fragment is not None:
+        taken_over = _taken_over(snapshot, fragment)
+        if snapshot.id in snapshot.desired.outgoing:
+            steps += [
+                Unregister(channel, snapshot.id, for_good=True) for channel in channels_of(fragment.inputs)]
+        steps += _channels_left(snapshot, fragment, taken_over)
+        steps += _parts_left(snapshot, fragment, taken_over)
+    # The savepoint at last: what is still to be removed has it.
+    return (*steps, ForgetFragment(), MarkRemoved(), DropSavepoint())
+
+
+def removed_fragment(snapshot: Snapshot) -> WantedFragment | None:
+    """The fragment whose channels are removed: as this slot started it, or else as it was to hand over."""
+    return snapshot.records.own or snapshot.desired.outgoing.get(snapshot.id)
+
+
+def _taken_over(snapshot: Snapshot, fragment: WantedFragment) -> dict[str, WantedFragment]:
+    """Who goes on writing which channel."""
+    desired = snapshot.desired
+    # Those whose work it went on with ended before it began.
+    over = line(desired, fragment.inherits) | {snapshot.id}
+    others = (other for other in (*desired.wanted.values(), *desired.outgoing.values()) if other.id not in over)
+    return {channel: other for other in others for channel in other.written}
+
+
+def _channels_left(
+    snapshot: Snapshot, fragment: WantedFragment, taken_over: dict[str, WantedFragment]
+) -> list[Instruction]:
+    outputs = snapshot.outputs_of(fragment)
+    # By whoever has not heard yet that it is gone, or that the one is which went on writing there.
+    is_read_still = snapshot.id in snapshot.desired.outgoing or snapshot.records.has_left
+    steps: list[Instruction] = []
+    for position, channel in enumerate(fragment.written):
+        if channel in taken_over:
+            continue
+        if position in outputs:
+            steps.append(Expire(channel, OUTPUTS_KEPT_S))
+        else:
+            steps.append(Expire(channel, PARTS_KEPT_S) if is_read_still else DeleteChannel(channel))
+    return steps
+
+
+def _parts_left(
+    snapshot: Snapshot, fragment: WantedFragment, taken_over: dict[str, WantedFragment]
+) -> list[Instruction]:
+    steps: list[Instruction] = []
+    for part in parts_of(snapshot.control, fragment).values():
+        heir = taken_over.get(keys.whole_of(part))
+        if heir is None:
+            steps.append(Expire(part, PARTS_KEPT_S))
+        else:
+            steps.append(PassPart(part, heir.written.index(keys.whole_of(part)), heir.id))
+    return steps

@@ -1,0 +1,68 @@
+"""How a running fragment's streams come to be divided otherwise, and when that is in force. Pure.
+
+What cannot wait for a batch with events is done between two batches: the query is held, and looked at again there.
+"""
+
+from __future__ import annotations
+
+from scheduler.contracts.desired import WantedFragment, Weights
+
+from .delays import ACTIVATE_AFTER_MS, RETRY_MS
+from .instructions import Activate, Again, HoldQuery, Instructions, LookAtRoutes, Resume, RetryAt, SetRoute
+from .outputs import divided, open_parts, whole_readers
+from .reconcile import ActivateRoutes, Route
+from .snapshot import LEFT, PART, Snapshot
+
+
+def divide(snapshot: Snapshot, action: Route) -> Instructions:
+    """Divide a stream anew; where it was read whole, between two batches: its parts begin where that ends."""
+    fragment, position = snapshot.as_wanted(), action.position
+    opening = () if _are_open(snapshot, fragment, action) else open_parts(fragment, position, action.weights)
+    later = (*opening, RetryAt(snapshot.now_ms + RETRY_MS))
+    if not _have_begun(snapshot, action.weights):
+        return later
+    readers = whole_readers(snapshot, fragment, position, action.reader)
+    asked = SetRoute(position, action.reader, action.weights, channel=fragment.channel(position))
+    if not readers:
+        return (*opening, asked, *divided(snapshot, fragment, position, action.reader, action.weights))
+    if action.reader not in readers or not snapshot.has_query:
+        return later  # who takes over a place in the whole stream does so first
+    if snapshot.is_held is None:
+        return (*opening, HoldQuery(), Again(action))
+    progress = snapshot.records.progress
+    if not snapshot.is_held or not progress.is_done:
+        return later
+    asked = SetRoute(
+        position, action.reader, action.weights, channel=fragment.channel(position), from_batch=progress.batch + 1,
+        instead=True)
+    return (*opening, asked, *divided(snapshot, fragment, position, action.reader, action.weights))
+
+
+def activate(snapshot: Snapshot) -> Instructions:
+    """Bring routes into force that wait for events: those who are to get no more wait for that."""
+    if not snapshot.has_query:
+        return ()
+    if all(route.effective for route in snapshot.routes_asked.values()):
+        return (Resume(), LookAtRoutes(None))  # where an earlier try could not
+    if snapshot.is_held is None:
+        return (HoldQuery(), Again(ActivateRoutes(snapshot.id)))
+    progress = snapshot.records.progress
+    if snapshot.is_held and progress.is_done:
+        return (Activate(progress.batch), LookAtRoutes(None))
+    return (LookAtRoutes(snapshot.now_ms + ACTIVATE_AFTER_MS),)
+
+
+def _have_begun(snapshot: Snapshot, weights: Weights) -> bool:
+    """Whether the bundles that are to get events have begun to read, so that no event waits for their start."""
+    controls = [snapshot.controls.get(bundle, {}) for bundle, weight in weights.items() if weight > 0]
+    return all(control and LEFT not in control for control in controls)
+
+
+def _are_open(snapshot: Snapshot, fragment: WantedFragment, action: Route) -> bool:
+    """Whether all parts were opened while the query runs: one that was closed since has lost its reader."""
+    for part in open_parts(fragment, action.position, action.weights):
+        info = snapshot.channels.get(part.part)
+        is_ours = f"{part.position}{PART}{part.bundle}" in snapshot.control
+        if not is_ours or info is None or part.bundle not in info.readers:
+            return False
+    return True

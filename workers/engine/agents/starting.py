@@ -1,0 +1,100 @@
+"""How a fragment's query is started and restarted: in three looks. Pure.
+
+First it takes its places and takes over what others left; then, where all that it reads is there, its chain is compiled
+and takes new fencing tokens; at last its channels and valves are brought to what is wanted, and its query starts. So
+that no event is lost, channels are open and readers registered before a query starts, a new fragment publishes from its
+first batch, and a reader starts only where its place in every channel is registered.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from scheduler.contracts.desired import Input, WantedFragment
+
+from .delays import FILES_EVERY_MS, RETRY_MS, SELDOM_MS, SOON_MS
+from .inputs import inputs_now
+from .instructions import (
+    Again,
+    ComeBack,
+    Compile,
+    Instruction,
+    Instructions,
+    KillQuery,
+    Launch,
+    RemoveCheckpoint,
+    RetryAt,
+    Show,
+    Stopped,
+    StopQuery,
+    Wait,
+)
+from .outputs import prepare
+from .reconcile import Start, State
+from .savepoints import Standing, beginning_of, go_on, was_unregistered
+from .snapshot import Snapshot
+
+
+def start(snapshot: Snapshot, wanted: WantedFragment) -> Instructions:
+    """Start a fragment's query, or come a step nearer to it."""
+    if snapshot.is_compiled:
+        return _launch(snapshot, wanted)
+    steps: list[Instruction] = [KillQuery()] if snapshot.has_query else []
+    inputs = None
+    if snapshot.has_lock:
+        beginning = beginning_of(snapshot, wanted)
+        steps += beginning.instructions
+        if beginning.standing is Standing.NOT_YET:
+            return (*steps, Again(Start(wanted)))
+        inputs = inputs_now(snapshot, wanted) if beginning.standing is Standing.READY else None
+    if inputs is None:
+        return (*steps, Wait(snapshot.now_ms + (SOON_MS if wanted.inherits else RETRY_MS)))
+    return (*steps, Show(State.STARTING), ComeBack(), *_compile(snapshot, wanted, inputs), Again(Start(wanted)))
+
+
+def _compile(snapshot: Snapshot, wanted: WantedFragment, inputs: tuple[Input, ...]) -> Instructions:
+    """Compile the fragment with what it reads now, and its whole chain: a tail that was closed long ago still belongs
+    to its checkpoint.
+
+    A checkpoint of another fragment that once had this id (of an estate that began anew) is nothing to go on from.
+    """
+    going_on, known = (), snapshot.records.known
+    if snapshot.records.is_paused or was_unregistered(snapshot, wanted):
+        going_on, known = go_on(snapshot, wanted)
+    wanted = replace(wanted, inputs=inputs)
+    if known is None:
+        return (*going_on, Compile(wanted))
+    shared = min(len(known.tasks), len(wanted.tasks))
+    has_same_parents = {item.task for item in known.inputs} == {item.task for item in wanted.inputs}
+    if not has_same_parents or known.tasks[:shared] != wanted.tasks[:shared]:
+        return (*going_on, RemoveCheckpoint(), Compile(wanted))
+    return (*going_on, Compile(replace(wanted, tasks=max(known.tasks, wanted.tasks, key=len))))
+
+
+def _launch(snapshot: Snapshot, wanted: WantedFragment) -> Instructions:
+    """Start the query of a chain that is compiled."""
+    whole = snapshot.running
+    steps, outlets, routes = prepare(snapshot, whole)
+    trigger_ms = wanted.trigger_ms
+    if snapshot.writes_files and len(whole.tasks) == 1:  # nobody waits for files, and each batch makes one
+        trigger_ms = max(trigger_ms, FILES_EVERY_MS)
+    launch = Launch(trigger_ms, outlets, routes, wanted.active, is_resumed=snapshot.records.has_begun)
+    return (*steps, launch)
+
+
+def restart(snapshot: Snapshot, wanted: WantedFragment) -> Instructions:
+    """Go on with other inputs or threads, from the checkpoint; not before that is possible at once."""
+    inputs = inputs_now(snapshot, wanted, between_batches=True)
+    runs = snapshot.actual
+    if inputs is None or (set(inputs) == set(runs.inputs) and wanted.threads == runs.threads):
+        missing = set(wanted.inputs) - set(inputs or ())
+        is_seldom = inputs is not None and all(item.ending for item in missing)  # they may never come
+        return (RetryAt(snapshot.now_ms + (SELDOM_MS if is_seldom else RETRY_MS)),)
+    return (*come_to_rest(), Again(Start(wanted)))
+
+
+def come_to_rest() -> Instructions:
+    """Stop a query between two batches."""
+    return (Show(State.DRAINING), StopQuery(), Stopped())
+
+
