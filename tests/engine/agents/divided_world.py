@@ -56,6 +56,7 @@ class Died(BaseException):
 class World:
     """Two nodes with their slots, and the estate that they are to run; some tasks ``may_rest`` meanwhile."""
 
+    DEADLINESS = 0.004  # of a slot, at every step on the broker
     may_rest: frozenset[str] = frozenset()
 
     def __init__(self, chance: random.Random, patch: pytest.MonkeyPatch) -> None:
@@ -112,7 +113,7 @@ class World:
             if fragment.leaving and fragment.id in self.stores[slot.name].having("left"))
 
     def may_die(self) -> None:
-        if self.deadly and self.chance.random() < 0.004:
+        if self.deadly and self.chance.random() < self.DEADLINESS:
             raise Died
 
     # -- a slot's turn -------------------------------------------------------------------------------------------

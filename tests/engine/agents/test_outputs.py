@@ -1,20 +1,26 @@
-"""OutputChannels on the real broker: parts open before anything is routed to them, and close when nobody reads them."""
+"""Outputs on the real broker: parts open before anything is routed to them, and close when nobody reads them."""
 
+from __future__ import annotations
+
+from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
-from workers.engine.agents.route_activation import RouteActivation
+import redis
 
 from scheduler.contracts.desired import DesiredState, WantedFragment, WantedSlot
 from scheduler.model.dataflow import Task
 from scheduler.model.task_types import TaskType
-from workers.engine.agents import route_activation
 from workers.engine.agents.checkpoint import Progress
+from workers.engine.agents.context import SlotContext
+from workers.engine.agents.executor import FragmentExecutor
 from workers.engine.agents.fragment_run import FragmentRun
-from workers.engine.agents.outputs import OutputChannels
-from workers.engine.agents.reconcile import Route, State, Unroute
+from workers.engine.agents.outputs import parts_of
+from workers.engine.agents.reconcile import Action, Route, Start, Unroute
 from workers.engine.channels.registry import Channels
+
+from .played_queries import Store
 
 pytestmark = pytest.mark.broker
 
@@ -22,21 +28,69 @@ WHOLE = WantedFragment("f1-0", (Task("s", "any"),), routes={0: {"f1-1": {"f1-1":
 TYPES = {"any": TaskType("any", "transform", "", "a:b")}
 
 
+class Disk(Store):
+    """A played disk on which the fragment's checkpoint has come as far as a test says."""
+
+    def __init__(self, reached: Progress) -> None:
+        super().__init__({}, "n1/0")
+        self.reached = reached
+
+    def progress(self, name: str) -> Progress:
+        return self.reached
+
+    def has_begun(self, name: str) -> bool:
+        return self.reached.batch >= 0
+
+
+class Engine:
+    """Queries that do nothing, and come to rest at once."""
+
+    def __init__(self, channels: Channels) -> None:
+        self._channels = channels
+
+    def compile(self, whole: WantedFragment, _beginning: object) -> SimpleNamespace:
+        return SimpleNamespace(schemas=("{}",) * len(whole.tasks), folds=(), file_sink=None)
+
+    def start(self, *_: object, **__: object) -> SimpleNamespace:
+        return SimpleNamespace(runId="run")
+
+    def hold(self, _query: object, fragment_id: str) -> bool:
+        self._channels.pause(fragment_id)
+        return True
+
+
+class Writer:
+    """A fragment that writes, on a slot whose executor performs actions on it."""
+
+    def __init__(self, broker: redis.Redis, reached: Progress, desired: Callable[[], DesiredState]) -> None:
+        self.broker, self.channels, self.disk, self._desired = broker, Channels(broker), Disk(reached), desired
+        self._executor = FragmentExecutor(
+            SlotContext(
+                engine=Engine(self.channels), channels=self.channels, broker=broker, store=self.disk,
+                task_types=TYPES, desired=desired),
+            clock_ms=lambda: 1_000, on_event=lambda *_, **__: None)
+
+    def start(self, fragment: WantedFragment) -> None:
+        """Start the fragment as a slot does that knows nothing of an earlier life."""
+        self.run = FragmentRun(fragment.id, now_ms=0)
+        self.perform(Start(fragment))
+        assert self.run.query is not None, "it did not start"
+
+    def perform(self, action: Action) -> None:
+        self._executor.perform(self.run, self._desired(), [action])
+
+    def parts(self) -> dict[tuple[int, str], str]:
+        """The parts of its stream that are its own."""
+        return dict(parts_of(self.channels.control("f1-0"), WHOLE))
+
+
 @pytest.fixture
-def writer(broker):
-    """A running writer with its outputs."""
-    around = SimpleNamespace(
-        channels=Channels(broker), broker=broker, task_types=TYPES,
-        # No more than what is asked for here.
-        desired=lambda: DesiredState(slots={"0": WantedSlot((replace(WHOLE, routes={}),))}),
-        store=SimpleNamespace(progress=lambda _: Progress()))
-    outputs = OutputChannels(around, clock_ms=lambda: 1_000, on_event=lambda *_, **__: None)
-    routing = RouteActivation(around, outputs, clock_ms=lambda: 1_000)
-    live = FragmentRun("f1-0", now_ms=0, state=State.STARTING)
-    live.fragment, live.schemas = WHOLE, ("{}",)
-    outputs.prepare(WHOLE, live.schemas, has_begun=False)
-    live.runs(None, "run", outlets={}, routes=WHOLE.routes, active=1, now_ms=0)
-    return SimpleNamespace(outputs=outputs, routing=routing, live=live, channels=around.channels, broker=broker)
+def writer(broker: redis.Redis) -> Writer:
+    """A running writer with its outputs; no more is wanted of it than what a test asks for."""
+    desired = DesiredState(slots={"0": WantedSlot((replace(WHOLE, routes={}),))})
+    started = Writer(broker, Progress(), lambda: desired)
+    started.start(WHOLE)
+    return started
 
 
 def test_a_new_bundle_gets_its_part_at_once_and_events_when_it_is_there(writer):
@@ -45,14 +99,14 @@ def test_a_new_bundle_gets_its_part_at_once_and_events_when_it_is_there(writer):
     assert writer.channels.routed("f1-0", 0, "f1-1").effective, "new from its first batch on"
     writer.broker.hset("weir:valve:f1-1", "routes", 0)
     for _ in range(2):
-        writer.routing.divide(writer.live, Route("f1-0", 0, "f1-1", weights))
+        writer.perform(Route("f1-0", 0, "f1-1", weights))
         assert writer.channels.info("f1-0.0@f2-0").readers == {"f2-0": "0-0"}
         assert writer.channels.routed("f1-0", 0, "f1-1").weights == {"f1-1": 1.0}, "it has not begun to read"
-        assert writer.live.routes == WHOLE.routes and writer.live.actual().retry_at_ms > 1_000
+        assert writer.run.routes == WHOLE.routes and writer.run.actual().retry_at_ms > 1_000
     writer.broker.hset("weir:valve:f2-0", "routes", 0)
-    writer.routing.divide(writer.live, Route("f1-0", 0, "f1-1", weights))
+    writer.perform(Route("f1-0", 0, "f1-1", weights))
     found = writer.channels.routed("f1-0", 0, "f1-1")
-    assert (found.weights, found.effective, writer.live.routes) == (weights, False, {0: {"f1-1": weights}})
+    assert (found.weights, found.effective, writer.run.routes) == (weights, False, {0: {"f1-1": weights}})
     writer.channels.activate("f1-0", done_batch=4)
     assert writer.channels.routed("f1-0", 0, "f1-1").effective
 
@@ -60,14 +114,14 @@ def test_a_new_bundle_gets_its_part_at_once_and_events_when_it_is_there(writer):
 def test_what_nobody_reads_any_more_is_left_to_expire_and_may_be_opened_again(writer):
     for bundle in ("f1-1", "f2-0"):
         writer.broker.hset(f"weir:valve:{bundle}", "routes", 0)
-    writer.routing.divide(writer.live, Route("f1-0", 0, "f1-1", {"f2-0": 1.0}))
+    writer.perform(Route("f1-0", 0, "f1-1", {"f2-0": 1.0}))
     assert writer.broker.ttl("weir:ch:f1-0.0@f1-1:meta") > 3_600 > 0
     assert writer.channels.info("f1-0.0@f1-1").readers == {}
-    assert writer.outputs.parts_of(WHOLE) == {(0, "f2-0"): "f1-0.0@f2-0"}
-    writer.routing.divide(writer.live, Route("f1-0", 0, "f1-1", {"f1-1": 0.5, "f2-0": 0.5}))
+    assert writer.parts() == {(0, "f2-0"): "f1-0.0@f2-0"}
+    writer.perform(Route("f1-0", 0, "f1-1", {"f1-1": 0.5, "f2-0": 0.5}))
     assert writer.broker.ttl("weir:ch:f1-0.0@f1-1:meta") == -1
-    writer.outputs.change(writer.live, Unroute("f1-0", 0, "f1-1"))
-    assert writer.outputs.parts_of(WHOLE) == {} and writer.live.routes == {}
+    writer.perform(Unroute("f1-0", 0, "f1-1"))
+    assert writer.parts() == {} and writer.run.routes == {}
     assert writer.broker.ttl("weir:ch:f1-0.0@f2-0:meta") > 0
 
 
@@ -79,50 +133,47 @@ def test_what_a_start_asks_of_a_stream_does_not_grow_with_its_readers(writer):
 
         before = asked()
         divided = {f"f1-{number}": {f"f1-{number}": 1.0} for number in range(1, readers + 1)}
-        writer.outputs.prepare(replace(WHOLE, routes={0: divided}), ("{}",), has_begun=True)
+        writer.disk.reached = Progress(3, True)
+        writer.start(replace(WHOLE, routes={0: divided}))
         return asked() - before
 
     assert looks(3) == looks(30)
     assert len(writer.channels.routes("f1-0")) == 30
 
 
-@pytest.fixture
-def whole(broker, monkeypatch):
+class WholeWriter(Writer):
     """A running writer of a stream that one fragment reads whole, and that is to be divided for it or for its heir."""
-    wanted = {"routes": {0: {"f1-1": {"f1-1": 0.5, "f2-0": 0.5}}}, "heirs": {}}
-    around = SimpleNamespace(
-        channels=Channels(broker), broker=broker, task_types=TYPES, query=object(), generation=2,
-        desired=lambda: DesiredState(
-            generation=around.generation, slots={"0": WantedSlot((replace(WHOLE, **wanted),))}),
-        store=SimpleNamespace(progress=lambda _: around.progress), progress=Progress(6, True))
-    monkeypatch.setattr(
-        route_activation, "queries", SimpleNamespace(rest=lambda query, pause: pause() is None and query))
-    outputs = OutputChannels(around, clock_ms=lambda: 1_000, on_event=lambda *_, **__: None)
-    live = FragmentRun("f1-0", now_ms=0, state=State.STARTING)
-    live.fragment, live.schemas, live.query = replace(WHOLE, routes={}, outlets={0: frozenset({"f1-1"})}), ("{}",), True
-    outlets, routes = outputs.prepare(live.fragment, live.schemas, has_begun=True)
-    live.runs(True, "run", outlets=outlets, routes=routes, active=1, now_ms=0)
+
+    def __init__(self, broker: redis.Redis) -> None:
+        self.wanted = {"routes": {0: {"f1-1": {"f1-1": 0.5, "f2-0": 0.5}}}, "heirs": {}}
+        super().__init__(broker, Progress(6, True), lambda: DesiredState(
+            generation=2, slots={"0": WantedSlot((replace(WHOLE, **self.wanted),))}))
+        self.route = Route("f1-0", 0, "f1-1", self.wanted["routes"][0]["f1-1"])
+        self.fragment = replace(WHOLE, routes={}, outlets={0: frozenset({"f1-1"})})
+        self.start(self.fragment)
+
+
+@pytest.fixture
+def whole(broker: redis.Redis) -> WholeWriter:
+    started = WholeWriter(broker)
     for bundle in ("f1-1", "f2-0"):
         broker.hset(f"weir:valve:{bundle}", "routes", 0)
-    return SimpleNamespace(
-        around=around, outputs=outputs, routing=RouteActivation(around, outputs, clock_ms=lambda: 1_000), live=live,
-        wanted=wanted,
-        channels=around.channels, broker=broker, route=Route("f1-0", 0, "f1-1", wanted["routes"][0]["f1-1"]))
+    return started
 
 
 def test_a_stream_that_is_read_whole_is_divided_between_two_batches(whole):
-    whole.live.query = None
-    whole.routing.divide(whole.live, whole.route)
-    whole.live.query, whole.around.progress = True, Progress(7, False)
-    whole.routing.divide(whole.live, whole.route)
-    assert whole.channels.info("f1-0.0").limits == {} and whole.live.routes == {}, "a batch is under way"
-    assert whole.live.outlets == {0: frozenset({"f1-1"})} and whole.live.actual().retry_at_ms > 1_000
-    whole.around.progress = Progress(7, True)
-    whole.routing.divide(whole.live, whole.route)
+    query, whole.run.query = whole.run.query, None
+    whole.perform(whole.route)
+    whole.run.query, whole.disk.reached = query, Progress(7, False)
+    whole.perform(whole.route)
+    assert whole.channels.info("f1-0.0").limits == {} and whole.run.routes == {}, "a batch is under way"
+    assert whole.run.outlets == {0: frozenset({"f1-1"})} and whole.run.actual().retry_at_ms > 1_000
+    whole.disk.reached = Progress(7, True)
+    whole.perform(whole.route)
     found = whole.channels.routed("f1-0", 0, "f1-1")
     assert (found.from_batch, found.effective) == (8, True)
     assert whole.channels.info("f1-0.0").limits == {"f1-1": "0-0"}
-    assert (whole.live.outlets, whole.live.routes) == ({}, {0: {"f1-1": whole.route.weights}})
+    assert (whole.run.outlets, whole.run.routes) == ({}, {0: {"f1-1": whole.route.weights}})
     assert whole.channels.control("f1-0")["0:outlet"] == "closed" and "paused" not in whole.channels.control("f1-0")
 
 
@@ -130,31 +181,31 @@ def test_who_takes_a_place_over_is_waited_for_before_a_stream_is_divided(whole):
     """The place is that of one before it, which still reads the whole stream to where it ends."""
     route = Route("f1-0", 0, "f2-0", {"f2-0": 1.0})
     whole.wanted |= {"routes": {0: {"f2-0": {"f2-0": 1.0}}}, "heirs": {"f2-0": ("f1-1",)}}
-    whole.routing.divide(whole.live, route)
-    assert whole.live.routes == {} and whole.live.actual().retry_at_ms > 1_000
+    whole.perform(route)
+    assert whole.run.routes == {} and whole.run.actual().retry_at_ms > 1_000
     assert whole.channels.info("f1-0.0@f2-0").readers == {"f2-0": "0-0"}, "its part is open already"
     whole.channels.join("f1-0.0", "f2-0", where="0-0")
     whole.channels.unregister("f1-0.0", "f1-1", for_good=True)
-    whole.routing.divide(whole.live, route)
+    whole.perform(route)
     assert set(whole.channels.info("f1-0.0").limits) == {"f1-1", "f2-0"}
-    assert whole.live.routes == {0: {"f2-0": {"f2-0": 1.0}}} and whole.live.outlets == {}
+    assert whole.run.routes == {0: {"f2-0": {"f2-0": 1.0}}} and whole.run.outlets == {}
 
 
 def test_a_writer_that_starts_again_goes_on_where_it_is(whole):
     """What is still read whole is published whole, what is divided is divided, and nobody loses a place."""
-    fragment = replace(whole.live.fragment, outlets={}, routes=whole.wanted["routes"])
-    outlets, routes = whole.outputs.prepare(fragment, ("{}",), has_begun=True)
-    assert (outlets, routes) == ({0: frozenset({"f1-1"})}, {})
+    fragment = replace(whole.fragment, outlets={}, routes=whole.wanted["routes"])
+    whole.start(fragment)
+    assert (whole.run.outlets, whole.run.routes) == ({0: frozenset({"f1-1"})}, {})
     assert whole.channels.control("f1-0")["0:outlet"] == "open"
-    whole.routing.divide(whole.live, whole.route)
+    whole.perform(whole.route)
     whole.broker.hset("weir:ch:f1-0.0:readers", "f1-1", "0-0")  # it has not come to its limit yet
-    outlets, routes = whole.outputs.prepare(fragment, ("{}",), has_begun=True)
-    assert (outlets, routes) == ({}, dict(fragment.routes))
+    whole.start(fragment)
+    assert (whole.run.outlets, whole.run.routes) == ({}, dict(fragment.routes))
     assert whole.channels.info("f1-0.0").readers == {"f1-1": "0-0"}
 
 
 def test_a_writer_takes_no_place_from_who_is_of_a_later_plan(whole):
     for reader in ("f1-7", "f3-0"):
         whole.channels.join("f1-0.0", reader)
-    whole.outputs.prepare(whole.live.fragment, ("{}",), has_begun=True)
+    whole.start(whole.fragment)
     assert set(whole.channels.info("f1-0.0").readers) == {"f1-1", "f3-0"}

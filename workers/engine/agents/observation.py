@@ -135,6 +135,8 @@ def _wishes(run: FragmentRun, action: Action, records: Records, *, has_lock: boo
             return Wishes((channel, *parts), (run.id, *(bundle for bundle, weight in weights.items() if weight > 0)))
         case Stop(_, keep):
             return Wishes(controls=(run.id,)) if run.query is None and not keep else Wishes()
+        case ActivateRoutes() if run.is_held is not None:
+            return Wishes()  # what is not in force has been seen, and the query rests since
         case Unroute() | ActivateRoutes():
             return Wishes(controls=(run.id,))
     return Wishes()

@@ -1,6 +1,7 @@
 """The outputs of a fragment: its channels, who reads them, and its tail. Pure.
 
-They are prepared before its query starts, and changed while it runs. Parts of a divided stream are open, with their readers' places, before a route leads there.
+They are prepared before its query starts, and changed while it runs. Parts of a divided stream are open, with their
+readers' places, before a route leads there.
 """
 
 from __future__ import annotations

@@ -42,9 +42,9 @@ def activate(snapshot: Snapshot) -> Instructions:
     """Bring routes into force that wait for events: those who are to get no more wait for that."""
     if not snapshot.has_query:
         return ()
-    if all(route.effective for route in snapshot.routes_asked.values()):
-        return (Resume(), LookAtRoutes(None))  # where an earlier try could not
     if snapshot.is_held is None:
+        if all(route.effective for route in snapshot.routes_asked.values()):
+            return (Resume(), LookAtRoutes(None))  # where an earlier try could not
         return (HoldQuery(), Again(ActivateRoutes(snapshot.id)))
     progress = snapshot.records.progress
     if snapshot.is_held and progress.is_done:
