@@ -85,7 +85,7 @@ class Candidates:
             return start
         for begin, end in ((start, self.count), (0, start)):
             fits = room[begin:end] >= least
-            found = int(fits.argmax()) if end > begin else 0
-            if end > begin and fits[found]:
-                return begin + found
+            first_fit = int(fits.argmax()) if end > begin else 0
+            if end > begin and fits[first_fit]:
+                return begin + first_fit
         return -1

@@ -10,17 +10,17 @@ from .sources import PACKAGES, ROOT, name_of, python_files, tree
 
 # What was given up, and what is said instead.
 CLASSES = {
-    "Hands": "FragmentExecutor", "Doors": "OutputChannels", "Inlets": "InputChannels", "Departure": "Retirement",
-    "Succession": "Savepoints", "Ended": "Savepoint", "Begun": "RestorePoint", "Conductor": "TrialRunner",
+    "Hands": "FragmentExecutor", "Ended": "Savepoint", "Begun": "RestorePoint", "Conductor": "TrialRunner",
     "Inbox": "DesiredStateWatcher", "Outbox": "ReportPublisher", "Scale": "HeapSampler", "Shares": "UsageAttribution",
     "Surroundings": "SlotContext", "Settle": "ActivateRoutes", "Settler": "SlotAssigner", "Gates": "Backpressure",
     "Rotation": "QuotaPartitioner", "Doubt": "ProfileWarning", "Remark": "WarningNote", "Question": "SchedulingProblem",
     "Asked": "ScheduleOptions", "Decided": "PlanInForce", "Desired": "DesiredState",
 }
+CLASSES_GONE = {"Doors", "Inlets", "Departure", "Succession", "Standing", "Told"}  # now functions, or split
 MODULES = {
     "hands", "doors", "inlets", "departure", "succession", "conductor", "mail", "scale", "shares", "gates", "rotation",
     "settling", "under_way", "deciding", "asking", "keeping", "kept", "against", "doubts", "storing", "offered",
-    "telling", "wanted", "supervisor",
+    "telling", "wanted", "supervisor", "standing", "driving",
 }
 PHRASES = ("the hands of", "the face of")
 
@@ -34,6 +34,7 @@ def test_no_class_has_a_name_that_was_given_up() -> None:
     found = {
         name_of(path): {name: CLASSES[name] for name in names}
         for path in python_files(*PACKAGES) if (names := defined(tree(path)) & set(CLASSES))}
+    found |= {name_of(path): gone for path in python_files(*PACKAGES) if (gone := defined(tree(path)) & CLASSES_GONE)}
     assert found == {}, "docs/words.md has the words"
 
 
@@ -51,3 +52,33 @@ def test_no_document_speaks_in_images() -> None:
 def test_what_is_said_instead_is_there(name: str) -> None:
     sources = [*python_files(*PACKAGES), *(ROOT / "workers").rglob("*.java")]
     assert any(f"class {name}" in path.read_text() for path in sources)
+
+
+# Names that say nothing of what they hold. A pair may be called one and other; fields of answers and rows are words.
+PRONOUNS = frozenset({"found", "its", "those", "told", "kept", "said", "asked", "there", "together"})
+NAMED = ("dashboard", "scheduler")
+
+
+def pronouns_of(module: ast.Module) -> set[str]:
+    """The pronouns that a module's functions have as parameters or variables."""
+    functions = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+    scopes = [node for node in ast.walk(module) if isinstance(node, functions)]
+    names = [
+        node.arg if isinstance(node, ast.arg) else node.id
+        for scope in scopes for node in ast.walk(scope)
+        if isinstance(node, ast.arg) or (isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))]
+    return set(names) & PRONOUNS | ({"one"} if "one" in names and "other" not in names else set())
+
+
+@pytest.mark.parametrize("package", NAMED)
+def test_variables_are_named_for_what_they_hold(package: str) -> None:
+    found = {name_of(path): names for path in python_files(package)
+             if path.parent.name != "migrations" and (names := pronouns_of(tree(path)))}
+    assert found == {}
+
+
+def test_a_pronoun_is_seen_wherever_it_is_bound() -> None:
+    for text in (
+            "def f(found): pass", "def f():\n  for one in (): pass", "def f(): return [x for its in () for x in its]"):
+        assert pronouns_of(ast.parse(text))
+    assert not pronouns_of(ast.parse("def f(one, other): return {'found': one}"))

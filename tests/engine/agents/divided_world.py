@@ -81,7 +81,12 @@ class World:
         around = SlotContext(
             engine=PlayedEngine(self, store), channels=self.broker.channels, broker=self.broker, store=store,
             task_types=TYPES, desired=lambda: self.desired(slot))
-        return FragmentExecutor(around, clock_ms=lambda: self.now_ms, on_event=lambda *_, **__: None)
+        return FragmentExecutor(
+            around, clock_ms=lambda: self.now_ms, on_event=lambda *_, **__: None, on_violation=self._violated)
+
+    @staticmethod
+    def _violated(fragment_id: str, violation: str) -> None:
+        raise AssertionError(f"{fragment_id}: {violation}")
 
     @staticmethod
     def _warned(what: str, **facts: object) -> None:

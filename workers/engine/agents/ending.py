@@ -13,7 +13,7 @@ from .inputs import channels_of
 from .instructions import Again, Instructions, RecordPause, Release, RetryAt, Show, Stopped, Unregister
 from .reconcile import End, Leave, Pause, Start, State
 from .retirement import has_read_all, retire
-from .savepoints import Standing, beginning_of, end, has_read_to_the_end
+from .savepoints import Readiness, beginning_of, end, has_read_to_the_end
 from .snapshot import Snapshot
 from .starting import come_to_rest
 
@@ -23,9 +23,9 @@ def come_to_an_end(snapshot: Snapshot, action: End | Pause | Leave) -> Instructi
     fragment = action.fragment
     # What is to end before it began has nothing to leave until it has taken over itself.
     beginning = beginning_of(snapshot, fragment)
-    if beginning.standing is Standing.NOT_YET:
+    if beginning.readiness is Readiness.NOT_YET:
         return (*beginning.instructions, Again(action))
-    is_drained = beginning.standing is Standing.READY and _is_drained(snapshot, action)
+    is_drained = beginning.readiness is Readiness.READY and _is_drained(snapshot, action)
     is_done = snapshot.records.progress.is_done
     if snapshot.has_query:
         # One that has just been started repeats a batch: stopped in the middle of it, it would have to again.

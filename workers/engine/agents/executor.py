@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from scheduler.contracts.desired import DesiredState
+from scheduler.contracts.desired import DesiredState, WantedFragment
 from workers.engine.spark.failures import FragmentFailed, explain_error
 
 from .broker_actuator import BrokerActuator
@@ -22,6 +22,7 @@ from .query_actuator import QueryActuator
 from .reconcile import Action, End, Leave, Pause, Start, State
 from .record_actuator import RecordActuator
 from .snapshot import Snapshot
+from .state_checks import validate_state
 from .store import FileLock
 
 DRAIN_S = 2.0
@@ -43,8 +44,8 @@ class FragmentExecutor:
         The time in ms since the epoch.
     on_event : callable
         Told of events, by kind and facts.
-    on_snapshot : callable, optional
-        Told of each snapshot before it is decided on.
+    on_violation : callable, optional
+        Told of each invariant that a snapshot violates, by fragment and sentence, once; by default it is logged.
     """
 
     def __init__(
@@ -53,12 +54,13 @@ class FragmentExecutor:
         *,
         clock_ms: Callable[[], int],
         on_event: Callable[..., None],
-        on_snapshot: Callable[[Snapshot], None] = lambda _: None,
+        on_violation: Callable[[str, str], None] | None = None,
     ) -> None:
         self._around = around
         self._clock_ms = clock_ms
         self._on_event = on_event
-        self._on_snapshot = on_snapshot
+        self._on_violation = on_violation or self._log_violation
+        self._violated: set[tuple[str, str]] = set()
         self._locks: dict[str, FileLock] = {}
         self._observer = Observer(around, clock_ms=clock_ms)
         self._queries = QueryActuator(around, clock_ms=clock_ms)
@@ -91,7 +93,7 @@ class FragmentExecutor:
         next_action: Action | None = action
         try:
             for look in range(MOST_LOOKS):
-                self._check_newest(desired)
+                desired = self._newest(run, desired, next_action)
                 if look == 0 or type(next_action) is not type(action):
                     action = next_action
                     run.begin(state_meanwhile(run.state, action), now_ms=self._clock_ms())
@@ -111,11 +113,11 @@ class FragmentExecutor:
         handover = self._around.store.handover_lock() if self._takes_over(run, action) else None
         try:
             has_handover_lock = handover is not None and handover.acquire()
-            if has_handover_lock:
-                self._check_newest(desired)  # two that want the same fragment's work must not both begin
+            if has_handover_lock:  # two that want the same fragment's work must not both begin
+                desired = self._newest(run, desired, action)
             snapshot = self._observer.look(
                 run, desired, action, has_lock=self._has_lock(run, action), has_handover_lock=has_handover_lock)
-            self._on_snapshot(snapshot)
+            self._check(snapshot)
             instructions = decide(snapshot, action)
             for instruction in instructions:
                 self._do(run, instruction)
@@ -157,10 +159,29 @@ class FragmentExecutor:
         store = self._around.store
         return not store.has(run.id, "begun") and not store.has_begun(run.id)
 
-    def _check_newest(self, desired: DesiredState) -> None:
+    def _newest(self, run: FragmentRun, desired: DesiredState, action: Action) -> DesiredState:
+        """The newest desired state, where the action holds by it as well: a start that others' plans do not touch.
+
+        Raises
+        ------
+        Superseded
+            A newer one has come by which something else may be due.
+        """
         newest = self._around.desired()
-        if newest is not desired and newest != desired:
-            raise Superseded
+        if newest is desired or newest == desired:
+            return newest
+        if isinstance(action, Start) and _where_wanted(newest, run.id) == _where_wanted(desired, run.id) is not None:
+            return newest  # else a compiled chain would be thrown away whenever anybody's plan is enacted
+        raise Superseded
+
+    def _check(self, snapshot: Snapshot) -> None:
+        for violation in validate_state(snapshot):
+            if (snapshot.id, violation) not in self._violated:
+                self._violated.add((snapshot.id, violation))
+                self._on_violation(snapshot.id, violation)
+
+    def _log_violation(self, fragment_id: str, violation: str) -> None:
+        self._log.error("state violated", fragment=fragment_id, violation=violation)
 
     # -- what goes wrong -----------------------------------------------------------------------------------------------
 
@@ -189,3 +210,12 @@ class FragmentExecutor:
         retry_at_ms = run.failed(str(failure), now_ms=now_ms, broker_is_away=failure.broker_is_away)
         self._log.warning("fragment failed", fragment=run.id, error=str(failure), retry_in_ms=retry_at_ms - now_ms)
         self._on_event("fragment_failed", at_ms=now_ms, fragment=run.id, error=str(failure), retry_at_ms=retry_at_ms)
+
+
+def _where_wanted(desired: DesiredState, fragment_id: str) -> tuple[str, WantedFragment] | None:
+    """The slot that is to run a fragment, and how; None where none is, or where the fragment hands over."""
+    if fragment_id in desired.outgoing:
+        return None
+    return next(
+        ((name, fragment) for name, slot in desired.slots.items() for fragment in slot.fragments
+         if fragment.id == fragment_id), None)

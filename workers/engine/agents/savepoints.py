@@ -42,7 +42,7 @@ from .snapshot import PART, Records, Snapshot
 # -- beginning ---------------------------------------------------------------------------------------------------------
 
 
-class Standing(Enum):
+class Readiness(Enum):
     """Whether a fragment can begin, as far as those go whose work it goes on with."""
 
     READY = "ready"
@@ -54,7 +54,7 @@ class Standing(Enum):
 class Beginning:
     """Whether a fragment can begin, and what is to be done for that."""
 
-    standing: Standing
+    readiness: Readiness
     instructions: Instructions = ()
 
 
@@ -71,13 +71,13 @@ def beginning_of(snapshot: Snapshot, wanted: WantedFragment) -> Beginning:
     if snapshot.records.is_paused:
         joins = _joins_after_pause(snapshot, wanted)
         if joins:
-            return Beginning(Standing.NOT_YET, (*steps, *joins))
+            return Beginning(Readiness.NOT_YET, (*steps, *joins))
     if not takes_over(wanted, snapshot.records):
-        return Beginning(Standing.READY, tuple(steps))
+        return Beginning(Readiness.READY, tuple(steps))
     took = _take_over(snapshot, wanted) if snapshot.has_handover_lock else None
     if took is None:
-        return Beginning(Standing.WAITS, tuple(steps))
-    return Beginning(Standing.NOT_YET, (*steps, *took))
+        return Beginning(Readiness.WAITS, tuple(steps))
+    return Beginning(Readiness.NOT_YET, (*steps, *took))
 
 
 def _joins_after_pause(snapshot: Snapshot, wanted: WantedFragment) -> list[Instruction]:

@@ -31,7 +31,7 @@ from .instructions import (
 )
 from .outputs import prepare
 from .reconcile import Start, State
-from .savepoints import Standing, beginning_of, go_on, was_unregistered
+from .savepoints import Readiness, beginning_of, go_on, was_unregistered
 from .snapshot import Snapshot
 
 
@@ -44,9 +44,9 @@ def start(snapshot: Snapshot, wanted: WantedFragment) -> Instructions:
     if snapshot.has_lock:
         beginning = beginning_of(snapshot, wanted)
         steps += beginning.instructions
-        if beginning.standing is Standing.NOT_YET:
+        if beginning.readiness is Readiness.NOT_YET:
             return (*steps, Again(Start(wanted)))
-        inputs = inputs_now(snapshot, wanted) if beginning.standing is Standing.READY else None
+        inputs = inputs_now(snapshot, wanted) if beginning.readiness is Readiness.READY else None
     if inputs is None:
         return (*steps, Wait(snapshot.now_ms + (SOON_MS if wanted.inherits else RETRY_MS)))
     return (*steps, Show(State.STARTING), ComeBack(), *_compile(snapshot, wanted, inputs), Again(Start(wanted)))

@@ -1,0 +1,252 @@
+"""Decisions about one fragment: a snapshot and an action in, instructions out, and nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from scheduler.contracts.desired import DesiredState, Input, WantedFragment, WantedSlot, Writer
+from scheduler.model.dataflow import Task
+from scheduler.model.task_types import TaskType
+from workers.engine.agents import instructions as do
+from workers.engine.agents.checkpoint import Progress
+from workers.engine.agents.decisions import decide
+from workers.engine.agents.handover import RestorePoint, Savepoint
+from workers.engine.agents.reconcile import (
+    ActivateRoutes,
+    Actual,
+    End,
+    Leave,
+    Pause,
+    Restart,
+    Route,
+    Start,
+    State,
+    Stop,
+)
+from workers.engine.agents.snapshot import LEFT, Records, Snapshot
+from workers.engine.agents.state_checks import validate_state
+from workers.engine.channels.registry import ChannelInfo
+
+TYPES = {"src": TaskType("src", "source", "", "a:b"), "add": TaskType("add", "transform", "", "a:b")}
+SOURCE = WantedFragment("f1-0", (Task("s", "src"),), outlets={0: frozenset({"f1-1"})})
+READER = WantedFragment("f1-1", (Task("a", "add"),), inputs=(Input("f1-0.0", "s"),))
+HEIR = replace(READER, id="f2-0", inherits=("f1-1",))
+
+
+def info(channel: str, *, last: str = "0-0", readers: dict[str, str] | None = None, **rest: object) -> ChannelInfo:
+    return ChannelInfo(
+        channel=channel, schema_json="{}", blocks=0, capacity=8, retain=0, fence=0, last=last, trimmed="0-0",
+        rejected=0, duplicates=0, readers=readers or {}, **rest)
+
+
+def wanting(*fragments: WantedFragment, outgoing: tuple[WantedFragment, ...] = ()) -> DesiredState:
+    return DesiredState(
+        generation=2, slots={"0": WantedSlot(fragments)}, handing_over={"0": outgoing} if outgoing else {})
+
+
+def snapshot(fragment: WantedFragment, state: State = State.STOPPED, **facts: object) -> Snapshot:
+    facts.setdefault("desired", wanting(fragment))
+    return Snapshot(
+        now_ms=60_000, actual=Actual(fragment.id, state), task_types=TYPES, running=fragment, **facts)
+
+
+def of_kind(instructions: do.Instructions, kind: type) -> list:
+    return [instruction for instruction in instructions if isinstance(instruction, kind)]
+
+
+# -- starting ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_reader_starts_only_where_it_has_its_place():
+    waits = (do.Wait(60_250),)
+    assert decide(snapshot(READER), Start(READER)) == waits, "the channel is not open"
+    open_channel = {"f1-0.0": info("f1-0.0")}
+    assert decide(snapshot(READER, channels=open_channel), Start(READER)) == waits, "nobody has registered it"
+    ready = {"f1-0.0": info("f1-0.0", readers={"f1-1": "0-0"})}
+    steps = decide(snapshot(READER, channels=ready), Start(READER))
+    assert of_kind(steps, do.Compile) == [do.Compile(READER)] and steps[-1] == do.Again(Start(READER))
+    assert decide(snapshot(READER, channels=ready, has_lock=False), Start(READER)) == waits, "another slot has it still"
+
+
+def test_channels_are_open_and_readers_registered_before_a_query_starts():
+    steps = decide(snapshot(SOURCE, State.STARTING, is_compiled=True), Start(SOURCE))
+    kinds = [type(step) for step in steps]
+    assert kinds[-1] is do.Launch
+    assert kinds.index(do.OpenChannel) < kinds.index(do.Join) < kinds.index(do.OpenValve)
+    [valve] = of_kind(steps, do.OpenValve)
+    assert valve == do.OpenValve(0, from_batch=0), "a new fragment publishes from its first batch on"
+    again = snapshot(
+        SOURCE, State.STARTING, is_compiled=True, records=Records(progress=Progress(4, True), has_begun=True))
+    assert of_kind(decide(again, Start(SOURCE)), do.OpenValve) == [do.OpenValve(0)]
+
+
+def test_a_checkpoint_of_another_fragment_of_that_id_goes():
+    other = replace(READER, tasks=(Task("z", "add"),))
+    ready = {"f1-0.0": info("f1-0.0", readers={"f1-1": "0-0"})}
+    steps = decide(snapshot(READER, channels=ready, records=Records(known=other)), Start(READER))
+    kinds = [type(step) for step in steps]
+    assert kinds.index(do.RemoveCheckpoint) < kinds.index(do.Compile)
+
+
+# -- taking over -------------------------------------------------------------------------------------------------------
+
+
+def test_who_takes_over_waits_for_all_savepoints_and_for_being_alone():
+    desired = wanting(HEIR, outgoing=(READER,))
+    end = Savepoint(offsets={"f1-0.0": "7-0"}, last_offsets={"f1-1.0": "5-0"}, batch_bases={"f1-1.0": 5})
+    soon = (do.Wait(60_030),)
+    assert decide(snapshot(HEIR, desired=desired, has_handover_lock=True), Start(HEIR)) == soon
+    assert decide(snapshot(HEIR, desired=desired, savepoints={"f1-1": end}), Start(HEIR)) == soon
+    steps = decide(
+        snapshot(HEIR, desired=desired, savepoints={"f1-1": end}, has_handover_lock=True), Start(HEIR))
+    assert steps == (
+        do.Join("f1-0.0", "f2-0", where="7-0"), do.TakeOver(RestorePoint(), ("f1-1",)), do.Again(Start(HEIR)),
+    ), "its place is taken before it is recorded that it has begun"
+
+
+def test_a_fragment_ends_only_between_two_batches_and_with_all_read():
+    desired = wanting(HEIR, outgoing=(READER,))
+    running = {"desired": desired, "has_query": True, "since_ms": 0}
+    half = Records(known=READER, progress=Progress(3, False, None, {"f1-0.0": "6-0"}), has_begun=True)
+    done = replace(half, progress=Progress(3, True, None, {"f1-0.0": "6-0"}))
+    upstream_end = Savepoint(last_offsets={"f1-0.0": "7-0"})
+    behind = replace(desired, handing_over={"0": (SOURCE, READER)})
+    not_read = snapshot(
+        READER, State.RUNNING, **{**running, "desired": behind}, records=done, savepoints={"f1-0": upstream_end})
+    assert decide(not_read, End(READER)) == (do.RetryAt(60_030),)
+    young = snapshot(READER, State.RUNNING, **{**running, "since_ms": 59_000}, records=half)
+    assert decide(young, End(READER)) == (do.RetryAt(60_030),), "it repeats its batch first"
+    steps = decide(snapshot(READER, State.RUNNING, **running, records=done), End(READER))
+    assert [type(step) for step in steps] == [do.Show, do.StopQuery, do.Stopped, do.Again]
+    cut_short = snapshot(READER, desired=desired, records=half)
+    assert decide(cut_short, End(READER)) == (do.Again(Start(READER)),), "the planned batch is done first"
+    at_rest = snapshot(READER, desired=desired, records=done, channels={"f1-1.0": info("f1-1.0", last="4-0")})
+    recorded, released = decide(at_rest, End(READER))
+    assert released == do.Release() and recorded.savepoint == Savepoint(
+        offsets={"f1-0.0": "6-0"}, last_offsets={"f1-1.0": "4-0"}, batch_bases={"f1-1.0": 4})
+    assert recorded.state == do.HandedState(3, {})
+
+
+# -- pauses, leaving, removal --------------------------------------------------------------------------------------------
+
+
+def test_a_pause_is_recorded_before_places_are_given_up():
+    at_rest = snapshot(READER, records=Records(known=READER, progress=Progress(3, True), has_begun=True))
+    assert decide(at_rest, Pause(READER)) == (
+        do.RecordPause(paused=True), do.Unregister("f1-0.0", "f1-1"), do.Release())
+
+
+@pytest.mark.parametrize(("control", "leaves"), [
+    ({}, False), ({LEFT: "1"}, True),
+    ({"0:route:f1-1:1": '{"f1-0.0@f1-1": 0.0, "f1-0.0@f2-0": 1.0}', "0:route:f1-1:1:from": "4"}, True),
+    ({"0:route:f1-1:1": '{"f1-0.0@f1-1": 0.0, "f1-0.0@f2-0": 1.0}'}, False),
+    ({"0:route:f1-1:1": '{"f1-0.0@f2-0": 1.0}', "0:route:f1-1:1:from": "4"}, False),
+])
+def test_a_bundle_leaves_when_nobody_will_write_for_it(control, leaves):
+    bundle = replace(
+        READER, inputs=(Input("f1-0.0@f1-1", "s"),), leaving=True,
+        writers={"f1-0.0@f1-1": Writer("f1-0", 0, "f1-1")})
+    records = Records(known=bundle, progress=Progress(3, True, None, {"f1-0.0@f1-1": "6-0"}), has_begun=True)
+    part = info("f1-0.0@f1-1", last="6-0", readers={"f1-1": "5-0"})
+    running = snapshot(
+        bundle, State.RUNNING, has_query=True, records=records, channels={part.channel: part},
+        controls={"f1-0": control})
+    assert bool(of_kind(decide(running, Leave(bundle)), do.StopQuery)) is leaves
+
+
+def test_a_removed_fragment_is_cleared_away_but_for_what_others_go_on_with():
+    taken = replace(HEIR, channels={0: "f1-1.0"})
+    own = replace(READER, tasks=(*READER.tasks, Task("b", "add")))
+    gone = snapshot(own, desired=wanting(taken), records=Records(own=own))
+    steps = decide(gone, Stop("f1-1", keep=False))
+    assert of_kind(steps, do.DeleteChannel) == [do.DeleteChannel("f1-1.1")]
+    assert steps[-1] == do.Gone() and of_kind(steps, do.MarkRemoved)
+    assert decide(gone, Stop("f1-1", keep=True))[1:] == (do.ForgetRecord(), do.Release(), do.Gone())
+
+
+# -- restarts and routes ---------------------------------------------------------------------------------------------------
+
+
+def test_a_restart_waits_until_it_can_be_done_at_once():
+    wider = replace(READER, inputs=(*READER.inputs, Input("f1-0.1", "s")))
+    known = Records(known=READER, progress=Progress(3, True, None, {"f1-0.0": "6-0"}), has_begun=True)
+    first = info("f1-0.0", last="6-0", readers={"f1-1": "6-0"})
+    facts = {"has_query": True, "records": known, "desired": wanting(wider)}
+    runs = replace(snapshot(READER, State.RUNNING, channels={"f1-0.0": first}, **facts), actual=Actual(
+        "f1-1", State.RUNNING, inputs=READER.inputs))
+    assert [type(step) for step in decide(runs, Restart(wider))] == [do.RetryAt]
+    both = replace(runs, channels={"f1-0.0": first, "f1-0.1": info("f1-0.1", readers={"f1-1": "0-0"})})
+    assert [type(step) for step in decide(both, Restart(wider))] == [do.Show, do.StopQuery, do.Stopped, do.Again]
+
+
+def test_a_stream_is_divided_only_for_bundles_that_read():
+    route = Route("f1-0", 0, "f1-1", {"f1-1": 0.5, "f2-0": 0.5})
+    facts = {"has_query": True, "channels": {"f1-0.0": info("f1-0.0")}}
+    early = snapshot(SOURCE, State.RUNNING, **facts, controls={"f1-1": {"routes": "0"}})
+    steps = decide(early, route)
+    assert not of_kind(steps, do.SetRoute) and len(of_kind(steps, do.OpenPart)) == 2 and steps[-1] == do.RetryAt(60_250)
+    ready = replace(early, controls={"f1-1": {"routes": "0"}, "f2-0": {"routes": "0"}})
+    kinds = [type(step) for step in decide(ready, route)]
+    assert kinds.index(do.OpenPart) < kinds.index(do.SetRoute)
+    retired = replace(ready, controls={"f1-1": {"routes": "0"}, "f2-0": {LEFT: "1"}})
+    assert not of_kind(decide(retired, route), do.SetRoute)
+
+
+def test_what_is_read_whole_is_divided_between_two_batches():
+    route = Route("f1-0", 0, "f1-1", {"f1-1": 1.0})
+    whole = info("f1-0.0", last="6-0", readers={"f1-1": "5-0"})
+    facts = {"has_query": True, "channels": {"f1-0.0": whole}, "controls": {"f1-1": {"routes": "0"}}}
+    running = replace(snapshot(SOURCE, State.RUNNING, **facts), actual=Actual(
+        "f1-0", State.RUNNING, outlets=SOURCE.outlets))
+    assert [type(step) for step in decide(running, route)][-2:] == [do.HoldQuery, do.Again]
+    under_way = replace(running, is_held=True, records=Records(progress=Progress(7, False)))
+    assert not of_kind(decide(under_way, route), do.SetRoute)
+    at_rest = replace(running, is_held=True, records=Records(progress=Progress(7, True)))
+    [asked] = of_kind(decide(at_rest, route), do.SetRoute)
+    assert asked.instead and asked.from_batch == 8
+
+
+def test_routes_are_activated_only_at_rest():
+    asked = {"f1-0": {"0:route:f1-1:1": '{"f1-0.0@f1-1": 1.0}'}}
+    waiting = snapshot(SOURCE, State.RUNNING, has_query=True, controls=asked)
+    assert decide(waiting, ActivateRoutes("f1-0")) == (do.HoldQuery(), do.Again(ActivateRoutes("f1-0")))
+    held = replace(waiting, is_held=True, records=Records(progress=Progress(7, True)))
+    assert decide(held, ActivateRoutes("f1-0")) == (do.Activate(7), do.LookAtRoutes(None))
+    busy = replace(waiting, is_held=False, records=Records(progress=Progress(7, False)))
+    assert decide(busy, ActivateRoutes("f1-0")) == (do.LookAtRoutes(62_500),)
+
+
+# -- what must hold --------------------------------------------------------------------------------------------------------
+
+
+def test_a_sound_fragment_violates_nothing():
+    sound = snapshot(SOURCE, State.RUNNING, has_query=True)
+    assert validate_state(sound) == ()
+    assert validate_state(replace(sound, actual=Actual(
+        "f1-0", State.RUNNING, outlets={0: frozenset({"f1-2"})}, routes={0: {"f1-1": {"f1-1": 1.0}}}))) == ()
+
+
+BOTH = {"outlets": {0: frozenset({"f1-1"})}, "routes": {0: {"f1-1": {"f1-1": 1.0}}}}
+
+
+@pytest.mark.parametrize(("changes", "sentence"), [
+    ({"has_query": False}, "It is running and has no query."),
+    ({"actual": Actual("f1-0", State.BACKOFF)}, "It is backoff and has a query."),
+    ({"records": Records(has_ended=True), "desired": wanting(outgoing=(SOURCE,))},
+     "It has ended for others and has a query."),
+    ({"desired": DesiredState(slots={"0": WantedSlot((SOURCE,)), "1": WantedSlot((SOURCE,))})},
+     "It is wanted on the slots 0, 1: two queries would do its work."),
+    ({"desired": wanting(SOURCE, outgoing=(SOURCE,))}, "It is wanted and to hand over."),
+    ({"actual": Actual("f1-0", State.RUNNING, **BOTH)}, "f1-1 reads the stream at 0 whole and in parts."),
+    ({"actual": Actual("f1-0", State.RUNNING, routes={0: {"f1-1": {"f1-1": 0.0}}})},
+     "The stream at 0 is divided for f1-1 among nobody."),
+    ({"actual": Actual("f1-0", State.RUNNING, outlets={3: frozenset({"f1-1"})})},
+     "A stream at 3 is in force, and it has 1 tasks."),
+    ({"actual": Actual("f1-0", State.STARTING), "has_query": False, "is_compiled": True,
+      "records": Records(progress=Progress(3, True)), "channels": {"f1-0.0": info("f1-0.0", last="9-0")}},
+     "f1-0.0 has block 9, and it has written 4 at most."),
+])
+def test_what_does_not_hold_is_said(changes, sentence):
+    assert validate_state(replace(snapshot(SOURCE, State.RUNNING, has_query=True), **changes)) == (sentence,)
