@@ -56,7 +56,7 @@ def of_kind(instructions: do.Instructions, kind: type) -> list:
     return [instruction for instruction in instructions if isinstance(instruction, kind)]
 
 
-# -- starting ----------------------------------------------------------------------------------------------------------
+# -- starting --------------------------------------------------------------------------------------------------------
 
 
 def test_a_reader_starts_only_where_it_has_its_place():
@@ -90,7 +90,7 @@ def test_a_checkpoint_of_another_fragment_of_that_id_goes():
     assert kinds.index(do.RemoveCheckpoint) < kinds.index(do.Compile)
 
 
-# -- taking over -------------------------------------------------------------------------------------------------------
+# -- taking over -----------------------------------------------------------------------------------------------------
 
 
 def test_who_takes_over_waits_for_all_savepoints_and_for_being_alone():
@@ -129,7 +129,7 @@ def test_a_fragment_ends_only_between_two_batches_and_with_all_read():
     assert recorded.state == do.HandedState(3, {})
 
 
-# -- pauses, leaving, removal --------------------------------------------------------------------------------------------
+# -- pauses, leaving, removal ----------------------------------------------------------------------------------------
 
 
 def test_a_pause_is_recorded_before_places_are_given_up():
@@ -166,7 +166,7 @@ def test_a_removed_fragment_is_cleared_away_but_for_what_others_go_on_with():
     assert decide(gone, Stop("f1-1", keep=True))[1:] == (do.ForgetRecord(), do.Release(), do.Gone())
 
 
-# -- restarts and routes ---------------------------------------------------------------------------------------------------
+# -- restarts and routes ---------------------------------------------------------------------------------------------
 
 
 def test_a_restart_waits_until_it_can_be_done_at_once():
@@ -218,7 +218,7 @@ def test_routes_are_activated_only_at_rest():
     assert decide(busy, ActivateRoutes("f1-0")) == (do.LookAtRoutes(62_500),)
 
 
-# -- what must hold --------------------------------------------------------------------------------------------------------
+# -- what must hold --------------------------------------------------------------------------------------------------
 
 
 def test_a_sound_fragment_violates_nothing():
