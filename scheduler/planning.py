@@ -225,7 +225,23 @@ class _Submission:
 def merged_plainly(
     estate: EstateView, dataflow: Dataflow, *, dataflow_id: str, team: str, task_types: TaskTypes, fresh: bool = False
 ) -> Merge:
-    """What a dataflow would find and add with a schedule: its tasks are as they were submitted, none is contained."""
+    """What a dataflow would find and add with a schedule: its tasks are as they were submitted, none is contained.
+
+    Parameters
+    ----------
+    estate : EstateView
+        What runs, for whom and where, as the decision sees it.
+    dataflow : Dataflow
+        The dataflow as submitted.
+    dataflow_id : str
+        The dataflow's id.
+    team : str
+        The team, by its short name.
+    task_types : TaskTypes
+        The catalogue, by type name.
+    fresh : bool, optional
+        Whether it joins nothing that runs.
+    """
     scope = team if dataflow.visibility == "private" else ""
     return merge(
         estate.tasks, with_scoped_secrets(dataflow, team=team, task_types=task_types), task_types=task_types,
@@ -244,6 +260,17 @@ def plan_removal(estate: EstateView, dataflow_id: str, *, task_types: TaskTypes,
     Stops the fragments that nobody else needs, closes the tails of those needed in part, and closes the outlets that
     thereby lose their last reader; nothing that keeps running is restarted. ``reused`` of the plan are the tasks that
     stay for others.
+
+    Parameters
+    ----------
+    estate : EstateView
+        What runs, for whom and where, as the decision sees it.
+    dataflow_id : str
+        The dataflow's id.
+    task_types : TaskTypes
+        The catalogue, by type name.
+    prices : Prices
+        What a core, a query and what they take cost an hour.
 
     Raises
     ------

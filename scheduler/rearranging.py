@@ -28,6 +28,17 @@ def plan_pause(estate: EstateView, dataflow_id: str, *, task_types: TaskTypes, p
 
     Nothing that works on is restarted. While it rests, its tasks get no events, and none of those later on.
 
+    Parameters
+    ----------
+    estate : EstateView
+        What runs, for whom and where, as the decision sees it.
+    dataflow_id : str
+        The dataflow's id.
+    task_types : TaskTypes
+        The catalogue, by type name.
+    prices : Prices
+        What a core, a query and what they take cost an hour.
+
     Raises
     ------
     NotSubmitted
@@ -54,6 +65,17 @@ def plan_pause(estate: EstateView, dataflow_id: str, *, task_types: TaskTypes, p
 
 def plan_resumption(estate: EstateView, dataflow_id: str, *, task_types: TaskTypes, prices: Prices) -> Plan:
     """Plan that a paused dataflow goes on, with the state that it has and the events from then on.
+
+    Parameters
+    ----------
+    estate : EstateView
+        What runs, for whom and where, as the decision sees it.
+    dataflow_id : str
+        The dataflow's id.
+    task_types : TaskTypes
+        The catalogue, by type name.
+    prices : Prices
+        What a core, a query and what they take cost an hour.
 
     Raises
     ------

@@ -220,7 +220,21 @@ def compare(
     job: Job, *, supply: Supply, pairs: Iterable[Pair] = PAIRS, options: SchedulingOptions = DEFAULTS,
     arrange: Arrange | None = None,
 ) -> Comparison:
-    """A schedule for each pair of allocation and mapping; what has none says why."""
+    """A schedule for each pair of allocation and mapping; what has none says why.
+
+    Parameters
+    ----------
+    job : Job
+        Dataflow, rates and profiles: what is to be scheduled.
+    supply : Supply
+        Free slots, what others leave of used ones, and machines to buy.
+    pairs : iterable of Pair, optional
+        Pairs of allocation and mapping.
+    options : SchedulingOptions, optional
+        What is wished besides: routing, trigger, limits.
+    arrange : Arrange, optional
+        Assigns a schedule's slots to physical ones; without it they stay as they were mapped.
+    """
     allocations: dict[tuple[str, bool], Allocation | WeirError] = {}  # each is computed once
     schedules, errors = [], {}
     for pair in pairs:
@@ -313,7 +327,23 @@ def _on_cheapest(
 def predicted(
     job: Job, pair: Pair, allocation: Allocation, placement: Placement, *, supply: Supply, options: SchedulingOptions
 ) -> Schedule:
-    """What a placement will do, and what those of its slots cost that hold something; all are of the supply."""
+    """What a placement will do, and what those of its slots cost that hold something; all are of the supply.
+
+    Parameters
+    ----------
+    job : Job
+        Dataflow, rates and profiles: what is to be scheduled.
+    pair : Pair
+        Allocation and mapping, by name.
+    allocation : Allocation
+        Threads by task.
+    placement : Placement
+        Threads by slot.
+    supply : Supply
+        Free slots, what others leave of used ones, and machines to buy.
+    options : SchedulingOptions
+        What is wished besides: routing, trigger, limits.
+    """
     placement = placement.in_use()
     prediction = predict(
         placement, job.profiles, rates_per_s=job.rates_per_s, routing=options.routing, allocation=allocation,

@@ -50,6 +50,23 @@ def spawn(
 
     Its process group id is its pid, so ``kill_group`` reaches it and what it started in the same session. Callable
     from any thread: the kernel watches the forking *thread*, so one that lives as long as the process does the forking.
+
+    Parameters
+    ----------
+    argv : Sequence[str | os.PathLike[str]]
+        The program and its arguments.
+    env : mapping of str to str, optional
+        Its environment; this process's without one.
+    cwd : str | os.PathLike[str], optional
+        Its folder.
+    stdin : int | IO[Any], optional
+        As of ``subprocess``.
+    stdout : int | IO[Any], optional
+        As of ``subprocess``.
+    stderr : int | IO[Any], optional
+        As of ``subprocess``.
+    on_parent_death : int, optional
+        The signal.
     """
     parent_pid = os.getpid()
 

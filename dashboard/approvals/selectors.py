@@ -36,7 +36,19 @@ _FETCHED = ("plan", "rollback_plan", "dataflow__team", "author", "chosen_by")
 def proposals(
     viewer: Viewer, *, status: str = "", search: str = "", dataflow_id: UUID | str = ""
 ) -> QuerySet[Proposal]:
-    """Proposals that the viewer may know of, newest first; ``status`` may be ``open`` for all not yet decided."""
+    """Proposals that the viewer may know of, newest first; ``status`` may be ``open`` for all not yet decided.
+
+    Parameters
+    ----------
+    viewer : Viewer
+        Who looks: nothing is given that they may not know of.
+    status : str, optional
+        A status, ``open``, or empty for all.
+    search : str, optional
+        Part of the names; empty for all.
+    dataflow_id : UUID | str, optional
+        Of one dataflow only.
+    """
     records = Proposal.objects.filter(visible_to(viewer, through="dataflow__")).select_related(*_FETCHED)
     if status == "open":
         records = records.filter(status__in=OPEN)

@@ -52,6 +52,17 @@ def audited(
 
     ``actor`` is None where the system itself acts. Subject and team may be set on the yielded object as soon as they
     are known. An exception leaves neither the change nor the row.
+
+    Parameters
+    ----------
+    actor : User
+        Who asks, for permission and the audit.
+    verb : str
+        What is done.
+    subject : models.Model, optional
+        What it is done to.
+    team : Team, optional
+        Whose it is, where it is one team's.
     """
     token = _INSIDE.set(True)
     try:

@@ -144,6 +144,17 @@ def cost_history(
 
     From the first charge to the last, by the hour, or by the day where that is more than two days; a time without any
     charge is zero.
+
+    Parameters
+    ----------
+    viewer : Viewer
+        Who looks: nothing is given that they may not know of.
+    period : Period
+        The period.
+    team : str, optional
+        Of one team's dataflows only.
+    dataflow_id : UUID | str, optional
+        Of one dataflow only.
     """
     usage = _usage(viewer, period, team=team)
     if dataflow_id is not None:
@@ -183,6 +194,17 @@ def task_costs(
 
     The parts of dataflows that the viewer may know of; a task is either shared by such alone or private to one team,
     so that is all of it or nothing. Tasks without any are left out.
+
+    Parameters
+    ----------
+    viewer : Viewer
+        Who looks: nothing is given that they may not know of.
+    fingerprints : collection of str
+        The running tasks.
+    since : datetime
+        The first moment.
+    until : datetime
+        The moment after the last.
     """
     usage = UsageHour.objects.filter(
         visible_to(viewer, through="dataflow__"), fingerprint__in=list(fingerprints), hour__gte=since, hour__lt=until,
@@ -198,7 +220,19 @@ def task_costs(
 
 
 def task_cost(viewer: Viewer, fingerprint: str, *, since: datetime, until: datetime) -> TaskCost:
-    """What one running task cost between two moments; nothing where the viewer may not know of it."""
+    """What one running task cost between two moments; nothing where the viewer may not know of it.
+
+    Parameters
+    ----------
+    viewer : Viewer
+        Who looks: nothing is given that they may not know of.
+    fingerprint : str
+        The running task.
+    since : datetime
+        The first moment.
+    until : datetime
+        The moment after the last.
+    """
     return task_costs(viewer, [fingerprint], since=since, until=until).get(fingerprint, TaskCost(fingerprint))
 
 

@@ -66,7 +66,19 @@ class Versions:
         self._now_s = now_s
 
     def refresh(self, topic: str, scope: str, build: Callable[[], State], *, known: Version | None = None) -> Version:
-        """The newest version, built anew where it is older than the interval. ``known`` saves fetching it again."""
+        """The newest version, built anew where it is older than the interval. ``known`` saves fetching it again.
+
+        Parameters
+        ----------
+        topic : str
+            What the page shows.
+        scope : str
+            Whose view of it.
+        build : Callable[[], State]
+            Makes the document.
+        known : Version, optional
+            The version that the caller has.
+        """
         keys = _keys(topic, scope)
         seq, at = self._broker.hmget(keys[0], "seq", "at")
         current = None if seq is None else self._fetch(keys[0], int(seq), known)
@@ -79,7 +91,19 @@ class Versions:
         return self._store(keys, current, state) or self.refresh(topic, scope, lambda: state, known=known)
 
     def patches_since(self, topic: str, scope: str, seq: int, *, until: int) -> list[Patch] | None:
-        """The patches that lead from one number to another, or None where they are not kept."""
+        """The patches that lead from one number to another, or None where they are not kept.
+
+        Parameters
+        ----------
+        topic : str
+            What the page shows.
+        scope : str
+            Whose view of it.
+        seq : int
+            The number that the reader has.
+        until : int
+            The number that it wants.
+        """
         changes = [json.loads(text) for text in self._broker.lrange(_keys(topic, scope)[1], 0, -1)]
         chain: list[Patch] = []
         for entry in changes:

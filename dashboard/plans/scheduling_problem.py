@@ -150,7 +150,21 @@ def problem_of(
     estate: EstateView | None = None, fresh: bool | None = None,
 ) -> SchedulingProblem:
     """Build the scheduling problem: a running dataflow's tasks that a schedule may change, or those that a submission
-    would start."""
+    would start.
+
+    Parameters
+    ----------
+    record : DataflowRecord
+        The dataflow's row.
+    routing : Routing, optional
+        How events are dealt out: ``shuffle`` or ``slot_aware``.
+    version : int, optional
+        Which version; the current one without it.
+    estate : EstateView, optional
+        What runs, for whom and where, as the decision sees it.
+    fresh : bool, optional
+        Whether a submission joins nothing that runs; as it was planned last without it.
+    """
     estate = estate or stored_estate()
     stored = DataflowVersion.objects.get(dataflow=record, number=version or record.version)
     dataflow = stored_dataflow(stored.document)
@@ -170,7 +184,23 @@ def problem_of_new(
     dataflow: Dataflow, *, team: Team, routing: Routing = "slot_aware", fresh: bool = False,
     estate: EstateView | None = None, dataflow_id: str = "new",
 ) -> SchedulingProblem:
-    """Build the scheduling problem of a dataflow that does not run, stored or not: the tasks that it would start."""
+    """Build the scheduling problem of a dataflow that does not run, stored or not: the tasks that it would start.
+
+    Parameters
+    ----------
+    dataflow : Dataflow
+        The dataflow as submitted.
+    team : Team
+        Whose it is, or would be.
+    routing : Routing, optional
+        How events are dealt out: ``shuffle`` or ``slot_aware``.
+    fresh : bool, optional
+        Whether it joins nothing that runs.
+    estate : EstateView, optional
+        What runs, for whom and where, as the decision sees it.
+    dataflow_id : str, optional
+        Its id, where it is stored.
+    """
     estate = estate or stored_estate()
     merged = merged_plainly(
         estate, dataflow, dataflow_id=dataflow_id, team=team.slug, task_types=jobs.task_types(), fresh=fresh)

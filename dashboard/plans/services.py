@@ -26,6 +26,17 @@ def request_plan(
 
     ``options`` say how a submission joins what runs (`joining.options_of`); without them it joins as that version was
     planned to join last.
+
+    Parameters
+    ----------
+    actor : User
+        Who asks, for permission and the audit.
+    dataflow : DataflowRecord
+        The dataflow's row.
+    kind : str
+        The kind of plan.
+    options : mapping of str to Any, optional
+        What the plan is asked for, by the kind's names.
     """
     if options is None:
         options = joining.last_options(dataflow) if PLAN_KINDS[kind].has_document else {}

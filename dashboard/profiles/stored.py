@@ -57,7 +57,23 @@ def store_profile(
     profile: Profile, *, audit: Audit, author: User | None = None, team_id: int | None = None,
     rough: Iterable[int] = (), at_least: Iterable[int] = (),
 ) -> ProfileRecord:
-    """Store a profile in place of the active one of its key; inside the command whose ``audit`` is given."""
+    """Store a profile in place of the active one of its key; inside the command whose ``audit`` is given.
+
+    Parameters
+    ----------
+    profile : Profile
+        The profile.
+    audit : Audit
+        The audit row of the caller's command.
+    author : User, optional
+        Who measured or imported it.
+    team_id : int, optional
+        Whose it is; None for everybody's.
+    rough : iterable of int, optional
+        Numbers of threads whose peak is rough.
+    at_least : iterable of int, optional
+        Numbers of threads that may sustain more.
+    """
     if not inside_command():
         raise RuntimeError("a profile is stored inside an audited command only")
     lock_generation()  # of two that come at once for one key, the later one supersedes the earlier

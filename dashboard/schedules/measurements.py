@@ -29,6 +29,17 @@ def seen_now(view: View, dataflow_id: str, promise: Promise, *, base_cpu: float 
     """What is measured of one dataflow of the view, for the tasks of its promise.
 
     Loads are above what a driver takes without any query (``base_cpu`` of its CPU), as they are in profiles.
+
+    Parameters
+    ----------
+    view : View
+        The estate with its reports.
+    dataflow_id : str
+        The dataflow's id.
+    promise : Promise
+        What was planned and predicted.
+    base_cpu : float, optional
+        CPU of a driver that does nothing, as a part of a slot.
     """
     submitted = view.estate.submitted[dataflow_id]
     fragments = fragments_of(view.estate, dataflow_id, promise)

@@ -89,7 +89,19 @@ def ask(
     record: DataflowRecord, rate_per_s: float | None, *, pairs: Iterable[Pair] = QUICK_PAIRS,
     routing: Routing = "slot_aware",
 ) -> ScheduleOptions:
-    """All pairs at a rate, or at the sources' own; those that are not asked for now have an empty row."""
+    """All pairs at a rate, or at the sources' own; those that are not asked for now have an empty row.
+
+    Parameters
+    ----------
+    record : DataflowRecord
+        The dataflow's row.
+    rate_per_s : float
+        Events per second of each source.
+    pairs : iterable of Pair, optional
+        Those to be computed now.
+    routing : Routing, optional
+        How events are dealt out: ``shuffle`` or ``slot_aware``.
+    """
     return answer(_problem(record, routing), rate_per_s, pairs=pairs)
 
 
@@ -125,6 +137,19 @@ def curve(
     """Slots, price and predicted rate of a pair over rates up to ``most_per_s``, as rows of ``what_if``.
 
     Of a pair that is not quick they are those of the quick one that bounds it.
+
+    Parameters
+    ----------
+    record : DataflowRecord
+        The dataflow's row.
+    pair : Pair
+        Allocation and mapping, by name.
+    most_per_s : float
+        The highest rate.
+    points : int, optional
+        How many rates.
+    routing : Routing, optional
+        How events are dealt out: ``shuffle`` or ``slot_aware``.
     """
     rates = [most_per_s * number / points for number in range(1, points + 1)]
     return _problem(record, routing).what_if(rates, pairs=[quick_pair(pair)])

@@ -40,7 +40,19 @@ class SecretInUse(WeirError):
 
 
 def create_user(*, username: str, password: str, actor: User | None = None, superuser: bool = False) -> User:
-    """Add a user; by an administrator, or by the installation itself (``actor`` None)."""
+    """Add a user; by an administrator, or by the installation itself (``actor`` None).
+
+    Parameters
+    ----------
+    username : str
+        The user's name.
+    password : str
+        In plain text; only its hash is stored.
+    actor : User, optional
+        Who asks, for permission and the audit.
+    superuser : bool, optional
+        Whether they administer the installation.
+    """
     if actor is not None:
         require_superuser(viewer_of(actor))
     with audited(actor=actor, verb="user.create") as audit:
@@ -76,7 +88,19 @@ def create_team(*, slug: str, name: str, actor: User | None = None) -> Team:
 
 
 def set_role(*, user: User, team: Team, role: Role, actor: User | None = None) -> Membership:
-    """Give a user a role in a team; by an admin of the team, or by the installation itself."""
+    """Give a user a role in a team; by an admin of the team, or by the installation itself.
+
+    Parameters
+    ----------
+    user : User
+        The user.
+    team : Team
+        The team.
+    role : Role
+        The role.
+    actor : User, optional
+        Who asks, for permission and the audit.
+    """
     if actor is not None:
         require_role(viewer_of(actor), team, Role.ADMIN)
     with audited(actor=actor, verb="team.set_role", subject=team, team=team) as audit:
@@ -124,6 +148,17 @@ def set_secret(*, actor: User, team: Team, name: str, value: str) -> Secret:
     """Keep a value under a name, in place of what was there; by an admin of the team. It is sealed before it is stored.
 
     Queries that run go on with the old value; the new one is read when a query starts.
+
+    Parameters
+    ----------
+    actor : User
+        Who asks, for permission and the audit.
+    team : Team
+        The team.
+    name : str
+        The secret's name.
+    value : str
+        The value.
     """
     require_role(viewer_of(actor), team, Role.ADMIN)
     if SECRET_NAME.fullmatch(name) is None:

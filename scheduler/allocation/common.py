@@ -36,6 +36,17 @@ def scaled_thread(task: str, profile: Profile, rate_per_s: float, *, reserved: b
     """A bundle of one thread at no more than its peak rate, with the CPU and memory of that rate.
 
     With ``reserved`` the CPU is what has to be there for it beside others (`Estimate.reserve_at`).
+
+    Parameters
+    ----------
+    task : str
+        The task's id, for messages.
+    profile : Profile
+        Its profile.
+    rate_per_s : float
+        Events per second that it is to carry; the peak of one thread at most.
+    reserved : bool
+        Whether CPU is what has to be there for it beside others, not what it takes.
     """
     estimate = profile.estimate(1)
     cpu = estimate.reserve_at(rate_per_s) if reserved else estimate.cpu_at(rate_per_s)

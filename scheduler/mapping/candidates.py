@@ -36,7 +36,19 @@ class Candidates:
         return self.count - 1
 
     def put(self, number: int, cpu: float, memory: float, room: float) -> None:
-        """Set what a candidate has free now."""
+        """Set what a candidate has free now.
+
+        Parameters
+        ----------
+        number : int
+            The candidate's position.
+        cpu : float
+            CPU that it has free, as a part of a slot.
+        memory : float
+            Memory that it has free, as a part of a slot.
+        room : float
+            Memory that it has free in one piece, as a part of a slot.
+        """
         free = self._free
         free[0, number], free[1, number], free[2, number] = cpu, memory, room
 
@@ -68,6 +80,17 @@ class Candidates:
         """The first of those with the least cost that take so much CPU and memory, with that cost.
 
         ``(below, -1)`` where none costs less than that.
+
+        Parameters
+        ----------
+        cpu : float
+            Part of a slot's CPU, 0 to 1.
+        memory : float
+            Part of a slot's memory, 0 to 1.
+        cost : Cost, optional
+            The cost of each candidate.
+        below : float, optional
+            Candidates from this cost on are left out.
         """
         free_cpu, free_memory, room = self._free[:, : self.count]
         numbers = np.flatnonzero((free_cpu >= cpu - TOLERANCE) & (room >= memory - TOLERANCE))

@@ -102,7 +102,19 @@ class Problems:
         self._found.append(Problem(code, message, remedy, place.path, place.line, place.column, task_id))
 
     def stop(self, code: str, place: Place, message: str, remedy: str) -> Unreadable:
-        """Report a problem as `add` does, one that ends the reading; raise what this returns."""
+        """Report a problem as `add` does, one that ends the reading; raise what this returns.
+
+        Parameters
+        ----------
+        code : str
+            A short name that programs read.
+        place : Place
+            Line and column.
+        message : str
+            What is wrong.
+        remedy : str
+            What to do about it.
+        """
         self.add(code, place, message, remedy)
         return Unreadable()
 

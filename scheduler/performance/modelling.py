@@ -114,6 +114,23 @@ def measured_profile(
 ) -> Profile:
     """The profile that a finished sweep found.
 
+    Parameters
+    ----------
+    done : Done
+        The sweep, finished.
+    task_type : str
+        The type's name.
+    version : int
+        The type's version.
+    machine : str
+        The machine class that it was measured on.
+    config : str, optional
+        The config that it counts for; empty where it counts for any.
+    code : str, optional
+        Digest of the code that was measured.
+    origin : str, optional
+        Where the figures come from.
+
     Raises
     ------
     RateNotHeld

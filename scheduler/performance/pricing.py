@@ -34,7 +34,29 @@ def price_of(
     task_cores_alone: float,
     queries_alone: int,
 ) -> Price:
-    """The price of a plan from what its tasks are expected to take and how many queries run them."""
+    """The price of a plan from what its tasks are expected to take and how many queries run them.
+
+    Parameters
+    ----------
+    prices : Prices
+        What a core, a query and what they take cost an hour.
+    tasks_started : int, optional
+        Tasks that start.
+    tasks_reused : int, optional
+        Tasks that run already.
+    tasks_stopped : int, optional
+        Tasks that stop.
+    queries_started : int, optional
+        Queries that start.
+    queries_stopped : int, optional
+        Queries that stop.
+    task_cores_delta : float
+        Cores that the plan's tasks take more than those that they replace.
+    task_cores_alone : float
+        Cores that they would take if nothing were shared.
+    queries_alone : int
+        Queries that would run if nothing were shared.
+    """
     for_query = query_cores(prices)
     cores_delta = task_cores_delta + (queries_started - queries_stopped) * for_query
     return Price(

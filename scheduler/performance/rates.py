@@ -32,6 +32,17 @@ def input_rates_per_s(
     parents, of the parent's rate times the stream's selectivity: the ``measured`` one by (source, target), else the one
     that the document states, else the one that the parent's type declares.
 
+    Parameters
+    ----------
+    dataflow : Dataflow
+        The dataflow as submitted.
+    task_types : TaskTypes
+        The catalogue, by type name.
+    source_rate : float, optional
+        Events per second of every source; without it each has its own.
+    measured : Mapping[tuple[str, str], float], optional
+        Selectivities that were measured, by stream; what a type declares counts elsewhere.
+
     References
     ----------
     .. [1] Shukla and Simmhan, "Model-driven Scheduling for Distributed Stream Processing Systems", 2017, section 6.

@@ -52,6 +52,21 @@ def route(
     ``allocation`` planned for it, which leaves room to the others on its slot; and evenly where neither helps. With
     what was planned a schedule of MBA and SAM sustains its rate whenever its profiles are right and the drivers of its
     slots have the ``threads`` (by node; absent where unknown).
+
+    Parameters
+    ----------
+    placement : Placement
+        Threads by slot.
+    profiles : mapping of str to Profile
+        The profile of each task that was measured, by task.
+    rates_per_s : mapping of str to float
+        Events per second that each task gets.
+    routing : Routing
+        How events are dealt out: ``shuffle`` or ``slot_aware``.
+    allocation : Allocation, optional
+        What was planned for each bundle.
+    threads : mapping of str to int, optional
+        Threads that the driver of each node's slots has; absent where unknown.
     """
     crowded = crowded_slots(placement, threads or {})
     # By number of threads: many bundles of a task have the same.

@@ -87,6 +87,21 @@ def fusions(
     Two fragments can be one where the reader's first task has no other parent, both tasks' types chain, neither has
     tasks that rest, all their state can move, they are on one node, and on another's slot there is room for both.
     ``busy`` fragments are left alone.
+
+    Parameters
+    ----------
+    estate : EstateView
+        What runs, for whom and where, as the decision sees it.
+    fragment_ids : iterable of str
+        The fragments that may take part.
+    task_types : TaskTypes
+        The catalogue, by type name.
+    query_cores : float
+        Cores that a query takes whatever it carries.
+    longest_chain : int, optional
+        The most tasks of a query; no limit without one.
+    busy : collection of str, optional
+        Fragments that are not to be touched now.
     """
     loads = {slot.name: cores for slot, cores in estate.least_loaded(MOST_SLOTS, query_cores=query_cores)}
     free = {
@@ -120,6 +135,21 @@ def worth_of(
     disturbs by its own CPU, and by the events that arrive in the gap: they are late by half of it on average. What is
     not measured is estimated: a channel adds half the time between two batches; a rate is that of the nearest task
     upstream that has one.
+
+    Parameters
+    ----------
+    estate : EstateView
+        What runs, for whom and where, as the decision sees it.
+    fusion : Fusion
+        The step: a path of fragments that become one.
+    prices : Prices
+        What a core, a query and what they take cost an hour.
+    query_cores : float
+        Cores that a query takes whatever it carries.
+    evidence : Evidence
+        What was measured of the fragments: ages and loads.
+    rule : Rule
+        When a step is worth its disruption.
     """
     cores = (len(fusion.path) - 1) * query_cores + fusion.dead_tasks * TASK_BATCH_S * 1000 / prices.trigger_ms
     rate_per_s = _rate_into(estate, estate.fragments[fusion.path[0]], evidence)
@@ -140,7 +170,19 @@ def worth_of(
 
 
 def in_words(fusion: Fusion, worth: Worth, *, prices: Prices, rule: Rule) -> str:
-    """A step's gain against its disruption, and the rule, for those who approve it."""
+    """A step's gain against its disruption, and the rule, for those who approve it.
+
+    Parameters
+    ----------
+    fusion : Fusion
+        The step: a path of fragments that become one.
+    worth : Worth
+        Its gain and its disruption.
+    prices : Prices
+        What a core, a query and what they take cost an hour.
+    rule : Rule
+        When a step is worth its disruption.
+    """
     what = f"Fuses {' and '.join(fusion.path)} into one query" if len(fusion.path) > 1 else f"Rebuilds {fusion.path[0]}"
     dead = f" and leaves out {fusion.dead_tasks} tasks that nobody needs" if fusion.dead_tasks else ""
     sooner = f", and events arrive about {worth.latency_ms:.0f} ms sooner" if worth.latency_ms else ""

@@ -42,6 +42,21 @@ def fingerprint(
 
     A parameter without a value does not count, so that a type may gain an optional parameter and its running tasks
     stay what they are. A salt sets the task, and so all that is downstream of it, apart from its equals.
+
+    Parameters
+    ----------
+    type_name : str
+        The task's type.
+    version : int
+        The type's version.
+    config : mapping of str to Any
+        Its config, canonical.
+    parents : iterable of str, optional
+        Fingerprints of the parents, in any order.
+    scope : str, optional
+        What keeps equals apart: a team whose tasks are private; empty for none.
+    salt : str, optional
+        What keeps a fresh task apart from its equals.
     """
     stated = {name: value for name, value in config.items() if value is not None}
     identity = canonical_json([type_name, version, stated, scope, sorted(parents), *([salt] if salt else [])])

@@ -92,6 +92,23 @@ def attach(
     whoever is to read them has been told to start. ``resumed`` is what the same plan lets work again; ``begin`` is
     where the new fragments begin in the streams that are there already (`Fragment.joins`). ``bundles`` are those of
     tasks that are divided, by task; they get their ids here.
+
+    Parameters
+    ----------
+    estate : EstateView
+        What runs, for whom and where, as the decision sees it.
+    chains : Sequence[Sequence[str]]
+        Tasks that start, a chain for each new fragment.
+    slots : sequence of str
+        The slot of each chain.
+    started : mapping of str to RunningTask
+        The running tasks that start, by id.
+    resumed : FragmentChange, optional
+        What the same plan lets work again.
+    begin : str, optional
+        Where they begin in streams that are there: ``now``, ``oldest``, or a time.
+    bundles : Mapping[str, tuple[RunningBundle, ...]], optional
+        Bundles of a divided fragment, by its first task.
     """
     resumed = resumed or FragmentChange()
     ids = [f"f{estate.generation + 1}-{number}" for number in range(len(chains))]

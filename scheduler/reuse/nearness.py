@@ -41,6 +41,17 @@ def differences(
 
     Every parameter that differs must be near by its own declaration (`Parameter.near`). What no parameter declares must
     be equal, but for a source's rate, which is near by ratio. A secret is never near another.
+
+    Parameters
+    ----------
+    task_type : TaskType
+        The task's type.
+    submitted : mapping of str to Any
+        The submitted config, canonical.
+    running : mapping of str to Any
+        The running one, canonical.
+    task : str, optional
+        The task's id, for messages.
     """
     differences = []
     for name in sorted({*submitted, *running}):

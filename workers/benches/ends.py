@@ -57,6 +57,17 @@ def profiles(
     """What was measured on the stairs (as JSON), as profiles of one thread: loads grow with the rate from a fixed part.
 
     The peak is the highest rate that was kept up with: plans and predictions end there, so it has to be beyond theirs.
+
+    Parameters
+    ----------
+    stairs : Sequence[Mapping[str, Any]]
+        The measured stairs.
+    slot_of : mapping of str to str
+        The slot that each task was on.
+    machine : str
+        The machine class that it was measured on.
+    origin : str
+        Where the figures come from.
     """
     entries = []
     for end, task_type in TYPES.items():

@@ -137,7 +137,19 @@ def measure_restart(at: Bench, *, repeats: int = 10) -> dict[str, Any]:
 
 
 def measure_queries(at: Bench, *, count: int = 40, rate_per_s: float = 10.0, seconds: float = 30.0) -> dict[str, Any]:
-    """Many queries with a Python stage each in one driver: processes, CPU, memory, latency at the sink."""
+    """Many queries with a Python stage each in one driver: processes, CPU, memory, latency at the sink.
+
+    Parameters
+    ----------
+    at : Bench
+        The node that runs them.
+    count : int, optional
+        How many queries.
+    rate_per_s : float, optional
+        Events per second of each.
+    seconds : float, optional
+        How long is measured, in seconds.
+    """
     driver = Driver(at)
     names = [f"many-{number}" for number in range(count)]
     chains = [_chain("python", rate_per_s, seed) for seed in range(count)]

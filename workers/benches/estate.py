@@ -123,6 +123,17 @@ def running(
     """Run an estate from nothing; afterwards nothing of it is left but the folder.
 
     ``settings`` are further ones of the agent and its slots, by the names of their environment variables.
+
+    Parameters
+    ----------
+    estate : Estate
+        What is to run.
+    data_dir : Path
+        The data folder.
+    trigger_ms : int
+        Milliseconds between two micro-batches.
+    settings : mapping of str to str, optional
+        Environment variables of the agent.
     """
     prepared = embedded.prepare(data_dir)
     with (data_dir / "broker.log").open("ab") as log:

@@ -67,7 +67,19 @@ SHAPES: dict[str, Sequence[tuple[str, str]]] = {
 
 
 def dataflow(name: str, tasks: Mapping[str, Kind], *, path: str, run: str) -> Dataflow:
-    """A dataflow that replays a recording; ``run`` makes its output's name its own."""
+    """A dataflow that replays a recording; ``run`` makes its output's name its own.
+
+    Parameters
+    ----------
+    name : str
+        Its name.
+    tasks : mapping of str to Kind
+        The kind of each task, by name.
+    path : str
+        The recording.
+    run : str
+        Makes a run's names its own.
+    """
     streams = tuple(Stream(*ends) for ends in SHAPES[name])
     used = dict.fromkeys(end for ends in SHAPES[name] for end in ends)
     by_its_times = {"path": path, "speed": 1, "time_column": "at_ms"}

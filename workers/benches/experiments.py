@@ -107,6 +107,19 @@ def stairs(
     """The rates of a run: up to and beyond what is predicted, and the planned one where it is on the way.
 
     The first does not count: queries start at a low rate, for ``first_s``.
+
+    Parameters
+    ----------
+    planned_per_s : float
+        The rate that was planned.
+    predicted_per_s : float
+        The rate that is predicted.
+    first_s : float
+        Seconds of the first stair.
+    stair_s : float
+        Seconds of every other.
+    steps : sequence of float, optional
+        The rates, as parts of the predicted one.
     """
     rates = {step * predicted_per_s for step in steps}
     # The planned rate is a stair of its own unless another is as good as that.

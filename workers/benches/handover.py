@@ -98,7 +98,19 @@ def _every_event(chain: Sequence[Task]) -> list[Task]:
 
 
 def measure(at: Bench, *, repeats: int, rate_per_s: float, apart: bool) -> dict[str, Any]:
-    """Fuse and cut so often; what the output shows of it."""
+    """Fuse and cut so often; what the output shows of it.
+
+    Parameters
+    ----------
+    at : Bench
+        The node.
+    repeats : int
+        How often.
+    rate_per_s : float
+        Events per second.
+    apart : bool
+        Whether the halves are on two slots.
+    """
     chains = Chains(at, rate_per_s=rate_per_s, apart=apart)
     results: dict[str, dict[str, list[float]]] = {}
     try:

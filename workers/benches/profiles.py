@@ -81,7 +81,25 @@ def sweep(
     subject: Subject, bounds: Sweep, run: Callable[[TrialOrder], TrialResult], *, warm_up_s: float, seconds: float,
     say: Callable[[str], None] = print, pause: Callable[[float], None] = time.sleep,
 ) -> Measured:
-    """Ask for trials until the profile is there or the budget is spent."""
+    """Ask for trials until the profile is there or the budget is spent.
+
+    Parameters
+    ----------
+    subject : Subject
+        What is measured.
+    bounds : Sweep
+        The bounds of the sweep.
+    run : Callable[[TrialOrder], TrialResult]
+        Runs one trial.
+    warm_up_s : float
+        Seconds of each trial before it is measured.
+    seconds : float
+        Seconds of a trial.
+    say : Callable[[str], None], optional
+        Told of each step.
+    pause : Callable[[float], None], optional
+        Waits between two trials.
+    """
     results_found: list[TrialResult] = []
     began = time.monotonic()
     while isinstance(step := next_step(map(trial_of, results_found), sweep=bounds), Try):

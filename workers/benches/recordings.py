@@ -21,6 +21,23 @@ def write_recording(
     """Write a file of messages, one a line: sensors report in turn, a reading is uniform within its range or missing.
 
     Sensors are called as the generators call them, by the schema's name and a number.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    schema : EventSchema
+        Columns and their types.
+    ranges : mapping of str to Range
+        The range of each reading.
+    count : int
+        How many messages.
+    sensors : int
+        How many sensors.
+    seed : int, optional
+        Of the random numbers.
+    every_ms : int, optional
+        Milliseconds between two messages.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     rng = random.Random(seed)

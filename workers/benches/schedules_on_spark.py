@@ -235,7 +235,19 @@ def retold(
     *, supply: Supply,
 ) -> dict[str, Any] | None:
     """A run that was made before, with what is predicted by the profiles and the model as they are now; None where its
-    schedule would be another now, so that it has to be made again."""
+    schedule would be another now, so that it has to be made again.
+
+    Parameters
+    ----------
+    run : mapping of str to Any
+        The run, as it was kept.
+    scheduled : Callable[[str, Pair, float], Schedule]
+        Makes the schedule of a dataflow, a pair and a rate.
+    speeds : Mapping[str, float | None]
+        The speed at which each profile was measured; None where it is not known.
+    supply : Supply
+        Free slots, what others leave of used ones, and machines to buy.
+    """
     if not run.get("stairs"):
         return run
     try:

@@ -94,7 +94,19 @@ class Side:
 
 
 def all_submitted(dataflows: Sequence[Dataflow], *, strategy: Strategy, slots: int, prices: Prices) -> Estate:
-    """The estate that a strategy makes of dataflows submitted one after the other."""
+    """The estate that a strategy makes of dataflows submitted one after the other.
+
+    Parameters
+    ----------
+    dataflows : sequence of Dataflow
+        The dataflows, in the order in which they come.
+    strategy : Strategy
+        How dataflows are merged.
+    slots : int
+        How many slots there are.
+    prices : Prices
+        What a core, a query and what they take cost an hour.
+    """
     side = Side(strategy, dataflows, slots=slots, prices=prices)
     for dataflow in dataflows:
         deque(side.take(Change("submit", dataflow.name)), maxlen=0)

@@ -61,6 +61,19 @@ def random_walk(
 
     A dataflow that is there is not submitted again, so that no whole dataflow is reused by its own copy. Where
     everything is there a step removes, and where nothing is it submits.
+
+    Parameters
+    ----------
+    dataflows : sequence of str
+        Names of the dataflows.
+    rng : Random
+        Chance.
+    steps : int, optional
+        How many changes.
+    populated : float, optional
+        The part that is submitted before the walk begins.
+    name : str, optional
+        Its name.
     """
     outside = rng.sample(dataflows, len(dataflows))
     inside: list[str] = []

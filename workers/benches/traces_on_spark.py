@@ -135,6 +135,17 @@ def walk(trace: Trace, strategy: Strategy, dataflows: Sequence[Dataflow], sizes:
 
     First all dataflows run at once for as long as warming up takes, and leave again: a driver whose code is not yet
     compiled takes several times the CPU, which would fall to the first steps.
+
+    Parameters
+    ----------
+    trace : Trace
+        The changes.
+    strategy : Strategy
+        How dataflows are merged.
+    dataflows : sequence of Dataflow
+        The dataflows that it names.
+    sizes : Sizes
+        Rates and times of the measurement.
     """
     side = Side(strategy, dataflows, slots=sizes.slots, prices=Prices(trigger_ms=sizes.trigger_ms))
     steps = []

@@ -84,6 +84,17 @@ def fetch(url: str, *, headers: Mapping[str, str], most_bytes: int, patience_s: 
 
     A connection that the other side has closed meanwhile is opened anew, once.
 
+    Parameters
+    ----------
+    url : str
+        The address.
+    headers : mapping of str to str
+        Of the request.
+    most_bytes : int
+        A longer body is refused.
+    patience_s : float
+        Seconds after which it gives up.
+
     Raises
     ------
     NotAnswered

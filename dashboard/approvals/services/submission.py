@@ -130,6 +130,17 @@ def recompute_proposal(*, actor: User, proposal_id: UUID | str) -> Proposal:
 def choose_joining(*, actor: User, proposal_id: UUID | str, fresh: bool, begin: str = "now") -> Proposal:
     """Let a submission that is not decided yet join what is under way in another way; it is planned and reviewed anew.
 
+    Parameters
+    ----------
+    actor : User
+        Who asks, for permission and the audit.
+    proposal_id : UUID | str
+        The submission's proposal.
+    fresh : bool
+        Whether it joins nothing that runs.
+    begin : str, optional
+        Where it begins in streams that are there: ``now``, ``oldest``, or a time.
+
     Raises
     ------
     InvalidBeginning
@@ -217,7 +228,19 @@ def prepare_proposal(*, proposal_id: UUID | str) -> Proposal:
 def open_proposal(
     audit: Audit, record: DataflowRecord, kind: str, *, options: Mapping[str, Any] | None = None
 ) -> Proposal:
-    """A proposal by the actor of the caller's command, whose plan is being computed."""
+    """A proposal by the actor of the caller's command, whose plan is being computed.
+
+    Parameters
+    ----------
+    audit : Audit
+        The audit row of the caller's command.
+    record : DataflowRecord
+        The dataflow's row.
+    kind : str
+        The kind of plan.
+    options : mapping of str to Any, optional
+        What the plan is asked for, by the kind's names.
+    """
     plan = plans.request_plan(actor=audit.actor, dataflow=record, kind=kind, options=options)
     proposal = Proposal.objects.create(plan=plan, dataflow=record, author=audit.actor)
     jobs.prepare_proposal(str(proposal.pk))

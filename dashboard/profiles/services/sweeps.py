@@ -64,6 +64,23 @@ def start_sweep(
     open already, in the same way on the same slot, is not measured twice: then that sweep is returned. Without bounds
     the usual ones hold.
 
+    Parameters
+    ----------
+    actor : User
+        Who asks, for permission and the audit.
+    subject : Subject
+        Type, config and what feeds them.
+    slot : str
+        The slot, as node and index; it is reserved meanwhile.
+    bounds : Sweep, optional
+        The bounds of the sweep.
+    any_config : bool, optional
+        Whether the profile counts for every config of the type.
+    warm_up_s : float, optional
+        Seconds of each trial before it is measured.
+    seconds : float, optional
+        Seconds of each trial that are measured.
+
     Raises
     ------
     PermissionDenied
@@ -113,7 +130,19 @@ def start_sweep(
 def start_sweeps(
     *, actor: User, subjects: Iterable[Subject], slot: str, bounds: Sweep | None = None
 ) -> list[SweepRecord]:
-    """Ask for several to be measured on one slot, one after the other: for all of them, or none."""
+    """Ask for several to be measured on one slot, one after the other: for all of them, or none.
+
+    Parameters
+    ----------
+    actor : User
+        Who asks, for permission and the audit.
+    subjects : iterable of Subject
+        What is measured, in this order.
+    slot : str
+        The slot, as node and index; it is reserved meanwhile.
+    bounds : Sweep, optional
+        The bounds of the sweep.
+    """
     with transaction.atomic():
         return [start_sweep(actor=actor, subject=subject, slot=slot, bounds=bounds) for subject in subjects]
 

@@ -19,7 +19,19 @@ LOCAL = "local"  # Spark's scratch files, below the bench's folder
 def threads(
     bench: Bench, *, counts: tuple[int, ...] = (1, 2, 4), warm_s: float = 5, seconds: float = 8
 ) -> dict[str, float]:
-    """CPU and time of a batch whose task, in SQL or in Python, works on several threads; and files left on the disk."""
+    """CPU and time of a batch whose task, in SQL or in Python, works on several threads; and files left on the disk.
+
+    Parameters
+    ----------
+    bench : Bench
+        The broker and driver that are measured.
+    counts : tuple[int, ...], optional
+        Numbers of threads to try.
+    warm_s : float, optional
+        How long nothing is measured first, in seconds.
+    seconds : float, optional
+        How long is measured, in seconds.
+    """
     figures: dict[str, float] = {}
     for kind in ("sql", "python"):
         for count in counts:

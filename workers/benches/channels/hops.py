@@ -12,7 +12,19 @@ FRAGMENT_PAIRS = 5
 
 
 def hop(bench: Bench, *, pairs: int = FRAGMENT_PAIRS, warm_s: float = 20, seconds: float = 20) -> dict[str, float]:
-    """A hop: from when one fragment wrote an event to when the next one did, with ``2 × pairs`` queries running."""
+    """A hop: from when one fragment wrote an event to when the next one did, with ``2 × pairs`` queries running.
+
+    Parameters
+    ----------
+    bench : Bench
+        The broker and driver that are measured.
+    pairs : int, optional
+        Pairs of fragments that run.
+    warm_s : float, optional
+        How long nothing is measured first, in seconds.
+    seconds : float, optional
+        How long is measured, in seconds.
+    """
     queries = []
     for index in range(pairs):
         queries.append(bench.start(bench.source(f"ha{index}", f"hb{index}", rate_per_s=EVENTS_PER_S), f"ha{index}"))

@@ -49,7 +49,19 @@ class Bench:
         )
 
     def source(self, fragment: str, reader: str, *, rate_per_s: float, limit: int | None = None) -> DataFrame:
-        """A fragment that begins with ticks."""
+        """A fragment that begins with ticks.
+
+        Parameters
+        ----------
+        fragment : str
+            The fragment's id.
+        reader : str
+            Who reads its stream.
+        rate_per_s : float
+            Events per second.
+        limit : int, optional
+            The last number; none for no end.
+        """
         ticks = channel_spark.read_ticks(
             self.spark, self.config, name=fragment, rate_per_s=rate_per_s, limit=limit, writes=[f"{fragment}.0"]
         )

@@ -94,7 +94,25 @@ class FragmentRun:
         self, query: Any, run_id: str, *, outlets: Outlets, routes: Routes, active: int, now_ms: int,
         activate_at_ms: int | None = None,
     ) -> None:
-        """Its query has started with these outlets, routes and tails; whether routes are in force is to be seen."""
+        """Its query has started with these outlets, routes and tails; whether routes are in force is to be seen.
+
+        Parameters
+        ----------
+        query : Any
+            The engine's query.
+        run_id : str
+            Its run's id.
+        outlets : Outlets
+            Readers of whole streams, by position.
+        routes : Routes
+            Divided readers, by position.
+        active : int
+            How many tasks work.
+        now_ms : int
+            The time.
+        activate_at_ms : int, optional
+            When it is looked at whether routes are in force.
+        """
         with self._lock:
             self._move(State.RUNNING, now_ms)
             self._restarts += 1 if self._has_run else 0
@@ -133,7 +151,19 @@ class FragmentRun:
         self, *, outlets: Outlets | None = None, routes: Routes | None = None, activate_at_ms: int | None = None,
         active: int | None = None,
     ) -> None:
-        """Other outlets, other routes or another tail are in force from now on; or routes are to be looked at then."""
+        """Other outlets, other routes or another tail are in force from now on; or routes are to be looked at then.
+
+        Parameters
+        ----------
+        outlets : Outlets, optional
+            Readers of whole streams, by position.
+        routes : Routes, optional
+            Divided readers, by position.
+        activate_at_ms : int, optional
+            When it is looked at whether routes are in force.
+        active : int, optional
+            How many tasks work.
+        """
         with self._lock:
             if outlets is not None:
                 self._outlets = {position: readers for position, readers in outlets.items() if readers}

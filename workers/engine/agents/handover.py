@@ -142,6 +142,17 @@ def upstream(
 
     Those that were cleared away wrote long ago; those that go on with this one's work will write there, but after it
     has ended.
+
+    Parameters
+    ----------
+    desired : DesiredState
+        What the node should run and bring to an end.
+    fragment_id : str
+        One of ``desired.outgoing``.
+    begun : collection of str
+        Fragments with a record of their beginning.
+    ended : collection of str
+        Fragments with a record of their end.
     """
     inputs = {item.channel for item in desired.outgoing[fragment_id].inputs}
     return tuple(

@@ -23,7 +23,19 @@ class HeapSampler:
         self._at_ms = 0
 
     def look(self, spark: Any, pool: Executor, there: frozenset[str], *, now_ms: int) -> None:
-        """Weigh if it is time to; ``there`` is what the slot has to do."""
+        """Weigh if it is time to; ``there`` is what the slot has to do.
+
+        Parameters
+        ----------
+        spark : Any
+            The session of the slot's driver.
+        pool : Executor
+            Where it is weighed.
+        there : frozenset[str]
+            The fragments of the slot.
+        now_ms : int
+            The time.
+        """
         if there != self._there:
             self._there, self._at_ms = there, now_ms + (SETTLED_MS if there else EMPTY_MS)
         if now_ms >= self._at_ms:

@@ -81,7 +81,21 @@ class Channels:
         self, channel: str, *, schema_json: str, capacity: int = CAPACITY_BLOCKS, retain: int = 0,
         readers: Iterable[str] = (),
     ) -> None:
-        """Make a channel, or bring its settings up to date, and register readers that are not yet."""
+        """Make a channel, or bring its settings up to date, and register readers that are not yet.
+
+        Parameters
+        ----------
+        channel : str
+            The channel's id.
+        schema_json : str
+            The schema of its events, as Spark has it.
+        capacity : int, optional
+            Blocks after which its writer waits.
+        retain : int, optional
+            Events that stay when all have read them.
+        readers : iterable of str, optional
+            Who reads it.
+        """
         self._redis.hset(
             keys.meta(channel), mapping={"schema": schema_json, "capacity": capacity, "retain": retain}
         )

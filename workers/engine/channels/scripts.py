@@ -22,5 +22,17 @@ def source(name: str) -> str:
 
 
 def run(client: redis.Redis, name: str, keys: list[str], args: list[object]) -> object:
-    """Run a script by its digest, loading it where the broker has lost it."""
+    """Run a script by its digest, loading it where the broker has lost it.
+
+    Parameters
+    ----------
+    client : redis.Redis
+        The broker.
+    name : str
+        The script.
+    keys : sequence of str
+        Its keys.
+    args : sequence of object
+        Its arguments.
+    """
     return client.register_script(source(name))(keys=keys, args=args, client=client)

@@ -107,7 +107,19 @@ def batches_per_s(batches: Sequence[Batch], *, measured_s: float) -> float:
 
 
 def is_clear(batches: Sequence[Batch], *, trigger_s: float, now_s: float, measured_s: float) -> bool:
-    """Whether it is beyond doubt already that the rate is held, with much to spare, or that it is not."""
+    """Whether it is beyond doubt already that the rate is held, with much to spare, or that it is not.
+
+    Parameters
+    ----------
+    batches : sequence of Batch
+        The batches of the window, oldest first.
+    trigger_s : float
+        Seconds between two micro-batches.
+    now_s : float
+        The time, in seconds as batches have it.
+    measured_s : float
+        How long it has been measured, in seconds.
+    """
     if measured_s < ENOUGH_BATCHES * trigger_s or len(batches) < ENOUGH_BATCHES:
         return False
     idle = all(batch.took_s <= LITTLE_WORK * trigger_s for batch in batches)
@@ -125,6 +137,19 @@ def is_enough(
     Where latency grew in that time, but so little that late batches may be all there is to it, or where batches are so
     long that there are few, it goes on for up to three times as long: what grows for good is then told from what does
     not.
+
+    Parameters
+    ----------
+    batches : sequence of Batch
+        The batches of the window, oldest first.
+    trigger_s : float
+        Seconds between two micro-batches.
+    now_s : float
+        The time, in seconds as batches have it.
+    measured_s : float
+        How long it has been measured, in seconds.
+    seconds : float
+        The time that was asked for.
     """
     if measured_s >= PATIENCE * seconds or is_clear(
         batches, trigger_s=trigger_s, now_s=now_s, measured_s=measured_s):

@@ -92,7 +92,19 @@ class Host:
     def feed(
         self, *, fragment: str, chain: list[Mapping[str, Any]], path: str, approved: bool = False
     ) -> dict[str, Any]:
-        """Make the events that a chain of tasks gives, all that are due at once, and keep them in a file."""
+        """Make the events that a chain of tasks gives, all that are due at once, and keep them in a file.
+
+        Parameters
+        ----------
+        fragment : str
+            The fragment's id.
+        chain : list[Mapping[str, Any]]
+            The tasks, upstream first.
+        path : str
+            The file.
+        approved : bool, optional
+            Whether this config is one of an approved version, so that effects and secrets are allowed.
+        """
         around = self._around
         tasks = [Task(feeding(number), task["type"], task["config"]) for number, task in enumerate(chain)]
         source_type = around.task_types[tasks[0].type]
@@ -150,7 +162,23 @@ class Host:
         self, *, fragment: str, task_type: str, config: Mapping[str, Any], threads: int, schema_json: str | None,
         approved: bool = False,
     ) -> dict[str, Any]:
-        """Start the task's query; with ``schema_json`` it reads the trial's channel, without it is a source."""
+        """Start the task's query; with ``schema_json`` it reads the trial's channel, without it is a source.
+
+        Parameters
+        ----------
+        fragment : str
+            The fragment's id.
+        task_type : str
+            The task's type, by name.
+        config : mapping of str to Any
+            Its config, canonical.
+        threads : int
+            Its threads.
+        schema_json : str
+            The schema of the channel that it reads; none for a source.
+        approved : bool, optional
+            Whether this config is one of an approved version, so that effects and secrets are allowed.
+        """
         around = self._around
         task = Task(MEASURED, task_type, config)
         inputs: list[str] = []

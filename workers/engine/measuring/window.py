@@ -51,7 +51,21 @@ class Window:
 
 
 def sample_of(at_s: float, batches: Sequence[Batch], seconds: float, cpu: float, memory_mb: float) -> Sample:
-    """The sample of the batches that ended in some seconds; its memory is still in MiB."""
+    """The sample of the batches that ended in some seconds; its memory is still in MiB.
+
+    Parameters
+    ----------
+    at_s : float
+        When it ends.
+    batches : sequence of Batch
+        The batches of the window, oldest first.
+    seconds : float
+        How long it is.
+    cpu : float
+        Cores that were taken.
+    memory_mb : float
+        Memory, in MiB.
+    """
     out = sum(batch.events_out for batch in batches)
     known = [(batch.latency_s, batch.events_out) for batch in batches if batch.latency_s is not None]
     latency_s = round(sum(latency * count for latency, count in known) / out, 4) if out else None

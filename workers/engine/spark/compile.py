@@ -179,7 +179,19 @@ def _input(
 
 
 def due_ms(source: Task, task_type: TaskType, number: int, *, folder: Path) -> int:
-    """When a source's number is due, in ms after number 0; of one behind the last, when the last is."""
+    """When a source's number is due, in ms after number 0; of one behind the last, when the last is.
+
+    Parameters
+    ----------
+    source : Task
+        The source.
+    task_type : TaskType
+        The task's type.
+    number : int
+        Which of its events.
+    folder : Path
+        The data folder, below which replayed files are.
+    """
     pace = _pace(source, task_type, folder)
     schedule = Schedule(file=pace.pop("schedule_file", None), **pace)
     return schedule.due_of(number if schedule.size is None else min(number, max(0, schedule.size - 1)))

@@ -21,7 +21,21 @@ STILL_LOOKS = 3
 def start(
     frame: DataFrame, *, name: str, checkpoint: Path, trigger_ms: int, file_sink: FileSink | None = None
 ) -> StreamingQuery:
-    """Start a fragment's query, from its checkpoint where there is one. Valves have written all channels already."""
+    """Start a fragment's query, from its checkpoint where there is one. Valves have written all channels already.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        The compiled chain.
+    name : str
+        The query's name: the fragment's id.
+    checkpoint : Path
+        The folder of its checkpoint.
+    trigger_ms : int
+        Milliseconds between two micro-batches.
+    file_sink : FileSink, optional
+        Where its files go, if it ends in such a sink.
+    """
     writer = frame.writeStream.queryName(name).outputMode("append")
     interval = f"{staggered_ms(trigger_ms, name)} milliseconds"
     writer = writer.option("checkpointLocation", str(checkpoint)).trigger(processingTime=interval)

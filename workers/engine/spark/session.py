@@ -23,7 +23,19 @@ _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProv
 def open_session(
     settings: Settings, *, slot: int, slot_dir: Path, channel_conf: Mapping[str, str] | None = None
 ) -> SparkSession:
-    """Start the driver of one slot. Scratch files go to ``slot_dir``; what an earlier driver left there is removed."""
+    """Start the driver of one slot. Scratch files go to ``slot_dir``; what an earlier driver left there is removed.
+
+    Parameters
+    ----------
+    settings : Settings
+        The agent's settings.
+    slot : int
+        The slot's index.
+    slot_dir : Path
+        The slot's folder.
+    channel_conf : mapping of str to str, optional
+        Spark settings of channels.
+    """
     pin_to_core(settings, slot)
     scratch = slot_dir / "scratch"
     shutil.rmtree(scratch, ignore_errors=True)

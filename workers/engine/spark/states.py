@@ -16,6 +16,17 @@ def read_states(spark: SparkSession, checkpoint: Path, *, folds: int, batch: int
 
     Spark numbers stateful operators from the sink to the source.
 
+    Parameters
+    ----------
+    spark : SparkSession
+        The session of the slot's driver.
+    checkpoint : Path
+        The folder of the checkpoint.
+    folds : int
+        How many folds the query has.
+    batch : int
+        After which batch.
+
     Raises
     ------
     FragmentFailed
