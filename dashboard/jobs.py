@@ -22,6 +22,8 @@ from kombu.exceptions import OperationalError
 
 from dashboard import queue
 from scheduler.contracts.reports import Reports
+from scheduler.contracts.trials import SECONDS, WARM_UP_S, TrialOrder, TrialResult
+from scheduler.contracts.trials import Progress as TrialProgress
 from scheduler.model.errors import WeirError
 from scheduler.model.fragment import Fragment
 from scheduler.model.refinement import Refined
@@ -31,8 +33,6 @@ from workers.engine.channels import keys
 from workers.engine.channels.config import EVENTS_KEPT
 from workers.engine.channels.registry import Channels
 from workers.engine.readings import RateWindow
-from workers.engine.trials import Progress as TrialProgress
-from workers.engine.trials import TrialOrder, TrialResult
 from workers.library import registry
 from workers.library.code import code_digest
 
@@ -191,7 +191,7 @@ def notable_events() -> list[dict[str, Any]]:
 
 
 # Trials ---------------------------------------------------------------------------------------------------------------
-TRIAL_WARM_UP_S, TRIAL_SECONDS = trials.WARM_UP_S, trials.SECONDS
+TRIAL_WARM_UP_S, TRIAL_SECONDS = WARM_UP_S, SECONDS
 
 
 def order_trial(order: TrialOrder) -> None:

@@ -10,9 +10,11 @@ import json
 from collections.abc import Callable, Collection, Mapping, Set
 from dataclasses import MISSING, Field, fields, is_dataclass
 from enum import Enum
+from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
+from pydantic_core import from_json
 
 from scheduler.model.errors import WeirError
 
@@ -36,10 +38,17 @@ class Codec(Generic[T]):
         Whether fields that have their default are left out when it is written.
     always : collection of str
         Fields that are written all the same.
+    stored_as : mapping of str to str
+        What fields are called in documents, where that is another name than the value's.
     """
 
-    def __init__(self, kind: type[T], *, sparse: bool = False, always: Collection[str] = ()) -> None:
+    def __init__(
+        self, kind: type[T], *, sparse: bool = False, always: Collection[str] = (),
+        stored_as: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self._kind = kind
+        self._stored_as = stored_as
+        self._named = {stored: name for name, stored in stored_as.items()}
         self._left_out = (lambda name: name not in always) if sparse else (lambda name: False)
         self._adapter = TypeAdapter(kind)
 
@@ -51,6 +60,8 @@ class Codec(Generic[T]):
         InvalidContract
             A field is missing or of the wrong type.
         """
+        if self._named and isinstance(document, Mapping):
+            document = {self._named.get(name, name): value for name, value in document.items()}
         try:
             return self._adapter.validate_python(document)
         except ValidationError as error:
@@ -59,13 +70,16 @@ class Codec(Generic[T]):
     def loads(self, text: str | bytes) -> T:
         """The value of a JSON text; raises as `read` does, also where the text is no JSON."""
         try:
-            return self._adapter.validate_json(text)
+            return self.read(from_json(text)) if self._named else self._adapter.validate_json(text)
         except ValidationError as error:
             raise self._refusal(error) from error
+        except ValueError as error:
+            raise self._unreadable(str(error), "its top") from error
 
     def document(self, value: T) -> dict[str, Any]:
         """The value as a JSON document: objects, lists, strings and numbers."""
-        return _plain(value, self._left_out)
+        document = _plain(value, self._left_out)
+        return {self._stored_as.get(name, name): item for name, item in document.items()}
 
     def dumps(self, value: T) -> str:
         """The value as JSON text, its keys sorted."""
@@ -73,13 +87,18 @@ class Codec(Generic[T]):
 
     def schema(self) -> dict[str, Any]:
         """The JSON Schema of the documents that `read` takes."""
-        return self._adapter.json_schema()
+        schema = self._adapter.json_schema()
+        named = {self._stored_as.get(name, name): part for name, part in schema.get("properties", {}).items()}
+        return {**schema, "properties": named} if self._named else schema
 
     def _refusal(self, error: ValidationError) -> InvalidContract:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         place = "/".join(str(part) for part in first["loc"]) or "its top"
+        return self._unreadable(first["msg"], place)
+
+    def _unreadable(self, why: str, place: str) -> InvalidContract:
         return InvalidContract(
-            f"A {self._kind.__name__} cannot be read: {first['msg']} at {place}",
+            f"A {self._kind.__name__} cannot be read: {why} at {place}",
             remedy="Look at the version of the program that wrote it.", contract=self._kind.__name__, place=place)
 
 

@@ -6,28 +6,39 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from .codec import Codec
 from .desired import DESIRED_STATES, WANTED_FRAGMENTS
+from .plans import estate_schema, plan_schema
 from .reports import NODE_REPORTS
+from .savepoints import RESTORE_POINTS, SAVEPOINTS
+from .trials import TRIAL_ORDERS, TRIAL_PROGRESS, TRIAL_RESULTS
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "contracts.md"
 BEGIN, END = "<!-- begin: made by scheduler.contracts.describe -->", "<!-- end -->"
-CONTRACTS: dict[str, tuple[Codec, str]] = {
+CONTRACTS: dict[str, tuple[Callable[[], dict[str, Any]], str]] = {
     "Desired state of a node": (
-        DESIRED_STATES, "`weir:desired:<node>` in the broker, `nodes/<node>/desired.json` in the data folder."),
+        DESIRED_STATES.schema, "`weir:desired:<node>` in the broker, `nodes/<node>/desired.json` in the data folder."),
     "A fragment that a slot has started": (
-        WANTED_FRAGMENTS, "`nodes/<node>/slot-<n>/<fragment>.json` and `checkpoints/<fragment>.json`."),
-    "Report of a node": (NODE_REPORTS, "`weir:observed:<node>` in the broker, for 15 s."),
+        WANTED_FRAGMENTS.schema, "`nodes/<node>/slot-<n>/<fragment>.json` and `checkpoints/<fragment>.json`."),
+    "Report of a node": (NODE_REPORTS.schema, "`weir:observed:<node>` in the broker, for 15 s."),
+    "What a fragment leaves": (SAVEPOINTS.schema, "`checkpoints/<fragment>.ended`."),
+    "What a fragment begins with": (RESTORE_POINTS.schema, "`checkpoints/<fragment>.begun`."),
+    "Order of a trial": (TRIAL_ORDERS.schema, "`weir:trial:<id>:order` in the broker, for ten minutes."),
+    "Progress of a trial": (TRIAL_PROGRESS.schema, "`weir:trial:<id>:progress` in the broker, while it runs."),
+    "Result of a trial": (TRIAL_RESULTS.schema, "`weir:trial:<id>:result` in the broker, for a day."),
+    "Plan": (plan_schema, "Rows of plans in the database, digest included."),
+    "Estate": (estate_schema, "What a plan is made of: `scheduler.model.encoding.estate_to_json`."),
 }
 
 
 def described() -> str:
     """The schemas, each with where its documents are."""
     parts = [
-        f"## {title}\n\n{where}\n\n```json\n{json.dumps(codec.schema(), indent=1, sort_keys=True)}\n```"
-        for title, (codec, where) in CONTRACTS.items()]
+        f"## {title}\n\n{where}\n\n```json\n{json.dumps(schema(), indent=1, sort_keys=True)}\n```"
+        for title, (schema, where) in CONTRACTS.items()]
     return "\n\n".join(parts)
 
 

@@ -57,10 +57,23 @@ def plan_from_json(text: str | Mapping[str, Any]) -> Plan:
     Raises
     ------
     AlteredPlan
-        What is stored is not what was frozen: the digest does not fit.
+        What is stored is not what was frozen: the digest does not fit, or it is no plan of this version.
     """
-    data = dict(json.loads(text) if isinstance(text, str) else text)
-    plan = Plan(
+    try:
+        plan = _plan_from_data(dict(json.loads(text) if isinstance(text, str) else text))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise AlteredPlan(
+            f"The stored plan cannot be read: {error!r}",
+            remedy="Compute it again; if it was made by a later version of Weir, run that one.") from error
+    if plan.digest != plan_digest(plan):
+        raise AlteredPlan(
+            "The stored plan is not the plan that was frozen", remedy="Compute it again.", digest=plan.digest
+        )
+    return plan
+
+
+def _plan_from_data(data: Mapping[str, Any]) -> Plan:
+    return Plan(
         **data
         | {
             "dataflow": submitted_from_data(data["dataflow"]),
@@ -78,11 +91,6 @@ def plan_from_json(text: str | Mapping[str, Any]) -> Plan:
         | {name: tuple(data[name]) for name in ("touched_teams", "rested", "resumed", "fresh", "notes") if name in data}
         | ({"promise": promise_from_data(data["promise"])} if "promise" in data else {})
     )
-    if plan.digest != plan_digest(plan):
-        raise AlteredPlan(
-            "The stored plan is not the plan that was frozen", remedy="Compute it again.", digest=plan.digest
-        )
-    return plan
 
 
 def estate_to_json(estate: Estate) -> str:

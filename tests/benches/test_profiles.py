@@ -9,11 +9,11 @@ from dataclasses import replace
 import pytest
 import redis
 
+from scheduler.contracts.trials import TrialOrder, TrialResult
 from scheduler.model.profile_csv import read_profiles
 from scheduler.performance.modelling import Sweep
 from workers.benches import profiles
 from workers.engine import trials
-from workers.engine.trials import TrialOrder, TrialResult
 
 BOUNDS = Sweep(largest_threads=4, smallest_rate_per_s=2.0)
 WAIT = profiles.Subject("wait", "wait", {"pause": 50})

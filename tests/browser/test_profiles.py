@@ -11,6 +11,7 @@ import pytest
 import redis
 from playwright.sync_api import Page, expect
 
+from scheduler.contracts.trials import Progress, Sample, TrialOrder, TrialResult
 from tests.browser.conftest import PageOf
 from tests.browser.drive import settled
 from tests.browser.site import RunningSite
@@ -33,7 +34,7 @@ class Bench:
 
     broker: redis.Redis
     allowed: float = math.inf
-    taken: list[trials.TrialOrder] = field(default_factory=list)
+    taken: list[TrialOrder] = field(default_factory=list)
     ended: threading.Event = field(default_factory=threading.Event)
 
     def serve(self) -> None:
@@ -44,7 +45,7 @@ class Bench:
                 continue
             self.taken.append(order)
             while not self.ended.wait(0.2):
-                trials.tell(self.broker, order.id, trials.Progress("measuring"))
+                trials.tell(self.broker, order.id, Progress("measuring"))
                 if trials.is_cancelled(self.broker, order.id):
                     trials.give_up(self.broker, order.id)
                     break
@@ -68,9 +69,9 @@ def bench(site: RunningSite) -> Iterator[Bench]:
     site.python(_NODE, "0")
 
 
-def result_of(order: trials.TrialOrder) -> trials.TrialResult:
-    series = tuple(trials.Sample(at / 2, 0.2, order.rate_per_s, 0.3, 0.1) for at in range(1, 9))
-    return trials.TrialResult(
+def result_of(order: TrialOrder) -> TrialResult:
+    series = tuple(Sample(at / 2, 0.2, order.rate_per_s, 0.3, 0.1) for at in range(1, 9))
+    return TrialResult(
         order.id, ok=True, threads=order.threads, rate_per_s=order.rate_per_s, achieved_per_s=order.rate_per_s, cpu=0.3,
         memory=0.1, took_s=1.0, series=series, machine={"class": "played"}, versions={"type": 1})
 

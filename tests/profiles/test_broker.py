@@ -10,6 +10,7 @@ from dashboard import jobs
 from dashboard.profiles.progress import progress_of
 from dashboard.profiles.services.sweep_driver import advance_sweep
 from dashboard.profiles.services.sweeps import cancel_sweep
+from scheduler.contracts.trials import Progress, Sample, TrialOrder, TrialResult
 from tests.dashboard.building import World
 from tests.profiles.building import started
 from workers.engine import trials
@@ -23,13 +24,13 @@ def there(broker: redis.Redis, broker_url: str, settings) -> redis.Redis:
     return broker
 
 
-def result_of(order: trials.TrialOrder) -> trials.TrialResult:
+def result_of(order: TrialOrder) -> TrialResult:
     held = order.rate_per_s <= 100
-    return trials.TrialResult(
+    return TrialResult(
         order.id, ok=True, threads=order.threads, rate_per_s=order.rate_per_s,
         achieved_per_s=order.rate_per_s if held else 80.0, latency_slope=0.0 if held else float("inf"), cpu=0.5,
         memory=0.2, took_s=5.0, latency_s={"p50": 0.1, "p99": float("inf")},
-        series=(trials.Sample(0.5, None, 0.0, 0.1, 0.1), trials.Sample(1.0, 0.2, order.rate_per_s, 0.5, 0.2)),
+        series=(Sample(0.5, None, 0.0, 0.1, 0.1), Sample(1.0, 0.2, order.rate_per_s, 0.5, 0.2)),
         machine={"class": "cpu-a", "load": 0.5}, versions={"type": 1})
 
 
@@ -39,7 +40,7 @@ def test_a_trial_goes_to_a_node_and_its_figures_come_back(world: World, there: r
     for _ in range(6):
         order = trials.take(there, "n1", wait_s=0.1)
         assert (order.slot, order.task_type, order.feed[0]["type"]) == ("1", "senml_parse", "urban_sensing")
-        trials.tell(there, order.id, trials.Progress("measuring"))
+        trials.tell(there, order.id, Progress("measuring"))
         sweep = advance_sweep(sweep_id=sweep.pk, at=timezone.now())
         assert progress_of(sweep)["under_way"]["state"] == "measuring" and sweep.trials.get(ended=None).taken
         trials.finish(there, result_of(order))

@@ -8,7 +8,6 @@ import pytest
 
 from scheduler.applying import apply_plan
 from scheduler.enactment import parts_of
-from scheduler.model.encoding import plan_from_json, plan_to_json
 from scheduler.model.errors import NotEnactable, NothingToChange
 from scheduler.model.estate import Estate
 from scheduler.model.resources import Supply
@@ -19,6 +18,7 @@ from scheduler.scheduling import prepare, schedule
 from tests.scheduler.reversing import reverse_plan
 
 from .catalogue import PRICES, TYPES, flow
+from .stored import check_stored
 from .test_rescheduling import (
     ESTATE,
     FLOW,
@@ -63,7 +63,7 @@ def test_what_was_submitted_without_a_schedule_is_cut_and_divided_while_it_runs(
     promised = {one.id for one in plan.promise.bundles}
     assert promised == {one.id for fragment in after.fragments.values() for one in fragment.parts if not one.leaving}
     assert plan.price.queries_started == len(promised) - 1 and plan.price.money_per_hour_delta > 0
-    assert plan_from_json(plan_to_json(plan)) == plan
+    check_stored(plan)
     with pytest.raises(NothingToChange):
         plan_schedule(after, "air", found, task_types=TYPES, prices=PRICES)
     back = plan_schedule_back(after, plan)
@@ -129,7 +129,7 @@ def test_what_is_shared_fused_is_cut_by_a_first_schedule_and_left_alone_by_the_n
     after = apply_plan(estate, plan)
     check_divided(after)
     assert after.submitted["alike"].scheduled and "f1-0" not in after.fragments
-    assert plan_from_json(plan_to_json(plan)) == plan
+    check_stored(plan)
 
 
 def test_who_takes_over_a_place_stays_on_its_node_for_that_and_then_leaves():

@@ -20,6 +20,7 @@ from typing import Any
 
 import redis
 
+from scheduler.contracts.trials import SECONDS, WARM_UP_S, TrialOrder, TrialResult
 from scheduler.model.canonical import canonical_config, canonical_json
 from scheduler.model.estate import Estate
 from scheduler.model.fragment import Slot
@@ -29,7 +30,6 @@ from scheduler.performance.modelling import Done, Sweep, Trial, Try, measured_pr
 from scheduler.performance.sweep import often
 from workers.engine import trials
 from workers.engine.settings import from_environment
-from workers.engine.trials import TrialOrder, TrialResult
 from workers.library.registry import task_types
 
 from . import results
@@ -187,8 +187,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--threads", type=count, default=64, help="at most")
     parser.add_argument("--from-rate", type=positive, default=1.0, help="events/s of the first trial")
     parser.add_argument("--minutes", type=positive, default=15.0, help="budget of a sweep")
-    parser.add_argument("--warm-up", type=float, default=trials.WARM_UP_S, help="s of each trial")
-    parser.add_argument("--seconds", type=positive, default=trials.SECONDS, help="measured of each trial")
+    parser.add_argument("--warm-up", type=float, default=WARM_UP_S, help="s of each trial")
+    parser.add_argument("--seconds", type=positive, default=SECONDS, help="measured of each trial")
     parser.add_argument("--repeat", type=count, default=1)
     parser.add_argument("--out", type=Path, default=Path("bench-results/profiles"), help="without .json and .csv")
     return parser

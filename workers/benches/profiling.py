@@ -13,12 +13,12 @@ from typing import Any
 
 import redis
 
+from scheduler.contracts.trials import TRIAL_RESULTS, TrialOrder, TrialResult
 from scheduler.model.profile import Profile
 from scheduler.model.profile_csv import Entry
 from scheduler.performance.modelling import Done, Sweep, measured_profile, next_step
 from scheduler.performance.sweep import MOST_STOLEN
 from workers.engine.measuring.machine import machine_class
-from workers.engine.trials import TrialOrder, TrialResult, result_of
 from workers.library.code import code_digest
 from workers.library.registry import task_types
 
@@ -61,7 +61,7 @@ def measured(
     code = code_digest(task_types()[kind.type])
     aside += [entry for entry in kept if entry["versions"].get("code") != code]
     kept[:] = [entry for entry in kept if entry["versions"].get("code") == code]
-    while not isinstance(step := next_step(map(trial_of, map(result_of, kept)), sweep=sweep), Done):
+    while not isinstance(step := next_step(map(trial_of, map(TRIAL_RESULTS.read, kept)), sweep=sweep), Done):
         print(f"  {kind.name}: {step.threads} threads at {step.rate_per_s:.4g} events/s ({step.why})", end=" … ",
               flush=True)
         time.sleep(step.after_s)

@@ -10,8 +10,9 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 from scheduler.contracts.desired import WantedFragment
+from scheduler.contracts.savepoints import RestorePoint, Savepoint
 from workers.engine.agents.checkpoint import Progress
-from workers.engine.agents.handover import RestorePoint, Savepoint, offset_order
+from workers.engine.agents.handover import offset_order
 from workers.engine.channels import keys
 
 from ..channels.reference import Control, QuotaPartitioner

@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 from scheduler.contracts.desired import DesiredState, Input, WantedFragment, WantedSlot, Writer
+from scheduler.contracts.savepoints import RestorePoint, Savepoint
 from scheduler.model.dataflow import Task
 from scheduler.model.task_types import TaskType
 from workers.engine.agents import instructions as do
 from workers.engine.agents.checkpoint import Progress
 from workers.engine.agents.decisions import decide
-from workers.engine.agents.handover import RestorePoint, Savepoint
 from workers.engine.agents.reconcile import (
     ActivateRoutes,
     Actual,

@@ -17,12 +17,12 @@ import pytest
 import redis
 
 from scheduler.contracts.desired import DESIRED_STATES, DesiredState
+from scheduler.contracts.trials import TrialOrder
 from workers.engine import desired, trials
 from workers.engine.agents import broker_sync
 from workers.engine.agents.lease import Lease, LeaseState
 from workers.engine.agents.store import NodeStore
 from workers.engine.spark.pinning import Pinning, core_of
-from workers.engine.trials import TrialOrder
 from workers.launcher import broker as embedded
 from workers.processes import spawn, stop
 

@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 from scheduler.contracts.desired import DesiredState, WantedFragment
+from scheduler.contracts.savepoints import RestorePoint, Savepoint
 from scheduler.model.dataflow import Task
-from workers.engine.agents.handover import RestorePoint, Savepoint
 from workers.engine.agents.store import FileLock, NewestDesired, NodeStore, SlotStore, write_atomically
 
 GRACE_S = 100.0

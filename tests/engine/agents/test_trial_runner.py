@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import pytest
 import redis
 
+from scheduler.contracts.trials import Progress, TrialOrder, TrialResult
 from workers.engine import trials
 from workers.engine.agents import trial as trial_module
 from workers.engine.agents import trial_runner as runner_module
@@ -21,7 +22,6 @@ from workers.engine.channels import keys
 from workers.engine.channels.registry import Channels
 from workers.engine.measuring import feed
 from workers.engine.settings import Settings
-from workers.engine.trials import Progress, TrialOrder, TrialResult
 from workers.library.registry import task_types
 
 from ..measuring.test_feed import events

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import redis
 
+from scheduler.contracts.trials import InvalidTrial, Progress, Sample, TrialOrder, TrialResult
 from workers.engine import trials
-from workers.engine.trials import InvalidTrial, Progress, Sample, TrialOrder, TrialResult
 
 ORDER = TrialOrder(
     "t1", "n1", "0", "pi_viete", {"iterations": 1600}, threads=2, rate_per_s=50.0,

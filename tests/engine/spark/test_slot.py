@@ -8,13 +8,13 @@ import psutil
 import pyarrow.parquet as pq
 import pytest
 
+from scheduler.contracts.trials import TrialOrder
 from scheduler.model.fragment import Fragment, RunningTask
 from scheduler.performance.attribution import Counters, attribute, grown, query_work
 from workers.engine import trials
 from workers.engine.agents.usage import TREE_EVERY_MS
 from workers.engine.counters import read_counters
 from workers.engine.measuring.figures import Batch, achieved_per_s, latency_slope
-from workers.engine.trials import TrialOrder
 
 from .flow import Flow, bundle
 from .rig import NODE, Rig, estate_of

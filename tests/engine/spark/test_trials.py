@@ -9,11 +9,11 @@ from contextlib import suppress
 import psutil
 import pytest
 
+from scheduler.contracts.trials import TrialOrder
 from scheduler.performance.modelling import Sweep
 from workers.benches.profiles import Subject, ordered, sweep
 from workers.engine import trials
 from workers.engine.channels import keys
-from workers.engine.trials import TrialOrder
 from workers.library.code import code_digest
 from workers.library.registry import task_types
 

@@ -8,15 +8,12 @@ left is cleared away. Every step can be repeated: whatever dies meanwhile, what 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Collection, Iterable, Sequence
 from enum import StrEnum
 from functools import lru_cache
-from typing import Any
 
 from scheduler.contracts.desired import DesiredState, WantedFragment
-
-States = Mapping[str, Sequence[str | None]]  # by running task, of each of its folds in the order of the stream
+from scheduler.contracts.savepoints import RestorePoint, Savepoint
 
 
 class Stage(StrEnum):
@@ -26,57 +23,6 @@ class Stage(StrEnum):
     END = "end"
     ENDED = "ended"
     OVER = "over"  # all that go on with it have begun
-
-
-@dataclass(frozen=True, slots=True)
-class Savepoint:
-    """What a fragment leaves: ``source_offset`` (where its source ended), ``offsets`` (the last entry that it read, by
-    channel), ``last_offsets`` (the last entry that it wrote, by channel), ``batch_bases`` (what no block number is
-    above that it wrote there, or in parts of that stream), and the state of its tasks."""
-
-    source_offset: Mapping[str, int] | None = None
-    offsets: Mapping[str, str] = field(default_factory=dict)
-    last_offsets: Mapping[str, str] = field(default_factory=dict)
-    batch_bases: Mapping[str, int] = field(default_factory=dict)
-    states: States = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class RestorePoint:
-    """What a fragment begins with: ``source_offset`` (where its source begins), ``offsets`` (entries up to which it
-    leaves out what a channel holds, after a pause), ``batch_bases`` (what its block numbers begin with, by channel),
-    and state."""
-
-    source_offset: Mapping[str, int] | None = None
-    offsets: Mapping[str, str] = field(default_factory=dict)
-    batch_bases: Mapping[str, int] = field(default_factory=dict)
-    states: States = field(default_factory=dict)
-
-
-# What fields are called in the files beside checkpoints: it stays, for those files are opened after upgrades.
-_RECORDED_AS = {
-    "source_offset": "ticks", "offsets": "places", "last_offsets": "lasts", "batch_bases": "bases", "states": "states"}
-
-
-def to_record(handed: Savepoint | RestorePoint) -> dict[str, Any]:
-    """What a fragment leaves, or begins with, as the document of a file."""
-    return {_RECORDED_AS[name]: value for name, value in asdict(handed).items()}
-
-
-def ended_from(record: Mapping[str, Any]) -> Savepoint:
-    """What a fragment leaves, of the document of a file."""
-    return Savepoint(**_fields_of(Savepoint, record))
-
-
-def begun_from(record: Mapping[str, Any]) -> RestorePoint:
-    """What a fragment begins with, of the document of a file."""
-    return RestorePoint(**_fields_of(RestorePoint, record))
-
-
-def _fields_of(kind: type, record: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields by name; what a later version has added is left out."""
-    names = {known.name: _RECORDED_AS[known.name] for known in fields(kind)}
-    return {name: record[recorded] for name, recorded in names.items() if recorded in record}
 
 
 def predecessors(desired: DesiredState, fragment: WantedFragment) -> tuple[str, ...]:

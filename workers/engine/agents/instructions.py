@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from scheduler.contracts.desired import Outlets, Routes, WantedFragment, Weights
+from scheduler.contracts.savepoints import RestorePoint, Savepoint, States
 
-from .handover import RestorePoint, Savepoint, States
 from .reconcile import Action, State
 
 # -- the query and its state -------------------------------------------------------------------------------------------

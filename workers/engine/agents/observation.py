@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from scheduler.contracts.desired import DesiredState, WantedFragment
+from scheduler.contracts.savepoints import Savepoint
 from workers.engine.channels import keys
 
 from .context import SlotContext
 from .fragment_run import FragmentRun
-from .handover import Savepoint, predecessors
+from .handover import predecessors
 from .inputs import channels_of
 from .reconcile import Action, ActivateRoutes, End, Leave, Pause, Restart, Route, Start, Stop, Unroute
 from .retirement import inputs_of, streams_of

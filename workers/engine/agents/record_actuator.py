@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from scheduler.contracts.savepoints import States
+
 from .context import SlotContext
 from .fragment_run import FragmentRun
-from .handover import States
 from .instructions import (
     ClearCheckpoint,
     DropSavepoint,

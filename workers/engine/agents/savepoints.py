@@ -10,17 +10,10 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from scheduler.contracts.desired import WantedFragment
+from scheduler.contracts.savepoints import RestorePoint, Savepoint
 from workers.engine.channels import keys
 
-from .handover import (
-    RestorePoint,
-    Savepoint,
-    offset_of,
-    offset_order,
-    predecessors,
-    restore_point_of,
-    successors,
-)
+from .handover import offset_of, offset_order, predecessors, restore_point_of, successors
 from .inputs import channels_of
 from .instructions import (
     ClearCheckpoint,

@@ -9,13 +9,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from scheduler.contracts.desired import DesiredState, WantedFragment
+from scheduler.contracts.savepoints import RestorePoint, Savepoint
 from scheduler.model.task_types import TaskTypes
 from workers.engine.channels.control import Route, routes_of
 from workers.engine.channels.registry import ChannelInfo
 from workers.engine.spark.compile import output_positions
 
 from .checkpoint import Progress
-from .handover import RestorePoint, Savepoint, line
+from .handover import line
 from .reconcile import Actual
 
 PART = ":part:"  # in a fragment's control hash, between position and bundle: a part of a stream that was opened

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .handover import RestorePoint, batch_of
+from scheduler.contracts.savepoints import RestorePoint
+
+from .handover import batch_of
 from .reconcile import State
 from .snapshot import Snapshot
 

@@ -25,10 +25,10 @@ from pathlib import Path
 from typing import Any
 
 from scheduler.contracts.desired import DESIRED_STATES, WANTED_FRAGMENTS, DesiredState, WantedFragment
+from scheduler.contracts.savepoints import RESTORE_POINTS, SAVEPOINTS, RestorePoint, Savepoint
 from workers.engine.desired import keep_handing_over
 
 from .checkpoint import Progress, read_progress
-from .handover import RestorePoint, Savepoint, begun_from, ended_from, to_record
 
 
 def write_atomically(path: Path, text: str) -> None:
@@ -169,12 +169,12 @@ class SlotStore:
     def begun(self, fragment_id: str) -> RestorePoint | None:
         """What the fragment began with; None where it began with nothing, or did not begin."""
         document = self._read(fragment_id, "begun")
-        return None if document is None else begun_from(document)
+        return None if document is None else RESTORE_POINTS.read(document)
 
     def ended(self, fragment_id: str) -> Savepoint | None:
         """What the fragment left when it ended for others; None while it has not."""
         document = self._read(fragment_id, "ended")
-        return None if document is None else ended_from(document)
+        return None if document is None else SAVEPOINTS.read(document)
 
     def having(self, what: str) -> frozenset[str]:
         """The fragments with a record of that kind: ``begun``, ``ended``, ``paused``, ``left``."""
@@ -190,14 +190,14 @@ class SlotStore:
 
     def record_begun(self, fragment_id: str, begun: RestorePoint) -> None:
         """From now on the fragment has begun, with this."""
-        write_atomically(self.begun_path(fragment_id), json.dumps(to_record(begun)))
+        write_atomically(self.begun_path(fragment_id), RESTORE_POINTS.dumps(begun))
 
     def record_ended(self, fragment_id: str, ended: Savepoint | None) -> None:
         """From now on the fragment has ended, and this is what it leaves; with None it goes on after all."""
         if ended is None:
             self._beside(fragment_id, "ended").unlink(missing_ok=True)
         else:
-            write_atomically(self._beside(fragment_id, "ended"), json.dumps(to_record(ended)))
+            write_atomically(self._beside(fragment_id, "ended"), SAVEPOINTS.dumps(ended))
 
     def record_pause(self, fragment_id: str, *, paused: bool) -> None:
         """The fragment rests, with what it has; or goes on."""

@@ -13,6 +13,7 @@ from typing import Any
 
 import redis
 
+from scheduler.contracts.trials import Progress, Sample, TrialOrder, TrialResult
 from scheduler.model.canonical import RATE_KEY, canonical_json
 from scheduler.model.effects import effects_in_words, needs_approval
 from scheduler.model.task_types import TaskType, TaskTypes
@@ -30,7 +31,7 @@ from workers.engine.measuring.window import Weight, Window, sample_of
 from workers.engine.observed import percentile_ms
 from workers.engine.settings import Settings
 from workers.engine.spark.pinning import core_for
-from workers.engine.trials import Progress, Sample, TrialFailed, TrialOrder, TrialResult
+from workers.engine.trials import TrialFailed
 from workers.library.registry import companion
 
 from .reconcile import State

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import redis
 
+from scheduler.contracts.trials import Progress, TrialOrder, TrialResult
 from scheduler.model.task_types import TaskTypes
 from workers.engine import trials
 from workers.engine.channels import keys
@@ -27,7 +28,7 @@ from workers.engine.measuring.machine import machine_class, memory_mb, processor
 from workers.engine.measuring.tasks import folders
 from workers.engine.measuring.version import weir_version
 from workers.engine.settings import Settings
-from workers.engine.trials import Progress, TrialFailed, TrialOrder, TrialResult
+from workers.engine.trials import TrialFailed
 
 from .broker_sync import connect
 from .logs import logger

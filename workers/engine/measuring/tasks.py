@@ -5,8 +5,8 @@ Running tasks are called by their fingerprints: nothing of theirs is in these fo
 
 from __future__ import annotations
 
+from scheduler.contracts.trials import TrialOrder
 from scheduler.model.task_types import TaskType, TaskTypes
-from workers.engine.trials import TrialOrder
 from workers.library.sinks import FOLDER
 
 MEASURED = "measured"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from workers.engine.trials import Sample
+from scheduler.contracts.trials import Sample
 
 from .figures import Batch
 

@@ -1,0 +1,42 @@
+"""Savepoints: what a fragment leaves when it ends for others, and what one begins with, in files beside checkpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from .codec import Codec
+
+States = Mapping[str, Sequence[str | None]]  # by running task, of each of its folds in the order of the stream
+
+
+@dataclass(frozen=True, slots=True)
+class Savepoint:
+    """What a fragment leaves: ``source_offset`` (where its source ended), ``offsets`` (the last entry that it read, by
+    channel), ``last_offsets`` (the last entry that it wrote, by channel), ``batch_bases`` (what no block number is
+    above that it wrote there, or in parts of that stream), and the state of its tasks."""
+
+    source_offset: Mapping[str, int] | None = None
+    offsets: Mapping[str, str] = field(default_factory=dict)
+    last_offsets: Mapping[str, str] = field(default_factory=dict)
+    batch_bases: Mapping[str, int] = field(default_factory=dict)
+    states: States = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class RestorePoint:
+    """What a fragment begins with: ``source_offset`` (where its source begins), ``offsets`` (entries up to which it
+    leaves out what a channel holds, after a pause), ``batch_bases`` (what its block numbers begin with, by channel),
+    and state."""
+
+    source_offset: Mapping[str, int] | None = None
+    offsets: Mapping[str, str] = field(default_factory=dict)
+    batch_bases: Mapping[str, int] = field(default_factory=dict)
+    states: States = field(default_factory=dict)
+
+
+# What fields are called in the files: it stays, for those files are opened after upgrades.
+_STORED_AS = {
+    "source_offset": "ticks", "offsets": "places", "last_offsets": "lasts", "batch_bases": "bases", "states": "states"}
+SAVEPOINTS = Codec(Savepoint, stored_as=_STORED_AS)
+RESTORE_POINTS = Codec(RestorePoint, stored_as=_STORED_AS)
