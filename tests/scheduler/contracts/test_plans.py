@@ -11,8 +11,8 @@ from scheduler.model.errors import AlteredPlan
 from scheduler.planning import plan_submission
 
 from ..catalogue import EMPTY, PRICES, TYPES
-from ..test_planning import ETL
 from ..stored import check_stored
+from ..test_planning import ETL
 
 
 @pytest.mark.parametrize("change", [
