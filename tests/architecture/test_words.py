@@ -56,7 +56,7 @@ def test_what_is_said_instead_is_there(name: str) -> None:
 
 # Names that say nothing of what they hold. A pair may be called one and other; fields of answers and rows are words.
 PRONOUNS = frozenset({"found", "its", "those", "told", "kept", "said", "asked", "there", "together"})
-NAMED = ("dashboard", "scheduler")
+NAMED = ("dashboard", "scheduler", "workers/engine")
 
 
 def pronouns_of(module: ast.Module) -> set[str]:

@@ -111,14 +111,14 @@ def upstream(
 
 def line(desired: DesiredState, fragment_ids: Iterable[str]) -> frozenset[str]:
     """Fragments, and all those before them whose work they go on with: any of them may be the one that still works."""
-    found: set[str] = set()
+    ancestors: set[str] = set()
     left = list(fragment_ids)
     while left:
         name = left.pop()
-        if name not in found:
-            found.add(name)
+        if name not in ancestors:
+            ancestors.add(name)
             left += desired.outgoing[name].inherits if name in desired.outgoing else ()
-    return frozenset(found)
+    return frozenset(ancestors)
 
 
 def restore_point_of(fragment: WantedFragment, ends: Sequence[Savepoint]) -> RestorePoint:

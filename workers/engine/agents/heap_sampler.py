@@ -22,8 +22,8 @@ class HeapSampler:
         self._there: frozenset[str] | None = None
         self._at_ms = 0
 
-    def look(self, spark: Any, pool: Executor, there: frozenset[str], *, now_ms: int) -> None:
-        """Weigh if it is time to; ``there`` is what the slot has to do.
+    def look(self, spark: Any, pool: Executor, fragment_ids: frozenset[str], *, now_ms: int) -> None:
+        """Weigh if it is time to; ``fragment_ids`` are what the slot has to do.
 
         Parameters
         ----------
@@ -31,13 +31,13 @@ class HeapSampler:
             The session of the slot's driver.
         pool : Executor
             Where it is weighed.
-        there : frozenset[str]
+        fragment_ids : frozenset[str]
             The fragments of the slot.
         now_ms : int
             The time.
         """
-        if there != self._there:
-            self._there, self._at_ms = there, now_ms + (SETTLED_MS if there else EMPTY_MS)
+        if fragment_ids != self._there:
+            self._there, self._at_ms = fragment_ids, now_ms + (SETTLED_MS if fragment_ids else EMPTY_MS)
         if now_ms >= self._at_ms:
             self._at_ms = now_ms + AGAIN_MS
             pool.submit(self._weigh, spark)

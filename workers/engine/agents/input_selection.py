@@ -48,13 +48,13 @@ def select_inputs(
     gone = [item for item in known if item not in wanted and item.channel in unread]
     needed = [item for item in wanted if not item.ending or item in known]
     if all(item.channel in ready for item in needed):
-        found = [item for item in wanted if item.channel in ready]
+        chosen = [item for item in wanted if item.channel in ready]
     else:  # what is new keeps nothing from going on that is not: its writer may take long to begin
-        found = [item for item in wanted if item in known]
-        if not all(item.channel in ready for item in found):
+        chosen = [item for item in wanted if item in known]
+        if not all(item.channel in ready for item in chosen):
             return None
-    streams = {item.task for item in (*found, *gone)}
-    return _by_stream([*found, *gone], wanted) if streams >= {item.task for item in wanted} else None
+    streams = {item.task for item in (*chosen, *gone)}
+    return _by_stream([*chosen, *gone], wanted) if streams >= {item.task for item in wanted} else None
 
 
 def _by_stream(items: Sequence[Input], wanted: Sequence[Input]) -> tuple[Input, ...]:

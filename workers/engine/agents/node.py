@@ -159,7 +159,7 @@ class Node:
         fragments = slot.report.get("fragments", {})
         if usage is not None and slot.state == "running":
             taken = self._shares_of(slot.name).take(usage, slot.report, now_ms=now_ms)
-            fragments = {name: {**found, **taken.get(name, {})} for name, found in fragments.items()}
+            fragments = {name: {**report, **taken.get(name, {})} for name, report in fragments.items()}
         return {
             "state": slot.state,
             "pid": pid,
@@ -201,13 +201,13 @@ class Node:
         return self._lease.renew() is LeaseState.HELD
 
     def _wait_until(self, is_so: Callable[[], bool], why: str) -> bool:
-        said = False
+        has_spoken = False
         while not self._stopping.is_set():
             if is_so():
                 return True
-            if not said:
+            if not has_spoken:
                 self._log.warning("waiting", why=why)
-                said = True
+                has_spoken = True
             self._stopping.wait(0.25)
         return False
 

@@ -249,9 +249,9 @@ def divided(
     ]
 
 
-def _closed_parts(snapshot: Snapshot, fragment: WantedFragment, *kept: Routes) -> list[Instruction]:
+def _closed_parts(snapshot: Snapshot, fragment: WantedFragment, *kept_routes: Routes) -> list[Instruction]:
     read = {
-        (position, bundle) for routes in kept for position, readers in routes.items()
+        (position, bundle) for routes in kept_routes for position, readers in routes.items()
         for weights in readers.values() for bundle in weights}
     return [
         ClosePart(part, position, bundle)

@@ -248,53 +248,55 @@ def reconcile(
     changes: list[Action] = []
     starts: list[Action] = []
     for fragment in wanted.values():
-        found = actual.get(fragment.id)
+        actual_run = actual.get(fragment.id)
         if fragment.paused:
-            if found is not None and fragment.id not in resting and _may_act(found, now_ms):
+            if actual_run is not None and fragment.id not in resting and _may_act(actual_run, now_ms):
                 changes.append(Pause(fragment))
-        elif (fragment.leaving and fragment.id in left) or (found is not None and not _may_act(found, now_ms)):
+        elif (fragment.leaving and fragment.id in left) or (
+            actual_run is not None and not _may_act(actual_run, now_ms)
+        ):
             continue
-        elif found is not None and found.state is State.RUNNING:
-            changes += _changes(fragment, found, stopping)
-            if found.activate_at_ms is not None and found.activate_at_ms <= now_ms:
+        elif actual_run is not None and actual_run.state is State.RUNNING:
+            changes += _changes(fragment, actual_run, stopping)
+            if actual_run.activate_at_ms is not None and actual_run.activate_at_ms <= now_ms:
                 changes.append(ActivateRoutes(fragment.id))
             if fragment.leaving:
                 changes.append(Leave(fragment))
         elif fragment.leaving:
             starts.append(Leave(fragment))
-        elif found is None or found.state in (State.STOPPED, State.WAITING, State.BACKOFF):
+        elif actual_run is None or actual_run.state in (State.STOPPED, State.WAITING, State.BACKOFF):
             starts.append(Start(fragment))
     for fragment, stage in handing_over.values():
         starts += _ceding(fragment, stage, actual.get(fragment.id), now_ms)
     stops = [
         Stop(fragment_id, keep=fragment_id in elsewhere)
-        for fragment_id, found in sorted(actual.items())
-        if fragment_id not in wanted and fragment_id not in handing_over and _may_stop(found, now_ms)
+        for fragment_id, actual_run in sorted(actual.items())
+        if fragment_id not in wanted and fragment_id not in handing_over and _may_stop(actual_run, now_ms)
     ]
     return (*changes, *starts, *stops)
 
 
-def _ceding(fragment: WantedFragment, stage: Stage, found: Actual | None, now_ms: int) -> list[Action]:
+def _ceding(fragment: WantedFragment, stage: Stage, actual_run: Actual | None, now_ms: int) -> list[Action]:
     """What a fragment that hands over still has to do. It works on until it is its turn to end."""
     if stage is Stage.OVER:
-        return [Stop(fragment.id, keep=False)] if found is None or _may_stop(found, now_ms) else []
-    if stage is Stage.ENDED or (found is not None and not _may_act(found, now_ms)):
+        return [Stop(fragment.id, keep=False)] if actual_run is None or _may_stop(actual_run, now_ms) else []
+    if stage is Stage.ENDED or (actual_run is not None and not _may_act(actual_run, now_ms)):
         return []
     if stage is Stage.END:
         return [End(fragment)]
-    return [Start(fragment)] if found is None or found.state is not State.RUNNING else []
+    return [Start(fragment)] if actual_run is None or actual_run.state is not State.RUNNING else []
 
 
-def _may_act(found: Actual, now_ms: int) -> bool:
-    return not found.busy and (found.retry_at_ms is None or found.retry_at_ms <= now_ms)
+def _may_act(actual_run: Actual, now_ms: int) -> bool:
+    return not actual_run.busy and (actual_run.retry_at_ms is None or actual_run.retry_at_ms <= now_ms)
 
 
-def _may_stop(found: Actual, now_ms: int) -> bool:
+def _may_stop(actual_run: Actual, now_ms: int) -> bool:
     # What waits or failed need not sit out its delay to be given up; a clean-up that failed does.
-    return not found.busy and (found.state is not State.STOPPED or _may_act(found, now_ms))
+    return not actual_run.busy and (actual_run.state is not State.STOPPED or _may_act(actual_run, now_ms))
 
 
-def _changes(wanted: WantedFragment, found: Actual, stopping: frozenset[str]) -> list[Action]:
+def _changes(wanted: WantedFragment, actual_run: Actual, stopping: frozenset[str]) -> list[Action]:
     """What differs between a running fragment and the wish.
 
     Opening comes before closing, so that nothing is missed. A reader that is being stopped here keeps its place until
@@ -303,9 +305,9 @@ def _changes(wanted: WantedFragment, found: Actual, stopping: frozenset[str]) ->
     """
     opening: list[Action] = []
     closing: list[Action] = []
-    for position in sorted(set(wanted.outlets) | set(found.outlets)):
+    for position in sorted(set(wanted.outlets) | set(actual_run.outlets)):
         want = wanted.outlets.get(position, frozenset())
-        have = found.outlets.get(position, frozenset())
+        have = actual_run.outlets.get(position, frozenset())
         # One that is to read parts reads the whole until its stream is divided, as do those before it.
         routed = wanted.routes.get(position, {}).keys()
         gone = have - want - stopping - routed - wanted.predecessors(want | routed)
@@ -317,25 +319,25 @@ def _changes(wanted: WantedFragment, found: Actual, stopping: frozenset[str]) ->
             closing.append(CloseOutlet(wanted.id, position, gone))
         elif gone:
             closing.append(UnregisterReaders(wanted.id, position, gone))
-    routing, unrouting = _routing(wanted, found, stopping)
+    routing, unrouting = _routing(wanted, actual_run, stopping)
     opening, closing = opening + routing, closing + unrouting
-    if wanted.active > found.active:
+    if wanted.active > actual_run.active:
         opening.insert(0, OpenTail(wanted.id, wanted.active))
-    elif wanted.active < found.active:
+    elif wanted.active < actual_run.active:
         closing.append(CloseTail(wanted.id, wanted.active))
-    if set(wanted.inputs) != set(found.inputs) or wanted.threads != found.threads:
+    if set(wanted.inputs) != set(actual_run.inputs) or wanted.threads != actual_run.threads:
         closing.append(Restart(wanted))
     return opening + closing
 
 
 def _routing(
-    wanted: WantedFragment, found: Actual, stopping: frozenset[str]
+    wanted: WantedFragment, actual_run: Actual, stopping: frozenset[str]
 ) -> tuple[list[Action], list[Action]]:
     """How streams are to be divided otherwise, and for whom no longer."""
     routing: list[Action] = []
     unrouting: list[Action] = []
-    for position in sorted(set(wanted.routes) | set(found.routes)):
-        want, have = wanted.routes.get(position, {}), found.routes.get(position, {})
+    for position in sorted(set(wanted.routes) | set(actual_run.routes)):
+        want, have = wanted.routes.get(position, {}), actual_run.routes.get(position, {})
         routing += [
             Route(wanted.id, position, reader, weights)
             for reader, weights in sorted(want.items()) if have.get(reader) != weights

@@ -22,9 +22,9 @@ def divide(snapshot: Snapshot, action: Route) -> Instructions:
     if not _have_begun(snapshot, action.weights):
         return later
     readers = whole_readers(snapshot, fragment, position, action.reader)
-    asked = SetRoute(position, action.reader, action.weights, channel=fragment.channel(position))
+    route = SetRoute(position, action.reader, action.weights, channel=fragment.channel(position))
     if not readers:
-        return (*opening, asked, *divided(snapshot, fragment, position, action.reader, action.weights))
+        return (*opening, route, *divided(snapshot, fragment, position, action.reader, action.weights))
     if action.reader not in readers or not snapshot.has_query:
         return later  # who takes over a place in the whole stream does so first
     if snapshot.is_held is None:
@@ -32,10 +32,10 @@ def divide(snapshot: Snapshot, action: Route) -> Instructions:
     progress = snapshot.records.progress
     if not snapshot.is_held or not progress.is_done:
         return later
-    asked = SetRoute(
+    route = SetRoute(
         position, action.reader, action.weights, channel=fragment.channel(position), from_batch=progress.batch + 1,
         instead=True)
-    return (*opening, asked, *divided(snapshot, fragment, position, action.reader, action.weights))
+    return (*opening, route, *divided(snapshot, fragment, position, action.reader, action.weights))
 
 
 def activate(snapshot: Snapshot) -> Instructions:

@@ -191,10 +191,13 @@ class Slot:
         if not self._desired.outgoing:
             return {}
         begun, ended = self._store.having("begun"), self._store.having("ended")
-        stages = {one: stage_of(self._desired, one, begun=begun, ended=ended) for one in self._desired.outgoing}
+        stages = {
+            fragment_id: stage_of(self._desired, fragment_id, begun=begun, ended=ended)
+            for fragment_id in self._desired.outgoing
+        }
         return {
-            one: stage for one, stage in stages.items()
-            if stage is not Stage.OVER or one in ended or one in self._runs
+            fragment_id: stage for fragment_id, stage in stages.items()
+            if stage is not Stage.OVER or fragment_id in ended or fragment_id in self._runs
         }
 
     def _look_who_left(self) -> frozenset[str]:
@@ -221,7 +224,7 @@ class Slot:
         One that is no longer wanted may end because what it read is gone: it is about to be stopped anyway.
         """
         wanted = {fragment.id for fragment in self._desired.of_slot(self._name)}
-        wanted |= {one for one, stage in self._stages.items() if stage in (Stage.WORK, Stage.END)}
+        wanted |= {fragment_id for fragment_id, stage in self._stages.items() if stage in (Stage.WORK, Stage.END)}
         look_at_all = self._is_due("look", LOOK_MS, now_ms) or not self._listener.listening
         ended = {self._ended.pop() for _ in range(len(self._ended))}
         for run in list(self._runs.values()):
@@ -259,20 +262,20 @@ class Slot:
         }
         self._tell(report)
 
-    def _tell(self, said: Mapping[str, Any]) -> None:
+    def _tell(self, message: Mapping[str, Any]) -> None:
         with self._telling:
-            self._report_to.write(json.dumps(said) + "\n")
+            self._report_to.write(json.dumps(message) + "\n")
             self._report_to.flush()
 
     def _report_of(self, run: FragmentRun, now_ms: int) -> dict[str, Any]:
         query = run.query
         progress = self._listener.progress(query) if query is not None and run.state is State.RUNNING else None
-        told = {"batch": None, "batch_ms": None, "rows_per_s": 0.0}
+        progress_facts = {"batch": None, "batch_ms": None, "rows_per_s": 0.0}
         if progress is not None:
-            told = {"batch": progress.batch, "batch_ms": progress.batch_ms, "rows_per_s": progress.rows_per_s}
+            progress_facts = {"batch": progress.batch, "batch_ms": progress.batch_ms, "rows_per_s": progress.rows_per_s}
         work = self._listener.work(run.id)
-        told |= {"batches": work.batches, "busy_ms": work.busy_ms, "rate_per_s": self._rates.per_s(run.id)}
-        report = run.report(told, throttled_by=self._throttled.get(run.id), now_ms=now_ms)
+        progress_facts |= {"batches": work.batches, "busy_ms": work.busy_ms, "rate_per_s": self._rates.per_s(run.id)}
+        report = run.report(progress_facts, throttled_by=self._throttled.get(run.id), now_ms=now_ms)
         return {**report, "state": "left"} if run.id in self._left else report
 
     def _look_at_meters(self, runs: list[FragmentRun], now_ms: int) -> None:
@@ -283,10 +286,10 @@ class Slot:
         for run in running:
             pipeline.hmget(keys.meter(run.id), "throttled_by", "in:n" if run.fragment.inputs else "0:n")
         try:
-            found = pipeline.execute() if running else []
+            rows = pipeline.execute() if running else []
         except redis.RedisError:
-            found = []
-        seen = {run.id: told for run, told in zip(running, found, strict=False)}
+            rows = []
+        seen = {run.id: row for run, row in zip(running, rows, strict=False)}
         self._throttled = {fragment_id: channel.decode() for fragment_id, (channel, _) in seen.items() if channel}
         self._rates.take({fragment_id: int(count or 0) for fragment_id, (_, count) in seen.items()}, at_ms=now_ms)
 

@@ -70,9 +70,9 @@ class NodeStore:
 
     def write_desired(self, desired: DesiredState) -> bool:
         """Keep a desired state and what it lets go for others; False where it is kept already, or older."""
-        kept = self.read_desired() if self.desired_path.exists() else None
-        text = DESIRED_STATES.dumps(keep_handing_over(desired, kept))
-        if kept is not None and (desired.version < kept.version or text == self.desired_path.read_text()):
+        earlier = self.read_desired() if self.desired_path.exists() else None
+        text = DESIRED_STATES.dumps(keep_handing_over(desired, earlier))
+        if earlier is not None and (desired.version < earlier.version or text == self.desired_path.read_text()):
             return False
         write_atomically(self.desired_path, text)
         return True
@@ -90,10 +90,10 @@ class NewestDesired:
 
     def __call__(self) -> DesiredState:
         try:
-            found = self._store.desired_path.stat()
+            status = self._store.desired_path.stat()
         except FileNotFoundError:
             return self._known[1]
-        file = (found.st_ino, found.st_mtime_ns, found.st_size)
+        file = (status.st_ino, status.st_mtime_ns, status.st_size)
         known = self._known
         if known[0] != file:  # before it is read: what replaces it meanwhile is read the next time
             known = self._known = (file, self._store.read_desired())

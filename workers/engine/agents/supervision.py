@@ -229,6 +229,6 @@ def _shape(report: Mapping[str, Any]) -> Any:
     """What of a report is news: states and what is in force, not its counters."""
     fragments = report.get("fragments", {})
     return report.get("state"), {
-        name: [found.get(what) for what in ("state", "outlets", "routes", "threads", "active", "restarts", "error")]
-        for name, found in fragments.items()
+        name: [report.get(what) for what in ("state", "outlets", "routes", "threads", "active", "restarts", "error")]
+        for name, report in fragments.items()
     }

@@ -59,8 +59,8 @@ class Known:
 
 def queries_on(slot: SlotProcess) -> list[str]:
     """The fragments that have a query on a slot, or are about to; those of paused dataflows rest there without one."""
-    told = slot.report.get("fragments", {})
-    return sorted(name for name, one in told.items() if one.get("state") != State.STOPPED)
+    reports = slot.report.get("fragments", {})
+    return sorted(name for name, report in reports.items() if report.get("state") != State.STOPPED)
 
 
 class Measurement:
@@ -251,22 +251,22 @@ class Measurement:
         self._known.warmed.add(kind)  # not where it was cancelled in the middle
         stolen_share = round(stolen.share(), 3)
         heap_mb = self._weigh().heap_mb
-        if there := queries_on(self._slot):
+        if queries := queries_on(self._slot):
             raise TrialFailed(
-                "slot_busy", f"Meanwhile slot {order.node}/{order.slot} was given {', '.join(there)} to run",
+                "slot_busy", f"Meanwhile slot {order.node}/{order.slot} was given {', '.join(queries)} to run",
                 remedy="Measure again on a slot that nothing is placed on.")
         free_mb = slot_memory_mb(self._settings.slots) - base.total_mb
         memory_mb = heap_mb + median(window.python_mb) - base.total_mb
         series = tuple(
-            Sample(one.at_s, one.latency_s, one.events_per_s, one.cpu, round(one.memory / free_mb, 5))
-            for one in window.series)
+            Sample(sample.at_s, sample.latency_s, sample.events_per_s, sample.cpu, round(sample.memory / free_mb, 5))
+            for sample in window.series)
         events_in = sum(batch.events_in for batch in window.batches)
         return TrialResult(
             order.id, True, threads=order.threads, rate_per_s=order.rate_per_s,
             offered_per_s=self._feeding.offered_per_s(window.began_s, window.ended_s),
             held_back=self._feeding.held_back(window.began_s, window.ended_s),
             achieved_per_s=figures.achieved_per_s(window.batches, measured_s=window.measured_s),
-            selectivity=sum(one.events_out for one in window.batches) / events_in if events_in else None,
+            selectivity=sum(batch.events_out for batch in window.batches) / events_in if events_in else None,
             latency_slope=figures.latency_slope(window.batches, trigger_s=self._trigger_s, now_s=window.ended_s),
             cpu=self._above_base(window.cpu), memory=max(0.0, memory_mb / free_mb),
             idle_cpu=idle_cpu, idle_memory=idle_mb / free_mb,
@@ -330,9 +330,9 @@ class Measurement:
                              if name.startswith(b"0:lat:")}, "0:lat")
 
     def _weigh(self) -> Weight:
-        found = self._ask("weigh")
-        self._versions = {"pyspark": found["pyspark"], "java": found["java"]}
-        return Weight(found["heap_mb"], self._load.python_mb())
+        measured = self._ask("weigh")
+        self._versions = {"pyspark": measured["pyspark"], "java": measured["java"]}
+        return Weight(measured["heap_mb"], self._load.python_mb())
 
     def _cpu_over(self, seconds: float) -> float:
         before_s, before = time.monotonic(), self._load.cpu_s()

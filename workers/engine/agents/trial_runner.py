@@ -96,21 +96,21 @@ class TrialRunner(threading.Thread):
                 self._stopped.wait(1.0)
 
     def _serve(self, order: TrialOrder) -> None:
-        found = self._found(order)
-        if found is None:
+        result = self._found(order)
+        if result is None:
             trials.give_up(self._broker, order.id)
             return
         self._log.info("trial", id=order.id, type=order.task_type, threads=order.threads, rate=order.rate_per_s,
-                       ok=found.ok, code=found.code, message=found.message)
+                       ok=result.ok, code=result.code, message=result.message)
         took_s = round(time.monotonic() - self._began_s, 3)
         machine = {
             "class": machine_class(self._settings.slots), "cores": os.cpu_count(), "memory_mb": memory_mb(),
-            "slots": self._settings.slots, "cpu": processor(), "load": round(os.getloadavg()[0], 2), **found.machine,
+            "slots": self._settings.slots, "cpu": processor(), "load": round(os.getloadavg()[0], 2), **result.machine,
         }
-        values = {name: getattr(found, name) for name in TrialResult.__slots__}
+        values = {name: getattr(result, name) for name in TrialResult.__slots__}
         trials.finish(self._broker, TrialResult(**{
             **values, "took_s": took_s, "at_ms": time.time_ns() // 1_000_000, "machine": machine,
-            "versions": {"weir": self._weir, **found.versions}, "threads": order.threads,
+            "versions": {"weir": self._weir, **result.versions}, "threads": order.threads,
             "rate_per_s": order.rate_per_s,
         }))
 
@@ -182,12 +182,12 @@ class TrialRunner(threading.Thread):
         for key in list(written):
             channels.delete_channel(key.decode().removeprefix(keys.channel("")).removesuffix(":meta"))
         own = (fragment, f"{fragment}-feed", *(f"{fragment}-warm{number}" for number in range(WARM_QUERIES)))
-        for one in own:
-            channels.forget_fragment(one)
+        for name in own:
+            channels.forget_fragment(name)
             # What the JVM counted last arrives within the second: it must find meters that will expire.
-            self._broker.hset(keys.meter(one), "in:n", 0)
-            self._broker.expire(keys.meter(one), METERS_KEPT_S)
-            for path in (self._settings.data_dir / "checkpoints" / one, *outputs.glob(f"*/{one}")):
+            self._broker.hset(keys.meter(name), "in:n", 0)
+            self._broker.expire(keys.meter(name), METERS_KEPT_S)
+            for path in (self._settings.data_dir / "checkpoints" / name, *outputs.glob(f"*/{name}")):
                 shutil.rmtree(path, ignore_errors=True)
         for folder in _kept(self._left / fragment):
             _remove_files(outputs / folder, own)
@@ -215,10 +215,12 @@ def _remove_files(folder: Path, own: Collection[str]) -> None:
 
 def _not_ready(slot: SlotProcess, order: TrialOrder) -> TrialFailed:
     """Why a slot that was waited for is not measured on."""
-    if there := queries_on(slot):
+    if queries := queries_on(slot):
         return TrialFailed(
-            "slot_busy", f"Slot {order.node}/{order.slot} runs {len(there)} quer{'y' if len(there) == 1 else 'ies'}",
-            remedy="Measure on a slot that nothing runs on, or move these away first.")
+            "slot_busy",
+            f"Slot {order.node}/{order.slot} runs {len(queries)} quer{'y' if len(queries) == 1 else 'ies'}",
+            remedy="Measure on a slot that nothing runs on, or move these away first.",
+        )
     return TrialFailed(
         "slot_not_ready", f"Slot {order.node}/{order.slot} is {slot.state} for more than {READY_S:g} s",
         remedy="Order it again when the slot runs; the log of the node's agent says what keeps it.")

@@ -87,17 +87,17 @@ class UsageAttribution:
         As a profile has them: above what the slot takes without queries, memory as a share of what that leaves.
         """
         fragments = report.get("fragments", {})
-        busy_ms = {name: found.get("busy_ms", 0) for name, found in fragments.items()}
+        busy_ms = {name: report.get("busy_ms", 0) for name, report in fragments.items()}
         if self._samples and self._samples[-1].since_ms != usage.since_ms:
             self._samples.clear()
             self._is_of_this_slot = self._rested = False
-        is_idle = all(found["state"] == State.STOPPED for found in fragments.values())  # what is paused rests there
+        is_idle = all(report["state"] == State.STOPPED for report in fragments.values())  # what is paused rests there
         self._samples.append(
             _Sample(now_ms, usage.since_ms, usage.cpu_ms - usage.compiling_ms, busy_ms, is_idle))
         while len(self._samples) > 2 and now_ms - self._samples[1].at_ms >= WINDOW_MS:
             self._samples.popleft()
         in_use_mb = self._in_use_mb(usage, report)
-        running = [name for name, found in fragments.items() if found["state"] == "running"]
+        running = [name for name, report in fragments.items() if report["state"] == "running"]
         parts = self._parts(running)
         cpu, memory = self._cpu_above_base(), self._above_base(in_use_mb, is_idle=is_idle)
         return {
@@ -112,7 +112,7 @@ class UsageAttribution:
         first, last = self._samples[0].busy_ms, self._samples[-1].busy_ms
         grown = {name: max(0, last[name] - first.get(name, 0)) for name in running}
         whole = sum(grown.values())
-        return {name: one / whole if whole else 1 / len(running) for name, one in grown.items()}
+        return {name: growth / whole if whole else 1 / len(running) for name, growth in grown.items()}
 
     def _cpu(self) -> float | None:
         first, last = self._samples[0], self._samples[-1]
@@ -151,8 +151,8 @@ def _of_the_node(own: float | None, path: Path) -> float | None:
     """A slot's own figure; while there is none the least that the node's slots keep of theirs, if any does."""
     if own is not None:
         return own
-    kept = (_kept(other) for other in path.parent.parent.glob(f"slot-*/{path.name}"))
-    return min((figure for figure in kept if figure is not None), default=None)
+    histories = (_kept(other) for other in path.parent.parent.glob(f"slot-*/{path.name}"))
+    return min((figure for figure in histories if figure is not None), default=None)
 
 
 def _kept(path: Path) -> float | None:

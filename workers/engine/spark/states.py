@@ -33,16 +33,16 @@ def read_states(spark: SparkSession, checkpoint: Path, *, folds: int, batch: int
         The query has other stateful operators than its folds: their state cannot be handed on.
     """
     if not (checkpoint / "state").is_dir():
-        found = []
+        rows = []
     else:
-        found = spark.read.format("state-metadata").load(str(checkpoint)).select("operatorId", "operatorName").collect()
-    foreign = sorted({row.operatorName for row in found if row.operatorName != FOLD})
-    if foreign or len(found) != folds:
-        named = ", ".join(foreign) or f"{len(found)} stateful operators where its tasks have {folds}"
+        rows = spark.read.format("state-metadata").load(str(checkpoint)).select("operatorId", "operatorName").collect()
+    foreign = sorted({row.operatorName for row in rows if row.operatorName != FOLD})
+    if foreign or len(rows) != folds:
+        named = ", ".join(foreign) or f"{len(rows)} stateful operators where its tasks have {folds}"
         raise FragmentFailed(
             f"its state cannot be handed to another query ({named}): its task types must say movable_state: false"
         )
-    operators = sorted((row.operatorId for row in found), reverse=True)
+    operators = sorted((row.operatorId for row in rows), reverse=True)
     return [_state(spark, checkpoint, operator=operator, batch=batch) for operator in operators]
 
 
