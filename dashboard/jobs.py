@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib import resources
@@ -37,6 +37,7 @@ from workers.library import registry
 from workers.library.code import code_digest
 
 log = structlog.get_logger(__name__)
+WORKER_HEARD_S = 45  # it says so every ten seconds
 
 
 class BrokerAway(WeirError):
@@ -54,6 +55,7 @@ class LiveReading:
     reason: str = ""
     reports: Reports = field(default_factory=Reports)
     flows: observed.Flows = field(default_factory=observed.Flows)
+    worker: bool = True  # a worker does what is due
     measured: bool = False  # two readings have been taken, so rates mean something
 
 
@@ -136,9 +138,22 @@ def read_live(fragments: Iterable[Fragment], parents: Mapping[str, tuple[str, ..
     """
     try:
         reading = _window(settings.REDIS_URL).read(list(fragments), parents)
+        is_heard = worker_is_heard()
     except redis.RedisError as error:
         return LiveReading(available=False, reason=f"The broker does not answer ({type(error).__name__}).")
-    return LiveReading(reports=reading.reports, flows=reading.flows, measured=reading.measured)
+    return LiveReading(
+        reports=reading.reports, flows=reading.flows, measured=reading.measured, worker=is_heard)
+
+
+def worker_is_heard() -> bool:
+    """Whether a worker did lately what is due; ``redis.RedisError`` where the broker does not answer."""
+    return bool(broker(settings.REDIS_URL).exists(keys.WORKER))
+
+
+def worker_works() -> None:
+    """Let the site know that a worker does what is due; for nobody where the broker is away."""
+    with suppress(redis.RedisError):
+        broker(settings.REDIS_URL).set(keys.WORKER, "1", ex=WORKER_HEARD_S)
 
 
 def read_part(fragments: Iterable[Fragment], parents: Mapping[str, tuple[str, ...]]) -> observed.Flows:

@@ -64,6 +64,7 @@ DECLARED: tuple[Declared, ...] = (
     Declared("WEIR_HTTP_HOSTS", "", "Hosts that `http_post` and `http_get` may reach; with a port if not 80 or 443."),
     Declared("WEIR_DATABASE_HOSTS", "", "Hosts whose databases `sql_lookup` may read, by commas; empty: none."),
     Declared("WEIR_CHANNELS_JAR", "", "Jar of the channels, built elsewhere; empty: `jvm` in the data folder."),
+    Declared("WEIR_DISK_FREE_MB", "1024", "Free space of a data folder, in MB, below which pages warn."),
     Declared("WEIR_LIVE_CONNECTIONS", "40", "Pages that one user may watch live at a time, of a server process."),
 )
 _BY_NAME = {declared.name: declared for declared in DECLARED}

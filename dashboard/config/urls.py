@@ -3,10 +3,13 @@
 from django.urls import include, path
 
 from dashboard.api.routes import api
+from dashboard.core.probes import healthz, readyz
 from dashboard.live.views import snapshot
 
 urlpatterns = [
     path("api/", api.urls),
+    path("healthz", healthz, name="healthz"),
+    path("readyz", readyz, name="readyz"),
     path("live/snapshot", snapshot, name="live_snapshot"),
     path("", include("dashboard.pages.urls")),
 ]

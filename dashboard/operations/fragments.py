@@ -26,7 +26,7 @@ from scheduler.reuse.fragmentation import fragmentation
 def fragmentation_of(viewer: Viewer, dataflow_id: UUID | str) -> dict[str, Any] | None:
     """One dataflow's fragmentation (``scheduler.reuse.fragmentation.Fragmentation``) and what its queries cost.
 
-    ``money_per_hour`` is the price of ``idle_cores``; ``spare_queries`` how many fewer a cut from scratch would need.
+    ``money_per_hour`` is the price of ``idle_cores``; ``spare_queries`` how many fewer defragmentation leads to.
     """
     record = dataflow_for(viewer, dataflow_id)
     view = view_for(viewer)

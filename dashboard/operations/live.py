@@ -7,14 +7,16 @@ what travels is their difference.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 from uuid import UUID
 
 from dashboard import jobs
 from dashboard.catalog.permissions import dataflow_for
+from dashboard.operations.health import findings, health_document
 from dashboard.operations.reservations import reserved_slots
+from dashboard.operations.states import SILENT
 from dashboard.operations.view import (
-    SILENT,
     View,
     sources_and_sinks,
     state_of,
@@ -24,8 +26,8 @@ from dashboard.operations.view import (
     view_for,
 )
 from dashboard.teams.permissions import Viewer
-from scheduler.contracts.reports import FAILING, RUNNING, SlotReport
-from scheduler.model.fragment import Fragment, RunningBundle
+from scheduler.contracts.reports import SlotReport
+from scheduler.model.fragment import Fragment, RunningBundle, node_of
 from scheduler.reuse.activity import is_working
 
 # Fields that change from moment to moment: pages write them in place and fetch nothing anew for them. A test holds this
@@ -33,7 +35,7 @@ from scheduler.reuse.activity import is_working
 MOVING = frozenset({
     "bundles_cpu", "bundles_memory", "channel_p50_ms", "channel_p99_ms", "cpu", "events", "events_in_per_s",
     "events_out_per_s", "latency_p50_ms", "latency_p99_ms", "measured", "memory_mb", "rate_per_s", "retry_at_ms",
-    "wait_p50_ms", "wait_p99_ms"})
+    "since_ms", "wait_p50_ms", "wait_p99_ms"})
 _NO_TOTALS = {
     "state": "", "events_in_per_s": None, "events_out_per_s": None, "latency_p50_ms": None, "latency_p99_ms": None}
 
@@ -50,8 +52,7 @@ def live_estate(viewer: Viewer) -> dict[str, Any]:
       ``restarts``, ``reserved`` (something has it to itself); of the bundles that the viewer may see ``fragments``,
       how many, and ``bundles_cpu`` and ``bundles_memory``, the shares that they take besides the driver (null where
       none tells)
-    - ``health``: failing queries by id: ``cause``, ``state``, ``slot``, ``retry_at_ms``, ``dataflows`` (id, name,
-      team)
+    - ``health``: what is wrong, by ``<part>/<name>``, the worst first: ``dashboard.operations.health.Finding``
     - ``dataflows`` by id: ``name``, ``team``, ``status``, ``state``, ``events_in_per_s``, ``events_out_per_s``,
       ``latency_p50_ms``, ``latency_p99_ms``
     """
@@ -67,7 +68,7 @@ def live_estate(viewer: Viewer) -> dict[str, Any]:
             for name in sorted({slot.node for slot in view.estate.slots})
         },
         "slots": _slots(view),
-        "health": _health(view),
+        "health": health_document(view),
         "dataflows": {
             dataflow_id: {"name": record.name, "team": record.team.name, "status": record.status,
                           **totals[dataflow_id]}
@@ -86,6 +87,7 @@ def live_dataflow(viewer: Viewer, dataflow_id: UUID | str) -> dict[str, Any]:
       ``latency_p99_ms``, ``fragment``, ``position``, ``slot``, ``shared_with`` (id, name, team)
     - ``streams`` by ``"<source>><target>"`` (submitted ids): ``rate_per_s``, ``channel_p50_ms``, ``channel_p99_ms``,
       ``wait_p50_ms``, ``wait_p99_ms``; ``fused`` where no channel carries it
+    - ``health``: what is wrong of what it needs, as for the estate
     - ``proposal``: the newest one's ``id``, ``kind`` and ``status``, or null
     """
     record = dataflow_for(viewer, dataflow_id)
@@ -99,6 +101,9 @@ def live_dataflow(viewer: Viewer, dataflow_id: UUID | str) -> dict[str, Any]:
         "totals": totals_of(view, key) if inside else _NO_TOTALS | {"state": record.status},
         "tasks": _tasks(view, key) if inside else {},
         "streams": _streams(view, key) if inside else {},
+        "health": {
+            finding.key: asdict(finding) for finding in findings(view)
+            if inside and key in {user["id"] for user in finding.dataflows}},
         "proposal": {"id": str(newest.pk), "kind": newest.plan.kind, "status": newest.status} if newest else None,
     }
 
@@ -131,7 +136,9 @@ def _slots(view: View) -> dict[str, Any]:
 
 
 def _slot(view: View, name: str, bundles: Sequence[RunningBundle]) -> dict[str, Any]:
-    report = view.reading.reports.slot(name) or SlotReport(state=SILENT if view.reading.available else "unknown")
+    unheard = SlotReport(state=SILENT if view.reading.available else "unknown")
+    report = view.reading.reports.slot(name) if view.node_report(node_of(name)) is not None else None
+    report = report or unheard
     return {
         "state": report.state, "cpu": _rounded(report.cpu, 2), "memory_mb": _rounded(report.memory_mb, 0),
         "bundles_cpu": _rounded(taken_by(view, bundles, "cpu"), 3),
@@ -139,19 +146,6 @@ def _slot(view: View, name: str, bundles: Sequence[RunningBundle]) -> dict[str, 
         "restarts": report.restarts,
         "fragments": len(bundles),
     }
-
-
-def _health(view: View) -> dict[str, Any]:
-    failing = {}
-    for fragment in view.fragments():
-        for bundle in fragment.parts:
-            report = view.bundle_report(bundle)
-            if report.state == FAILING or (report.error and report.state != RUNNING):
-                failing[bundle.id] = {
-                    "cause": report.error or "The query fails.", "state": report.state, "slot": bundle.slot,
-                    "retry_at_ms": report.retry_at_ms, "dataflows": view.users(fragment.active_tasks),
-                }
-    return failing
 
 
 def _tasks(view: View, dataflow_id: str) -> dict[str, Any]:

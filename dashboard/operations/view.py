@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -17,14 +17,14 @@ from dashboard.catalog.lifecycle import PAUSED
 from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.permissions import visible_to
 from dashboard.operations.estate import current_estate
+from dashboard.operations.states import NODE_SILENT_MS, SILENT, WORST_FIRST, query_state
 from dashboard.teams.permissions import Viewer
-from scheduler.contracts.reports import FAILING, QueryReport, SlotReport
+from scheduler.contracts.reports import NodeReport, QueryReport, SlotReport
 from scheduler.model.estate import Estate
 from scheduler.model.fragment import Fragment, RunningBundle, node_of
 
-SILENT = "silent"  # the node does not report
 _TAKES_NOTHING = frozenset({"stopped", "waiting", "left"})  # states in which a bundle has no query
-_WORST_FIRST = ("unknown", FAILING, SILENT, "starting", "waiting", "draining", "stopped", PAUSED)
+_WORST_FIRST = (*WORST_FIRST, PAUSED)
 
 
 @dataclass(frozen=True)
@@ -64,9 +64,42 @@ class View:
 
     def bundle_report(self, bundle: RunningBundle) -> QueryReport:
         """What its node reports of one query; ``silent`` or ``unknown`` where no report of the node is there."""
-        if self.reading.reports.node(node_of(bundle.slot)) is None:
+        node = self.node_report(node_of(bundle.slot))
+        if node is None:
             return QueryReport(state=SILENT if self.reading.available else "unknown")
-        return self.reading.reports.query(bundle.slot, bundle.id) or QueryReport(state="starting")
+        slot = self.reading.reports.slot(bundle.slot) or SlotReport()
+        query = slot.fragments.get(bundle.id) or QueryReport()
+        parents = self.parents_of.get(bundle.id, ())
+        flows = self.reading.flows.tasks
+        state = query_state(
+            query, slot, is_source=not parents, at_ms=node.at_ms,
+            gets_events=any(flows[parent].rate_per_s > 0 for parent in parents if parent in flows))
+        return replace(query, state=state)
+
+    def node_report(self, name: str) -> NodeReport | None:
+        """What a node reports; None where it has not done so for some seconds."""
+        reports = self.reading.reports
+        return None if reports.age_ms(name) >= NODE_SILENT_MS else reports.node(name)
+
+    @cached_property
+    def fragment_of(self) -> Mapping[str, Fragment]:
+        """The fragment of each query, by fragment and bundle id."""
+        by_id = {part.id: fragment for fragment in self.estate.fragments.values() for part in fragment.parts}
+        return by_id | dict(self.estate.fragments)
+
+    @cached_property
+    def parents_of(self) -> Mapping[str, tuple[str, ...]]:
+        """The running tasks that each query reads, by its id; none where it begins with a source."""
+        return {
+            query_id: self.estate.tasks[fragment.tasks[0]].parents for query_id, fragment in self.fragment_of.items()}
+
+    def name_of(self, running_task: str) -> str:
+        """A running task by the name that a dataflow of the viewer gives it, or by its type where none does."""
+        for user in sorted(set(self.estate.users.get(running_task, ())) & set(self.records)):
+            for name, running in self.estate.submitted[user].running.items():
+                if running == running_task:
+                    return f"{name} of {self.records[user].name}"
+        return f"a task of type {self.estate.tasks[running_task].type}"
 
 
 def view_for(viewer: Viewer) -> View:

@@ -12,7 +12,8 @@ from django.conf import settings
 from dashboard.operations.models import NodeRow, SlotRow
 from dashboard.operations.nodes import unpinned
 from dashboard.operations.offered_slots import silent_nodes
-from dashboard.operations.view import SILENT, View, share_of_memory, taken_by, view_for
+from dashboard.operations.states import SILENT
+from dashboard.operations.view import View, share_of_memory, taken_by, view_for
 from dashboard.schedules.promises import loads_before, loads_in, promised_loads
 from dashboard.teams.permissions import Viewer
 from scheduler.contracts.reports import QueryReport, SlotReport

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.utils import timezone
 
-from dashboard import queue
+from dashboard import jobs, queue
 from dashboard.bills import measuring
 from dashboard.jobs import BrokerAway
 from dashboard.operations import telemetry
@@ -16,6 +16,7 @@ from dashboard.schedules.outcome_store import record_readings
 def record_observations() -> int:
     """Add a point of history for the estate and every dataflow in it, and what is measured of those that run by a
     schedule; how many were added."""
+    jobs.worker_works()
     at = timezone.now()
     return telemetry.record_history(at=at) + record_readings(at=at)
 

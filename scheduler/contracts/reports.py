@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Any
 
 from scheduler.model.fragment import Slot
@@ -12,6 +13,7 @@ from scheduler.model.fragment import Slot
 from .codec import Codec, InvalidContract
 
 RUNNING, FAILING, STOPPED, LEFT = "running", "backoff", "stopped", "left"
+STARTING, STALLED = "starting", "stalled"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +27,12 @@ class QueryReport:
     state: str = "starting"
     batch: int | None = None
     batch_ms: float | None = None
+    batch_for_ms: int | None = None  # for how long a batch has been under way, where that is unusually long
     rows_per_s: float = 0.0
     batches: int = 0
     busy_ms: int = 0
     rate_per_s: float | None = None  # events/s that it takes in; with a source, those that it makes
+    idle_ms: int | None = None  # for how long it has taken in nothing
     since_ms: int = 0
     restarts: int = 0
     failures: int = 0
@@ -55,9 +59,15 @@ class SlotUse:
 
 @dataclass(frozen=True, slots=True)
 class SlotReport:
-    """One slot: its driver, what its processes take, and its queries by fragment or bundle id."""
+    """One slot: its driver, what its processes take, and its queries by fragment or bundle id.
+
+    ``state`` is one of ``starting``, ``running``, ``stalled`` (its driver does not answer) and ``backoff``.
+    """
 
     state: str = "starting"
+    error: str = ""  # why its last process ended
+    silent_ms: int = 0  # for how long its driver has not answered
+    retry_at_ms: int | None = None  # when it is started again, where it has no process
     pid: int | None = None
     core: int | None = None  # that it is held to
     cpu: float | None = None  # cores
@@ -81,6 +91,8 @@ class NodeReport:
     machine: str = ""  # the class of machine, as profiles name it
     threads: int | None = None  # of each slot's driver; None on a cluster
     pinning: str = ""  # how its slots are held to cores
+    disk_free_mb: float | None = None  # of the file system of its data folder
+    disk_total_mb: float | None = None
     slots: Mapping[str, SlotReport] = field(default_factory=dict)
 
 
@@ -90,10 +102,21 @@ QUERY_REPORTS = Codec(QueryReport)
 
 
 class Reports(Mapping[str, NodeReport]):
-    """The reports of the nodes that are heard of, by node; look-ups by the names of slots."""
+    """The reports of the nodes that are heard of, by node; look-ups by the names of slots.
 
-    def __init__(self, nodes: Mapping[str, NodeReport] | None = None) -> None:
+    Parameters
+    ----------
+    nodes : mapping of str to NodeReport, optional
+        Reports by node.
+    ages_ms : mapping of str to int, optional
+        How long ago each was sent, by the clock of the broker; 0 where it is not told.
+    """
+
+    def __init__(
+        self, nodes: Mapping[str, NodeReport] | None = None, *, ages_ms: Mapping[str, int] | None = None
+    ) -> None:
         self._nodes = dict(nodes or {})
+        self._ages_ms = dict(ages_ms or {})
 
     @classmethod
     def of(cls, documents: Mapping[str, Mapping[str, Any]]) -> Reports:
@@ -112,6 +135,10 @@ class Reports(Mapping[str, NodeReport]):
     def node(self, name: str) -> NodeReport | None:
         """The report of a node, or None."""
         return self._nodes.get(name)
+
+    def age_ms(self, name: str) -> int:
+        """How long ago a node's report was sent."""
+        return self._ages_ms.get(name, 0)
 
     def slot(self, name: str) -> SlotReport | None:
         """The report of a slot by its name, or None."""
@@ -136,11 +163,15 @@ class Reports(Mapping[str, NodeReport]):
                 yield from slot.fragments.items()
 
 
-def reports_of(texts: Iterable[str | bytes]) -> Reports:
-    """The reports of JSON texts, as the broker keeps them; one that cannot be read counts as not heard of."""
+def reports_of(texts: Iterable[str | bytes], ages_ms: Iterable[int] = ()) -> Reports:
+    """The reports of JSON texts, as the broker keeps them, and how long ago each was sent.
+
+    One that cannot be read counts as not heard of.
+    """
     reports: dict[str, NodeReport] = {}
-    for text in texts:
+    ages: dict[str, int] = {}
+    for text, age_ms in zip_longest(texts, ages_ms, fillvalue=0):
         with suppress(InvalidContract):
             report = NODE_REPORTS.loads(text)
-            reports[report.node] = report
-    return Reports(reports)
+            reports[report.node], ages[report.node] = report, age_ms
+    return Reports(reports, ages_ms=ages)

@@ -14,8 +14,7 @@ from scheduler.model.ports import EstateView
 from scheduler.model.task_types import TaskTypes
 
 from .activity import is_working
-from .division import is_scheduled
-from .fragments import cut_into_chains
+from .defragment import fusions
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,9 +22,8 @@ class Fragmentation:
     """How a running dataflow is cut. Queries that it shares with others count whole."""
 
     queries: int
-    # Queries that its working tasks would need if they were cut from scratch, for nobody else; those that a schedule
-    # asked for are as many as they should be.
-    fewest: int
+    fewest: int  # that steps of defragmentation lead to; those that a schedule asked for are as many as they should be
+    steps: int  # of defragmentation that are possible now
     longest_hops: int  # channels on the way that crosses most of them
     total_hops: int  # streams that a channel carries
     latency_ms: float | None  # that channels add on the slowest way, as measured; None where nothing is measured
@@ -68,13 +66,14 @@ def fragmentation(
     fragments = [
         estate.fragments[fragment_id] for fragment_id in sorted({estate.places[task_id][0] for task_id in working})
     ]
-    scheduled = [fragment for fragment in fragments if is_scheduled(estate, fragment)]
-    theirs = {task_id for fragment in scheduled for task_id in fragment.tasks}
     queries = sum(len(fragment.parts) for fragment in fragments)
-    others = tuple(task for task in working.values() if task.id not in theirs)
+    possible = fusions(
+        estate, {estate.places[task_id][0] for task_id in own}, task_types=task_types, query_cores=query_cores)
     return Fragmentation(
         queries=queries,
-        fewest=len(cut_into_chains(others, task_types=task_types)) + sum(len(fragment.parts) for fragment in scheduled),
+        # Of the readers of one fragment's last task, one can go on in its query.
+        fewest=queries - len({fusion.path[0] for fusion in possible if len(fusion.path) > 1}),
+        steps=len(possible),
         longest_hops=max(hops.values(), default=0),
         total_hops=total,
         latency_ms=max(added.values(), default=0.0) if measured else None,

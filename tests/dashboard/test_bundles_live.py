@@ -12,7 +12,7 @@ from dashboard.teams.permissions import viewer_of
 from scheduler.contracts.reports import Reports
 from tests.dashboard.building import World, document, running
 
-RUNS = {"state": "running", "error": None}
+RUNS = {"state": "running", "error": None, "batch": 7}
 FAILS = {"state": "backoff", "error": "no such host", "retry_at_ms": 7}
 
 
@@ -46,8 +46,9 @@ def test_a_divided_dataflow_is_as_well_as_its_worst_bundle(
     assert found["totals"]["state"] == state
     assert {task["slot"] for task in found["tasks"].values()} == {"n1/0 and 1 more"}
     failing = {key for key, told in zip(("f2-0", "f9-9"), bundles.values(), strict=False) if told is FAILS}
-    assert set(estate["health"]) == failing
-    assert all(told["slot"] == {"f2-0": "n1/0", "f9-9": "n1/1"}[key] for key, told in estate["health"].items())
+    assert set(estate["health"]) == {f"query/{key}" for key in failing}
+    slots = {"query/f2-0": "n1/0", "query/f9-9": "n1/1"}
+    assert all(told["slot"] == slots[key] for key, told in estate["health"].items())
     assert {name: slot["fragments"] for name, slot in estate["slots"].items()} == {"n1/0": 1, "n1/1": 2}
 
 

@@ -123,7 +123,7 @@ def test_a_failing_query_is_named_with_its_cause(world: World, broker: redis.Red
     proposal.refresh_from_db()
     assert [found["cause"] for found in proposal.progress["failing"].values()] == ["No space left on device"]
     state = live_estate(viewer_of(world.vera))
-    (failing,) = state["health"].values()
+    (failing,) = (finding for finding in state["health"].values() if finding["part"] == "query")
     assert (failing["cause"], failing["dataflows"][0]["name"]) == ("No space left on device", "traffic")
     assert state["dataflows"][str(proposal.dataflow_id)]["state"] == "backoff"
 

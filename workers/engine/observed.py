@@ -15,6 +15,8 @@ from scheduler.contracts.reports import Reports, reports_of
 from scheduler.model.fragment import Fragment
 from workers.engine.channels import keys
 
+REPORT_LIVES_S = 15  # in the broker, unless the next one takes its place
+
 
 @dataclass(frozen=True, slots=True)
 class Meters:
@@ -68,7 +70,14 @@ class Flows:
 def read_reports(broker: redis.Redis) -> Reports:
     """The newest report of every node that still reports."""
     names = sorted(broker.scan_iter(match=keys.observed("*"), count=1000))
-    return reports_of(text for text in (broker.mget(names) if names else ()) if text)
+    pipeline = broker.pipeline(transaction=True)  # or a report could follow whose age is asked for
+    for name in names:
+        pipeline.get(name).pttl(name)
+    answers = pipeline.execute() if names else []
+    heard = [(text, left_ms) for text, left_ms in zip(answers[::2], answers[1::2], strict=True) if text]
+    return reports_of(
+        [text for text, _ in heard],
+        [max(0, 1000 * REPORT_LIVES_S - left_ms) if left_ms >= 0 else 0 for _, left_ms in heard])
 
 
 def queries_of(fragments: Iterable[Fragment]) -> frozenset[str]:

@@ -87,6 +87,7 @@ class Fragmentation(Answer):
 
     queries: int
     fewest: int
+    steps: int
     longest_hops: int
     total_hops: int
     latency_ms: float | None
@@ -152,6 +153,21 @@ class LiveStream(Answer):
     wait_p99_ms: Figure
 
 
+class Finding(Answer):
+    """Something that is wrong, with its cause and remedy; ``severity`` is ``bad``, ``warn`` or ``note``."""
+
+    part: str
+    name: str
+    state: str
+    severity: str
+    cause: str
+    remedy: str
+    slot: str | None
+    since_ms: Annotated[int | None, Moving()]
+    retry_at_ms: Annotated[int | None, Moving()]
+    dataflows: list[User]
+
+
 class LiveProposal(Answer):
     """The newest proposal."""
 
@@ -170,6 +186,7 @@ class LiveDataflow(Answer):
     totals: Totals
     tasks: dict[str, LiveTask]
     streams: dict[str, LiveStream]
+    health: dict[str, Finding]
     proposal: LiveProposal | None
 
 

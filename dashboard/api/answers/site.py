@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
 from pydantic import Field
 
-from .common import Answer, Figure, History, Moving, User
-from .dataflows import Live
+from .common import Answer, Figure, History
+from .dataflows import Finding, Live
 
 
 class Parameter(Answer):
@@ -91,16 +91,6 @@ class EstateSlot(Answer):
     reserved: bool
 
 
-class FailingQuery(Answer):
-    """A query that fails, and whose dataflows it serves."""
-
-    cause: str
-    state: str
-    slot: str
-    retry_at_ms: Annotated[int | None, Moving()]
-    dataflows: list[User]
-
-
 class EstateDataflow(Answer):
     """A dataflow of the estate with its totals."""
 
@@ -115,14 +105,14 @@ class EstateDataflow(Answer):
 
 
 class Estate(Answer):
-    """The estate's live document; nodes, slots, failing queries and dataflows by name or id."""
+    """The estate's live document; nodes, slots and dataflows by name or id, what is wrong by ``<part>/<name>``."""
 
     live: Live
     generation: int
     counts: EstateCounts
     nodes: dict[str, EstateNode]
     slots: dict[str, EstateSlot]
-    health: dict[str, FailingQuery]
+    health: dict[str, Finding]
     dataflows: dict[str, EstateDataflow]
 
 

@@ -22,10 +22,11 @@ _CHIPS = {
     "ok": {"running", "done", "approved", "approve"},
     "busy": {
         "submitted", "computing", "executing", "pausing", "removing", "rolling_back", "starting", "draining", "waiting",
-        "queued",
+        "queued", "recovering",
     },
-    "warn": {"planned", "pending", "stale", "throttled"},
-    "bad": {"failed", "rejected", "unplannable", "backoff", "silent", "lost", "reject"},
+    "warn": {"planned", "pending", "stale", "throttled", "low"},
+    "bad": {
+        "failed", "rejected", "unplannable", "backoff", "silent", "lost", "reject", "stalled", "full", "away"},
 }
 _WORDS = {
     "computing": "planning", "pending": "in review", "planned": "in review", "executing": "in progress",

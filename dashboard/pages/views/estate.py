@@ -33,7 +33,9 @@ def estate(request: HttpRequest) -> HttpResponse:
         "rows": sorted(rows, key=lambda row: (row["team"], row["name"])),
         "slots": [{"name": key, **row, "of_mb": _memory(document, key)}
                   for key, row in document["slots"].items()],
-        "health": [{"id": key, **row} for key, row in document["health"].items()],
+        "health": list(document["health"].values()),
+        "failing": sum(1 for row in document["health"].values() if row["part"] == "query" and row["severity"] == "bad"),
+        "health_state": _health_state(document),
         "activity": _activity(request),
         "live_topic": "estate",
     })
@@ -54,8 +56,16 @@ def fragmentation(request: HttpRequest) -> HttpResponse:
     page = Paginator(rows, PER_PAGE).get_page(request.GET.get("page"))
     return render(request, "fragmentation.html", {
         "page": page, "rows": page.object_list, "total": len(rows), "currency": settings.CURRENCY,
-        "fragmented": sum(1 for row in rows if row["spare_queries"] or row["dead_tasks"]),
+        "fragmented": sum(1 for row in rows if row["steps"]),
     })
+
+
+def _health_state(document: dict) -> str:
+    """``unknown`` where nothing is heard, else the worst severity, or ``well``."""
+    if not document["live"]["available"]:
+        return "unknown"
+    severities = {row["severity"] for row in document["health"].values()}
+    return next((severity for severity in ("bad", "warn", "note") if severity in severities), "well")
 
 
 def _activity(request: HttpRequest) -> object:

@@ -13,6 +13,7 @@ import redis
 from workers.engine import desired
 from workers.engine.channels import keys
 from workers.engine.channels.config import EVENTS_KEPT
+from workers.engine.observed import REPORT_LIVES_S
 
 from .lease import Lease, LeaseState
 from .logs import logger
@@ -21,7 +22,6 @@ from .store import NodeStore
 POLL_S = 2.0
 RETRY_S = 1.0  # after the broker was away, or something else went wrong
 RENEW_S = 3.0
-REPORT_LIVES_S = 15
 TIMEOUT_S = 2.0
 
 

@@ -37,6 +37,7 @@ from .usage import TreeMeter
 from .usage_attribution import UsageAttribution
 
 REPORT_MS = 1_000
+CHECK_MS = 250  # how often slots are looked at, so that one that stalls is told of soon
 NEWS_MS = 200  # news goes out sooner than the next second, but not more often than this
 DRAIN_S = 5.0  # of the 8 s that a shutdown may take, killing included
 
@@ -109,19 +110,23 @@ class Node:
         ]
         self._version = self._store.read_desired().version
         self._log.info("agent serves", slots=len(self._slots), version=self._version)
-        report_at_ms = 0
+        report_at_ms, reported_states = 0, []
         while not self._stopping.is_set() and self._lease_state is not LeaseState.TAKEN:
             now_ms = _now_ms()
             for slot in self._slots:
                 if slot.check(now_ms):
-                    publisher.send_event("slot_died", at_ms=now_ms, slot=slot.name, restarts=slot.restarts)
+                    publisher.send_event(
+                        "slot_died", at_ms=now_ms, slot=slot.name, restarts=slot.restarts, error=slot.error)
+            if (states := [slot.state for slot in self._slots]) != reported_states:
+                self._news.set()
             reap_orphans({slot.pid for slot in self._slots} | self._trial_runner.pids)
             if now_ms >= report_at_ms or self._news.is_set():
                 self._news.clear()
+                reported_states = states
                 publisher.send_report(self._report(now_ms))
                 report_at_ms = now_ms + REPORT_MS
                 time.sleep(NEWS_MS / 1000)
-            self._wake.wait(max(0, report_at_ms - _now_ms()) / 1000)
+            self._wake.wait(max(0, min(CHECK_MS, report_at_ms - _now_ms())) / 1000)
             self._wake.clear()
         if self._lease_state is LeaseState.TAKEN:
             self._log.error("another agent has taken this node's name; standing down")
@@ -146,6 +151,7 @@ class Node:
             "machine": machine_class(self._settings.slots),
             "threads": None if self._settings.spark_master else self._settings.threads,
             "pinning": pinning(self._settings, cores=len(os.sched_getaffinity(0))),
+            **_disk_of(self._settings.data_dir),
             "slots": {slot.name: self._slot_report(slot, now_ms) for slot in self._slots},
         }
 
@@ -162,6 +168,9 @@ class Node:
             fragments = {name: {**report, **taken.get(name, {})} for name, report in fragments.items()}
         return {
             "state": slot.state,
+            "error": slot.error,
+            "silent_ms": slot.silent_ms(now_ms),
+            "retry_at_ms": slot.retry_at_ms,
             "pid": pid,
             "core": core_of(pid) if pid is not None else None,
             "cpu": usage.cpu if usage else 0.0,
@@ -224,6 +233,15 @@ class Node:
             "WEIR_DATA_DIR": str(self._settings.data_dir),
             "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths)),
         }
+
+
+def _disk_of(folder: Path) -> dict[str, int | None]:
+    """What is free and what there is, in MB, where the data folder is; unknown where that cannot be told."""
+    try:
+        usage = psutil.disk_usage(str(folder))
+    except OSError:
+        return {"disk_free_mb": None, "disk_total_mb": None}
+    return {"disk_free_mb": usage.free >> 20, "disk_total_mb": usage.total >> 20}
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -16,9 +16,10 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from typing import Any, TextIO
 
 import redis
@@ -47,8 +48,11 @@ from .fragment_run import FragmentRun
 from .handover import Stage, stage_of
 from .heap_sampler import HeapSampler
 from .logs import configure, logger
+from .long_batches import Batching, LongBatches
+from .pulse import Pulse
 from .reconcile import Action, State, reconcile
 from .store import NewestDesired, NodeStore, SlotStore
+from .supervision import JVM_GONE
 from .usage_attribution import Rates
 
 TICK_S = 0.5
@@ -80,7 +84,8 @@ class Slot:
         self._due_ms: dict[str, int] = {}
         self._events: list[dict[str, Any]] = []
         self._reported: Any = None
-        self._throttled: dict[str, str] = {}
+        self._throttled: dict[str, str] = {}  # by fragment, the full channel that it waits for
+        self._long_batches = LongBatches()
         self._rates = Rates()
         self._heap = HeapSampler()
         self._log = logger()
@@ -117,6 +122,9 @@ class Slot:
         )
         took_ms = round(1000 * (time.monotonic() - began_s))
         self._log.info("session open", took_ms=took_ms)
+        jvm = self._spark.sparkContext._jvm
+        pulse = Pulse(lambda: jvm.java.lang.System.nanoTime(), self._tell)
+        pulse.start()
         self._listener.attach(self._spark)
         channels = Channels(self._broker)
         self._executor = FragmentExecutor(
@@ -138,10 +146,11 @@ class Slot:
             while not self._stopping.is_set():
                 if self._spark.sparkContext._gateway.proc.poll() is not None:
                     self._log.error("the JVM is gone")
-                    return 1
+                    return JVM_GONE
                 self._turn(pool)
                 self._wake.wait(SOON_MS / 1000 if self._is_handing_over() else TICK_S)
                 self._wake.clear()
+            pulse.stop()
             self._drain(pool)
         return 0
 
@@ -226,6 +235,8 @@ class Slot:
         wanted = {fragment.id for fragment in self._desired.of_slot(self._name)}
         wanted |= {fragment_id for fragment_id, stage in self._stages.items() if stage in (Stage.WORK, Stage.END)}
         look_at_all = self._is_due("look", LOOK_MS, now_ms) or not self._listener.listening
+        if look_at_all:
+            self._long_batches.look(self._batching(), now_ms=now_ms)
         ended = {self._ended.pop() for _ in range(len(self._ended))}
         for run in list(self._runs.values()):
             query = run.query
@@ -238,6 +249,16 @@ class Slot:
                 places = places_of(run.fragment.tasks, task_types())
                 run.query = None
                 self._executor.failed(run, explain(queries.causes_of(query), places))
+
+    def _batching(self) -> Iterator[Batching]:
+        """The queries that have done a batch of this run."""
+        for run in list(self._runs.values()):
+            query = run.query
+            if query is None or run.state is not State.RUNNING:
+                continue
+            progress = self._listener.progress(query)
+            if progress is not None:
+                yield Batching(run.id, query.runId, progress.batch, partial(queries.is_in_a_batch, query))
 
     # -- telling -------------------------------------------------------------------------------------------------
 
@@ -274,7 +295,10 @@ class Slot:
         if progress is not None:
             progress_facts = {"batch": progress.batch, "batch_ms": progress.batch_ms, "rows_per_s": progress.rows_per_s}
         work = self._listener.work(run.id)
-        progress_facts |= {"batches": work.batches, "busy_ms": work.busy_ms, "rate_per_s": self._rates.per_s(run.id)}
+        progress_facts |= {
+            "batches": work.batches, "busy_ms": work.busy_ms, "rate_per_s": self._rates.per_s(run.id),
+            "idle_ms": self._rates.idle_ms(run.id, now_ms=now_ms),
+            "batch_for_ms": self._long_batches.for_ms(run.id, now_ms=now_ms)}
         report = run.report(progress_facts, throttled_by=self._throttled.get(run.id), now_ms=now_ms)
         return {**report, "state": "left"} if run.id in self._left else report
 

@@ -18,9 +18,11 @@ from workers.processes import descendants, reap, spawn
 from . import backoff
 from .logs import logger
 
-SILENT_MS = 60_000  # a slot with a driver that says nothing for so long hangs
+SILENT_MS = 20_000  # a slot with a driver that says nothing for so long hangs; so does one whose JVM does not answer
+STALLED_MS = 2_000  # one that does not answer for so long is reported as stalled
 STARTING_MS = 180_000  # so does one whose driver starts; it gets as long again after each start that came to nothing
 MOST_PATIENT = 5  # times that long
+JVM_GONE = 3  # the status with which a slot ends whose JVM has ended
 
 
 class SlotGone(Exception):
@@ -63,6 +65,8 @@ class SlotProcess:
         self._failures = 0
         self._retry_at_ms = 0
         self._heard_at_ms = 0
+        self._pulse: tuple[int, int] | None = None  # when it was heard, and for how long its JVM was silent then
+        self.error = ""  # why the last process ended
         self._answers: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
         self._log = logger().bind(slot=name)
 
@@ -73,10 +77,23 @@ class SlotProcess:
 
     @property
     def state(self) -> str:
-        """``running``, ``starting`` (it has no driver yet) or ``backoff``."""
+        """``running``, ``starting`` (it has no driver yet), ``stalled`` (it does not answer) or ``backoff``."""
         if self._process is None:
             return "backoff" if self._failures else "starting"
-        return self.report.get("state", "starting")
+        state = self.report.get("state", "starting")
+        return "stalled" if state == "running" and self.silent_ms(_now_ms()) >= STALLED_MS else state
+
+    @property
+    def retry_at_ms(self) -> int | None:
+        """When it is started again; None while it runs."""
+        return None if self._process is not None else self._retry_at_ms
+
+    def silent_ms(self, now_ms: int) -> int:
+        """For how long its driver has not answered; 0 where it does, and before its first pulse."""
+        if self._pulse is None:
+            return 0
+        heard_at_ms, silent_ms = self._pulse
+        return max(silent_ms, now_ms - heard_at_ms)
 
     def check(self, now_ms: int) -> bool:
         """Start the slot when it is time to; notice that it died or hangs. True where it was found dead."""
@@ -85,8 +102,10 @@ class SlotProcess:
                 self._start(now_ms)
             return False
         code = self._process.poll()
-        if code is None and now_ms - self._heard_at_ms < self._patience_ms:
+        silent_ms = max(now_ms - self._heard_at_ms, self.silent_ms(now_ms) if self._has_driver else 0)
+        if code is None and silent_ms < self._patience_ms:
             return False
+        self.error = _why(code, silent_ms)
         self._log.warning("slot died" if code is not None else "slot hangs", code=code, pid=self._process.pid)
         self._bury(now_ms)
         return True
@@ -137,7 +156,7 @@ class SlotProcess:
         self._process = None
 
     def _start(self, now_ms: int) -> None:
-        self.report = {}
+        self.report, self._pulse = {}, None
         self._process = spawn(
             self._argv, env=self._env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=None
         )
@@ -164,7 +183,10 @@ class SlotProcess:
                 continue
             if process is not self._process:
                 return
-            self._heard_at_ms = time.time_ns() // 1_000_000
+            if "pulse" in report:
+                self._pulse = (_now_ms(), report["pulse"])
+                continue
+            self._heard_at_ms = _now_ms()
             if "answer" in report:
                 self._answers.put(report)
                 continue
@@ -174,6 +196,7 @@ class SlotProcess:
             self.report = report
             if is_news:
                 self._on_news()
+        self._on_news()  # it has ended
 
     def _say(self, line: bytes, *, pid: int | None = None) -> None:
         """Write to the slot; with ``pid`` only to that process, and not to one that has taken its place."""
@@ -216,6 +239,21 @@ def reap_orphans(own: Collection[int]) -> None:
             return
         if ended is None or ended.si_pid in own or not reap(ended.si_pid):
             return
+
+
+def _why(code: int | None, silent_ms: int) -> str:
+    """Why a slot's process ended, in words."""
+    if code is None:
+        return f"Its driver did not answer for {silent_ms // 1000} s and was ended."
+    if code < 0:
+        with suppress(ValueError):
+            return f"Its process was killed by {signal.Signals(-code).name}."
+        return f"Its process was killed by signal {-code}."
+    return "Its JVM ended." if code == JVM_GONE else f"Its process ended with status {code}."
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 def _session(pid: int) -> int | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 PREFIX = "weir:"
 PUSH = f"{PREFIX}push"
 EVENTS = f"{PREFIX}events"
+WORKER = f"{PREFIX}worker"  # is there while a worker does what is due
 SECRETS = f"{PREFIX}secrets"  # sealed values by team/name
 
 

@@ -90,6 +90,12 @@ def _comes_to_rest(
     return still >= STILL_LOOKS
 
 
+def is_in_a_batch(query: StreamingQuery) -> bool:
+    """Whether a batch with events is under way."""
+    status = query._jsq.status()
+    return bool(status.isTriggerActive() and status.isDataAvailable())
+
+
 def causes_of(query: StreamingQuery) -> list[Cause]:
     """The chain of causes that ended a query, outermost first; empty where nothing went wrong."""
     option = query._jsq.exception()

@@ -38,6 +38,8 @@ def _lines(state: dict) -> list[str]:
         lines.append(f"slot {name}: {slot['state']}, {slot['fragments']} fragments")
     for dataflow in state["dataflows"].values():
         lines.append(f"dataflow {dataflow['name']} ({dataflow['team']}): {dataflow['state']}")
-    for fragment, failing in state["health"].items():
-        lines.append(f"failing {fragment}: {failing['cause']}")
+    for key, finding in state["health"].items():
+        lines.append(f"{finding['severity']}: {key} is {finding['state']}. {finding['cause']} {finding['remedy']}")
+    if not state["health"] and state["live"]["available"]:
+        lines.append("All well.")
     return lines

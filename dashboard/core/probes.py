@@ -1,0 +1,58 @@
+"""What load balancers and orchestrators ask: whether the process lives, and whether it can serve."""
+
+from __future__ import annotations
+
+import shutil
+
+import redis
+from django.conf import settings
+from django.db import DatabaseError, connection
+from django.http import HttpRequest, JsonResponse
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_safe
+
+from dashboard import jobs
+
+FULL_MB = 64  # so little free space is as good as none
+
+
+@require_safe
+@never_cache
+def healthz(_request: HttpRequest) -> JsonResponse:
+    """``{"status": "ok"}`` as long as the process answers."""
+    return JsonResponse({"status": "ok"})
+
+
+@require_safe
+@never_cache
+def readyz(_request: HttpRequest) -> JsonResponse:
+    """200 where the site can serve, else 503; ``checks`` says of database, disk, broker and worker how each is.
+
+    Without a broker or a worker the site serves what it knows and takes in what it can, so that these make no 503.
+    """
+    checks = {"database": _database(), "disk": _disk(), **_broker()}
+    is_ready = checks["database"] == checks["disk"] == "ok"
+    return JsonResponse({"ready": is_ready, "checks": checks}, status=200 if is_ready else 503)
+
+
+def _database() -> str:
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT 1")
+    except DatabaseError:
+        return "away"
+    return "ok"
+
+
+def _disk() -> str:
+    try:
+        return "full" if shutil.disk_usage(settings.DATA_DIR).free >> 20 < FULL_MB else "ok"
+    except OSError:
+        return "away"
+
+
+def _broker() -> dict[str, str]:
+    try:
+        return {"broker": "ok", "worker": "ok" if jobs.worker_is_heard() else "away"}
+    except redis.RedisError:
+        return {"broker": "away", "worker": "unknown"}

@@ -1,0 +1,202 @@
+"""Health: what is wrong with nodes, disks, slots, queries, channels, sources, broker and worker, and what to do.
+
+One model for pages, API and ``./weir estate``. Findings carry no figure that moves in their text, so that
+pages draw them anew only where something changed.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from django.conf import settings
+
+from dashboard.core.probes import FULL_MB
+from dashboard.operations.states import (
+    NODE_SILENT_MS,
+    RECOVERING,
+    SILENT,
+    SILENT_SOURCE,
+    THROTTLED,
+)
+from dashboard.operations.view import View
+from scheduler.contracts.reports import FAILING, RUNNING, STALLED, NodeReport, QueryReport, SlotReport
+from scheduler.model.fragment import Fragment, RunningBundle
+
+BAD, WARN, NOTE = "bad", "warn", "note"
+_ORDER = {BAD: 0, WARN: 1, NOTE: 2}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is wrong.
+
+    ``part`` is one of ``node``, ``slot``, ``query``, ``channel``, ``source``, ``broker``, ``disk``, ``worker`` and
+    ``database``; ``severity`` is ``bad`` (something stands still), ``warn`` (it goes on, or comes back by itself) or
+    ``note``. ``dataflows`` (id, name, team) are those of the viewer that it concerns.
+    """
+
+    part: str
+    name: str
+    state: str
+    severity: str
+    cause: str
+    remedy: str
+    slot: str | None = None
+    since_ms: int | None = None
+    retry_at_ms: int | None = None
+    dataflows: list[dict[str, str]] = field(default_factory=list)
+
+    @property
+    def key(self) -> str:
+        """Its name among all findings."""
+        return f"{self.part}/{self.name}"
+
+
+def findings(view: View) -> list[Finding]:
+    """What is wrong of what the viewer may know of, the worst first."""
+    unsorted = [*_site(view), *_nodes(view), *_slots(view), *_queries(view)]
+    return sorted(unsorted, key=lambda finding: (_ORDER[finding.severity], finding.key))
+
+
+def health_document(view: View) -> dict[str, Any]:
+    """The findings as JSON, by their keys."""
+    return {finding.key: asdict(finding) for finding in findings(view)}
+
+
+def disk_finding(name: str, free_mb: float | None) -> Finding | None:
+    """What the free space of a disk means; None where there is enough, or it is not known."""
+    if free_mb is None or free_mb >= settings.DISK_FREE_MB:
+        return None
+    if free_mb < FULL_MB:
+        return Finding(
+            "disk", name, "full", BAD, f"The disk of {name} is full: nothing can be stored there.",
+            "Make room on the file system of the data folder. What stopped for lack of space goes on by itself.")
+    return Finding(
+        "disk", name, "low", WARN, f"The disk of {name} has less than {settings.DISK_FREE_MB} MB left.",
+        "Make room on the file system of the data folder, or remove outputs that nobody needs.")
+
+
+def _site(view: View) -> Iterator[Finding]:
+    if not view.reading.available:
+        yield Finding(
+            "broker", "broker", "away", BAD, view.reading.reason,
+            "Start it, or check REDIS_URL. Running dataflows wait and go on when it answers.")
+    elif not view.reading.worker:
+        yield Finding(
+            "worker", "worker", "away", BAD, "No worker does what is due: plans are neither made nor carried out.",
+            "`./weir up` starts one. Running dataflows go on without it.")
+    finding = disk_finding("site", shutil.disk_usage(settings.DATA_DIR).free >> 20)
+    if finding is not None:
+        yield finding
+
+
+def _nodes(view: View) -> Iterator[Finding]:
+    if not view.reading.available:
+        return
+    for name in sorted({slot.node for slot in view.estate.slots}):
+        report = view.reading.reports.node(name)
+        if report is None or view.reading.reports.age_ms(name) >= NODE_SILENT_MS:
+            yield Finding(
+                "node", name, SILENT, BAD, f"Node {name} does not report.",
+                f"Check the machine and its network, then start its agent: `./weir agent --node {name}`, or "
+                "`./weir up` on the site's own machine.",
+                dataflows=_users_on(view, f"{name}/"))
+        elif (finding := disk_finding(name, report.disk_free_mb)) is not None and name != settings.LOCAL_NODE:
+            yield finding
+
+
+def _slots(view: View) -> Iterator[Finding]:
+    for slot in view.estate.slots:
+        node, report = view.node_report(slot.node), view.reading.reports.slot(slot.name)
+        if node is None or report is None or report.state == RUNNING:
+            continue
+        state, severity, cause, remedy = _slot_words(slot.name, report)
+        yield Finding(
+            "slot", slot.name, state, severity, cause, remedy, slot=slot.name, since_ms=_since(report, node),
+            retry_at_ms=report.retry_at_ms, dataflows=_users_on(view, slot.name))
+
+
+def _slot_words(name: str, report: SlotReport) -> tuple[str, str, str, str]:
+    if report.state == STALLED:
+        return (STALLED, BAD, f"The driver of {name} does not answer.",
+                "Weir ends it after 20 s and starts it again. Its queries go on from their checkpoints.")
+    if report.state == "backoff":
+        return ("backoff", BAD, f"The driver of {name} ended. {report.error}".strip(),
+                "Weir starts it again, less and less often. Its log says more: `slot` lines of the agent's log.")
+    if report.restarts:
+        return (RECOVERING, WARN, f"The driver of {name} is starting again. {report.error}".strip(),
+                "Its queries go on from their checkpoints as soon as it is up.")
+    return ("starting", NOTE, f"The driver of {name} is starting.", "Its queries start as soon as it is up.")
+
+
+def _since(report: SlotReport, node: NodeReport) -> int | None:
+    return node.at_ms - report.silent_ms if report.silent_ms else report.since_ms
+
+
+def _queries(view: View) -> Iterator[Finding]:
+    for fragment in view.fragments():
+        for bundle in fragment.parts:
+            slot = view.reading.reports.slot(bundle.slot)
+            if slot is not None and slot.state == RUNNING:  # else it is the slot's or the node's
+                finding = _query(view, fragment, bundle, view.bundle_report(bundle))
+                if finding is not None:
+                    yield finding
+
+
+def _query(view: View, fragment: Fragment, bundle: RunningBundle, report: QueryReport) -> Finding | None:
+    tasks = _tasks(view, fragment)
+    if report.state == FAILING or (report.error and report.state not in (RUNNING, THROTTLED, SILENT_SOURCE, STALLED)):
+        part, severity, cause = "query", BAD, report.error or f"The query of {tasks} fails."
+        remedy = "Weir tries again from its checkpoint, less and less often. Mend the cause, or remove the dataflow."
+    elif report.state == STALLED:
+        part, severity, cause = "query", BAD, f"A batch of {tasks} does not end."
+        remedy = "A task of it waits for something, such as a service that does not answer, or has too much to do."
+    elif report.state == RECOVERING:
+        part, severity, cause = "query", WARN, f"The query of {tasks} is coming back after a restart."
+        remedy = "It goes on from its checkpoint by itself."
+    elif report.state == THROTTLED:
+        part, severity = "channel", WARN
+        cause = f"{_held_by(view, report.throttled_by or '')} reads more slowly than {tasks} writes, which waits."
+        remedy = "Give the slow task more threads by a schedule, or pause or remove what reads too slowly."
+    elif report.state == SILENT_SOURCE:
+        part, severity, cause = "source", NOTE, f"{tasks} makes no events."
+        remedy = "Check what it reads. A recording that is at its end makes no more events."
+    else:
+        return None
+    return Finding(
+        part, bundle.id, report.state, severity, cause, remedy, slot=bundle.slot, since_ms=report.since_ms,
+        retry_at_ms=report.retry_at_ms, dataflows=view.users(fragment.active_tasks))
+
+
+def _tasks(view: View, fragment: Fragment) -> str:
+    """A fragment by the names that the viewer's dataflows give its first task and its dataflow."""
+    return view.name_of(fragment.tasks[0])
+
+
+def _held_by(view: View, channel: str) -> str:
+    """Who reads a full channel, by the names of the viewer's dataflows."""
+    whole, _, part = channel.partition("@")
+    fragment_id = whole.rpartition(".")[0]
+    writer = view.fragment_of.get(fragment_id)
+    readers = view.fragment_of.get(part)
+    if readers is not None:
+        return view.name_of(readers.tasks[0])
+    position = whole.rpartition(".")[2]
+    if writer is None or not position.isdecimal() or int(position) >= len(writer.tasks):
+        return "A reader"
+    names = sorted({
+        view.name_of(view.estate.fragments[reader].tasks[0])
+        for reader in writer.outlets.get(writer.tasks[int(position)], ()) if reader in view.estate.fragments})
+    return " or ".join(names) or "A reader"
+
+
+def _users_on(view: View, slot_prefix: str) -> list[dict[str, str]]:
+    """The viewer's dataflows that work on a slot, or on any slot of a node (``n1/``)."""
+    tasks = [
+        task for fragment in view.fragments() for task in fragment.active_tasks
+        if any(part.slot == slot_prefix or (slot_prefix.endswith("/") and part.slot.startswith(slot_prefix))
+               for part in fragment.parts)]
+    return view.users(tasks)

@@ -1,0 +1,64 @@
+"""The state of a query as people are told it: by what flows, not by what was started. Pure."""
+
+from __future__ import annotations
+
+from scheduler.contracts.reports import FAILING, RUNNING, STALLED, STARTING, STOPPED, QueryReport, SlotReport
+
+RECOVERING, THROTTLED, SILENT_SOURCE = "recovering", "throttled", "silent_source"
+SILENT = "silent"  # its node does not report
+NODE_SILENT_MS = 3_000  # without a report; it is told once a second
+LONG_BATCH_MS = 10_000
+SOURCE_SILENT_MS = 60_000
+RECOVERED_MS = 180_000  # a query that has not run in a slot that is as old is a new one
+
+
+def query_state(query: QueryReport, slot: SlotReport, *, is_source: bool, gets_events: bool, at_ms: int) -> str:
+    """How a query does.
+
+    Parameters
+    ----------
+    query : QueryReport
+        What its node reports of it.
+    slot : SlotReport
+        What its node reports of its slot.
+    is_source : bool
+        Whether it begins with a source.
+    gets_events : bool
+        Whether what it reads is being written.
+    at_ms : int
+        The node's clock when it reported.
+
+    Returns
+    -------
+    str
+        The reported state, but where more is known: ``stalled`` (its driver does not answer, or a batch does not
+        end), ``recovering`` (it, or its slot, was there before and is coming back), ``starting`` (until its first
+        batch has ended), ``throttled`` (a channel that it writes is full), ``silent_source`` (a source makes nothing).
+    """
+    if slot.state == STALLED:
+        return STALLED
+    if slot.state != RUNNING:
+        return RECOVERING if slot.restarts else STARTING
+    if query.state in (STARTING, STOPPED):  # one that is to work is not stopped for long
+        return _coming(query, slot, at_ms)
+    if query.state != RUNNING:
+        return query.state
+    if query.throttled_by:
+        return THROTTLED
+    if (query.batch_for_ms or 0) >= LONG_BATCH_MS:
+        return STALLED
+    if query.batch is None and (gets_events or (is_source and at_ms - query.since_ms < SOURCE_SILENT_MS)):
+        return _coming(query, slot, at_ms)
+    if is_source and (query.idle_ms or 0) >= SOURCE_SILENT_MS:
+        return SILENT_SOURCE
+    return RUNNING
+
+
+def _coming(query: QueryReport, slot: SlotReport, at_ms: int) -> str:
+    is_back = query.restarts or (slot.restarts and at_ms - (slot.since_ms or 0) < RECOVERED_MS)
+    return RECOVERING if is_back else STARTING
+
+
+WORST_FIRST = (
+    "unknown", FAILING, SILENT, STALLED, RECOVERING, STARTING, "waiting", THROTTLED, SILENT_SOURCE, "draining",
+    "stopped")

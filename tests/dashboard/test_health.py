@@ -1,0 +1,180 @@
+"""What is said of what is wrong: by slot, node, query, channel, source, disk, worker and broker, with a remedy."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from dashboard import jobs
+from dashboard.catalog.models import DataflowRecord
+from dashboard.operations import health
+from dashboard.operations.estate import load_estate
+from dashboard.operations.live import live_dataflow, live_estate
+from dashboard.operations.models import FragmentRow
+from dashboard.operations.states import query_state
+from dashboard.operations.view import view_for
+from dashboard.teams.permissions import viewer_of
+from scheduler.contracts.reports import QueryReport, Reports, SlotReport
+from tests.dashboard.building import World, document, running
+from workers.engine.observed import Flows, TaskFlow
+
+AT_MS = 1_000_000
+RUNS = QueryReport(state="running", batch=3)
+UP = SlotReport(state="running")
+
+
+@pytest.mark.parametrize(("query", "slot", "facts", "state"), [
+    (RUNS, UP, {}, "running"),
+    (RUNS, SlotReport(state="stalled"), {}, "stalled"),
+    (RUNS, SlotReport(state="starting"), {}, "starting"),
+    (RUNS, SlotReport(state="starting", restarts=1), {}, "recovering"),
+    (RUNS, SlotReport(state="backoff", restarts=3), {}, "recovering"),
+    (QueryReport(state="starting"), UP, {}, "starting"),
+    (QueryReport(state="stopped"), UP, {}, "starting"),
+    (QueryReport(state="starting", restarts=1), UP, {}, "recovering"),
+    (QueryReport(state="starting"), SlotReport(state="running", restarts=1, since_ms=AT_MS - 5_000), {}, "recovering"),
+    (QueryReport(state="starting"), SlotReport(state="running", restarts=1, since_ms=0), {}, "starting"),
+    (QueryReport(state="running"), UP, {"gets_events": True}, "starting"),
+    (QueryReport(state="running"), UP, {"gets_events": False}, "running"),
+    (QueryReport(state="running", since_ms=AT_MS - 9_000), UP, {"is_source": True}, "starting"),
+    (QueryReport(state="running", since_ms=AT_MS - 90_000, idle_ms=80_000), UP, {"is_source": True}, "silent_source"),
+    (QueryReport(state="running", batch=3, idle_ms=80_000), UP, {}, "running"),
+    (QueryReport(state="running", batch=3, throttled_by="f1-0.0"), UP, {}, "throttled"),
+    (QueryReport(state="running", batch=3, batch_for_ms=30_000), UP, {}, "stalled"),
+    (QueryReport(state="backoff", error="no"), UP, {}, "backoff"),
+    (QueryReport(state="waiting"), UP, {}, "waiting"),
+])
+def test_a_state_follows_from_what_flows(
+    query: QueryReport, slot: SlotReport, facts: dict[str, bool], state: str
+) -> None:
+    facts = {"is_source": False, "gets_events": False} | facts
+    assert query_state(query, slot, at_ms=AT_MS, **facts) == state
+
+
+@pytest.fixture
+def record(world: World) -> DataflowRecord:
+    return running(world.carla, world.city, document("traffic"), world.ana)
+
+
+def observe(monkeypatch: pytest.MonkeyPatch, *, slot: dict[str, Any] | None = None, query: dict[str, Any] | None = None,
+            node: dict[str, Any] | None = None, age_ms: int = 0, **reading: Any) -> None:
+    """Node n1 reports that all of traffic runs on its first slot, but for these changes."""
+    names = FragmentRow.objects.values_list("pk", flat=True)
+    queries = {name: {"state": "running", "batch": 1} | (query or {}) for name in names}
+    up = {"state": "running", "fragments": queries}
+    slots = {"0": up | (slot or {}), "1": up}
+    reports = Reports(Reports.of({"n1": {"at_ms": AT_MS, "slots": slots} | (node or {})}), ages_ms={"n1": age_ms})
+    monkeypatch.setattr(jobs, "read_live", lambda *_: jobs.LiveReading(reports=reports, **reading))
+
+
+def told(world: World, record: DataflowRecord) -> tuple[dict[str, Any], str]:
+    """The only finding of a viewer of the team, and the dataflow's state."""
+    viewer = viewer_of(world.carla)
+    estate = live_estate(viewer)
+    (finding,) = estate["health"].values()
+    return finding, estate["dataflows"][str(record.pk)]["state"]
+
+
+def test_nothing_is_said_of_what_is_well(
+    world: World, record: DataflowRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    observe(monkeypatch)
+    estate = live_estate(viewer_of(world.carla))
+    assert estate["health"] == {}
+    assert estate["dataflows"][str(record.pk)]["state"] == "running"
+
+
+@pytest.mark.parametrize(("changes", "part", "state", "severity", "of_dataflow"), [
+    ({"slot": {"state": "starting", "restarts": 1, "error": "Its process was killed by SIGKILL.", "fragments": {}}},
+     "slot", "recovering", "warn", "recovering"),
+    ({"slot": {"state": "stalled", "silent_ms": 2_500}}, "slot", "stalled", "bad", "stalled"),
+    ({"slot": {"state": "backoff", "restarts": 4, "retry_at_ms": 5, "fragments": {}}},
+     "slot", "backoff", "bad", "recovering"),
+    ({"age_ms": 3_100}, "node", "silent", "bad", "silent"),
+    ({"query": {"state": "backoff", "error": "no such host", "retry_at_ms": 7}}, "query", "backoff", "bad", "backoff"),
+    ({"query": {"throttled_by": "f1-0.0"}}, "channel", "throttled", "warn", "throttled"),
+    ({"query": {"batch_for_ms": 60_000}}, "query", "stalled", "bad", "stalled"),
+    ({"query": {"idle_ms": 600_000}}, "source", "silent_source", "note", "silent_source"),
+    ({"worker": False}, "worker", "away", "bad", "running"),
+])
+def test_what_is_wrong_is_said_with_cause_and_remedy(
+    world: World, record: DataflowRecord, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], part: str,
+    state: str, severity: str, of_dataflow: str
+) -> None:
+    observe(monkeypatch, **changes)
+    finding, dataflow_state = told(world, record)
+    assert (finding["part"], finding["state"], finding["severity"]) == (part, state, severity)
+    assert finding["cause"] and finding["remedy"]
+    assert dataflow_state == of_dataflow
+    concerned = [user["name"] for user in finding["dataflows"]]
+    assert concerned == ([] if part == "worker" else ["traffic"])
+    assert (finding["part"] == "worker") or set(live_dataflow(viewer_of(world.carla), record.pk)["health"]) == {
+        f"{part}/{finding['name']}"}
+
+
+def test_a_full_disk_is_foreseen_and_named(
+    world: World, record: DataflowRecord, monkeypatch: pytest.MonkeyPatch, settings
+) -> None:
+    usage = namedtuple("usage", "total used free")
+    settings.LOCAL_NODE, settings.DISK_FREE_MB = "elsewhere", 1000
+    for free_mb, state, severity in ((900, "low", "warn"), (10, "full", "bad")):
+        observe(monkeypatch, node={"disk_free_mb": free_mb})
+        finding, _ = told(world, record)
+        assert (finding["part"], finding["name"], finding["state"], finding["severity"]) == (
+            "disk", "n1", state, severity)
+    observe(monkeypatch)
+    monkeypatch.setattr(health.shutil, "disk_usage", lambda _: usage(1 << 40, 0, 5 << 20))
+    finding, _ = told(world, record)
+    assert (finding["name"], finding["state"]) == ("site", "full")
+
+
+def test_a_slow_reader_is_named(world: World, record: DataflowRecord, monkeypatch: pytest.MonkeyPatch) -> None:
+    running(world.carla, world.city, document("speeds", window=9), world.ana)
+    estate = load_estate()
+    reader = next(fragment for fragment in estate.fragments.values() if estate.tasks[fragment.tasks[0]].parents)
+    writer, position = estate.places[estate.tasks[reader.tasks[0]].parents[0]]
+    observe(monkeypatch, query={"throttled_by": f"{writer}.{position}"})
+    cause = live_estate(viewer_of(world.carla))["health"][f"channel/{writer}"]["cause"]
+    assert cause.startswith("average of speeds")
+    monkeypatch.undo()
+    for nowhere in ("gone-0.7", f"{writer}.99", "x"):
+        observe(monkeypatch, query={"throttled_by": nowhere})
+        assert live_estate(viewer_of(world.carla))["health"][f"channel/{writer}"]["cause"].startswith("A reader")
+
+
+def test_a_private_dataflow_is_in_nobody_elses_findings(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    running(world.carla, world.city, document("hush", visibility="private"), world.ana)
+    for changes in ({"slot": {"state": "starting", "restarts": 1}}, {"query": {"throttled_by": "f2-0.0"}}):
+        observe(monkeypatch, **changes)
+        assert "hush" not in repr(live_estate(viewer_of(world.outsider))["health"])
+        assert "hush" in repr(live_estate(viewer_of(world.carla))["health"])
+
+
+def test_a_reader_whose_stream_flows_is_starting_until_its_first_batch(
+    world: World, record: DataflowRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running(world.carla, world.city, document("speeds", window=9), world.ana)
+    estate = load_estate()
+    reader = next(fragment for fragment in estate.fragments.values() if estate.tasks[fragment.tasks[0]].parents)
+    (parent,) = estate.tasks[reader.tasks[0]].parents
+    for rate, expected in ((5.0, "starting"), (0.0, "running")):
+        observe(monkeypatch, query={"batch": None, "since_ms": 0},
+                flows=Flows(tasks={parent: TaskFlow(rate, 9, None, None)}), measured=True)
+        view = view_for(viewer_of(world.carla))
+        assert view.bundle_report(reader.parts[0]).state == expected
+
+
+def test_probes_answer_anybody_and_say_what_is_away(db, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = Client()
+    assert client.get("/healthz").json() == {"status": "ok"}
+    answer = client.get("/readyz")  # the tests have no broker
+    assert answer.status_code == 200
+    assert answer.json() == {
+        "ready": True, "checks": {"database": "ok", "disk": "ok", "broker": "away", "worker": "unknown"}}
+    monkeypatch.setattr(health.shutil, "disk_usage", lambda _: namedtuple("usage", "free")(1 << 20))
+    answer = client.get("/readyz")
+    assert (answer.status_code, answer.json()["ready"], answer.json()["checks"]["disk"]) == (503, False, "full")
+    assert client.post("/readyz").status_code == 405

@@ -1,0 +1,109 @@
+"""A slot's pulse, and batches that do not end: what a listener cannot hear."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+from typing import Any
+
+from tests.launcher.waiting import wait_until
+from workers.engine.agents.long_batches import Batching, LongBatches
+from workers.engine.agents.pulse import PULSE_S, Pulse
+from workers.engine.agents.supervision import JVM_GONE, SILENT_MS, STALLED_MS, SlotProcess
+
+BEATS = (
+    "import json, sys, time\nprint(json.dumps({'state': 'running'}), flush=True)\n"
+    "while True:\n print(json.dumps({'pulse': int(sys.argv[1])}), flush=True); time.sleep(0.1)")
+
+
+def slot_that(code: str, *arguments: str) -> SlotProcess:
+    made = SlotProcess(
+        "0", [sys.executable, "-c", code, *arguments], env={}, on_news=lambda: None, on_event=lambda **_: None)
+    made.check(1_000)
+    return made
+
+
+def test_a_pulse_goes_on_while_the_jvm_is_frozen_and_says_for_how_long() -> None:
+    frozen, now_s, said = threading.Event(), [10.0], []
+    pulse = Pulse(frozen.wait, said.append, monotonic_s=lambda: now_s[0])
+    pulse.start()
+    try:
+        now_s[0] += 3.0
+        wait_until(lambda: len(said) >= 2)
+        assert said[-1] == {"pulse": 3000}
+        frozen.set()
+        wait_until(lambda: said[-1] == {"pulse": 0})
+    finally:
+        frozen.set()
+        pulse.stop()
+
+
+def test_what_is_within_a_turn_is_no_silence() -> None:
+    now_s = [0.0]
+    pulse = Pulse(lambda: None, lambda _: None, monotonic_s=lambda: now_s[0])
+    now_s[0] = 2 * PULSE_S
+    assert pulse.silent_ms() == 0
+
+
+def test_a_slot_whose_jvm_does_not_answer_is_stalled_and_ended_in_the_end() -> None:
+    slot = slot_that(BEATS, str(STALLED_MS))
+    try:
+        wait_until(lambda: slot.state == "stalled")
+        assert slot.silent_ms(slot._heard_at_ms) == STALLED_MS
+        slot._pulse = (slot._heard_at_ms, SILENT_MS)
+        assert slot.check(slot._heard_at_ms)
+        assert "did not answer" in slot.error
+    finally:
+        slot.end(deadline=0)
+
+
+def test_a_slot_that_is_frozen_itself_is_stalled() -> None:
+    slot = slot_that(BEATS, "0")
+    try:
+        wait_until(lambda: slot.state == "running" and slot._pulse is not None)
+        os.kill(slot.pid, signal.SIGSTOP)
+        wait_until(lambda: slot.state == "stalled")
+        os.kill(slot.pid, signal.SIGCONT)
+        wait_until(lambda: slot.state == "running")
+    finally:
+        slot.end(deadline=0)
+
+
+def test_a_slot_that_ended_says_why() -> None:
+    for code, words in ((f"raise SystemExit({JVM_GONE})", "JVM ended"), ("raise SystemExit(7)", "status 7"),
+                        ("import os; os.kill(os.getpid(), 9)", "SIGKILL")):
+        news: list[Any] = []
+        slot = SlotProcess(
+            "0", [sys.executable, "-c", f"print({json.dumps('{}')}, flush=True); {code}"], env={},
+            on_news=lambda news=news: news.append(1), on_event=lambda **_: None)
+        slot.check(1_000)
+        wait_until(lambda slot=slot: slot.check(2_000))
+        assert words in slot.error and news
+        slot.end(deadline=0)
+
+
+def test_a_batch_is_long_from_the_look_before_the_first_without_news() -> None:
+    watch, asked = LongBatches(), []
+
+    def look(newest: int, at_ms: int, *, is_in: bool = True, run: str = "r1") -> None:
+        watch.look([Batching("f1-0", run, newest, lambda: asked.append(at_ms) or is_in)], now_ms=at_ms)
+
+    look(4, 5_000)
+    assert not asked and watch.for_ms("f1-0", now_ms=6_000) is None
+    look(5, 10_000)
+    assert not asked, "a batch ended since: nothing to ask"
+    look(5, 15_000)
+    assert watch.for_ms("f1-0", now_ms=17_000) == 7_000
+    look(5, 20_000)
+    assert watch.for_ms("f1-0", now_ms=20_000) == 10_000
+    look(6, 25_000)
+    assert watch.for_ms("f1-0", now_ms=25_000) is None
+    look(6, 30_000, is_in=False)
+    assert watch.for_ms("f1-0", now_ms=30_000) is None, "it waits for events"
+    look(6, 35_000, run="r2")
+    assert watch.for_ms("f1-0", now_ms=35_000) is None, "another run"
+    watch.look([], now_ms=40_000)
+    assert watch.for_ms("f1-0", now_ms=40_000) is None
