@@ -46,5 +46,7 @@ _ALL = (
           "workers.benches.engine:main"),
     Bench("handover", "Fusing two queries into one and cutting one into two: how long the output stands still.",
           "workers.benches.handover:main"),
+    Bench("recovery", "A driver is killed: how soon events flow again, with a spare driver and without.",
+          "workers.benches.recovery:main"),
 )
 BENCHES: dict[str, Bench] = {bench.name: bench for bench in _ALL}

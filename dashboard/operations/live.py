@@ -47,7 +47,8 @@ def live_estate(viewer: Viewer) -> dict[str, Any]:
     - ``generation``
     - ``counts``: ``submitted`` dataflows, ``running_tasks``, ``without_reuse`` (tasks if nothing were shared),
       ``events_in_per_s``, ``events_out_per_s`` (null until measured)
-    - ``nodes`` by name: ``reporting``, ``cores``, ``memory_mb``
+    - ``nodes`` by name: ``reporting``, ``cores``, ``memory_mb``, ``spare`` (a driver that is kept ready: ``state``,
+      ``cpu``, ``memory_mb``; null where there is none)
     - ``slots`` by name: ``state`` (``silent`` where the node does not report), ``cpu`` (cores), ``memory_mb``,
       ``restarts``, ``reserved`` (something has it to itself); of the bundles that the viewer may see ``fragments``,
       how many, and ``bundles_cpu`` and ``bundles_memory``, the shares that they take besides the driver (null where
@@ -63,8 +64,10 @@ def live_estate(viewer: Viewer) -> dict[str, Any]:
         "generation": view.estate.generation,
         "counts": _counts(view),
         "nodes": {
-            name: {"reporting": True, "cores": report.cores, "memory_mb": report.memory_mb}
-            if (report := view.reading.reports.node(name)) else {"reporting": False, "cores": None, "memory_mb": None}
+            name: {"reporting": True, "cores": report.cores, "memory_mb": report.memory_mb,
+                   "spare": asdict(report.spare) if report.spare else None}
+            if (report := view.node_report(name))
+            else {"reporting": False, "cores": None, "memory_mb": None, "spare": None}
             for name in sorted({slot.node for slot in view.estate.slots})
         },
         "slots": _slots(view),

@@ -80,6 +80,15 @@ class SlotReport:
 
 
 @dataclass(frozen=True, slots=True)
+class SpareReport:
+    """A driver that is kept ready; ``state`` is ``starting``, ``ready``, ``backoff`` or ``stalled``. CPU in cores."""
+
+    state: str = "starting"
+    cpu: float | None = None
+    memory_mb: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class NodeReport:
     """One node: the version of the desired state that it follows, its size, and its slots by index."""
 
@@ -93,6 +102,7 @@ class NodeReport:
     pinning: str = ""  # how its slots are held to cores
     disk_free_mb: float | None = None  # of the file system of its data folder
     disk_total_mb: float | None = None
+    spare: SpareReport | None = None
     slots: Mapping[str, SlotReport] = field(default_factory=dict)
 
 

@@ -26,6 +26,7 @@ class Settings:
     spark_master: str = ""  # empty: this machine, with ``threads`` threads a slot
     threads: int = 64  # as many as a bundle may have; they cost nothing idle
     slot_memory_mb: int = 1024  # the JVM's heap; Python workers and RocksDB come on top
+    spares: int = 0  # drivers that are kept ready to take the place of one that dies: 0 or 1
     pin: Literal["auto", "always", "never"] = "auto"
 
 
@@ -43,6 +44,7 @@ def from_environment(environment: Mapping[str, str] | None = None) -> Settings:
         spark_master=env.get("WEIR_SPARK_MASTER", default.spark_master),
         threads=int(env.get("WEIR_SLOT_THREADS", default.threads)),
         slot_memory_mb=int(env.get("WEIR_SLOT_MEMORY_MB", default.slot_memory_mb)),
+        spares=int(_choice(env, "WEIR_SPARES", ("0", "1"), str(default.spares))),
         pin=_choice(env, "WEIR_PIN", ("auto", "always", "never"), default.pin),
     )
 

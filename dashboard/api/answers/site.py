@@ -70,12 +70,21 @@ class EstateCounts(Answer):
     events_out_per_s: Figure
 
 
+class Spare(Answer):
+    """A driver that is kept ready to take the place of one that dies, and what it takes."""
+
+    state: str
+    cpu: Figure
+    memory_mb: Figure
+
+
 class EstateNode(Answer):
     """Whether a node reports, and its size."""
 
     reporting: bool
     cores: float | None
     memory_mb: Figure
+    spare: Spare | None
 
 
 class EstateSlot(Answer):

@@ -33,6 +33,7 @@ def estate(request: HttpRequest) -> HttpResponse:
         "rows": sorted(rows, key=lambda row: (row["team"], row["name"])),
         "slots": [{"name": key, **row, "of_mb": _memory(document, key)}
                   for key, row in document["slots"].items()],
+        "spares": [{"node": name, **node["spare"]} for name, node in document["nodes"].items() if node["spare"]],
         "health": list(document["health"].values()),
         "failing": sum(1 for row in document["health"].values() if row["part"] == "query" and row["severity"] == "bad"),
         "health_state": _health_state(document),

@@ -14,9 +14,15 @@ from pathlib import Path
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--slot", required=True)
+    parser.add_argument("--slot")
+    parser.add_argument("--spare", action="store_true")
     parser.add_argument("--desired", type=Path, required=True)
     given = parser.parse_args()
+    if given.spare:
+        print(json.dumps({"state": "ready"}), flush=True)
+        word, _, given.slot = sys.stdin.readline().strip().partition(" ")
+        if word != "take":
+            return
     child = subprocess.Popen(["sleep", "600"], preexec_fn=os.setpgrp)
     told = threading.Event()
     ended = threading.Event()

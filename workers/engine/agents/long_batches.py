@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from workers.engine.spark import queries
+from workers.engine.spark.listener import Progress
+
+from .fragment_run import FragmentRun
+from .reconcile import State
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,3 +48,14 @@ class LongBatches:
         """For how long a batch of this fragment's query has been under way; None where none was at the last look."""
         since_ms = self._since_ms.get(fragment_id)
         return None if since_ms is None else now_ms - since_ms
+
+
+def batching(runs: Iterable[FragmentRun], progress_of: Callable[[Any], Progress | None]) -> Iterator[Batching]:
+    """The queries that have done a batch of their present run."""
+    for run in runs:
+        query = run.query
+        if query is None or run.state is not State.RUNNING:
+            continue
+        progress = progress_of(query)
+        if progress is not None:
+            yield Batching(run.id, query.runId, progress.batch, partial(queries.is_in_a_batch, query))

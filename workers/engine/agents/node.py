@@ -31,13 +31,14 @@ from .broker_sync import DesiredStateWatcher, ReportPublisher, connect
 from .lease import Lease, LeaseState
 from .logs import configure, logger
 from .store import FileLock, NodeStore
-from .supervision import SlotProcess, reap_orphans
+from .supervision import SPARE, SlotProcess, Spare, reap_orphans
 from .trial_runner import TrialRunner
-from .usage import TreeMeter
+from .usage import TreeMeter, Usage
 from .usage_attribution import UsageAttribution
 
 REPORT_MS = 1_000
 CHECK_MS = 250  # how often slots are looked at, so that one that stalls is told of soon
+CALM_MS = 20_000  # after the last start of a slot, a spare is made ready
 NEWS_MS = 200  # news goes out sooner than the next second, but not more often than this
 DRAIN_S = 5.0  # of the 8 s that a shutdown may take, killing included
 
@@ -64,6 +65,7 @@ class Node:
         self._news = threading.Event()
         self._lease_state = LeaseState.UNKNOWN
         self._slots: list[SlotProcess] = []
+        self._spare: Spare | None = None
         self._version = 0
         self._meters: dict[int, TreeMeter] = {}
         self._shares: dict[str, UsageAttribution] = {}
@@ -102,12 +104,13 @@ class Node:
     def _serve(self, publisher: ReportPublisher) -> None:
         """Keep the slots running until the agent is stopped or its lease is taken."""
         env = self._slot_environment()
-        self._slots = [
-            SlotProcess(
-                str(index), self._slot_argv(str(index)), env=env, on_news=self._on_news, on_event=publisher.send_event
-            )
-            for index in range(self._settings.slots)
-        ]
+
+        def made(kind: type[SlotProcess], name: str, **more: Any) -> SlotProcess:
+            return kind(
+                name, self._slot_argv(name), env=env, on_news=self._on_news, on_event=publisher.send_event, **more)
+
+        self._spare = made(Spare, SPARE) if self._settings.spares else None
+        self._slots = [made(SlotProcess, str(index), spare=self._spare) for index in range(self._settings.slots)]
         self._version = self._store.read_desired().version
         self._log.info("agent serves", slots=len(self._slots), version=self._version)
         report_at_ms, reported_states = 0, []
@@ -117,9 +120,12 @@ class Node:
                 if slot.check(now_ms):
                     publisher.send_event(
                         "slot_died", at_ms=now_ms, slot=slot.name, restarts=slot.restarts, error=slot.error)
+                    slot.check(now_ms)  # it starts again at once, where it is to
+            if self._spare is not None and (self._spare.pid is not None or self._is_calm(now_ms)):
+                self._spare.check(now_ms)
             if (states := [slot.state for slot in self._slots]) != reported_states:
                 self._news.set()
-            reap_orphans({slot.pid for slot in self._slots} | self._trial_runner.pids)
+            reap_orphans({slot.pid for slot in self._processes} | self._trial_runner.pids)
             if now_ms >= report_at_ms or self._news.is_set():
                 self._news.clear()
                 reported_states = states
@@ -134,12 +140,36 @@ class Node:
 
     def _end_slots(self) -> None:
         deadline = time.monotonic() + DRAIN_S
-        for slot in self._slots:
+        for slot in self._processes:
             slot.ask_to_stop()
-        for slot in self._slots:
+        for slot in self._processes:
             slot.end(deadline=deadline)
-        self._slots = []
+        self._slots, self._spare = [], None
         self._log.info("slots ended")
+
+    @property
+    def _processes(self) -> list[SlotProcess]:
+        return [*self._slots, *([] if self._spare is None else [self._spare])]
+
+    def _is_calm(self, now_ms: int) -> bool:
+        """Whether all slots have run for a while: a spare must not take CPU from what is coming back."""
+        return all(slot.state == "running" and now_ms - (slot.since_ms or 0) >= CALM_MS for slot in self._slots)
+
+    def _spare_report(self, now_ms: int) -> dict[str, Any] | None:
+        if self._spare is None:
+            return None
+        usage = self._usage_of(self._spare.pid, now_ms)
+        return {"state": self._spare.state, "cpu": usage.cpu if usage else 0.0,
+                "memory_mb": usage.memory_mb if usage else 0}
+
+    def _usage_of(self, pid: int | None, now_ms: int) -> Usage | None:
+        if pid is None:
+            return None
+        if pid not in self._meters:
+            living = {process.pid for process in self._processes}
+            self._meters = {known: meter for known, meter in self._meters.items() if known in living}
+            self._meters[pid] = TreeMeter(pid)
+        return self._meters[pid].sample(now_ms)
 
     def _report(self, now_ms: int) -> dict[str, Any]:
         return {
@@ -152,16 +182,13 @@ class Node:
             "threads": None if self._settings.spark_master else self._settings.threads,
             "pinning": pinning(self._settings, cores=len(os.sched_getaffinity(0))),
             **_disk_of(self._settings.data_dir),
+            "spare": self._spare_report(now_ms),
             "slots": {slot.name: self._slot_report(slot, now_ms) for slot in self._slots},
         }
 
     def _slot_report(self, slot: SlotProcess, now_ms: int) -> dict[str, Any]:
         pid = slot.pid
-        if pid is not None and pid not in self._meters:
-            living = {other.pid for other in self._slots}
-            self._meters = {known: meter for known, meter in self._meters.items() if known in living}
-            self._meters[pid] = TreeMeter(pid)
-        usage = self._meters[pid].sample(now_ms) if pid is not None else None
+        usage = self._usage_of(pid, now_ms)
         fragments = slot.report.get("fragments", {})
         if usage is not None and slot.state == "running":
             taken = self._shares_of(slot.name).take(usage, slot.report, now_ms=now_ms)
@@ -221,7 +248,8 @@ class Node:
         return False
 
     def _own_slot_argv(self, slot: str) -> list[str]:
-        return [sys.executable, "-m", "workers.engine.agents.slot", "--slot", slot]
+        which = ["--spare"] if slot == SPARE else ["--slot", slot]
+        return [sys.executable, "-m", "workers.engine.agents.slot", *which]
 
     def _slot_environment(self) -> Mapping[str, str]:
         paths = [str(ROOT), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]

@@ -32,15 +32,18 @@ class Pulse:
         self._monotonic_s = monotonic_s
         self._answered_s = monotonic_s()
         self._ended = threading.Event()
+        self._teller = threading.Thread(target=self._keep_telling, name="pulse teller", daemon=True)
 
     def start(self) -> None:
         """Begin, on two daemon threads: one waits for the JVM, the other must not."""
         threading.Thread(target=self._keep_asking, name="pulse", daemon=True).start()
-        threading.Thread(target=self._keep_telling, name="pulse teller", daemon=True).start()
+        self._teller.start()
 
     def stop(self) -> None:
-        """End both threads at their next turn."""
+        """End both threads; nothing more is told when this returns."""
         self._ended.set()
+        if self._teller.is_alive():
+            self._teller.join()
 
     def silent_ms(self) -> int:
         """For how long the JVM has not answered; what is within one turn counts as nothing."""

@@ -1,6 +1,7 @@
 """A slot: one Spark driver whose queries are reconciled with what is desired.
 
     python -m workers.engine.agents.slot --slot 0        (started by the node agent; settings come from the environment)
+    python -m workers.engine.agents.slot --spare         (ready for the line ``take <slot>``, see ``spare.py``)
 
 It reads lines from its standard input (``poke``: the desired state changed; ``trial`` and a JSON: a command of a
 trial, see ``workers/engine/measuring/host.py``; ``stop``, or the end of the input: drain and end) and writes its
@@ -16,13 +17,13 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from functools import partial
 from typing import Any, TextIO
 
 import redis
+from pyspark.sql import SparkSession
 
 from scheduler.contracts.desired import DesiredState
 from workers.engine.channels import keys
@@ -48,11 +49,12 @@ from .fragment_run import FragmentRun
 from .handover import Stage, stage_of
 from .heap_sampler import HeapSampler
 from .logs import configure, logger
-from .long_batches import Batching, LongBatches
+from .long_batches import LongBatches, batching
 from .pulse import Pulse
 from .reconcile import Action, State, reconcile
+from .spare import wait_for_a_slot
 from .store import NewestDesired, NodeStore, SlotStore
-from .supervision import JVM_GONE
+from .supervision import JVM_GONE, SPARE
 from .usage_attribution import Rates
 
 TICK_S = 0.5
@@ -66,8 +68,11 @@ THREADS = 4
 class Slot:
     """One slot process: a loop that decides, an executor that does, a report that tells."""
 
-    def __init__(self, settings: Settings, slot: str, *, report_to: TextIO) -> None:
+    def __init__(
+        self, settings: Settings, slot: str, *, report_to: TextIO, session: SparkSession | None = None
+    ) -> None:
         self._settings = settings
+        self._spark = session
         self._name = slot
         self._report_to = report_to
         self._telling = threading.Lock()
@@ -116,12 +121,12 @@ class Slot:
         config = ChannelConfig(
             redis_url=self._settings.redis_url, data_dir=self._settings.data_dir, jar=self._settings.channels_jar,
         )
-        began_s = time.monotonic()
-        self._spark = open_session(
-            self._settings, slot=int(self._name), slot_dir=self._store.folder, channel_conf=spark_conf(config)
-        )
-        took_ms = round(1000 * (time.monotonic() - began_s))
-        self._log.info("session open", took_ms=took_ms)
+        is_spare = self._spark is not None
+        if self._spark is None:
+            began_s = time.monotonic()
+            self._spark = open_session(
+                self._settings, slot=int(self._name), slot_dir=self._store.folder, channel_conf=spark_conf(config))
+            self._log.info("session open", took_ms=round(1000 * (time.monotonic() - began_s)))
         jvm = self._spark.sparkContext._jvm
         pulse = Pulse(lambda: jvm.java.lang.System.nanoTime(), self._tell)
         pulse.start()
@@ -141,7 +146,7 @@ class Slot:
             trigger_ms=self._settings.trigger_ms,
         ))
         with ThreadPoolExecutor(THREADS, thread_name_prefix="executor") as pool:
-            if not self._desired.of_slot(self._name):  # else the fragments themselves warm the driver
+            if not is_spare and not self._desired.of_slot(self._name):  # else the fragments themselves warm the driver
                 pool.submit(self._warm_up)
             while not self._stopping.is_set():
                 if self._spark.sparkContext._gateway.proc.poll() is not None:
@@ -236,7 +241,7 @@ class Slot:
         wanted |= {fragment_id for fragment_id, stage in self._stages.items() if stage in (Stage.WORK, Stage.END)}
         look_at_all = self._is_due("look", LOOK_MS, now_ms) or not self._listener.listening
         if look_at_all:
-            self._long_batches.look(self._batching(), now_ms=now_ms)
+            self._long_batches.look(batching(list(self._runs.values()), self._listener.progress), now_ms=now_ms)
         ended = {self._ended.pop() for _ in range(len(self._ended))}
         for run in list(self._runs.values()):
             query = run.query
@@ -249,16 +254,6 @@ class Slot:
                 places = places_of(run.fragment.tasks, task_types())
                 run.query = None
                 self._executor.failed(run, explain(queries.causes_of(query), places))
-
-    def _batching(self) -> Iterator[Batching]:
-        """The queries that have done a batch of this run."""
-        for run in list(self._runs.values()):
-            query = run.query
-            if query is None or run.state is not State.RUNNING:
-                continue
-            progress = self._listener.progress(query)
-            if progress is not None:
-                yield Batching(run.id, query.runId, progress.batch, partial(queries.is_in_a_batch, query))
 
     # -- telling -------------------------------------------------------------------------------------------------
 
@@ -366,14 +361,24 @@ def _now_ms() -> int:
 def main() -> None:
     """Run one slot."""
     parser = argparse.ArgumentParser(description="Run one slot; the node agent does this.")
-    parser.add_argument("--slot", required=True)
-    name = parser.parse_args().slot
+    which = parser.add_mutually_exclusive_group(required=True)
+    which.add_argument("--slot", help="the index of the slot")
+    which.add_argument("--spare", action="store_true", help="be ready to take the place of a driver that dies")
+    given = parser.parse_args()
+    name = SPARE if given.spare else given.slot
     settings = from_environment()
     # Whatever Spark or a library prints must not end up between the reports.
     report_to = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     configure(sys.stderr, node=settings.node, slot=name)
-    slot = Slot(settings, name, report_to=report_to)
+    session = None
+    if given.spare:
+        taken = wait_for_a_slot(settings, commands=sys.stdin, report_to=report_to)
+        if taken is None:
+            os._exit(0)
+        name, session = taken
+        configure(sys.stderr, node=settings.node, slot=name)
+    slot = Slot(settings, name, report_to=report_to, session=session)
     for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(signum, lambda *_: slot.stop())
     threading.Thread(target=_obey, args=(slot, sys.stdin), name="commands", daemon=True).start()

@@ -22,6 +22,7 @@ SILENT_MS = 20_000  # a slot with a driver that says nothing for so long hangs; 
 STALLED_MS = 2_000  # one that does not answer for so long is reported as stalled
 STARTING_MS = 180_000  # so does one whose driver starts; it gets as long again after each start that came to nothing
 MOST_PATIENT = 5  # times that long
+SPARE, READY = "spare", "ready"  # the name of the driver that is kept ready, and its state then
 JVM_GONE = 3  # the status with which a slot ends whose JVM has ended
 
 
@@ -42,6 +43,8 @@ class SlotProcess:
         Called without arguments whenever a report has arrived that says something new.
     on_event : callable
         Called with a kind and facts for every notable event that a report brings.
+    spare : Spare, optional
+        A driver that is kept ready, and takes the place of one that died.
     """
 
     def __init__(
@@ -52,8 +55,10 @@ class SlotProcess:
         env: Mapping[str, str],
         on_news: Callable[[], None],
         on_event: Callable[..., None],
+        spare: Spare | None = None,
     ) -> None:
         self.name = name
+        self._spare = spare
         self.restarts = 0
         self.since_ms: int | None = None
         self.report: dict[str, Any] = {}
@@ -62,6 +67,7 @@ class SlotProcess:
         self._on_news = on_news
         self._on_event = on_event
         self._process: subprocess.Popen[bytes] | None = None
+        self._driver: _Driver | None = None
         self._failures = 0
         self._retry_at_ms = 0
         self._heard_at_ms = 0
@@ -157,12 +163,18 @@ class SlotProcess:
 
     def _start(self, now_ms: int) -> None:
         self.report, self._pulse = {}, None
-        self._process = spawn(
-            self._argv, env=self._env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=None
-        )
         self.since_ms = self._heard_at_ms = now_ms
-        threading.Thread(target=self._listen, args=(self._process,), name=f"slot {self.name}", daemon=True).start()
-        self._log.info("slot started", pid=self._process.pid, restarts=self.restarts)
+        driver = self._spare.give() if self._spare is not None else None
+        if driver is None:
+            self._driver = _Driver(self._argv, self._env, owner=self)
+            self._process = self._driver.process
+            self._driver.listen()
+        else:
+            self._driver, self._process = driver, driver.process
+            driver.owner = self
+            self._say(f"take {self.name}\n".encode())
+        self._log.info(
+            "slot started", pid=self._process.pid, restarts=self.restarts, **({"spare": True} if driver else {}))
 
     def _bury(self, now_ms: int) -> None:
         end_session(self._process)
@@ -174,29 +186,32 @@ class SlotProcess:
         self.report = {}
         self._process = None
 
-    def _listen(self, process: subprocess.Popen[bytes]) -> None:
-        for line in process.stdout:
-            try:
-                report = json.loads(line)
-            except ValueError:
-                self._log.warning("unreadable line", line=line[:200].decode(errors="replace"))
-                continue
-            if process is not self._process:
-                return
-            if "pulse" in report:
-                self._pulse = (_now_ms(), report["pulse"])
-                continue
-            self._heard_at_ms = _now_ms()
-            if "answer" in report:
-                self._answers.put(report)
-                continue
-            for event in report.pop("events", []):
-                self._on_event(**event)
-            is_news = _shape(report) != _shape(self.report)
-            self.report = report
-            if is_news:
-                self._on_news()
-        self._on_news()  # it has ended
+    def hear(self, process: subprocess.Popen[bytes], line: bytes) -> None:
+        """Take in a line of the process, on the thread that listens to it."""
+        try:
+            report = json.loads(line)
+        except ValueError:
+            self._log.warning("unreadable line", line=line[:200].decode(errors="replace"))
+            return
+        if process is not self._process:
+            return
+        if "pulse" in report:
+            self._pulse = (_now_ms(), report["pulse"])
+            return
+        self._heard_at_ms = _now_ms()
+        if "answer" in report:
+            self._answers.put(report)
+            return
+        for event in report.pop("events", []):
+            self._on_event(**event)
+        is_news = _shape(report) != _shape(self.report)
+        self.report = report
+        if is_news:
+            self._on_news()
+
+    def hear_end(self) -> None:
+        """Nothing more comes from a process."""
+        self._on_news()
 
     def _say(self, line: bytes, *, pid: int | None = None) -> None:
         """Write to the slot; with ``pid`` only to that process, and not to one that has taken its place."""
@@ -205,6 +220,43 @@ class SlotProcess:
             with suppress(OSError, ValueError):  # it is ending, or has been ended just now
                 process.stdin.write(line)
                 process.stdin.flush()
+
+
+class Spare(SlotProcess):
+    """A driver that is kept ready to take the place of one that died: its session is open and warm, it runs nothing.
+
+    It is looked after like a slot.
+    """
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it can take a place now."""
+        return self._process is not None and self._process.poll() is None and self.state == READY
+
+    def give(self) -> _Driver | None:
+        """The driver, which is its new owner's from now on; None where none is ready."""
+        if not self.is_ready:
+            return None
+        driver, self._driver, self._process, self.report = self._driver, None, None, {}
+        self._retry_at_ms = _now_ms()
+        return driver
+
+
+class _Driver:
+    """A slot's process and the thread that reads its lines, for whoever owns it by now."""
+
+    def __init__(self, argv: Sequence[str], env: Mapping[str, str], *, owner: SlotProcess) -> None:
+        self.owner = owner
+        self.process = spawn(argv, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=None)
+
+    def listen(self) -> None:
+        """Begin to read."""
+        threading.Thread(target=self._read, name=f"slot {self.owner.name}", daemon=True).start()
+
+    def _read(self) -> None:
+        for line in self.process.stdout:
+            self.owner.hear(self.process, line)
+        self.owner.hear_end()
 
 
 def end_session(process: subprocess.Popen[bytes], *, timeout_s: float = 3.0) -> None:

@@ -8,9 +8,11 @@ out of their way. Without it the system deals out the cores as it finds them fre
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from typing import Literal
 
 from workers.engine.settings import Settings
+from workers.processes import descendants
 
 # Each slot has a core for itself; several share one; else none is held, because cores are no more than slots, because
 # the setting says never, or because the queries run on a cluster's machines.
@@ -36,6 +38,19 @@ def pin_to_core(settings: Settings, slot: int) -> int | None:
     core = core_for(slot)
     os.sched_setaffinity(0, {core})
     return core
+
+
+def pin_tree_to_core(settings: Settings, slot: int) -> None:
+    """The same for a driver that runs already: every thread of this process and of all that it started."""
+    cores = sorted(os.sched_getaffinity(0))
+    if pinning(settings, cores=len(cores)) not in ("own", "shared"):
+        return
+    core = core_for(slot)
+    for pid in [os.getpid(), *descendants()]:
+        with suppress(FileNotFoundError, ProcessLookupError):
+            for thread in os.listdir(f"/proc/{pid}/task"):
+                with suppress(ProcessLookupError):
+                    os.sched_setaffinity(int(thread), {core})
 
 
 def core_for(slot: int) -> int:

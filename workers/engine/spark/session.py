@@ -21,7 +21,7 @@ _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProv
 
 
 def open_session(
-    settings: Settings, *, slot: int, slot_dir: Path, channel_conf: Mapping[str, str] | None = None
+    settings: Settings, *, slot: int, slot_dir: Path, channel_conf: Mapping[str, str] | None = None, pin: bool = True
 ) -> SparkSession:
     """Start the driver of one slot. Scratch files go to ``slot_dir``; what an earlier driver left there is removed.
 
@@ -35,8 +35,11 @@ def open_session(
         The slot's folder.
     channel_conf : mapping of str to str, optional
         Spark settings of channels.
+    pin : bool, optional
+        Whether it is held to the slot's core, where slots are.
     """
-    pin_to_core(settings, slot)
+    if pin:
+        pin_to_core(settings, slot)
     scratch = slot_dir / "scratch"
     shutil.rmtree(scratch, ignore_errors=True)
     (scratch / "tmp").mkdir(parents=True)

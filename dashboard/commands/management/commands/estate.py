@@ -36,6 +36,9 @@ def _lines(state: dict) -> list[str]:
         lines.append(state["live"]["reason"])
     for name, slot in state["slots"].items():
         lines.append(f"slot {name}: {slot['state']}, {slot['fragments']} fragments")
+    for name, node in state["nodes"].items():
+        if node["spare"]:
+            lines.append(f"spare driver on {name}: {node['spare']['state']}, {node['spare']['memory_mb']:.0f} MB")
     for dataflow in state["dataflows"].values():
         lines.append(f"dataflow {dataflow['name']} ({dataflow['team']}): {dataflow['state']}")
     for key, finding in state["health"].items():
