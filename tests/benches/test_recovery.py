@@ -1,0 +1,36 @@
+"""What the bench of recoveries makes of kills and of an agent's log; the bench itself runs real drivers."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+from workers.benches.recovery import Kill, _phases, estate_of, summary
+
+
+def test_each_dataflow_is_one_query_on_the_slot_that_is_killed() -> None:
+    estate = estate_of(3, 50.0)
+    assert {fragment.slot for fragment in estate.fragments.values()} == {"n1/0"}
+    assert len(estate.fragments) == 3 and len(estate.tasks) == 12
+
+
+def test_a_kill_counts_until_the_last_dataflow_flows() -> None:
+    kills = [Kill({"a": 1.0, "b": 4.0}, {"died": 0.1}), Kill({"a": 2.0, "b": 3.0}, {"died": 0.3}),
+             Kill({"a": 3.0, "b": 9.0}, {})]
+    assert summary(kills) == {
+        "kills": 3, "median_s": 4.0, "worst_s": 9.0, "first_dataflow_median_s": 2.0, "phases_median_s": {"died": 0.2}}
+
+
+def test_phases_are_read_from_the_agents_log_after_the_kill(tmp_path: Path) -> None:
+    log = tmp_path / "agent.log"
+
+    def line(event: str, at_s: float) -> str:
+        return json.dumps({"event": event, "timestamp": datetime.fromtimestamp(at_s, UTC).isoformat()}) + "\n"
+
+    log.write_text(line("slot died", 50.0))
+    read_from = log.stat().st_size
+    with log.open("a") as file:
+        file.write(line("slot died", 100.25) + "not JSON\n" + line("slot started", 100.5) + line("session open", 103)
+                   + line("fragment started", 104) + line("fragment started", 105.5))
+    assert _phases(log, read_from, 100.0) == {"died": 0.25, "started": 0.5, "session": 3.0, "queries": 5.5}
