@@ -20,8 +20,8 @@ import pytest
 from .waiting import ROOT, wait_until
 
 TOOLS = (
-    "cat", "cksum", "cp", "date", "dirname", "env", "mkdir", "mv", "readlink", "rm", "sed", "sh", "sleep", "tail",
-    "touch",
+    "awk", "cat", "cksum", "cp", "date", "dirname", "env", "mkdir", "mv", "readlink", "rm", "sed", "sh", "sleep",
+    "tail", "touch",
 )  # fmt: skip
 PYTHON = """#!/bin/sh
 # Stands in for Python before and in the virtual environment.
@@ -155,6 +155,23 @@ def test_help_needs_no_set_up(place: Place, words: tuple[str, ...]) -> None:
     assert place.calls() == []
 
 
+@pytest.mark.parametrize(("words", "expected"), [
+    (("bench", "--help"), "handover"), (("bench", "-h"), "handover"), (("bench", "handover", "--help"), "--repeats"),
+    (("bench", "recovery", "--kills", "3", "-h"), "--kills KILLS"),
+])
+def test_help_of_a_bench_needs_no_set_up_and_writes_nothing(
+    place: Place, words: tuple[str, ...], expected: str
+) -> None:
+    (place.root / "docs").mkdir()
+    shutil.copy(ROOT / "docs" / "benches.md", place.root / "docs" / "benches.md")
+    before = sorted(place.root.rglob("*"))
+    done = place.run(*words)
+    assert done.returncode == 0 and expected in done.stdout and "##" not in done.stdout
+    assert (place.calls(), sorted(place.root.rglob("*"))) == ([], before)
+    done = place.run("bench", "nothing", "--help")
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+
+
 def test_it_works_through_a_link_from_any_folder(place: Place, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     link = tmp_path / "elsewhere" / "weir"
@@ -212,6 +229,17 @@ def test_python_that_is_missing_or_old_is_one_line(place: Place) -> None:
     assert done.stderr.startswith("weir: Weir needs Python 3.11 or newer") and done.stderr.count("\n") == 1
     done = place.run("check", WEIR_PYTHON="/no/python")
     assert "WEIR_PYTHON is /no/python" in done.stderr and done.stderr.count("\n") == 1
+    agreeable = place.put("agreeable", "#!/bin/sh\nexit 0\n")
+    done = place.run("check", WEIR_PYTHON=str(agreeable))
+    assert f"WEIR_PYTHON is {agreeable}" in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_an_environment_that_cannot_be_written_is_one_line(place: Place) -> None:
+    (place.root / "file").write_text("")
+    for folder in ("/proc/weir", str(place.root / "file" / "venv")):
+        done = place.run("check", WEIR_VENV=folder)
+        assert done.returncode == 1 and done.stderr.count("\n") == 1
+        assert f"{folder} cannot be written" in done.stderr and "WEIR_VENV" in done.stderr
 
 
 def test_another_interpreter_can_be_named(place: Place) -> None:

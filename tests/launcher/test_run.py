@@ -49,6 +49,11 @@ def test_a_report_that_was_never_written_counts_as_a_failure(tmp_path: Path) -> 
     assert counts_of(tmp_path / "none.xml") == Counts(failed=1)
 
 
+def test_what_pytest_only_answers_is_no_failed_test() -> None:
+    done = run_tests("--version")
+    assert done.returncode == 0 and "failed" not in done.stdout
+
+
 def test_nothing_to_run_is_an_exit_code_of_its_own(tmp_path: Path) -> None:
     (tmp_path / "test_good.py").write_text("def test_good(): pass\n")
     done = run_tests(str(tmp_path), "-k", "other")

@@ -55,7 +55,9 @@ def lock(data_dir: Path) -> TextIO:
         _close_to_others(data_dir)
         file = (data_dir / "lock").open("a+")
     except OSError as error:
-        raise CannotStart(f"The data folder {data_dir} cannot be used: {error.strerror}.") from None
+        raise CannotStart(
+            f"The data folder {data_dir} cannot be used: {error.strerror}. Name another folder with --data-dir."
+        ) from None
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
