@@ -41,7 +41,8 @@ class WeirAPI(NinjaAPI):
 def error_statuses(method: str, address: str, operation: Mapping[str, Any]) -> list[HTTPStatus]:
     """The statuses with which an operation may fail, by what it takes and does."""
     statuses = [HTTPStatus.BAD_REQUEST, HTTPStatus.UNAUTHORIZED, HTTPStatus.METHOD_NOT_ALLOWED,
-                HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.INTERNAL_SERVER_ERROR, HTTPStatus.SERVICE_UNAVAILABLE]
+                HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.INTERNAL_SERVER_ERROR, HTTPStatus.SERVICE_UNAVAILABLE,
+                HTTPStatus.INSUFFICIENT_STORAGE]
     if "{" in address or operation.get("parameters") or "requestBody" in operation:
         statuses += [HTTPStatus.NOT_FOUND, HTTPStatus.UNPROCESSABLE_ENTITY]
     if method != "get":

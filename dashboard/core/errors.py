@@ -5,6 +5,8 @@ Every error has the one shape of ``WeirError.as_dict``: code, message, remedy, f
 
 from __future__ import annotations
 
+import errno
+import re
 from collections.abc import Mapping
 from http import HTTPStatus
 
@@ -19,6 +21,9 @@ from scheduler.model.errors import NotFound, PermissionDenied, WeirError
 
 log = structlog.get_logger(__name__)
 JSON_PATHS = ("/api/", "/live/")
+POSTGRESQL_DISK_FULL = "53100"
+# SQLite's words, those of C's library, and Redis's where it can save nothing.
+_FULL = re.compile(r"database or disk is full|No space left on device|Disk quota exceeded|^MISCONF ")
 
 # HTTP status by error code, for every error class of the code base; a test fails for a class that is missing here.
 # A class without an entry has its nearest base's.
@@ -42,6 +47,7 @@ HTTP_STATUS: Mapping[str, HTTPStatus] = {
         HTTPStatus.TOO_MANY_REQUESTS: ("too_many_logins",),
         HTTPStatus.INTERNAL_SERVER_ERROR: ("internal_error", "invalid_contract", "invalid_setting", "planning_failed"),
         HTTPStatus.SERVICE_UNAVAILABLE: ("broker_away",),
+        HTTPStatus.INSUFFICIENT_STORAGE: ("disk_full",),
     }.items() for code in codes
 }
 
@@ -70,6 +76,12 @@ class MethodNotAllowed(WeirError):
     code = "method_not_allowed"
 
 
+class DiskFull(WeirError):
+    """What was asked could not be stored: a disk is full."""
+
+    code = "disk_full"
+
+
 class InternalError(WeirError):
     """A defect of Weir."""
 
@@ -93,7 +105,22 @@ def as_weir_error(error: Exception) -> WeirError:
         return TooLarge("The request is over 1 MiB.", remedy="Send a smaller document.", limit_bytes=1024 * 1024)
     if isinstance(error, SuspiciousOperation | BadRequest | MultiPartParserError | UnicodeError):
         return BadInput("The request cannot be read.", remedy="Check its encoding and its parameters.")
+    if is_disk_full(error):
+        return DiskFull(
+            "A disk is full, so nothing can be stored. Nothing was changed.",
+            remedy="Make room on the file system of the data folder or the database, and try again.")
     return InternalError("Weir failed on this request.", remedy="The log says why; try again, or tell the operator.")
+
+
+def is_disk_full(error: BaseException | None) -> bool:
+    """Whether an error, or what caused it, is that of a full disk: of a file, SQLite, PostgreSQL or Redis."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            return True
+        if getattr(error, "sqlstate", None) == POSTGRESQL_DISK_FULL or _FULL.search(str(error)):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def response_for(request: HttpRequest, error: WeirError) -> HttpResponse:

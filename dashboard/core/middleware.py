@@ -4,21 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import structlog
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.utils.cache import patch_vary_headers
 
 from dashboard.core.errors import (
     BadInput,
+    DiskFull,
+    InternalError,
     MethodNotAllowed,
     TooLarge,
     as_weir_error,
-    http_status,
     response_for,
     wants_json,
 )
 from scheduler.model.errors import WeirError
 
+log = structlog.get_logger(__name__)
 GetResponse = Callable[[HttpRequest], HttpResponse]
 
 # The hash is that of the empty string: Plotly inserts one empty <style> and fills it through the CSSOM.
@@ -102,6 +105,8 @@ class Errors:
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
         """Answer what a user can act on; let Django log and report anything else."""
         error = as_weir_error(exception)
-        if http_status(error) >= 500 and not isinstance(exception, WeirError):
+        if isinstance(error, InternalError) and not isinstance(exception, WeirError):
             return None
+        if isinstance(error, DiskFull):
+            log.error("disk_full", path=request.path, error=str(exception))
         return response_for(request, error)
