@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 from .enactment import LaidOut, bundle_ids, lay_out, notes_of, promise_of
 from .mapping.least_loaded import place_least_loaded
@@ -107,7 +107,7 @@ def plan_submission(
     scope = team if dataflow.visibility == "private" else ""
     contained = contain(
         estate.tasks, alone, task_types=task_types, containment=None if schedule else containment, scope=scope,
-        stateful=not fresh)
+        stateful=not fresh, works=partial(is_working, estate))
     submission = _Submission(
         estate, contained.dataflow, alone, dataflow_id=dataflow_id, scope=scope, task_types=task_types, prices=prices,
         # Profiles are of tasks: one that is scheduled has a query to itself.

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from dashboard import jobs
@@ -24,6 +25,7 @@ from scheduler.model.editing import Edited, with_values
 from scheduler.model.errors import UnknownTaskType
 from scheduler.model.plan_kinds import PLAN_KINDS
 from scheduler.model.secrets import with_scoped_secrets
+from scheduler.reuse.activity import waking
 from scheduler.reuse.near_misses import NearMiss, adopted, near_misses
 
 
@@ -102,9 +104,9 @@ def version_of(proposal: Proposal) -> DataflowVersion:
 
 
 def _near_misses(dataflow: Dataflow, team: Team) -> tuple[NearMiss, ...]:
-    types = jobs.task_types()
+    types, estate = jobs.task_types(), stored_estate()
     return near_misses(
-        stored_estate().tasks, with_scoped_secrets(dataflow, team=team.slug, task_types=types),
+        estate.tasks, with_scoped_secrets(dataflow, team=team.slug, task_types=types),
         siblings=StoredSiblings(), task_types=types, prices=prices(), containment=containment_of(team),
-        scope=team.slug if dataflow.visibility == "private" else "",
+        scope=team.slug if dataflow.visibility == "private" else "", waking=partial(waking, estate),
     )

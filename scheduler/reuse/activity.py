@@ -59,6 +59,12 @@ def queries_ceased(change: FragmentChange) -> int:
         if not old.paused and (fragment_id not in change.after or change.after[fragment_id].paused))
 
 
+def waking(estate: EstateView, task_ids: Iterable[str]) -> tuple[frozenset[str], int]:
+    """Of these running tasks those that rest, and how many queries would begin to work again with them."""
+    resting = frozenset(task_id for task_id in task_ids if not is_working(estate, task_id))
+    return resting, queries_begun(adjust(estate, dict.fromkeys(resting, "works"))) if resting else 0
+
+
 def crowding_note(estate: EstateView, change: FragmentChange, *, own: Iterable[str]) -> str:
     """What a reviewer should know of slots on which something goes on, where another's schedule has put bundles
     meanwhile; empty where there are none. ``own`` are the running tasks of the dataflow that is planned for."""

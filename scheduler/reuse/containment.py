@@ -11,7 +11,7 @@ included, and the library's tests hold each rule against Spark.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from graphlib import TopologicalSorter
 from typing import Any
@@ -53,11 +53,13 @@ def contain(
     containment: Containment | None,
     scope: str = "",
     stateful: bool = True,
+    works: Callable[[str], bool] = lambda running_task: True,
 ) -> Contained:
     """Replace each task that does not run, but is contained in one that does, by its refinement.
 
     Of several wider siblings the one is taken whose refinement runs already; else one that contains no other of them,
-    because it leaves least to do; else the first by id.
+    because it leaves least to do; else the first by id. One that the merge would not join is none: a task that was
+    started fresh, or by another version of its type, has another fingerprint than the dataflow's would get.
 
     Parameters
     ----------
@@ -73,6 +75,8 @@ def contain(
         "" for a shared dataflow, else the team whose private dataflow it is.
     stateful : bool
         False to leave stateful tasks as they are: a team that wants no state older than its dataflow.
+    works : callable, optional
+        Whether a running task works: one that rests would have to be woken, which costs more than doing without.
 
     Returns
     -------
@@ -81,7 +85,7 @@ def contain(
     """
     if containment is None:
         return Contained(dataflow)
-    rewriting = _Rewriting(running, dataflow, task_types, containment, scope, stateful=stateful)
+    rewriting = _Rewriting(running, dataflow, task_types, containment, scope, stateful=stateful, works=works)
     parents = dataflow.parents()
     for task_id in TopologicalSorter(parents).static_order():
         rewriting.task(task_id, parents[task_id])
@@ -93,8 +97,9 @@ class _Rewriting:
 
     def __init__(
         self, running: Mapping[str, RunningTask], dataflow: Dataflow, task_types: TaskTypes, containment: Containment,
-        scope: str, *, stateful: bool,
+        scope: str, *, stateful: bool, works: Callable[[str], bool],
     ) -> None:
+        self.works = works
         self.running, self.dataflow, self.task_types = running, dataflow, task_types
         self.containment, self.scope, self.stateful = containment, scope, stateful
         self.tasks = {task.id: task for task in dataflow.tasks}
@@ -147,7 +152,7 @@ class _Rewriting:
         offers = []
         for wider in self.containment.siblings.siblings(kin(task_type.name, parents=above, scope=self.scope)):
             refined = rule(task_type, wider.config, config)
-            if refined is not None and refined.type in self.task_types:
+            if refined is not None and refined.type in self.task_types and self._is_joined(task_type, wider, above):
                 refined = replace(refined, config=canonical_config(self.task_types[refined.type], refined.config))
                 offers.append((wider, refined, self._fingerprint(refined.type, refined.config, [wider.id])))
             if len(offers) == MOST_WIDER:
@@ -163,6 +168,12 @@ class _Rewriting:
 
         # A refinement that the dataflow has already would be the same task twice.
         return min((offer for offer in offers if offer[2] not in self.holders), key=rank, default=None)
+
+    def _is_joined(self, task_type: TaskType, wider: RunningTask, above: Sequence[str]) -> bool:
+        """Whether the merge joins this task where the dataflow gets it, and that wakes nothing for it alone."""
+        if self._fingerprint(task_type.name, wider.config, above) != wider.id:
+            return False
+        return wider.id in self.holders or self.works(wider.id)
 
     def _refine(self, task: Task, parents: Sequence[str], wider: RunningTask, refined: Refined, own: str) -> str:
         holder = self.holders.get(wider.id)

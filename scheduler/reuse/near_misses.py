@@ -9,7 +9,7 @@ moves the edge downstream, where more may match exactly, or nearly again. Each s
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from graphlib import TopologicalSorter
 from itertools import combinations, islice
@@ -77,6 +77,7 @@ def near_misses(
     scope: str = "",
     containment: Containment | None = None,
     most: int = MOST_SUGGESTIONS,
+    waking: Callable[[Collection[str]], tuple[frozenset[str], int]] = lambda running_tasks: (frozenset(), 0),
 ) -> tuple[NearMiss, ...]:
     """The changes that would save most, best first.
 
@@ -101,6 +102,9 @@ def near_misses(
         Where the team has turned it on: savings are told against the plan with refinements.
     most : int
         Suggestions to make.
+    waking : callable, optional
+        Of running tasks that would be reused, those that rest, and how many queries begin again with them
+        (`scheduler.reuse.activity.waking`): what is woken saves no more than what is started.
 
     Returns
     -------
@@ -114,7 +118,9 @@ def near_misses(
     def cores_of(trial: _Trial) -> float:
         changed = search.changed(trial)
         if containment is not None:
-            changed = contain(running, changed, task_types=task_types, containment=containment, scope=scope).dataflow
+            changed = contain(
+                running, changed, task_types=task_types, containment=containment, scope=scope,
+                works=lambda running_task: not waking([running_task])[0]).dataflow
             merged = merge(running, changed, task_types=task_types, scope=scope)
             started, ids = merged.started, merged.running
         else:  # the trial knows what would start: nothing is fingerprinted once more
@@ -123,8 +129,10 @@ def near_misses(
         if containment is not None or changed.rates_per_s != dataflow.rates_per_s:
             cores = task_cores(changed, task_types=task_types, trigger_ms=prices.trigger_ms)
         names = {running_id: task_id for task_id, running_id in ids.items()}
-        queries = len(cut_into_chains(started, task_types=task_types))
-        return sum(cores[names[task.id]] for task in started) + queries * query_cores(prices)
+        begun = {task.id for task in started}
+        woken, queries_woken = waking([running_id for running_id in names if running_id not in begun])
+        queries = len(cut_into_chains(started, task_types=task_types)) + queries_woken
+        return sum(cores[names[task_id]] for task_id in begun | woken) + queries * query_cores(prices)
 
     before = cores_of(search.as_it_is)
     misses = []

@@ -16,6 +16,7 @@ from scheduler.model.refinement import Refined
 from scheduler.model.task_types import Parameter, TaskType, TaskTypes
 from scheduler.performance.rates import input_rates_per_s
 from scheduler.planning import plan_removal, plan_submission
+from scheduler.rearranging import plan_pause
 from scheduler.reuse.containment import Containment, contain
 from scheduler.reuse.near_misses import near_misses
 from scheduler.reuse.siblings import SiblingIndex
@@ -131,6 +132,38 @@ def test_of_several_the_tightest_is_refined():
     estate, _ = submit(estate, band("tight", 5, 32), "tight", on=False)
     _, plan = submit(estate, band("narrow", 10, 30), "narrow")
     assert plan.refined[0].running == estate.submitted["tight"].running["f"]
+
+
+def test_a_wider_task_that_the_merge_would_not_join_is_none():
+    def totals(name, window):
+        return flow(name, {"s": "source", "t": ("total", {"window": window}), "o": "end"}, "s > t > o")
+
+    estate, _ = submit(EMPTY, totals("first", 2), "first")
+    plan = plan_submission(
+        estate, totals("fresh", 2), dataflow_id="fresh", team="water", task_types=TYPES, prices=PRICES, fresh=True)
+    estate = remove(apply_plan(estate, plan), "first")  # what is left was started fresh: nobody joins it
+    _, plan = submit(estate, totals("mine", 4), "mine")
+    assert plan.refined == () and len(plan.started) == 2
+
+    newer = TaskTypes([replace(one, version=2) if one.name == "band" else one for one in TYPES.values()])
+    estate, _ = submit(EMPTY, band("wide", 0, 40), "wide")
+    plan = plan_submission(
+        estate, band("narrow", 10, 30), dataflow_id="narrow", team="water", task_types=newer, prices=PRICES,
+        containment=containment(estate))
+    assert plan.refined == () and len(plan.started) == 2
+
+
+def test_a_wider_task_that_rests_is_not_woken_for_a_refinement():
+    estate, _ = submit(EMPTY, band("wide", 0, 40), "wide")
+    estate = apply_plan(estate, plan_pause(estate, "wide", task_types=TYPES, prices=PRICES))
+    _, plan = submit(estate, band("narrow", 10, 30), "narrow")
+    assert plan.refined == ()
+    wide = estate.submitted["wide"].running["f"]
+    assert wide not in plan.resumed
+    both = flow("both", {"s": "source", "w": ("band", {"low": 0, "high": 40}), "o": "end",
+                         "f": ("band", {"low": 10, "high": 30}), "p": ("end", {"name": "b"})}, "s > w > o", "s > f > p")
+    _, plan = submit(estate, both, "both")
+    assert [one.running for one in plan.refined] == [wide], "it is woken for the dataflow itself"
 
 
 def test_the_wider_task_stays_while_a_refinement_needs_it():

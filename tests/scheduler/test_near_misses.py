@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from itertools import combinations, product
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scheduler.applying import apply_plan
 from scheduler.model.canonical import identity_config
 from scheduler.model.dataflow import Dataflow, Stream, Task
 from scheduler.model.duplicates import deduplicate
 from scheduler.model.task_types import Parameter, TaskType, TaskTypes
 from scheduler.planning import plan_submission
+from scheduler.rearranging import plan_pause
 from scheduler.reuse import near_misses as module
+from scheduler.reuse.activity import waking
 from scheduler.reuse.fingerprint import fingerprints
 from scheduler.reuse.near_misses import adopted, near_misses
 from scheduler.reuse.nearness import FAR, differences, distance
@@ -49,6 +53,23 @@ def test_a_window_that_is_nearly_the_same_is_offered_with_what_it_saves():
     saved = before.money_per_hour_delta - after.money_per_hour_delta
     assert found.money_per_hour_saved == pytest.approx(saved, abs=2e-6)
     assert before.tasks_started - after.tasks_started == 3
+
+
+def test_what_would_have_to_be_woken_is_no_saving():
+    """A near miss saves the difference of two plans' prices, tasks and queries that go on again included."""
+    estate = submit(EMPTY, chain("old", 60))
+    paused = apply_plan(estate, plan_pause(estate, "old", task_types=TYPES, prices=PRICES))
+    mine = chain("new", 61)
+    assert suggestions(estate, mine, waking=partial(waking, estate)) == suggestions(estate, mine)
+    for seen in (estate, paused):
+        for found in suggestions(estate, mine):
+            before, after = (
+                plan_submission(seen, one, dataflow_id="new", team="water", task_types=TYPES, prices=PRICES).price
+                for one in (mine, adopted(mine, found.differences)))
+            saved = before.cores_delta - after.cores_delta
+            told = [miss.cores_saved for miss in suggestions(seen, mine, waking=partial(waking, seen))
+                    if miss.differences == found.differences]
+            assert told == ([pytest.approx(saved, abs=2e-6)] if saved > 1e-9 else [])
 
 
 def test_differences_that_only_together_open_more_are_combined():
