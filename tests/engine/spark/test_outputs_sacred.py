@@ -200,7 +200,8 @@ def run_merged(
         rig.wait(lambda: rig.slot_pid(killed) not in (None, pid), what="the slot is back")
 
         back = {name: len(collected[channel]) for name, channel in channels.items()}
-        patient(lambda: deliver_beyond(back), what="both deliver again")
+        # Where the recording ended before the slot was back, one of them has nothing more to deliver.
+        patient(lambda: deliver_beyond(back) or came_through(rig, estate), what="both deliver again")
         plan = plan_removal(estate, removed, task_types=task_types(), prices=Prices())
         left = apply_plan(estate, plan)
         rig.publish(left)
