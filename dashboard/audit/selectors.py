@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import json
+from dataclasses import dataclass
+from datetime import date
+
 from django.db.models import Model, Q, QuerySet
 
 from dashboard.audit.models import AuditEntry
@@ -20,3 +26,58 @@ def entries_for(viewer: Viewer) -> QuerySet[AuditEntry]:
     """What a viewer may read of the whole trail: the own teams', or everything as administrator; newest first."""
     entries = AuditEntry.objects.select_related("actor", "team")
     return entries if viewer.superuser else entries.filter(team_id__in=viewer.team_ids)
+
+
+MOST_WORDS, MOST_EXPORTED = 6, 100_000
+SYSTEM = "Weir"  # as whom pages show what nobody did
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """Which part of the trail: entries that match every word, of one person, from one day (UTC) to another."""
+
+    words: tuple[str, ...] = ()
+    person: str = ""
+    first: date | None = None
+    last: date | None = None
+
+
+def search(viewer: Viewer, chosen: Chosen) -> QuerySet[AuditEntry]:
+    """The chosen part of what the viewer may read, newest first."""
+    entries = entries_for(viewer)
+    for word in chosen.words[:MOST_WORDS]:
+        entries = entries.filter(
+            Q(verb__icontains=word) | Q(actor__username__icontains=word) | Q(subject_type__icontains=word)
+            | Q(subject_id__istartswith=word) | Q(team__name__icontains=word))
+    if chosen.person == SYSTEM:
+        entries = entries.filter(actor=None)
+    elif chosen.person:
+        entries = entries.filter(actor__username=chosen.person)
+    if chosen.first is not None:
+        entries = entries.filter(at__date__gte=chosen.first)
+    if chosen.last is not None:
+        entries = entries.filter(at__date__lte=chosen.last)
+    return entries
+
+
+def people(viewer: Viewer) -> list[str]:
+    """Who did something in the part that the viewer may read, by name."""
+    names = entries_for(viewer).exclude(actor=None).order_by().values_list("actor__username", flat=True).distinct()
+    return sorted(names)
+
+
+def as_csv(entries: QuerySet[AuditEntry]) -> str:
+    """The newest ``MOST_EXPORTED`` of these entries as CSV text; no cell is a formula to a spreadsheet."""
+    file = io.StringIO()
+    writer = csv.writer(file)
+    writer.writerow(("at", "actor", "verb", "subject_type", "subject_id", "team", "details"))
+    for entry in entries[:MOST_EXPORTED].iterator(chunk_size=2_000):
+        writer.writerow([_plain(cell) for cell in (
+            entry.at.isoformat(), entry.actor.username if entry.actor else SYSTEM, entry.verb, entry.subject_type,
+            entry.subject_id, entry.team.slug if entry.team else "", json.dumps(entry.details, ensure_ascii=False))])
+    return file.getvalue()
+
+
+def _plain(cell: str) -> str:
+    return f"'{cell}" if cell.startswith(_FORMULA) else cell

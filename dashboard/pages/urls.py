@@ -85,6 +85,7 @@ urlpatterns = [
     path("profiles/<uuid:profile_id>/<slug:way>", profiles.profile_act, name="profile_act"),
     path("task-types/", task_types.task_types, name="task_types"),
     path("audit/", audit.audit, name="audit"),
+    path("audit/export.csv", audit.audit_export, name="audit_export"),
     path("help/", guides.help_index, name="help"),
     path("help/<slug:slug>", guides.help_guide, name="help_guide"),
     path("teams/", teams.teams, name="teams"),

@@ -1,15 +1,18 @@
-"""The audit trail: who did what, when."""
+"""The audit trail: who did what, when; searched, of a person, of some days, and as a file."""
 
 from __future__ import annotations
 
+from datetime import date
+from urllib.parse import urlencode
+
 from django.contrib.auth.decorators import login_required
 from django.core.paginator import Paginator
-from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from dashboard.audit import selectors as trail
+from dashboard.core.errors import BadInput
 
 PER_PAGE = 50
 
@@ -17,12 +20,35 @@ PER_PAGE = 50
 @require_safe
 @login_required
 def audit(request: HttpRequest) -> HttpResponse:
-    """The viewer's part of the trail, newest first, searchable by verb, person and subject."""
-    entries = trail.entries_for(request.viewer)
-    search = request.GET.get("q", "").replace("\0", "").strip()
-    for word in search.split()[:6]:
-        entries = entries.filter(
-            Q(verb__icontains=word) | Q(actor__username__icontains=word) | Q(subject_type__icontains=word)
-            | Q(subject_id__istartswith=word) | Q(team__name__icontains=word))
-    page = Paginator(entries, PER_PAGE).get_page(request.GET.get("page"))
-    return render(request, "audit.html", {"page": page, "search": search})
+    """The viewer's part of the trail, newest first."""
+    chosen = _chosen(request)
+    page = Paginator(trail.search(request.viewer, chosen), PER_PAGE).get_page(request.GET.get("page"))
+    given = {name: value for name, value in request.GET.items() if name in ("q", "person", "from", "to") and value}
+    return render(request, "audit.html", {
+        "page": page, "search": request.GET.get("q", "").strip(), "chosen": chosen, "is_filtered": bool(given),
+        "people": trail.people(request.viewer), "query": urlencode(given)})
+
+
+@require_safe
+@login_required
+def audit_export(request: HttpRequest) -> HttpResponse:
+    """What is chosen of it as a CSV file, newest first."""
+    response = HttpResponse(
+        trail.as_csv(trail.search(request.viewer, _chosen(request))), content_type="text/csv; charset=utf-8")
+    response["Content-Disposition"] = 'attachment; filename="audit.csv"'
+    return response
+
+
+def _chosen(request: HttpRequest) -> trail.Chosen:
+    def text(name: str) -> str:
+        return request.GET.get(name, "").replace("\0", "").strip()
+
+    return trail.Chosen(
+        words=tuple(text("q").split()), person=text("person"), first=_day(text("from")), last=_day(text("to")))
+
+
+def _day(text: str) -> date | None:
+    try:
+        return date.fromisoformat(text) if text else None
+    except ValueError:
+        raise BadInput(f"{text!r} is no day.", remedy="Give days as 2026-11-24.") from None
