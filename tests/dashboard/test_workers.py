@@ -180,7 +180,7 @@ def test_rates_and_latency_of_tasks_and_streams(world: World, broker: redis.Redi
     assert set(second["streams"]) == {"sense>parse", "parse>average", "average>out"}
     estate = live_estate(viewer)
     assert estate["slots"]["n1/0"]["cpu"] == 0.25
-    assert estate["nodes"]["n1"] == {"reporting": True, "cores": 2, "memory_mb": 2048}
+    assert estate["nodes"]["n1"] == {"reporting": True, "cores": 2, "memory_mb": 2048, "spare": None}
 
 
 def test_a_node_that_does_not_report_is_silent(world: World):
