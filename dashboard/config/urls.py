@@ -3,8 +3,8 @@
 from django.urls import include, path
 
 from dashboard.api.routes import api
-from dashboard.core.probes import healthz, readyz
 from dashboard.live.views import snapshot
+from dashboard.operations.probes import healthz, readyz
 
 urlpatterns = [
     path("api/", api.urls),

@@ -7,25 +7,19 @@ pages draw them anew only where something changed.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from django.conf import settings
 
-from dashboard.core.probes import FULL_MB
-from dashboard.operations.states import (
-    NODE_SILENT_MS,
-    RECOVERING,
-    SILENT,
-    SILENT_SOURCE,
-    THROTTLED,
-)
+from dashboard.operations.states import NODE_SILENT_MS, RECOVERING, SILENT, SILENT_SOURCE, THROTTLED
 from dashboard.operations.view import View
 from scheduler.contracts.reports import FAILING, RUNNING, STALLED, NodeReport, QueryReport, SlotReport
 from scheduler.model.fragment import Fragment, RunningBundle
 
 BAD, WARN, NOTE = "bad", "warn", "note"
+FULL, FULL_MB = "full", 64  # so little free space is as good as none
 _ORDER = {BAD: 0, WARN: 1, NOTE: 2}
 
 
@@ -33,8 +27,8 @@ _ORDER = {BAD: 0, WARN: 1, NOTE: 2}
 class Finding:
     """One thing that is wrong.
 
-    ``part`` is one of ``node``, ``slot``, ``query``, ``channel``, ``source``, ``broker``, ``disk``, ``worker`` and
-    ``database``; ``severity`` is ``bad`` (something stands still), ``warn`` (it goes on, or comes back by itself) or
+    ``part`` is one of ``node``, ``slot``, ``query``, ``channel``, ``source``, ``broker``, ``disk`` and ``worker``;
+    ``severity`` is ``bad`` (something stands still), ``warn`` (it goes on, or comes back by itself) or
     ``note``. ``dataflows`` (id, name, team) are those of the viewer that it concerns.
     """
 
@@ -72,11 +66,16 @@ def disk_finding(name: str, free_mb: float | None) -> Finding | None:
         return None
     if free_mb < FULL_MB:
         return Finding(
-            "disk", name, "full", BAD, f"The disk of {name} is full: nothing can be stored there.",
+            "disk", name, FULL, BAD, f"The disk of {name} is full: nothing can be stored there.",
             "Make room on the file system of the data folder. What stopped for lack of space goes on by itself.")
     return Finding(
         "disk", name, "low", WARN, f"The disk of {name} has less than {settings.DISK_FREE_MB} MB left.",
         "Make room on the file system of the data folder, or remove outputs that nobody needs.")
+
+
+def site_disk() -> Finding | None:
+    """The same of the site's own data folder; ``OSError`` where it is not there."""
+    return disk_finding("site", shutil.disk_usage(settings.DATA_DIR).free >> 20)
 
 
 def _site(view: View) -> Iterator[Finding]:
@@ -88,7 +87,7 @@ def _site(view: View) -> Iterator[Finding]:
         yield Finding(
             "worker", "worker", "away", BAD, "No worker does what is due: plans are neither made nor carried out.",
             "`./weir up` starts one. Running dataflows go on without it.")
-    finding = disk_finding("site", shutil.disk_usage(settings.DATA_DIR).free >> 20)
+    finding = site_disk()
     if finding is not None:
         yield finding
 
@@ -103,7 +102,7 @@ def _nodes(view: View) -> Iterator[Finding]:
                 "node", name, SILENT, BAD, f"Node {name} does not report.",
                 f"Check the machine and its network, then start its agent: `./weir agent --node {name}`, or "
                 "`./weir up` on the site's own machine.",
-                dataflows=_users_on(view, f"{name}/"))
+                dataflows=_users_on(view, {slot.name for slot in view.estate.slots if slot.node == name}))
         elif (finding := disk_finding(name, report.disk_free_mb)) is not None and name != settings.LOCAL_NODE:
             yield finding
 
@@ -116,7 +115,7 @@ def _slots(view: View) -> Iterator[Finding]:
         state, severity, cause, remedy = _slot_words(slot.name, report)
         yield Finding(
             "slot", slot.name, state, severity, cause, remedy, slot=slot.name, since_ms=_since(report, node),
-            retry_at_ms=report.retry_at_ms, dataflows=_users_on(view, slot.name))
+            retry_at_ms=report.retry_at_ms, dataflows=_users_on(view, {slot.name}))
 
 
 def _slot_words(name: str, report: SlotReport) -> tuple[str, str, str, str]:
@@ -147,7 +146,7 @@ def _queries(view: View) -> Iterator[Finding]:
 
 
 def _query(view: View, fragment: Fragment, bundle: RunningBundle, report: QueryReport) -> Finding | None:
-    tasks = _tasks(view, fragment)
+    tasks = view.name_of(fragment.tasks[0])
     if report.state == FAILING or (report.error and report.state not in (RUNNING, THROTTLED, SILENT_SOURCE, STALLED)):
         part, severity, cause = "query", BAD, report.error or f"The query of {tasks} fails."
         remedy = "Weir tries again from its checkpoint, less and less often. Mend the cause, or remove the dataflow."
@@ -171,11 +170,6 @@ def _query(view: View, fragment: Fragment, bundle: RunningBundle, report: QueryR
         retry_at_ms=report.retry_at_ms, dataflows=view.users(fragment.active_tasks))
 
 
-def _tasks(view: View, fragment: Fragment) -> str:
-    """A fragment by the names that the viewer's dataflows give its first task and its dataflow."""
-    return view.name_of(fragment.tasks[0])
-
-
 def _held_by(view: View, channel: str) -> str:
     """Who reads a full channel, by the names of the viewer's dataflows."""
     whole, _, part = channel.partition("@")
@@ -193,10 +187,8 @@ def _held_by(view: View, channel: str) -> str:
     return " or ".join(names) or "A reader"
 
 
-def _users_on(view: View, slot_prefix: str) -> list[dict[str, str]]:
-    """The viewer's dataflows that work on a slot, or on any slot of a node (``n1/``)."""
-    tasks = [
-        task for fragment in view.fragments() for task in fragment.active_tasks
-        if any(part.slot == slot_prefix or (slot_prefix.endswith("/") and part.slot.startswith(slot_prefix))
-               for part in fragment.parts)]
-    return view.users(tasks)
+def _users_on(view: View, slots: Collection[str]) -> list[dict[str, str]]:
+    """The viewer's dataflows that work on any of these slots."""
+    return view.users(
+        task for fragment in view.fragments() if any(part.slot in slots for part in fragment.parts)
+        for task in fragment.active_tasks)

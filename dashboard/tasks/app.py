@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 
 import django
-from celery.signals import setup_logging, worker_ready
+from celery.signals import setup_logging
 from django.apps import apps
 
 from dashboard import queue
@@ -47,13 +47,6 @@ app.conf.update(
         "recommend_defragmentation": _every(DEFRAGMENT_EVERY_S, queue.RECOMMEND_DEFRAGMENTATION),
     },
 )
-
-
-@worker_ready.connect
-def _say_that_it_works(**_: object) -> None:
-    from dashboard import jobs  # needs Django, which is set up by now
-
-    jobs.worker_works()
 
 
 @setup_logging.connect

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from celery.signals import worker_ready
 from django.utils import timezone
 
 from dashboard import jobs, queue
@@ -10,6 +11,12 @@ from dashboard.jobs import BrokerAway
 from dashboard.operations import telemetry
 from dashboard.queue import app
 from dashboard.schedules.outcome_store import record_readings
+
+
+@worker_ready.connect
+def say_that_it_works(**_: object) -> None:
+    """A worker that has just started is there before its first observation."""
+    jobs.worker_works()
 
 
 @app.task(name=queue.RECORD_OBSERVATIONS)

@@ -72,7 +72,7 @@ class Driver:
         from workers.engine.channels.spark import spark_conf
         from workers.engine.spark.session import open_session
 
-        self.config = ChannelConfig(redis_url=at.url, data_dir=at.folder, jar=at.settings.channels_jar)
+        self.config = ChannelConfig.of(at.settings)
         self.folder = at.folder
         self.channels = Channels.connect(at.url)
         conf = spark_conf(self.config)

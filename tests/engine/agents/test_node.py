@@ -106,51 +106,6 @@ def test_a_slot_that_is_killed_comes_back_and_takes_its_children_along(broker, b
         assert "slot_died" in kinds
 
 
-def spare_of(broker: redis.Redis) -> dict:
-    text = broker.get("weir:observed:n1")
-    return json.loads(text).get("spare") or {} if text else {}
-
-
-def spare_pid(agent_pid: int) -> int:
-    """The process that waits; those that have taken a slot's place are older."""
-    waiting = [process for process in psutil.Process(agent_pid).children() if "--spare" in process.cmdline()]
-    return max(waiting, key=lambda process: process.create_time()).pid
-
-
-def test_a_spare_takes_the_place_of_a_slot_that_died_and_another_takes_its_own(broker, broker_url, tmp_path):
-    desired.publish(broker, wanted(1, "f1-0"))
-    with agent(broker_url, tmp_path / "data", slots=2, spares=1) as process:
-        for restarts in (1, 2):
-            until(lambda: spare_of(broker).get("state") == "ready")
-            until(lambda: fragments_of(broker).get("f1-0"))
-            spare, old = spare_pid(process.pid), slot_of(broker)["pid"]
-            os.kill(old, signal.SIGKILL)
-            until(lambda: slot_of(broker).get("pid") == spare and slot_of(broker)["fragments"])  # noqa: B023
-            assert slot_of(broker)["restarts"] == restarts and gone(old)
-            assert not slot_of(broker, "1")["restarts"], "the other slot is left alone"
-        pids = [child.pid for child in psutil.Process(process.pid).children(recursive=True)]
-    assert all(gone(pid) for pid in pids)
-
-
-def test_a_spare_that_dies_is_replaced_and_a_slot_without_one_starts_by_itself(broker, broker_url, tmp_path):
-    desired.publish(broker, wanted(1, "f1-0"))
-    with agent(broker_url, tmp_path / "data", spares=1) as process:
-        until(lambda: spare_of(broker).get("state") == "ready" and fragments_of(broker))
-        spare, old = spare_pid(process.pid), slot_of(broker)["pid"]
-        os.kill(spare, signal.SIGKILL)
-        os.kill(old, signal.SIGKILL)
-        until(lambda: slot_of(broker).get("restarts") == 1 and slot_of(broker)["fragments"])
-        assert slot_of(broker)["pid"] not in (spare, old) and gone(spare)
-        until(lambda: spare_of(broker).get("state") == "ready")
-        os.kill(process.pid, signal.SIGSTOP)  # both are dead before anybody looks
-        spare, old = spare_pid(process.pid), slot_of(broker)["pid"]
-        os.kill(old, signal.SIGKILL)
-        os.kill(spare, signal.SIGKILL)
-        os.kill(process.pid, signal.SIGCONT)
-        until(lambda: slot_of(broker).get("restarts") == 2 and slot_of(broker)["fragments"])
-        until(lambda: spare_of(broker).get("state") == "ready")
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("what", ["slot", "agent"])
 def test_nothing_stays_of_a_trial_when_its_slot_or_its_agent_is_killed(what, broker, broker_url, tmp_path):

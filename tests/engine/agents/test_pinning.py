@@ -46,3 +46,21 @@ def test_the_core_that_a_process_is_held_to_is_read_from_the_system():
     assert core_of(child.pid) == (core if len(os.sched_getaffinity(0)) == 1 else None)
     child.communicate(b"\n")
     assert core_of(child.pid) is None
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="holding a tree to one core needs a second one")
+def test_a_driver_that_runs_already_is_held_with_all_its_threads_and_children():
+    code = """
+import os, subprocess, threading
+from workers.engine.settings import Settings
+from workers.engine.spark.pinning import core_for, pin_tree_to_core
+child, ended = subprocess.Popen(["sleep", "60"]), threading.Event()
+threading.Thread(target=ended.wait).start()
+core = core_for(0)
+pin_tree_to_core(Settings(pin="always", slots=1), 0)
+held = [os.sched_getaffinity(int(task)) for pid in (os.getpid(), child.pid) for task in os.listdir(f"/proc/{pid}/task")]
+ended.set(); child.kill()
+print(len(held) >= 3 and all(cores == {core} for cores in held))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "True\n", done.stderr

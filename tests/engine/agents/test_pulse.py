@@ -9,18 +9,27 @@ import sys
 import threading
 from typing import Any
 
+import pytest
+
 from tests.launcher.waiting import wait_until
 from workers.engine.agents.long_batches import Batching, LongBatches
 from workers.engine.agents.pulse import PULSE_S, Pulse
-from workers.engine.agents.supervision import JVM_GONE, SILENT_MS, STALLED_MS, SlotProcess
+from workers.engine.agents.supervision import (
+    JVM_GONE,
+    SILENT_MS,
+    STALLED_MS,
+    SlotProcess,
+    Spare,
+    end_session,
+)
 
 BEATS = (
     "import json, sys, time\nprint(json.dumps({'state': 'running'}), flush=True)\n"
     "while True:\n print(json.dumps({'pulse': int(sys.argv[1])}), flush=True); time.sleep(0.1)")
 
 
-def slot_that(code: str, *arguments: str) -> SlotProcess:
-    made = SlotProcess(
+def slot_that(code: str, *arguments: str, kind: type[SlotProcess] = SlotProcess) -> SlotProcess:
+    made = kind(
         "0", [sys.executable, "-c", code, *arguments], env={}, on_news=lambda: None, on_event=lambda **_: None)
     made.check(1_000)
     return made
@@ -58,6 +67,20 @@ def test_a_slot_whose_jvm_does_not_answer_is_stalled_and_ended_in_the_end() -> N
         assert "did not answer" in slot.error
     finally:
         slot.end(deadline=0)
+
+
+@pytest.mark.parametrize(("silent_ms", "is_ready"), [(0, True), (STALLED_MS, False)])
+def test_a_spare_that_does_not_answer_is_not_handed_out(silent_ms: int, is_ready: bool) -> None:
+    spare = slot_that(BEATS.replace("'running'", "'ready'"), str(silent_ms), kind=Spare)
+    try:
+        wait_until(lambda: spare._pulse is not None and spare.report)
+        assert spare.state == ("ready" if is_ready else "stalled") and spare.is_ready is is_ready
+        driver = spare.give()
+        assert (driver is not None) is is_ready
+    finally:
+        spare.end(deadline=0)
+        if is_ready:
+            end_session(driver.process)
 
 
 def test_a_slot_that_is_frozen_itself_is_stalled() -> None:

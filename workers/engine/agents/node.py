@@ -24,6 +24,7 @@ import psutil
 from workers.engine.measuring.machine import machine_class, slot_memory_mb
 from workers.engine.settings import ROOT, Settings, from_environment
 from workers.engine.spark.pinning import core_of, pinning
+from workers.engine.spark.scratch import clear_spares
 from workers.library.registry import task_types
 from workers.processes import adopt_orphans
 
@@ -67,7 +68,7 @@ class Node:
         self._slots: list[SlotProcess] = []
         self._spare: Spare | None = None
         self._version = 0
-        self._meters: dict[int, TreeMeter] = {}
+        self._meters: dict[tuple[str, int], TreeMeter] = {}  # by slot (or spare) and process
         self._shares: dict[str, UsageAttribution] = {}
         self._memory_mb = psutil.virtual_memory().total >> 20
         self._log = logger()
@@ -104,6 +105,7 @@ class Node:
     def _serve(self, publisher: ReportPublisher) -> None:
         """Keep the slots running until the agent is stopped or its lease is taken."""
         env = self._slot_environment()
+        clear_spares(self._store.folder)
 
         def made(kind: type[SlotProcess], name: str, **more: Any) -> SlotProcess:
             return kind(
@@ -158,18 +160,20 @@ class Node:
     def _spare_report(self, now_ms: int) -> dict[str, Any] | None:
         if self._spare is None:
             return None
-        usage = self._usage_of(self._spare.pid, now_ms)
+        usage = self._usage_of(self._spare, now_ms)
         return {"state": self._spare.state, "cpu": usage.cpu if usage else 0.0,
                 "memory_mb": usage.memory_mb if usage else 0}
 
-    def _usage_of(self, pid: int | None, now_ms: int) -> Usage | None:
-        if pid is None:
+    def _usage_of(self, process: SlotProcess, now_ms: int) -> Usage | None:
+        """What a slot or the spare uses. What a driver took as a spare is not its slot's: its teams pay for that."""
+        if process.pid is None:
             return None
-        if pid not in self._meters:
-            living = {process.pid for process in self._processes}
+        key = (process.name, process.pid)
+        if key not in self._meters:
+            living = {(living.name, living.pid) for living in self._processes}
             self._meters = {known: meter for known, meter in self._meters.items() if known in living}
-            self._meters[pid] = TreeMeter(pid)
-        return self._meters[pid].sample(now_ms)
+            self._meters[key] = TreeMeter(process.pid, from_now=process.was_spare)
+        return self._meters[key].sample(now_ms)
 
     def _report(self, now_ms: int) -> dict[str, Any]:
         return {
@@ -188,7 +192,7 @@ class Node:
 
     def _slot_report(self, slot: SlotProcess, now_ms: int) -> dict[str, Any]:
         pid = slot.pid
-        usage = self._usage_of(pid, now_ms)
+        usage = self._usage_of(slot, now_ms)
         fragments = slot.report.get("fragments", {})
         if usage is not None and slot.state == "running":
             taken = self._shares_of(slot.name).take(usage, slot.report, now_ms=now_ms)

@@ -5,7 +5,10 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 PULSE_S = 0.5
 
@@ -33,6 +36,12 @@ class Pulse:
         self._answered_s = monotonic_s()
         self._ended = threading.Event()
         self._teller = threading.Thread(target=self._keep_telling, name="pulse teller", daemon=True)
+
+    @classmethod
+    def of_driver(cls, spark: SparkSession, tell: Callable[[Mapping[str, Any]], None]) -> Pulse:
+        """The pulse of a session's JVM."""
+        jvm = spark.sparkContext._jvm
+        return cls(lambda: jvm.java.lang.System.nanoTime(), tell)
 
     def start(self) -> None:
         """Begin, on two daemon threads: one waits for the JVM, the other must not."""

@@ -48,6 +48,7 @@ from .executor import FragmentExecutor
 from .fragment_run import FragmentRun
 from .handover import Stage, stage_of
 from .heap_sampler import HeapSampler
+from .line_writer import LineWriter
 from .logs import configure, logger
 from .long_batches import LongBatches, batching
 from .pulse import Pulse
@@ -69,13 +70,12 @@ class Slot:
     """One slot process: a loop that decides, an executor that does, a report that tells."""
 
     def __init__(
-        self, settings: Settings, slot: str, *, report_to: TextIO, session: SparkSession | None = None
+        self, settings: Settings, slot: str, *, tell: LineWriter, session: SparkSession | None = None
     ) -> None:
         self._settings = settings
         self._spark = session
         self._name = slot
-        self._report_to = report_to
-        self._telling = threading.Lock()
+        self._tell = tell
         self._node_store = NodeStore(settings.data_dir, settings.node)
         self._store = SlotStore(settings.data_dir, self._node_store.slot_dir(slot))
         self._broker = connect(settings.redis_url)
@@ -118,17 +118,14 @@ class Slot:
         """Serve until stopped; the process's exit code."""
         self._desired = self._newest()
         self._say("starting")
-        config = ChannelConfig(
-            redis_url=self._settings.redis_url, data_dir=self._settings.data_dir, jar=self._settings.channels_jar,
-        )
+        config = ChannelConfig.of(self._settings)
         is_spare = self._spark is not None
         if self._spark is None:
             began_s = time.monotonic()
             self._spark = open_session(
                 self._settings, slot=int(self._name), slot_dir=self._store.folder, channel_conf=spark_conf(config))
             self._log.info("session open", took_ms=round(1000 * (time.monotonic() - began_s)))
-        jvm = self._spark.sparkContext._jvm
-        pulse = Pulse(lambda: jvm.java.lang.System.nanoTime(), self._tell)
+        pulse = Pulse.of_driver(self._spark, self._tell)
         pulse.start()
         self._listener.attach(self._spark)
         channels = Channels(self._broker)
@@ -278,11 +275,6 @@ class Slot:
         }
         self._tell(report)
 
-    def _tell(self, message: Mapping[str, Any]) -> None:
-        with self._telling:
-            self._report_to.write(json.dumps(message) + "\n")
-            self._report_to.flush()
-
     def _report_of(self, run: FragmentRun, now_ms: int) -> dict[str, Any]:
         query = run.query
         progress = self._listener.progress(query) if query is not None and run.state is State.RUNNING else None
@@ -368,17 +360,17 @@ def main() -> None:
     name = SPARE if given.spare else given.slot
     settings = from_environment()
     # Whatever Spark or a library prints must not end up between the reports.
-    report_to = os.fdopen(os.dup(sys.stdout.fileno()), "w")
+    tell = LineWriter(os.fdopen(os.dup(sys.stdout.fileno()), "w"))
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     configure(sys.stderr, node=settings.node, slot=name)
     session = None
     if given.spare:
-        taken = wait_for_a_slot(settings, commands=sys.stdin, report_to=report_to)
+        taken = wait_for_a_slot(settings, commands=sys.stdin, tell=tell)
         if taken is None:
             os._exit(0)
         name, session = taken
         configure(sys.stderr, node=settings.node, slot=name)
-    slot = Slot(settings, name, report_to=report_to, session=session)
+    slot = Slot(settings, name, tell=tell, session=session)
     for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(signum, lambda *_: slot.stop())
     threading.Thread(target=_obey, args=(slot, sys.stdin), name="commands", daemon=True).start()

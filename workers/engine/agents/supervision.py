@@ -73,6 +73,7 @@ class SlotProcess:
         self._heard_at_ms = 0
         self._pulse: tuple[int, int] | None = None  # when it was heard, and for how long its JVM was silent then
         self.error = ""  # why the last process ended
+        self.was_spare = False  # the process took the place of one that died
         self._answers: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
         self._log = logger().bind(slot=name)
 
@@ -83,11 +84,11 @@ class SlotProcess:
 
     @property
     def state(self) -> str:
-        """``running``, ``starting`` (it has no driver yet), ``stalled`` (it does not answer) or ``backoff``."""
+        """``running`` (a spare: ``ready``), ``starting`` (no driver yet), ``stalled`` (no answer) or ``backoff``."""
         if self._process is None:
             return "backoff" if self._failures else "starting"
         state = self.report.get("state", "starting")
-        return "stalled" if state == "running" and self.silent_ms(_now_ms()) >= STALLED_MS else state
+        return "stalled" if state in ("running", READY) and self.silent_ms(_now_ms()) >= STALLED_MS else state
 
     @property
     def retry_at_ms(self) -> int | None:
@@ -123,7 +124,7 @@ class SlotProcess:
 
     @property
     def _has_driver(self) -> bool:
-        return self.report.get("state", "starting") != "starting"
+        return self.was_spare or self.report.get("state", "starting") != "starting"
 
     def poke(self) -> None:
         """Tell the slot that its desired state changed."""
@@ -165,6 +166,7 @@ class SlotProcess:
         self.report, self._pulse = {}, None
         self.since_ms = self._heard_at_ms = now_ms
         driver = self._spare.give() if self._spare is not None else None
+        self.was_spare = driver is not None
         if driver is None:
             self._driver = _Driver(self._argv, self._env, owner=self)
             self._process = self._driver.process
@@ -230,7 +232,7 @@ class Spare(SlotProcess):
 
     @property
     def is_ready(self) -> bool:
-        """Whether it can take a place now."""
+        """Whether it can take a place now: it is warm, lives and answers."""
         return self._process is not None and self._process.poll() is None and self.state == READY
 
     def give(self) -> _Driver | None:

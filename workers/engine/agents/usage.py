@@ -34,10 +34,20 @@ class Usage:
 
 
 class TreeMeter:
-    """Samples one process tree."""
+    """Samples one process tree.
 
-    def __init__(self, pid: int) -> None:
+    Parameters
+    ----------
+    pid : int
+        The process at its root.
+    from_now : bool, optional
+        Whether totals begin with the first sample; else they hold what the processes used before, too.
+    """
+
+    def __init__(self, pid: int, *, from_now: bool = False) -> None:
         self._pid = pid
+        self._from_now = from_now
+        self._compiled_before_s = 0.0
         self._processes: dict[int, psutil.Process] = {}
         self._cpu_s: dict[int, float] = {}
         self._tree_at_ms: int | None = None
@@ -72,8 +82,11 @@ class TreeMeter:
             total_s = times.user + times.system
             used_s += total_s - self._cpu_s.get(pid, total_s)
             # What a process used before it was found belongs to the total, and not to the time since the last sample.
-            self._total_cpu_s += total_s - self._cpu_s.get(pid, 0.0)
+            was_there = self._from_now and self._sampled_at_ms is None
+            self._total_cpu_s += total_s - self._cpu_s.get(pid, total_s if was_there else 0.0)
             self._cpu_s[pid] = total_s
+        if self._from_now and self._sampled_at_ms is None:
+            self._compiled_before_s = sum(self._compiling_s.values())
         elapsed_s = (now_ms - self._sampled_at_ms) / 1000 if self._sampled_at_ms is not None else 0.0
         self._since_ms = self._since_ms or now_ms
         self._total_mb_s += self._memory[-1][1] * elapsed_s
@@ -86,7 +99,7 @@ class TreeMeter:
             cpu_ms=round(1000 * self._total_cpu_s),
             memory_mb_s=round(self._total_mb_s),
             python_mb=round(self._python_mb),
-            compiling_ms=round(1000 * sum(self._compiling_s.values())),
+            compiling_ms=round(1000 * (sum(self._compiling_s.values()) - self._compiled_before_s)),
         )
 
     def _find_tree(self) -> None:

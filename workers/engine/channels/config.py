@@ -5,6 +5,10 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from workers.engine.settings import Settings
 
 BLOCK_ROWS = 2_000
 CAPACITY_BLOCKS = 256
@@ -33,3 +37,8 @@ class ChannelConfig:
     max_rows: int = 100_000
     block_rows: int = BLOCK_ROWS
     catch_up_ms: int = 300_000
+
+    @classmethod
+    def of(cls, settings: Settings) -> ChannelConfig:
+        """That of a slot with these settings."""
+        return cls(redis_url=settings.redis_url, data_dir=settings.data_dir, jar=settings.channels_jar)

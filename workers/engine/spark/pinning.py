@@ -45,12 +45,21 @@ def pin_tree_to_core(settings: Settings, slot: int) -> None:
     cores = sorted(os.sched_getaffinity(0))
     if pinning(settings, cores=len(cores)) not in ("own", "shared"):
         return
-    core = core_for(slot)
-    for pid in [os.getpid(), *descendants()]:
+    core, held = core_for(slot), set()
+    while threads := _threads() - held:  # one that was not held yet may have begun another meanwhile
+        for thread in threads:
+            with suppress(ProcessLookupError):
+                os.sched_setaffinity(thread, {core})
+        held |= threads
+
+
+def _threads() -> set[int]:
+    """Every thread of this process and of all that it started."""
+    threads: set[int] = set()
+    for pid in (os.getpid(), *descendants()):
         with suppress(FileNotFoundError, ProcessLookupError):
-            for thread in os.listdir(f"/proc/{pid}/task"):
-                with suppress(ProcessLookupError):
-                    os.sched_setaffinity(int(thread), {core})
+            threads |= {int(thread) for thread in os.listdir(f"/proc/{pid}/task")}
+    return threads
 
 
 def core_for(slot: int) -> int:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 import sys
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -15,6 +13,7 @@ from pyspark.sql import SparkSession
 from workers.engine.settings import ROOT, Settings
 
 from .pinning import pin_to_core
+from .scratch import socket_dir
 
 _CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -90,15 +89,6 @@ def configuration(settings: Settings, *, scratch: Path, sockets: Path) -> dict[s
         **_streaming(),
         **_local_addresses(settings),
     }
-
-
-def socket_dir(slot_dir: Path) -> Path:
-    """A directory of this slot's own for Unix sockets, whose path must stay under 108 bytes."""
-    digest = hashlib.sha256(str(slot_dir.resolve()).encode()).hexdigest()[:12]
-    path = Path(tempfile.gettempdir()) / f"weir-{os.getuid()}-{digest}"
-    shutil.rmtree(path, ignore_errors=True)
-    path.mkdir(mode=0o700)
-    return path
 
 
 def _streaming() -> dict[str, str]:

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import shutil
-
 import redis
-from django.conf import settings
 from django.db import DatabaseError, connection
 from django.http import HttpRequest, JsonResponse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
 from dashboard import jobs
-
-FULL_MB = 64  # so little free space is as good as none
+from dashboard.operations.health import FULL, site_disk
 
 
 @require_safe
@@ -46,9 +42,10 @@ def _database() -> str:
 
 def _disk() -> str:
     try:
-        return "full" if shutil.disk_usage(settings.DATA_DIR).free >> 20 < FULL_MB else "ok"
+        finding = site_disk()
     except OSError:
         return "away"
+    return FULL if finding is not None and finding.state == FULL else "ok"
 
 
 def _broker() -> dict[str, str]:
