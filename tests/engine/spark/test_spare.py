@@ -15,7 +15,7 @@ from workers.engine.agents.store import NodeStore
 
 from .conftest import TRIGGER_MS
 from .rig import NODE, Rig, catalogue, estate_of, running_agent
-from .test_slot import chain, fragment, source
+from .test_slot import chain, fragment
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker]
 
@@ -39,7 +39,10 @@ def has_spare(rig: Rig) -> bool:
 @pytest.mark.parametrize("how", [
     pytest.param(signal.SIGKILL, id="killed"), pytest.param(signal.SIGSTOP, id="frozen", marks=pytest.mark.long)])
 def test_what_a_driver_ran_goes_on_in_the_spare_and_every_event_comes_once(spared: Rig, how: signal.Signals) -> None:
-    first, second = source("a", ("in_python", {"tag": "a"})), chain("b", ("kept", {}), parent="a0")
+    # What came while nobody answered is more than an output keeps by itself, and comes in one batch.
+    all_of_it = ("kept", {"keep_events": 100_000})
+    first = chain("a", ("numbers", {"rate_per_s": 50.0}), ("in_python", {"tag": "a"}), all_of_it)
+    second = chain("b", all_of_it, parent="a0")
     fragments = [fragment("s1-0", first, outlets={"a0": ("s1-1",)}), fragment("s1-1", second)]
     with spared.collecting("s1-0.2", "s1-1.0") as collected:
         spared.publish(estate_of(fragments, [*first, *second], slots=1))
