@@ -102,7 +102,7 @@ def bundle_ids(fragments: Iterable[Fragment], running: Mapping[str, str]) -> Cal
     """The id of the bundle of a submitted task on a slot, among these fragments."""
     routed = {
         (task, bundle.slot): bundle.id
-        for fragment in fragments for task in fragment.tasks for bundle in fragment.parts if not bundle.leaving}
+        for fragment in fragments for task in fragment.tasks for bundle in fragment.queries if not bundle.leaving}
     return lambda task, slot: routed[running[task], slot]
 
 

@@ -98,7 +98,7 @@ def _every_query(
 ) -> Callable[[Step, Fragment, Evidence], bool]:
     """Done where it is done for each bundle that the step concerns; for ``leaving`` ones only where that is asked."""
     def of_fragment(step: Step, fragment: Fragment, evidence: Evidence) -> bool:
-        bundles = [bundle for bundle in fragment.parts if step.bundle in (None, bundle.id)]
+        bundles = [bundle for bundle in fragment.queries if step.bundle in (None, bundle.id)]
         if step.bundle is None and not leaving:
             bundles = [bundle for bundle in bundles if not bundle.leaving]
         return bool(bundles) and all(of_bundle(step, fragment, bundle, evidence) for bundle in bundles)
@@ -144,7 +144,7 @@ def _tail_is_open(seen: QueryEvidence) -> bool:
 
 def _is_routed(step: Step, fragment: Fragment, evidence: Evidence) -> bool:
     """Whether all who write for a divided fragment divide their streams by its weights."""
-    weights = {bundle.id: bundle.weight for bundle in fragment.parts}
+    weights = {bundle.id: bundle.weight for bundle in fragment.queries}
     routes = [
         readers[fragment.id] for _, query in evidence.reports.queries() if query.state != LEFT
         for readers in query.routes.values() if fragment.id in readers]

@@ -46,7 +46,7 @@ def bundles_of(plan: Plan, names: Mapping[str, str]) -> list[dict[str, Any]]:
 def _parts(fragment: Fragment | None, *, every: bool) -> dict[str, RunningBundle]:
     if fragment is None or not (every or fragment.divided):
         return {}
-    return {bundle.id: bundle for bundle in fragment.parts}
+    return {bundle.id: bundle for bundle in fragment.queries}
 
 
 def _row(

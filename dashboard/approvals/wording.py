@@ -22,15 +22,15 @@ def step_text(plan: Plan, step: Step, names: dict[str, str]) -> str:
 
 def _places(fragment: Fragment) -> str:
     """The slots that it is on."""
-    return " and ".join(dict.fromkeys(bundle.slot for bundle in fragment.parts))
+    return " and ".join(dict.fromkeys(bundle.slot for bundle in fragment.queries))
 
 
 def _queries(fragment: Fragment) -> str:
     """What starts where."""
     if not fragment.divided:
         return f"query {fragment.id} on {fragment.slot}"
-    named = ", ".join(f"{bundle.id} on {bundle.slot} with {_threads(bundle)}" for bundle in fragment.parts)
-    return f"{'queries' if len(fragment.parts) > 1 else 'query'} {named}"
+    named = ", ".join(f"{bundle.id} on {bundle.slot} with {_threads(bundle)}" for bundle in fragment.queries)
+    return f"{'queries' if len(fragment.queries) > 1 else 'query'} {named}"
 
 
 def _bundle_words(plan: Plan, step: Step, fragment: Fragment) -> dict[str, str]:
@@ -38,7 +38,7 @@ def _bundle_words(plan: Plan, step: Step, fragment: Fragment) -> dict[str, str]:
     if not kind_of(step).of_bundles:
         return {}
     before = plan.fragments_before.get(step.fragment, fragment)
-    now, was = (next((bundle for bundle in of.parts if bundle.id == step.bundle), None) for of in (fragment, before))
+    now, was = (next((bundle for bundle in of.queries if bundle.id == step.bundle), None) for of in (fragment, before))
     return {
         "bundle": step.bundle or "",
         "place": now.slot if now else "",
@@ -46,7 +46,7 @@ def _bundle_words(plan: Plan, step: Step, fragment: Fragment) -> dict[str, str]:
         "place_before": was.slot if was else "",
         "threads_before": _threads(was),
         "weights": ", ".join(
-            f"{bundle.weight:.1%} to {bundle.id} on {bundle.slot}" for bundle in fragment.parts if bundle.weight
+            f"{bundle.weight:.1%} to {bundle.id} on {bundle.slot}" for bundle in fragment.queries if bundle.weight
         ),
     }
 

@@ -109,8 +109,8 @@ def let_run(record: DataflowRecord, *, rate_per_s: float) -> None:
         audit.subject = record
     meters = jobs.broker(settings.REDIS_URL).pipeline()
     for fragment in plan.fragments_after.values():
-        for part in fragment.parts:
-            meters.hset(keys.meter(part.id), mapping={"in:n": EVENTS, "0:n": EVENTS})
+        for bundle in fragment.queries:
+            meters.hset(keys.meter(bundle.id), mapping={"in:n": EVENTS, "0:n": EVENTS})
     meters.execute()
 
 

@@ -168,7 +168,7 @@ def queries_of(query_ids: Collection[str]) -> dict[str, Fragment]:
     whole = FragmentRow.objects.filter(Q(pk__in=query_ids) | Q(bundle_slots__bundle__in=query_ids)).distinct()
     return {
         bundle.id: replace(fragment, id=bundle.id, slot=bundle.slot, bundles=()) if fragment.divided else fragment
-        for fragment in map(fragment_of, whole) for bundle in fragment.parts if bundle.id in query_ids}
+        for fragment in map(fragment_of, whole) for bundle in fragment.queries if bundle.id in query_ids}
 
 
 def submitted_of(dataflow_ids: Collection[str] | None = None) -> dict[str, Submitted]:

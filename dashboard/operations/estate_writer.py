@@ -91,7 +91,7 @@ def on_slots_there(fragments: Mapping[str, Fragment]) -> dict[str, Fragment]:
 
     What they had on slots that are gone since is on others of the node, as `store_slots` moves what runs; else on any.
     """
-    gone = slots_gone({part.slot for fragment in fragments.values() for part in fragment.parts})
+    gone = slots_gone({bundle.slot for fragment in fragments.values() for bundle in fragment.queries})
     rows = list(SlotRow.objects.order_by("node_id", "index")) if gone else []
     if not rows:
         return dict(fragments)

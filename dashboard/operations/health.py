@@ -137,7 +137,7 @@ def _since(report: SlotReport, node: NodeReport) -> int | None:
 
 def _queries(view: View) -> Iterator[Finding]:
     for fragment in view.fragments():
-        for bundle in fragment.parts:
+        for bundle in fragment.queries:
             slot = view.reading.reports.slot(bundle.slot)
             if slot is not None and slot.state == RUNNING:  # else it is the slot's or the node's
                 finding = _query(view, fragment, bundle, view.bundle_report(bundle))
@@ -190,5 +190,5 @@ def _held_by(view: View, channel: str) -> str:
 def _users_on(view: View, slots: Collection[str]) -> list[dict[str, str]]:
     """The viewer's dataflows that work on any of these slots."""
     return view.users(
-        task for fragment in view.fragments() if any(part.slot in slots for part in fragment.parts)
+        task for fragment in view.fragments() if any(bundle.slot in slots for bundle in fragment.queries)
         for task in fragment.active_tasks)

@@ -130,8 +130,8 @@ def _counts(view: View) -> dict[str, Any]:
 def _slots(view: View) -> dict[str, Any]:
     bundles: dict[str, list[RunningBundle]] = {}
     for fragment in view.fragments():
-        for part in fragment.parts:
-            bundles.setdefault(part.slot, []).append(part)
+        for bundle in fragment.queries:
+            bundles.setdefault(bundle.slot, []).append(bundle)
     reserved = reserved_slots(view.estate)
     return {
         slot.name: _slot(view, slot.name, bundles.get(slot.name, [])) | {"reserved": slot.name in reserved}
@@ -191,7 +191,7 @@ def _streams(view: View, dataflow_id: str) -> dict[str, Any]:
 
 def _places(fragment: Fragment) -> str:
     """The slot that it runs on; of a divided one the first, and how many more."""
-    more = len({bundle.slot for bundle in fragment.parts}) - 1
+    more = len({bundle.slot for bundle in fragment.queries}) - 1
     return f"{fragment.slot} and {more} more" if more else fragment.slot
 
 

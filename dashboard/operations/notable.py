@@ -33,7 +33,7 @@ def notable_events(viewer: Viewer, dataflow_id: UUID | str, *, count: int = 20) 
     if submitted is None:
         return []
     fragments = {estate.places[task_id][0] for task_id in submitted.running.values()}
-    own = {bundle.id for fragment in fragments for bundle in estate.fragments[fragment].parts}
+    own = {bundle.id for fragment in fragments for bundle in estate.fragments[fragment].queries}
     told_events = (_told(event) for event in jobs.notable_events() if event.get("fragment") in own)
     return [event for event in told_events if event is not None][:count]
 

@@ -91,7 +91,7 @@ def require_unreserved(before: Mapping[str, Fragment], after: Mapping[str, Fragm
     What is taken back has no say in where, and neither has what is resumed.
     """
     old, new = (
-        {part.slot for fragment in fragments.values() if not fragment.paused for part in fragment.parts}
+        {bundle.slot for fragment in fragments.values() if not fragment.paused for bundle in fragment.queries}
         for fragments in (before, after))
     reserved = SlotRow.objects.filter(name__in=new).exclude(reserved_for="")
     row = next((row for row in reserved if row.name not in old), None)

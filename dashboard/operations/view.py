@@ -59,7 +59,7 @@ class View:
 
         Bundles that are leaving do not count.
         """
-        reports = [self.bundle_report(bundle) for bundle in fragment.parts if not bundle.leaving]
+        reports = [self.bundle_report(bundle) for bundle in fragment.queries if not bundle.leaving]
         return min(reports, key=lambda report: _rank(report.state))
 
     def bundle_report(self, bundle: RunningBundle) -> QueryReport:
@@ -84,7 +84,7 @@ class View:
     @cached_property
     def fragment_of(self) -> Mapping[str, Fragment]:
         """The fragment of each query, by fragment and bundle id."""
-        by_id = {part.id: fragment for fragment in self.estate.fragments.values() for part in fragment.parts}
+        by_id = {bundle.id: fragment for fragment in self.estate.fragments.values() for bundle in fragment.queries}
         return by_id | dict(self.estate.fragments)
 
     @cached_property

@@ -141,7 +141,7 @@ class SchedulingProblem:
 
     def _assigner(self, job: Job) -> SlotAssigner:
         return SlotAssigner(
-            running={task: fragment.parts for task, fragment in self.running.items()},
+            running={task: fragment.queries for task, fragment in self.running.items()},
             pinned=bound(self.running, job), supply=self.supply)
 
 

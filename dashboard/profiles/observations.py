@@ -96,19 +96,19 @@ def _seen(view: View) -> Iterator[Seen]:
         if len(fragment.active_tasks) != 1:
             continue
         task = view.estate.tasks[fragment.active_tasks[0]]
-        for part in fragment.parts:
-            node = view.reading.reports.node(node_of(part.slot))
-            query = view.reading.reports.query(part.slot, part.id)
-            if node is None or query is None or query.state != RUNNING or part.leaving or query.throttled_by:
+        for bundle in fragment.queries:
+            node = view.reading.reports.node(node_of(bundle.slot))
+            query = view.reading.reports.query(bundle.slot, bundle.id)
+            if node is None or query is None or query.state != RUNNING or bundle.leaving or query.throttled_by:
                 continue
             rate_per_s, cpu = query.rate_per_s, query.cpu
             if rate_per_s is None or cpu is None:
                 continue
-            offered = _offered(view, task, part.weight)
-            yield Seen(part.id, task, node.machine[:120], Figures(
-                part.threads, rate_per_s, cpu, query.memory,
+            offered = _offered(view, task, bundle.weight)
+            yield Seen(bundle.id, task, node.machine[:120], Figures(
+                bundle.threads, rate_per_s, cpu, query.memory,
                 stable=offered is None or not falls_short(rate_per_s, offered),
-                shared=at_work(view, part.slot) != {part.id}))
+                shared=at_work(view, bundle.slot) != {bundle.id}))
 
 
 def _offered(view: View, task: RunningTask, weight: float) -> float | None:

@@ -51,7 +51,7 @@ def seen_now(view: View, dataflow_id: str, promise: Promise, *, base_cpu: float 
     totals = totals_of(view, dataflow_id)
     sources = {running for running in submitted.running.values() if not view.estate.tasks[running].parents}
     latency_ms = totals["latency_p50_ms"]
-    own = {bundle.id for fragment in fragments.values() for bundle in fragment.parts}
+    own = {bundle.id for fragment in fragments.values() for bundle in fragment.queries}
     slots = {bundle.slot: None for bundle in promise.bundles}
     return Seen(
         rate_per_s=exact_rate(view, sources), latency_s=None if latency_ms is None else latency_ms / 1000,
@@ -120,7 +120,7 @@ def _readers(view: View, fragment: Fragment, channel: str, names: Mapping[str, s
     readers = {reader for tasks in fragment.outlets.values() for reader in tasks}
     return tuple(sorted(
         names.get(bundle.id, bundle.id) for reader in readers if reader in view.estate.fragments
-        for bundle in view.estate.fragments[reader].parts))
+        for bundle in view.estate.fragments[reader].queries))
 
 
 def _read(

@@ -128,7 +128,7 @@ def _problem(record: DataflowRecord, routing: Routing) -> SchedulingProblem:
 def today_of(problem: SchedulingProblem) -> Today:
     """The bundles that run now, by submitted task; of a chain that would be cut none goes on as it is."""
     return {
-        task: fragment.parts if len(fragment.tasks) == 1 else () for task, fragment in problem.running.items()}
+        task: fragment.queries if len(fragment.tasks) == 1 else () for task, fragment in problem.running.items()}
 
 
 def curve(
@@ -160,7 +160,7 @@ def room_of(problem: SchedulingProblem) -> Room:
     supply = problem.supply
     offered = {slot.name for node in supply.free for slot in node.slots}
     whole = offered - {slot.name for slot in supply.taken}
-    own = {part.slot for fragment in problem.running.values() if not fragment.paused for part in fragment.parts}
+    own = {bundle.slot for fragment in problem.running.values() if not fragment.paused for bundle in fragment.queries}
     return Room(len(whole - own), len(whole & own), len(supply.taken))
 
 

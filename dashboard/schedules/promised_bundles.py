@@ -23,7 +23,7 @@ def fragments_of(estate: Estate, dataflow_id: str, promise: Promise) -> dict[str
 def parts_of(fragments: Mapping[str, Fragment]) -> dict[str, list[RunningBundle]]:
     """The bundles of each task that get events, by task."""
     return {
-        task: [part for part in fragment.parts if not part.leaving] for task, fragment in fragments.items()}
+        task: [bundle for bundle in fragment.queries if not bundle.leaving] for task, fragment in fragments.items()}
 
 
 def promised_ids(promise: Promise, parts: Parts) -> dict[str, str]:

@@ -203,8 +203,8 @@ def slots_grid(viewer: Viewer, *, plan: Plan | None = None) -> Grid:
 def _hiding(view: View) -> set[str]:
     """The slots with bundles that the viewer may not see."""
     return {
-        part.slot for fragment in view.estate.fragments.values()
-        if not fragment.paused and view.tasks.isdisjoint(fragment.active_tasks) for part in fragment.parts}
+        bundle.slot for fragment in view.estate.fragments.values()
+        if not fragment.paused and view.tasks.isdisjoint(fragment.active_tasks) for bundle in fragment.queries}
 
 
 def _before_and_after(
@@ -244,7 +244,7 @@ def _by_slot(
 def _parts(fragment: Fragment | None) -> dict[str, RunningBundle]:
     if fragment is None or fragment.paused:
         return {}
-    return {bundle.id: bundle for bundle in fragment.parts}
+    return {bundle.id: bundle for bundle in fragment.queries}
 
 
 def _at(bundle: RunningBundle | None, slot: str) -> RunningBundle | None:

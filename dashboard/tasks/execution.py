@@ -104,8 +104,8 @@ def where_it_runs(plan: Plan) -> Plan:
     """The plan with its queries on the slots where the estate has them: some have moved, where a node came back with
     fewer slots than there were when it was planned."""
     fragments = {
-        part.id: part.slot for fragment in fragments_where(pk__in=list(plan.fragments_after)).values()
-        for part in fragment.parts}
+        bundle.id: bundle.slot for fragment in fragments_where(pk__in=list(plan.fragments_after)).values()
+        for bundle in fragment.queries}
     return replace(plan, fragments_after={
         fragment_id: fragment.placed(lambda part: fragments.get(part.id, part.slot))
         for fragment_id, fragment in plan.fragments_after.items()})
@@ -113,14 +113,14 @@ def where_it_runs(plan: Plan) -> Plan:
 
 def _parts(plan: Plan) -> Iterator[RunningBundle]:
     for fragment in (*plan.fragments_before.values(), *plan.fragments_after.values()):
-        yield from fragment.parts
+        yield from fragment.queries
 
 
 def failing(plan: Plan, reports: Reports) -> dict[str, str]:
     """The plan's fragments that fail by the reports, with the cause."""
     causes = {}
     for fragment in plan.fragments_after.values():
-        for bundle in fragment.parts:
+        for bundle in fragment.queries:
             query = reports.query(bundle.slot, bundle.id)
             if query is not None and query.state == FAILING:
                 causes[fragment.id] = (query.error or "The query fails.")[:2000]
@@ -144,7 +144,7 @@ def silent(
     causes = {}
     for fragment_id in sorted({step.fragment for step in waiting}):
         fragment = plan.fragments_after.get(fragment_id) or plan.fragments_before.get(fragment_id)
-        nodes = {node_of(bundle.slot) for bundle in fragment.parts} if fragment else set()
+        nodes = {node_of(bundle.slot) for bundle in fragment.queries} if fragment else set()
         if away := sorted((nodes | set(awaited) if fragment_id in routed else nodes) - set(reports)):
             causes[fragment_id] = f"Nothing is heard of node {', '.join(away)}: it goes on when that is back."
     return causes

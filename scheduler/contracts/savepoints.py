@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from .codec import Codec
+from .offsets import Offset
 
 States = Mapping[str, Sequence[str | None]]  # by running task, of each of its folds in the order of the stream
 
@@ -17,8 +18,8 @@ class Savepoint:
     above that it wrote there, or in parts of that stream), and the state of its tasks."""
 
     source_offset: Mapping[str, int] | None = None
-    offsets: Mapping[str, str] = field(default_factory=dict)
-    last_offsets: Mapping[str, str] = field(default_factory=dict)
+    offsets: Mapping[str, Offset] = field(default_factory=dict)
+    last_offsets: Mapping[str, Offset] = field(default_factory=dict)
     batch_bases: Mapping[str, int] = field(default_factory=dict)
     states: States = field(default_factory=dict)
 
@@ -30,7 +31,7 @@ class RestorePoint:
     and state."""
 
     source_offset: Mapping[str, int] | None = None
-    offsets: Mapping[str, str] = field(default_factory=dict)
+    offsets: Mapping[str, Offset] = field(default_factory=dict)
     batch_bases: Mapping[str, int] = field(default_factory=dict)
     states: States = field(default_factory=dict)
 

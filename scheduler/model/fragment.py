@@ -120,12 +120,12 @@ class Fragment:
 
     def placed(self, slot_of: Callable[[RunningBundle], str]) -> Fragment:
         """The same with its queries on other slots."""
-        parts = tuple(replace(part, slot=slot_of(part)) for part in self.parts)
-        return replace(self, slot=parts[0].slot, bundles=parts if self.divided else ())
+        moved = tuple(replace(bundle, slot=slot_of(bundle)) for bundle in self.queries)
+        return replace(self, slot=moved[0].slot, bundles=moved if self.divided else ())
 
     @property
-    def parts(self) -> tuple[RunningBundle, ...]:
-        """Its bundles; one that is not divided is one itself."""
+    def queries(self) -> tuple[RunningBundle, ...]:
+        """What executes it: a bundle each, or itself as one where no schedule divides it."""
         return self.bundles or (RunningBundle(self.id, self.slot),)
 
     def channels_of(self, task_id: str) -> tuple[str, ...]:
@@ -133,7 +133,7 @@ class Fragment:
         position, taken_over = self.tasks.index(task_id), self.channels.get(task_id)
         return tuple(
             taken_over if taken_over and bundle.id == self.id else channel_id(bundle.id, position)
-            for bundle in self.parts)
+            for bundle in self.queries)
 
     def channel_of(self, task_id: str) -> str:
         """The channel that carries the stream of one of its tasks: its own, or one taken over.

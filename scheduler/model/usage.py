@@ -77,7 +77,7 @@ def loads_of(fragment: Fragment, tasks: Mapping[str, RunningTask]) -> dict[str, 
         return {fragment.slot: SlotLoad()}
     work = sum(nanocores(tasks[task_id].cores) for task_id in fragment.active_tasks)
     loads: dict[str, SlotLoad] = {}
-    for bundle in fragment.parts:
+    for bundle in fragment.queries:
         load = SlotLoad(1, work if bundle.weight == 1 else round(bundle.weight * work), int(fragment.divided))
         loads[bundle.slot] = loads.get(bundle.slot, SlotLoad()) + load
     return loads

@@ -48,14 +48,14 @@ def is_working(estate: EstateView, task_id: str) -> bool:
 def queries_begun(change: FragmentChange) -> int:
     """How many queries that were there begin to work again."""
     return sum(
-        len(old.parts) for fragment_id, old in change.before.items()
+        len(old.queries) for fragment_id, old in change.before.items()
         if old.paused and fragment_id in change.after and not change.after[fragment_id].paused)
 
 
 def queries_ceased(change: FragmentChange) -> int:
     """How many queries cease to work, whether they are kept or not."""
     return sum(
-        len(old.parts) for fragment_id, old in change.before.items()
+        len(old.queries) for fragment_id, old in change.before.items()
         if not old.paused and (fragment_id not in change.after or change.after[fragment_id].paused))
 
 
@@ -69,7 +69,7 @@ def crowding_note(estate: EstateView, change: FragmentChange, *, own: Iterable[s
     """What a reviewer should know of slots on which something goes on, where another's schedule has put bundles
     meanwhile; empty where there are none. ``own`` are the running tasks of the dataflow that is planned for."""
     slots = {
-        part.slot for fragment_id, fragment in change.after.items() for part in fragment.parts
+        bundle.slot for fragment_id, fragment in change.after.items() for bundle in fragment.queries
         if not fragment.paused and fragment_id in change.before and change.before[fragment_id].paused}
     if not slots:
         return ""

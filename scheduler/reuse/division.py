@@ -95,7 +95,7 @@ def divided_anew(
     matched = {match.bundle.id for match in matches if match.bundle}
     own = working_bundles(fragment)
     leaving = [replace(bundle, weight=0.0) for bundle in own if bundle.id not in matched]
-    already = [bundle for bundle in fragment.parts if bundle.leaving and bundle.id not in left]
+    already = [bundle for bundle in fragment.queries if bundle.leaving and bundle.id not in left]
     bundles = [
         RunningBundle(match.bundle.id if match.bundle else next(ids), match.part.slot, match.part.threads,
                       match.part.weight)
@@ -142,7 +142,7 @@ def _matches(fragment: Fragment, parts: Sequence[WantedBundle], was: Sequence[Ru
     match(lambda part, candidate: node_of(part.slot) == node_of(candidate.slot) and part.threads == candidate.threads)
     match(lambda part, candidate: node_of(part.slot) == node_of(candidate.slot))
     # Those that stay keep their order, so that a schedule that changes nothing changes nothing.
-    order = {bundle.id: number for number, bundle in enumerate(fragment.parts)}
+    order = {bundle.id: number for number, bundle in enumerate(fragment.queries)}
     matches = [_Match(part, matched.get(number)) for number, part in enumerate(parts)]
     return sorted(matches, key=lambda match: order[match.bundle.id] if match.bundle else len(order))
 
@@ -166,7 +166,7 @@ def together(changes: Sequence[FragmentChange]) -> FragmentChange:
 
 def working_bundles(fragment: Fragment) -> list[RunningBundle]:
     """The bundles that do not leave."""
-    return [bundle for bundle in fragment.parts if not bundle.leaving]
+    return [bundle for bundle in fragment.queries if not bundle.leaving]
 
 
 def _place(bundle: RunningBundle | WantedBundle) -> tuple[str, int]:

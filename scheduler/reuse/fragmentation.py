@@ -66,7 +66,7 @@ def fragmentation(
     fragments = [
         estate.fragments[fragment_id] for fragment_id in sorted({estate.places[task_id][0] for task_id in working})
     ]
-    queries = sum(len(fragment.parts) for fragment in fragments)
+    queries = sum(len(fragment.queries) for fragment in fragments)
     possible = fusions(
         estate, {estate.places[task_id][0] for task_id in own}, task_types=task_types, query_cores=query_cores)
     return Fragmentation(

@@ -77,7 +77,7 @@ def stateful_downstream(
 def is_split(estate: EstateView, task_id: str) -> bool:
     """Whether a running task's events are divided over several bundles."""
     fragment = estate.fragments[estate.places[task_id][0]]
-    return sum(not bundle.leaving for bundle in fragment.parts) > 1
+    return sum(not bundle.leaving for bundle in fragment.queries) > 1
 
 
 def order_note(task_ids: Collection[str], tasks: Mapping[str, RunningTask]) -> str:

@@ -25,4 +25,4 @@ def paused(world: World, record: DataflowRecord) -> Proposal:
 
 
 def used() -> set[str]:
-    return {part.slot for fragment in load_estate().fragments.values() for part in fragment.parts}
+    return {bundle.slot for fragment in load_estate().fragments.values() for bundle in fragment.queries}

@@ -25,7 +25,8 @@ def here(world: World) -> World:
 
 def resting() -> set[str]:
     """The slots of what rests."""
-    return {part.slot for fragment in load_estate().fragments.values() if fragment.paused for part in fragment.parts}
+    return {
+        bundle.slot for fragment in load_estate().fragments.values() if fragment.paused for bundle in fragment.queries}
 
 
 def test_what_is_taken_back_comes_to_slots_that_are_there(here: World):
@@ -42,13 +43,15 @@ def test_what_is_taken_back_comes_to_slots_that_are_there(here: World):
 def test_a_plan_goes_on_where_the_estate_has_moved_its_bundles(here: World):
     record = scheduled(here, at(18))
     plan = plan_of(approved(rescheduled(here, record, at(50)), here.ana).plan)
-    planned_on = {part.slot for fragment in plan.fragments_after.values() for part in fragment.parts}
+    planned_on = {bundle.slot for fragment in plan.fragments_after.values() for bundle in fragment.queries}
     assert execution.where_it_runs(plan) == plan and len(planned_on) > 2
     register_node(name="n1", slots=2)
     now = execution.where_it_runs(plan)
-    assert {part.slot for fragment in now.fragments_after.values() for part in fragment.parts} == {"n1/0", "n1/1"}
-    assert [(part.id, part.threads, part.weight) for one in now.fragments_after.values() for part in one.parts] == [
-        (part.id, part.threads, part.weight) for one in plan.fragments_after.values() for part in one.parts]
+    assert {bundle.slot for fragment in now.fragments_after.values() for bundle in fragment.queries} == {"n1/0", "n1/1"}
+    assert [
+        (bundle.id, bundle.threads, bundle.weight) for one in now.fragments_after.values() for bundle in one.queries
+    ] == [
+        (bundle.id, bundle.threads, bundle.weight) for one in plan.fragments_after.values() for bundle in one.queries]
 
 
 def test_what_routes_by_a_silent_node_waits_for_it_and_says_so(here: World):
@@ -66,7 +69,7 @@ def test_what_a_submission_wakes_is_not_room_for_its_schedule(here: World):
     estate, problem = load_estate(), problem_of(planned(here.carla, here.city, linear("other")).dataflow)
     offered = {slot.name for node in problem.supply.free for slot in node.slots}
     woken = {
-        part.slot for fragment in estate.fragments.values() for part in fragment.parts
+        bundle.slot for fragment in estate.fragments.values() for bundle in fragment.queries
         if estate.tasks[fragment.tasks[0]].type == "pi_viete"}
     assert woken and woken <= resting() and offered and offered.isdisjoint(woken)
 
@@ -77,7 +80,7 @@ def test_what_goes_on_beside_anothers_schedule_says_so(here: World):
     rest, text = resting(), linear("other").replace("900", "901")
     proposal = submit_dataflow(actor=here.carla, team=here.city, text=text, schedule=at(50, ("LSA", "DSM")))
     enacted(approved(prepare_proposal(proposal_id=proposal.pk), here.ana))
-    working = {part.slot for one in load_estate().fragments.values() if not one.paused for part in one.parts}
+    working = {bundle.slot for one in load_estate().fragments.values() if not one.paused for bundle in one.queries}
     resumption = prepare_proposal(proposal_id=resume_dataflow(actor=here.carla, dataflow_id=record.pk).pk)
     notes = plan_of(resumption.plan).notes
     assert working & rest and any("bundles of another schedule by now" in note for note in notes)

@@ -64,7 +64,7 @@ def test_a_cut_that_is_taken_back_leaves_each_task_where_it_was(here: World):
     roll_back_proposal(actor=here.ana, proposal_id=proposal.pk)
     check_rows()
     for fragment in load_estate().fragments.values():
-        [bundle] = [one for one in fragment.parts if not one.leaving]
+        [bundle] = [one for one in fragment.queries if not one.leaving]
         assert (bundle.slot, bundle.threads, bundle.weight) == (fused.slot, 1, 1.0)
 
 

@@ -164,7 +164,7 @@ def test_a_reader_whose_stream_flows_is_starting_until_its_first_batch(
         observe(monkeypatch, query={"batch": None, "since_ms": 0},
                 flows=Flows(tasks={parent: TaskFlow(rate, 9, None, None)}), measured=True)
         view = view_for(viewer_of(world.carla))
-        assert view.bundle_report(reader.parts[0]).state == expected
+        assert view.bundle_report(reader.queries[0]).state == expected
 
 
 def test_probes_answer_anybody_and_say_what_is_away(db, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,17 +18,17 @@ pytestmark = pytest.mark.broker
 
 
 def leaving() -> set[str]:
-    return {part.id for fragment in load_estate().fragments.values() for part in fragment.parts if part.leaving}
+    return {bundle.id for fragment in load_estate().fragments.values() for bundle in fragment.queries if bundle.leaving}
 
 
 def report(broker: redis.Redis) -> None:
     """What a node reports of which those that were leaving have left."""
     estate, slots = load_estate(), {}
     for fragment in estate.fragments.values():
-        for part in fragment.parts:
-            index = part.slot.rpartition("/")[2]
-            state = "left" if part.leaving else "running"
-            slots.setdefault(index, {"state": "running", "fragments": {}})["fragments"][part.id] = {"state": state}
+        for bundle in fragment.queries:
+            index = bundle.slot.rpartition("/")[2]
+            state = "left" if bundle.leaving else "running"
+            slots.setdefault(index, {"state": "running", "fragments": {}})["fragments"][bundle.id] = {"state": state}
     broker.set("weir:observed:n1", json.dumps({"node": "n1", "version": estate.generation, "at_ms": 0, "slots": slots}))
 
 

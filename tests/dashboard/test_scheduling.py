@@ -87,7 +87,7 @@ def test_every_node_with_a_bundle_gets_its_part_of_the_desired_state(here: World
         part = desired_of(load_part_of(node), node, types)
         assert part == desired_of(whole, node, types), "a node's part has all that its desired state is made of"
         ids |= set(part.wanted)
-    assert ids == {one.id for fragment in whole.fragments.values() for one in fragment.parts}
+    assert ids == {one.id for fragment in whole.fragments.values() for one in fragment.queries}
 
 
 def test_a_schedule_is_chosen_for_a_submission_that_waits_and_given_up_again(here: World):
@@ -120,9 +120,9 @@ def test_another_schedule_changes_only_what_differs_and_is_taken_back(here: Worl
     assert rolled.status == "rolled_back"
     check_rows()
     back = load_estate()
-    assert {one: [(b.slot, b.threads, b.weight) for b in fragment.parts if not b.leaving]
+    assert {one: [(b.slot, b.threads, b.weight) for b in fragment.queries if not b.leaving]
             for one, fragment in back.fragments.items()} == {
-        one: [(b.slot, b.threads, b.weight) for b in fragment.parts] for one, fragment in before.fragments.items()}
+        one: [(b.slot, b.threads, b.weight) for b in fragment.queries] for one, fragment in before.fragments.items()}
 
 
 def test_the_same_schedule_again_is_refused_with_the_reason(here: World):
@@ -183,7 +183,7 @@ def test_what_others_leave_of_a_slot_is_scheduled_and_told(here: World):
 def test_own_slots_count_as_free_and_come_first(here: World):
     record = scheduled(here, at(18))
     problem = problem_of(record)
-    own = {one.slot for fragment in load_estate().fragments.values() for one in fragment.parts}
+    own = {one.slot for fragment in load_estate().fragments.values() for one in fragment.queries}
     free = [slot.name for node in problem.supply.free for slot in node.slots]
     assert set(free[:len(own)]) == own and len(free) == 8 and not problem.blocked
     found = problem.schedule(("MBA", "SAM"), 18)
@@ -318,17 +318,17 @@ def test_schedules_from_the_command_line(here: World, tmp_path):
 def test_bundles_that_have_left_free_their_slots_once_all_is_done(here: World):
     record = scheduled(here, at(50))
     proposal = approved(rescheduled(here, record, at(18)), here.ana)
-    leaving = [one.id for fragment in load_estate().fragments.values() for one in fragment.parts if one.leaving]
+    leaving = [one.id for fragment in load_estate().fragments.values() for one in fragment.queries if one.leaving]
     assert len(leaving) == 2 and drop_left_bundles(left=leaving) == [], "not while the plan is being enacted"
     enacted(proposal)
     waiting = planned(here.carla, here.city, document("other"))
     before = problem_of(record).supply
     assert drop_left_bundles(left=[*leaving[:1], "gone"]) == leaving[:1]
-    parts = [one for fragment in load_estate().fragments.values() for one in fragment.parts]
+    parts = [one for fragment in load_estate().fragments.values() for one in fragment.queries]
     assert [one.id for one in parts if one.leaving] == leaving[1:]
     assert drop_left_bundles(left=leaving[:1]) == [] == drop_left_bundles(left=[])
     drop_left_bundles(left=leaving)
-    running_ids = [one.id for fragment in load_estate().fragments.values() for one in fragment.parts]
+    running_ids = [one.id for fragment in load_estate().fragments.values() for one in fragment.queries]
     assert drop_left_bundles(left=running_ids) == [], "what does not leave stays"
     check_rows()
     waiting.refresh_from_db()
@@ -349,10 +349,10 @@ def test_bundles_of_slots_that_go_move_to_those_that_stay(here: World):
     before = load_estate()
     register_node(name="n1", slots=2)
     after = load_estate()
-    assert {one.slot for fragment in after.fragments.values() for one in fragment.parts} <= {"n1/0", "n1/1"}
+    assert {one.slot for fragment in after.fragments.values() for one in fragment.queries} <= {"n1/0", "n1/1"}
     for name, fragment in after.fragments.items():
-        assert [(one.id, one.threads, one.weight) for one in fragment.parts] == [
-            (one.id, one.threads, one.weight) for one in before.fragments[name].parts]
+        assert [(one.id, one.threads, one.weight) for one in fragment.queries] == [
+            (one.id, one.threads, one.weight) for one in before.fragments[name].queries]
     check_rows()
     assert rescheduled(here, record, at(12)).status == "pending"
 

@@ -45,8 +45,8 @@ class Observed:
         estate = load_estate()
         submitted = estate.submitted[str(self.record.pk)].running
         runs = {  # what was rolled back runs under another id
-            (task, part.slot): part.id for task, running in submitted.items()
-            for part in estate.fragments[estate.places[running][0]].parts if not part.leaving}
+            (task, bundle.slot): bundle.id for task, running in submitted.items()
+            for bundle in estate.fragments[estate.places[running][0]].queries if not bundle.leaving}
         for bundle in self.promise.bundles:
             index = bundle.slot.rpartition("/")[2]
             slot = slots.setdefault(index, {"state": "running", "cpu": 0.0, "memory_mb": 900, "fragments": {}})

@@ -26,7 +26,7 @@ from tests.pages.scheduling import linear
 
 def parts(record: DataflowRecord, task: str) -> list[RunningBundle]:
     estate = load_estate()
-    return list(estate.fragments[estate.places[estate.submitted[str(record.pk)].running[task]][0]].parts)
+    return list(estate.fragments[estate.places[estate.submitted[str(record.pk)].running[task]][0]].queries)
 
 
 def changed(world: World, record: DataflowRecord, *, rate: float = 90) -> Proposal:

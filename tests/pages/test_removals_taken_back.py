@@ -35,8 +35,8 @@ def bundles(record: DataflowRecord) -> set[str]:
     """Those that run of its tasks."""
     estate = load_estate()
     return {
-        part.id for running_task in estate.submitted[str(record.pk)].running.values()
-        for part in estate.fragments[estate.places[running_task][0]].parts}
+        bundle.id for running_task in estate.submitted[str(record.pk)].running.values()
+        for bundle in estate.fragments[estate.places[running_task][0]].queries}
 
 
 def test_it_comes_back_by_the_schedule_that_it_was_given_last(

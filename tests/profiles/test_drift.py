@@ -38,11 +38,11 @@ class NodeOfTasks:
     def read(self, fragments: list[Fragment], parents) -> jobs.LiveReading:
         slots: dict[str, dict] = {}
         for fragment in fragments:
-            for part in fragment.parts:
-                index = part.slot.rpartition("/")[2]
+            for bundle in fragment.queries:
+                index = bundle.slot.rpartition("/")[2]
                 told = self.told if len(fragment.active_tasks) == 1 else {"state": self.beside}
                 slot = slots.setdefault(index, {"state": "running", "fragments": {}})["fragments"]
-                slot |= {part.id: told, "f999-0": {"state": self.beside}}
+                slot |= {bundle.id: told, "f999-0": {"state": self.beside}}
         flow = TaskFlow(self.offered, 0, None, None)
         tasks = {task: flow for fragment in fragments for task in fragment.active_tasks}
         report = {"node": "n1", "machine": self.machine, "threads": 32, "slots": slots}

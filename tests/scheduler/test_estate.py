@@ -41,7 +41,7 @@ def test_what_a_fragment_does_not_have_is_not_in_its_json():
 def test_a_divided_fragment_has_a_channel_for_each_of_its_bundles():
     assert DIVIDED.channels_of("a") == ("f1-0.0", "f4-2.0", "f3-1.0"), "what leaves is read to its end"
     assert HEIR.channels_of("b") == ("f1-0.1",)
-    assert HEIR.parts == (RunningBundle("f5-0", "n1/0"),) and DIVIDED.parts == DIVIDED.bundles
+    assert HEIR.queries == (RunningBundle("f5-0", "n1/0"),) and DIVIDED.queries == DIVIDED.bundles
     assert DIVIDED.divided and not HEIR.divided
 
 

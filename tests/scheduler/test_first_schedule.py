@@ -50,7 +50,7 @@ def test_what_was_submitted_without_a_schedule_is_cut_and_divided_while_it_runs(
     check_divided(after)
     assert "f1-0" not in after.fragments and len(after.fragments) == 5
     for task, its in parts_of(found).items():
-        assert [(one.slot, one.threads, one.weight) for one in by_task(after, task).parts if not one.leaving] == [
+        assert [(one.slot, one.threads, one.weight) for one in by_task(after, task).queries if not one.leaving] == [
             (one.slot, one.threads, one.weight) for one in its]
     source, by, out = (by_task(after, task) for task in ("in", "by", "out"))
     assert source.inherits == out.inherits == ("f1-0",) and not source.divided and not out.divided
@@ -61,7 +61,7 @@ def test_what_was_submitted_without_a_schedule_is_cut_and_divided_while_it_runs(
     assert "f1-0 ends" in plan.notes[0] and "no event is lost" in plan.notes[0]
     assert plan.notes[1].startswith("by, again work on several slots from now on")
     promised = {one.id for one in plan.promise.bundles}
-    assert promised == {one.id for fragment in after.fragments.values() for one in fragment.parts if not one.leaving}
+    assert promised == {one.id for fragment in after.fragments.values() for one in fragment.queries if not one.leaving}
     assert plan.price.queries_started == len(promised) - 1 and plan.price.money_per_hour_delta > 0
     check_stored(plan)
     with pytest.raises(NothingToChange):
@@ -104,7 +104,7 @@ def test_what_others_run_in_the_same_chain_stays_together_and_they_are_asked():
     by = by_task(after, "by")
     assert set(by.outlets[by.tasks[0]]) == {rest.id, by_task(after, "again").id}
     assert by.channels == {by.tasks[0]: "f1-0.1"} and by.inherits == ("f1-0",), "others read it all along"
-    assert by.channels_of(by.tasks[0])[[one.id for one in by.parts].index(by.id)] == "f1-0.1"
+    assert by.channels_of(by.tasks[0])[[one.id for one in by.queries].index(by.id)] == "f1-0.1"
     assert plan.touched == ("counted",)
     assert live_by_task(apply_plan(after, reverse_plan(plan))) == live_by_task(estate)
 

@@ -42,8 +42,8 @@ SAM, RSM, DSM = ("MBA", "SAM"), ("MBA", "RSM"), ("MBA", "DSM")
 
 def supply_of(estate: Estate, own=(), *, buy: bool = False) -> Supply:
     """The slots that nothing else is on, own ones first, as the site finds them."""
-    others = {bundle.slot for fragment in estate.fragments.values() if fragment not in own for bundle in fragment.parts}
-    first = {bundle.slot for fragment in own for bundle in fragment.parts}
+    others = {one.slot for fragment in estate.fragments.values() if fragment not in own for one in fragment.queries}
+    first = {bundle.slot for fragment in own for bundle in fragment.queries}
     free = sorted((slot for slot in estate.slots if slot.name not in others), key=lambda slot: slot.name not in first)
     nodes = {slot.node: tuple(one for one in free if one.node == slot.node) for slot in free}
     return Supply(tuple(Node(name, slots) for name, slots in nodes.items()), SIZES if buy else None)
@@ -65,34 +65,34 @@ def rescheduled(estate: Estate, *, pair=SAM, rate_per_s=None, routing="slot_awar
     job = prepare(dataflow, task_types=TYPES, profiles=PROFILES, rate_per_s=rate_per_s, among=running)
     supply = supply_of(estate, list(running.values()))
     assigner = SlotAssigner(
-        {task: fragment.parts for task, fragment in running.items()}, pinned=bound(running, job), supply=supply)
+        {task: fragment.queries for task, fragment in running.items()}, pinned=bound(running, job), supply=supply)
     found = schedule(job, pair, supply=supply, options=SchedulingOptions(routing=routing), arrange=assigner)
     return plan_schedule(estate, dataflow.name, found, task_types=TYPES, prices=PRICES, left=left), found
 
 
 def check_divided(estate: Estate) -> None:
     """Weights add up to 1, ids are there once, and an undivided fragment is one query."""
-    ids = [bundle.id for fragment in estate.fragments.values() for bundle in fragment.parts]
+    ids = [bundle.id for fragment in estate.fragments.values() for bundle in fragment.queries]
     assert len(set(ids)) == len(ids)
     for fragment in estate.fragments.values():
-        live = [bundle for bundle in fragment.parts if not bundle.leaving]
+        live = [bundle for bundle in fragment.queries if not bundle.leaving]
         assert fsum(bundle.weight for bundle in live) == pytest.approx(1, abs=1e-9)
         assert all(0 < bundle.weight <= 1 and bundle.threads >= 1 for bundle in live)
-        assert fragment.slot == fragment.parts[0].slot and not fragment.parts[0].leaving
-        assert all(bundle.slot in {slot.name for slot in estate.slots} for bundle in fragment.parts)
+        assert fragment.slot == fragment.queries[0].slot and not fragment.queries[0].leaving
+        assert all(bundle.slot in {slot.name for slot in estate.slots} for bundle in fragment.queries)
 
 
 def live_of(estate: Estate):
     """What runs where: tasks with the slots, threads and weights of their bundles."""
     return {
-        fragment.tasks: sorted((one.slot, one.threads, one.weight) for one in fragment.parts if not one.leaving)
+        fragment.tasks: sorted((one.slot, one.threads, one.weight) for one in fragment.queries if not one.leaving)
         for fragment in estate.fragments.values()}
 
 
 def live_by_task(estate: Estate):
     """What runs where, by task: tasks that are fused are all where their query is."""
     return {
-        task_id: sorted((one.slot, one.threads, one.weight) for one in fragment.parts if not one.leaving)
+        task_id: sorted((one.slot, one.threads, one.weight) for one in fragment.queries if not one.leaving)
         for fragment in estate.fragments.values() for task_id in fragment.active_tasks}
 
 
@@ -112,7 +112,7 @@ def test_a_submission_runs_as_its_schedule_has_it():
     assert not by_task(estate, "in").divided and not by_task(estate, "out").divided
     promised = {one.id: (one.slot, one.threads) for one in plan.promise.bundles}
     assert promised == {
-        one.id: (one.slot, one.threads) for fragment in estate.fragments.values() for one in fragment.parts}
+        one.id: (one.slot, one.threads) for fragment in estate.fragments.values() for one in fragment.queries}
     assert plan.promise.pair == SAM and plan.promise.rate_per_s == 100 <= plan.promise.sustained_per_s
     origins = {one.task: one.origin for one in plan.promise.profiles}
     assert (origins["in"], origins["by"]) == ("declared", "")
@@ -209,7 +209,7 @@ def test_what_cannot_leave_its_node_stays_there():
     plan, found = rescheduled(estate, dataflow=COUNTED, rate_per_s=20)
     after = apply_plan(estate, plan)
     assert {by_task(after, task, "counted").slot.rpartition("/")[0] for task in COUNTED.parents()} == {home}
-    assert not any(one.leaving for one in by_task(after, "by", "counted").parts)
+    assert not any(one.leaving for one in by_task(after, "by", "counted").queries)
     job, other = found.job, "n2" if home == "n1" else "n1"
     there = Supply(tuple(node for node in supply_of(estate).free if node.name == other))
     elsewhere = schedule(job, SAM, supply=there)
@@ -217,7 +217,7 @@ def test_what_cannot_leave_its_node_stays_there():
         plan_schedule(estate, "counted", elsewhere, task_types=TYPES, prices=PRICES)
     with pytest.raises(NotEnactable, match="cannot leave its node"):
         schedule(job, SAM, supply=there, arrange=SlotAssigner(
-            {"n": by_task(estate, "n", "counted").parts}, pinned={"n": home}, supply=there))
+            {"n": by_task(estate, "n", "counted").queries}, pinned={"n": home}, supply=there))
 
 
 def test_a_single_slot_that_none_of_it_may_go_to_is_told():
@@ -228,7 +228,7 @@ def test_a_single_slot_that_none_of_it_may_go_to_is_told():
     assert schedule(job, SAM, supply=supply).slots == 1
     with pytest.raises(NotEnactable, match="cannot leave its node"):
         schedule(job, SAM, supply=supply, arrange=SlotAssigner(
-            {"n": by_task(estate, "n", "counted").parts}, pinned={"n": "n2"}, supply=supply))
+            {"n": by_task(estate, "n", "counted").queries}, pinned={"n": "n2"}, supply=supply))
 
 
 def test_a_place_on_what_others_leave_stays_there():
@@ -284,7 +284,7 @@ def test_tasks_that_work_on_several_slots_for_the_first_time_are_told_of_once():
 def test_a_divided_dataflow_pauses_goes_on_and_leaves_as_a_whole():
     estate = apply_plan(ESTATE, submitted(ESTATE, rate_per_s=300))
     pause = plan_pause(estate, "air", task_types=TYPES, prices=PRICES)
-    queries = sum(len(fragment.parts) for fragment in estate.fragments.values())
+    queries = sum(len(fragment.queries) for fragment in estate.fragments.values())
     assert pause.price.queries_stopped == queries
     resting = apply_plan(estate, pause)
     assert not any(resting.loads[slot].queries for slot in resting.loads)
@@ -307,7 +307,7 @@ def test_what_is_not_scheduled_keeps_off_a_schedules_slots_while_there_are_other
 
 def test_what_is_divided_is_as_few_queries_as_it_should_be():
     estate = apply_plan(ESTATE, submitted(ESTATE, rate_per_s=300))
-    queries = sum(len(fragment.parts) for fragment in estate.fragments.values())
+    queries = sum(len(fragment.queries) for fragment in estate.fragments.values())
     found = fragmentation(estate, "air", task_types=TYPES, query_cores=0.1)
     assert (found.queries, found.fewest, found.idle_cores) == (queries, queries, pytest.approx(0.1 * queries))
     for dataflow in (FLOW, COUNTED):
@@ -337,7 +337,7 @@ def test_schedules_one_after_another(moves, data):
         assume(False)
     index = EstateIndex(estate)
     for pair, rate_per_s, routing in moves[1:]:
-        leaving = [one.id for fragment in estate.fragments.values() for one in fragment.parts if one.leaving]
+        leaving = [one.id for fragment in estate.fragments.values() for one in fragment.queries if one.leaving]
         left = data.draw(st.lists(st.sampled_from(leaving), unique=True) if leaving else st.just([]))
         try:
             plan, found = rescheduled(estate, pair=pair, rate_per_s=rate_per_s, routing=routing, left=left)
@@ -370,10 +370,10 @@ def test_schedules_one_after_another(moves, data):
 def check_steps(before: Estate, plan, after: Estate, left) -> None:
     """The steps name exactly the bundles that start, move and leave, and the fragments whose weights change."""
     def bundles(estate: Estate) -> dict[str, RunningBundle]:
-        return {one.id: one for fragment in estate.fragments.values() for one in fragment.parts}
+        return {one.id: one for fragment in estate.fragments.values() for one in fragment.queries}
 
     def weights(fragment):
-        return {one.id: one.weight for one in fragment.parts if not one.leaving}
+        return {one.id: one.weight for one in fragment.queries if not one.leaving}
 
     old, new = bundles(before), bundles(after)
     told = {kind: {step.bundle for step in plan.steps if step.kind == kind}

@@ -57,7 +57,7 @@ class ScheduledEstates(RuleBasedStateMachine):
         for fragment_id, fragment in after.fragments.items():
             before = self.estate.fragments.get(fragment_id)
             if before is not None and plan.kind != "schedule":
-                assert fragment.parts == before.parts, "only a schedule changes bundles"
+                assert fragment.queries == before.queries, "only a schedule changes bundles"
         self.estate = after
         self.index.apply(plan)
 
@@ -77,7 +77,7 @@ class ScheduledEstates(RuleBasedStateMachine):
     @rule(data=st.data(), choice=choices)
     def schedule(self, data, choice) -> None:
         name = data.draw(st.sampled_from(self.running(paused=False)))
-        leaving = [one.id for fragment in self.estate.fragments.values() for one in fragment.parts if one.leaving]
+        leaving = [one.id for fragment in self.estate.fragments.values() for one in fragment.queries if one.leaving]
         try:
             plan, _ = rescheduled(self.estate, dataflow=FLOWS[name], pair=choice[0], rate_per_s=choice[1], left=leaving)
         except (WeirError, AssertionError):
@@ -120,7 +120,7 @@ def check_cut(before: Estate, plan: Plan, after: Estate) -> None:
         assert [task for task in goes_on if task in fragment.active_tasks] == list(fragment.active_tasks)
     for fragment in new.values():
         [old] = {before.places[task][0] for task in fragment.tasks}
-        heir = next((one for one in fragment.parts if one.id == fragment.id), None)
+        heir = next((one for one in fragment.queries if one.id == fragment.id), None)
         assert fragment.inherits in ((), (old,))
         if fragment.inherits:
             assert heir is not None and heir.slot.rpartition("/")[0] == gone[old].slot.rpartition("/")[0]

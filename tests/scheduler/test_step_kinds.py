@@ -135,7 +135,7 @@ def test_what_was_to_stop_on_a_slot_that_is_offered_no_more_has_stopped():
     step = Step("leave_bundle", "f1-0", bundle="f1-5")
     fewer = {"n2": {"node": "n2", "version": 2, "slots": {}}}
     assert steps_done(of_divided(step), fewer) == set()
-    [leaving] = [part for part in of_divided(step).fragments_after["f1-0"].parts if part.id == "f1-5"]
+    [leaving] = [bundle for bundle in of_divided(step).fragments_after["f1-0"].queries if bundle.id == "f1-5"]
     assert steps_done(of_divided(step), fewer, gone={leaving.slot}) == {step.key}
 
 

@@ -266,7 +266,7 @@ def bundles_by_task(estate: Estate, dataflow_id: str) -> dict[str, tuple[str, ..
     climbed = {}
     for task, running in estate.submitted[dataflow_id].running.items():
         fragment = estate.fragments[estate.places[running][0]]
-        climbed[task] = tuple(part.id for part in fragment.parts)
+        climbed[task] = tuple(bundle.id for bundle in fragment.queries)
     return climbed
 
 

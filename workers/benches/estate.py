@@ -60,7 +60,7 @@ class RunningEstate:
 
     def queries(self) -> dict[str, Fragment]:
         """The queries that are to run, with their fragments: one for each bundle."""
-        return {part.id: fragment for fragment in self.estate.fragments.values() for part in fragment.parts}
+        return {bundle.id: fragment for fragment in self.estate.fragments.values() for bundle in fragment.queries}
 
     def wait_running(self, *, within_s: float = 180) -> None:
         """Wait until every query runs."""

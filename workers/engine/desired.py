@@ -64,7 +64,7 @@ def desired_of(
     slots: dict[str, list[WantedFragment]] = {str(slot.index): [] for slot in estate.slots if slot.node == node}
     for fragment_id in fragments_upstream_first(estate):
         fragment = estate.fragments[fragment_id]
-        for bundle in fragment.parts:
+        for bundle in fragment.queries:
             slot = Slot.of(bundle.slot)
             if slot.node == node:
                 slots.setdefault(str(slot.index), []).append(_wanted(estate, fragment, bundle, task_types, trigger_ms))
@@ -133,7 +133,7 @@ def _read(
     """The channels in which a bundle reads a stream, and who writes them: parts where its fragment is divided."""
     channels = estate.channels_of(parent)
     own = [keys.part(channel, bundle.id) for channel in channels] if fragment.divided else channels
-    return zip(own, estate.fragments[estate.places[parent][0]].parts, strict=True)
+    return zip(own, estate.fragments[estate.places[parent][0]].queries, strict=True)
 
 
 def _writers(

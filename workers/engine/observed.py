@@ -27,7 +27,7 @@ class Meters:
 
     def of(self, fragment: Fragment) -> Counter[str]:
         """What all bundles of a fragment counted together."""
-        return sum((Counter(self.counts.get(part.id, {})) for part in fragment.parts), Counter())
+        return sum((Counter(self.counts.get(bundle.id, {})) for bundle in fragment.queries), Counter())
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ def read_reports(broker: redis.Redis) -> Reports:
 
 def queries_of(fragments: Iterable[Fragment]) -> frozenset[str]:
     """The queries that run these fragments: one for each bundle."""
-    return frozenset(part.id for fragment in fragments for part in fragment.parts)
+    return frozenset(bundle.id for fragment in fragments for bundle in fragment.queries)
 
 
 def read_meters(broker: redis.Redis, queries: Iterable[str]) -> Meters:
@@ -140,8 +140,9 @@ def flows(
                 growth = growths.of(fragment) if position == 0 else {}
                 streams[parent, task_id] = _stream_flow(rate_per_s, growth)
     queries = {
-        part.id: _rate(_taken_in(growths.counts[part.id], fragment, parents), elapsed_s)
-        for fragment in fragments for part in fragment.parts if fragment.active_tasks and part.id in growths.counts}
+        bundle.id: _rate(_taken_in(growths.counts[bundle.id], fragment, parents), elapsed_s)
+        for fragment in fragments if fragment.active_tasks
+        for bundle in fragment.queries if bundle.id in growths.counts}
     return Flows(tasks=tasks, streams=streams, queries=queries, over_s=elapsed_s)
 
 

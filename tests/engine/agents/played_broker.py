@@ -8,7 +8,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Iterator
 
-from workers.engine.agents.handover import offset_order
+from scheduler.contracts.offsets import Offset
 from workers.engine.channels import keys, scripts
 from workers.engine.channels.registry import Channels
 
@@ -46,23 +46,23 @@ class Broker(PlayedRedis):
         for _, fields in self.xrange(keys.channel(channel)):
             yield from pickle.loads(fields[b"b"])
 
-    def offset(self, channel: str, reader: str) -> str:
+    def offset(self, channel: str, reader: str) -> Offset:
         """Where a reader begins that has no checkpoint of the channel."""
         offset = self.hget(keys.readers(channel), reader) or self.hget(keys.meta(channel), keys.limit(reader))
         if offset is None:
             raise Gap(f"{reader} does not read {channel}")
-        return offset.decode()
+        return Offset(offset.decode())
 
     def after(
-        self, channel: str, offset: str, end: str | None = None, *, reader: str | None = None
-    ) -> list[tuple[str, list]]:
+        self, channel: str, offset: Offset, end: Offset | None = None, *, reader: str | None = None
+    ) -> list[tuple[Offset, list]]:
         """Entries after an offset with their events, up to ``end``, or to the reader's limit in the channel."""
         trimmed, last, limit = self.hmget(keys.meta(channel), "trimmed", "last", keys.limit(reader or ""))
         limit = limit.decode() if limit is not None and reader is not None else None
         if offset == limit:
             return []
         first, newest = (b"0-0" if entry is None else entry for entry in (trimmed, last))
-        if not offset_order(first.decode()) <= offset_order(offset) <= offset_order(newest.decode()):
+        if not Offset(first.decode()) <= offset <= Offset(newest.decode()):
             raise Gap(f"{channel}: what it has not read was freed, or it is another one under the same name")
         entries = self.xrange(keys.channel(channel), f"({offset}", end or limit or "+")
-        return [(entry.decode(), pickle.loads(fields[b"b"])) for entry, fields in entries]
+        return [(Offset(entry.decode()), pickle.loads(fields[b"b"])) for entry, fields in entries]

@@ -10,9 +10,9 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 from scheduler.contracts.desired import WantedFragment
+from scheduler.contracts.offsets import START, Offset
 from scheduler.contracts.savepoints import RestorePoint, Savepoint
 from workers.engine.agents.checkpoint import Progress
-from workers.engine.agents.handover import offset_order
 from workers.engine.channels import keys
 
 from ..channels.reference import Control, QuotaPartitioner
@@ -147,7 +147,7 @@ class Query:
                 if info is None or (may_rest and fragment.id not in {*info.readers, *info.limits}):
                     continue  # it was paused, perhaps unheard of here: what came meanwhile it leaves out
                 last = info.limits.get(fragment.id, info.last)
-                assert offset_order(offset[channel]) >= offset_order(last), "dropped before it was read"
+                assert offset[channel] >= last, "dropped before it was read"
 
     def stop(self) -> None:
         self.isActive = False
@@ -230,12 +230,12 @@ class Query:
         begun = self.store.begun(self.fragment.id) or RestorePoint()
         return (done.source_offset or begun.source_offset or {"next": 0})["next"]
 
-    def _offset(self, channel: str, done: Progress) -> str:
+    def _offset(self, channel: str, done: Progress) -> Offset:
         begin = (self.store.begun(self.fragment.id) or RestorePoint()).offsets.get(channel)
         offset = done.offsets.get(channel)
         if offset is None:
             offset = self.world.broker.offset(channel, self.fragment.id)
-        return max(offset, begin or "0-0", key=offset_order)
+        return max(offset, begin or START)
 
     def _events(self, before: Progress, done: Progress) -> list:
         if not self.fragment.inputs:
@@ -243,7 +243,7 @@ class Query:
         events = []
         for item in self.fragment.inputs:
             end, offset = done.offsets.get(item.channel), self._offset(item.channel, before)
-            if end is not None and offset_order(offset) < offset_order(end):
+            if end is not None and offset < end:
                 blocks = self.world.broker.after(item.channel, offset, end)
                 events += [event for _, block in blocks for event in block]
         for channel, end in done.offsets.items():  # planned with a channel that it does not read any more

@@ -63,7 +63,7 @@ def some_turns(world: World, turns: int) -> None:
 
 
 def come_to_rest(world: World, made: Plans, *, all_came: bool = True) -> None:
-    leaving = {one.id for fragment in made.fragments.values() for one in fragment.parts if one.leaving}
+    leaving = {one.id for fragment in made.fragments.values() for one in fragment.queries if one.leaving}
     for _ in range(400):
         for node in ("n1", "n2"):
             world.hear(node)

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from scheduler.contracts.desired import DesiredState, Input, WantedFragment, WantedSlot, Writer
+from scheduler.contracts.offsets import START, Offset
 from scheduler.contracts.savepoints import RestorePoint, Savepoint
 from scheduler.model.dataflow import Task
 from scheduler.model.task_types import TaskType
@@ -35,9 +36,11 @@ READER = WantedFragment("f1-1", (Task("a", "add"),), inputs=(Input("f1-0.0", "s"
 HEIR = replace(READER, id="f2-0", inherits=("f1-1",))
 
 
-def info(channel: str, *, last: str = "0-0", readers: dict[str, str] | None = None, **rest: object) -> ChannelInfo:
+def info(
+    channel: str, *, last: Offset = START, readers: dict[str, Offset] | None = None, **rest: object
+) -> ChannelInfo:
     return ChannelInfo(
-        channel=channel, schema_json="{}", blocks=0, capacity=8, retain=0, fence=0, last=last, trimmed="0-0",
+        channel=channel, schema_json="{}", blocks=0, capacity=8, retain=0, fence=0, last=last, trimmed=START,
         rejected=0, duplicates=0, readers=readers or {}, **rest)
 
 
@@ -64,7 +67,7 @@ def test_a_reader_starts_only_where_it_has_its_place():
     assert decide(snapshot(READER), Start(READER)) == waits, "the channel is not open"
     open_channel = {"f1-0.0": info("f1-0.0")}
     assert decide(snapshot(READER, channels=open_channel), Start(READER)) == waits, "nobody has registered it"
-    ready = {"f1-0.0": info("f1-0.0", readers={"f1-1": "0-0"})}
+    ready = {"f1-0.0": info("f1-0.0", readers={"f1-1": START})}
     steps = decide(snapshot(READER, channels=ready), Start(READER))
     assert of_kind(steps, do.Compile) == [do.Compile(READER)] and steps[-1] == do.Again(Start(READER))
     assert decide(snapshot(READER, channels=ready, has_lock=False), Start(READER)) == waits, "another slot has it still"
@@ -84,7 +87,7 @@ def test_channels_are_open_and_readers_registered_before_a_query_starts():
 
 def test_a_checkpoint_of_another_fragment_of_that_id_goes():
     other = replace(READER, tasks=(Task("z", "add"),))
-    ready = {"f1-0.0": info("f1-0.0", readers={"f1-1": "0-0"})}
+    ready = {"f1-0.0": info("f1-0.0", readers={"f1-1": START})}
     steps = decide(snapshot(READER, channels=ready, records=Records(known=other)), Start(READER))
     kinds = [type(step) for step in steps]
     assert kinds.index(do.RemoveCheckpoint) < kinds.index(do.Compile)
@@ -95,23 +98,24 @@ def test_a_checkpoint_of_another_fragment_of_that_id_goes():
 
 def test_who_takes_over_waits_for_all_savepoints_and_for_being_alone():
     desired = wanting(HEIR, outgoing=(READER,))
-    end = Savepoint(offsets={"f1-0.0": "7-0"}, last_offsets={"f1-1.0": "5-0"}, batch_bases={"f1-1.0": 5})
+    end = Savepoint(
+        offsets={"f1-0.0": Offset("7-0")}, last_offsets={"f1-1.0": Offset("5-0")}, batch_bases={"f1-1.0": 5})
     soon = (do.Wait(60_030),)
     assert decide(snapshot(HEIR, desired=desired, has_handover_lock=True), Start(HEIR)) == soon
     assert decide(snapshot(HEIR, desired=desired, savepoints={"f1-1": end}), Start(HEIR)) == soon
     steps = decide(
         snapshot(HEIR, desired=desired, savepoints={"f1-1": end}, has_handover_lock=True), Start(HEIR))
     assert steps == (
-        do.Join("f1-0.0", "f2-0", where="7-0"), do.TakeOver(RestorePoint(), ("f1-1",)), do.Again(Start(HEIR)),
+        do.Join("f1-0.0", "f2-0", where=Offset("7-0")), do.TakeOver(RestorePoint(), ("f1-1",)), do.Again(Start(HEIR)),
     ), "its place is taken before it is recorded that it has begun"
 
 
 def test_a_fragment_ends_only_between_two_batches_and_with_all_read():
     desired = wanting(HEIR, outgoing=(READER,))
     running = {"desired": desired, "has_query": True, "since_ms": 0}
-    half = Records(known=READER, progress=Progress(3, False, None, {"f1-0.0": "6-0"}), has_begun=True)
-    done = replace(half, progress=Progress(3, True, None, {"f1-0.0": "6-0"}))
-    upstream_end = Savepoint(last_offsets={"f1-0.0": "7-0"})
+    half = Records(known=READER, progress=Progress(3, False, None, {"f1-0.0": Offset("6-0")}), has_begun=True)
+    done = replace(half, progress=Progress(3, True, None, {"f1-0.0": Offset("6-0")}))
+    upstream_end = Savepoint(last_offsets={"f1-0.0": Offset("7-0")})
     behind = replace(desired, handing_over={"0": (SOURCE, READER)})
     not_read = snapshot(
         READER, State.RUNNING, **{**running, "desired": behind}, records=done, savepoints={"f1-0": upstream_end})
@@ -122,10 +126,10 @@ def test_a_fragment_ends_only_between_two_batches_and_with_all_read():
     assert [type(step) for step in steps] == [do.Show, do.StopQuery, do.Stopped, do.Again]
     cut_short = snapshot(READER, desired=desired, records=half)
     assert decide(cut_short, End(READER)) == (do.Again(Start(READER)),), "the planned batch is done first"
-    at_rest = snapshot(READER, desired=desired, records=done, channels={"f1-1.0": info("f1-1.0", last="4-0")})
+    at_rest = snapshot(READER, desired=desired, records=done, channels={"f1-1.0": info("f1-1.0", last=Offset("4-0"))})
     recorded, released = decide(at_rest, End(READER))
     assert released == do.Release() and recorded.savepoint == Savepoint(
-        offsets={"f1-0.0": "6-0"}, last_offsets={"f1-1.0": "4-0"}, batch_bases={"f1-1.0": 4})
+        offsets={"f1-0.0": Offset("6-0")}, last_offsets={"f1-1.0": Offset("4-0")}, batch_bases={"f1-1.0": 4})
     assert recorded.state == do.HandedState(3, {})
 
 
@@ -148,8 +152,8 @@ def test_a_bundle_leaves_when_nobody_will_write_for_it(control, leaves):
     bundle = replace(
         READER, inputs=(Input("f1-0.0@f1-1", "s"),), leaving=True,
         writers={"f1-0.0@f1-1": Writer("f1-0", 0, "f1-1")})
-    records = Records(known=bundle, progress=Progress(3, True, None, {"f1-0.0@f1-1": "6-0"}), has_begun=True)
-    part = info("f1-0.0@f1-1", last="6-0", readers={"f1-1": "5-0"})
+    records = Records(known=bundle, progress=Progress(3, True, None, {"f1-0.0@f1-1": Offset("6-0")}), has_begun=True)
+    part = info("f1-0.0@f1-1", last=Offset("6-0"), readers={"f1-1": Offset("5-0")})
     running = snapshot(
         bundle, State.RUNNING, has_query=True, records=records, channels={part.channel: part},
         controls={"f1-0": control})
@@ -171,13 +175,13 @@ def test_a_removed_fragment_is_cleared_away_but_for_what_others_go_on_with():
 
 def test_a_restart_waits_until_it_can_be_done_at_once():
     wider = replace(READER, inputs=(*READER.inputs, Input("f1-0.1", "s")))
-    known = Records(known=READER, progress=Progress(3, True, None, {"f1-0.0": "6-0"}), has_begun=True)
-    first = info("f1-0.0", last="6-0", readers={"f1-1": "6-0"})
+    known = Records(known=READER, progress=Progress(3, True, None, {"f1-0.0": Offset("6-0")}), has_begun=True)
+    first = info("f1-0.0", last=Offset("6-0"), readers={"f1-1": Offset("6-0")})
     facts = {"has_query": True, "records": known, "desired": wanting(wider)}
     runs = replace(snapshot(READER, State.RUNNING, channels={"f1-0.0": first}, **facts), actual=Actual(
         "f1-1", State.RUNNING, inputs=READER.inputs))
     assert [type(step) for step in decide(runs, Restart(wider))] == [do.RetryAt]
-    both = replace(runs, channels={"f1-0.0": first, "f1-0.1": info("f1-0.1", readers={"f1-1": "0-0"})})
+    both = replace(runs, channels={"f1-0.0": first, "f1-0.1": info("f1-0.1", readers={"f1-1": START})})
     assert [type(step) for step in decide(both, Restart(wider))] == [do.Show, do.StopQuery, do.Stopped, do.Again]
 
 
@@ -196,7 +200,7 @@ def test_a_stream_is_divided_only_for_bundles_that_read():
 
 def test_what_is_read_whole_is_divided_between_two_batches():
     route = Route("f1-0", 0, "f1-1", {"f1-1": 1.0})
-    whole = info("f1-0.0", last="6-0", readers={"f1-1": "5-0"})
+    whole = info("f1-0.0", last=Offset("6-0"), readers={"f1-1": Offset("5-0")})
     facts = {"has_query": True, "channels": {"f1-0.0": whole}, "controls": {"f1-1": {"routes": "0"}}}
     running = replace(snapshot(SOURCE, State.RUNNING, **facts), actual=Actual(
         "f1-0", State.RUNNING, outlets=SOURCE.outlets))
@@ -245,7 +249,7 @@ BOTH = {"outlets": {0: frozenset({"f1-1"})}, "routes": {0: {"f1-1": {"f1-1": 1.0
     ({"actual": Actual("f1-0", State.RUNNING, outlets={3: frozenset({"f1-1"})})},
      "A stream at 3 is in force, and it has 1 tasks."),
     ({"actual": Actual("f1-0", State.STARTING), "has_query": False, "is_compiled": True,
-      "records": Records(progress=Progress(3, True)), "channels": {"f1-0.0": info("f1-0.0", last="9-0")}},
+      "records": Records(progress=Progress(3, True)), "channels": {"f1-0.0": info("f1-0.0", last=Offset("9-0"))}},
      "f1-0.0 has block 9, and it has written 4 at most."),
 ])
 def test_what_does_not_hold_is_said(changes, sentence):

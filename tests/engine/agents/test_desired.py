@@ -265,7 +265,7 @@ def test_every_part_that_is_written_is_read_by_exactly_one(found):
         fragment.id: fragment for node in ("n0", "n1")
         for slot in desired.desired_of(found, node, TYPES).slots.values() for fragment in slot.fragments
     }
-    bundles = {bundle.id: fragment for fragment in found.fragments.values() for bundle in fragment.parts}
+    bundles = {bundle.id: fragment for fragment in found.fragments.values() for bundle in fragment.queries}
     assert entries.keys() == bundles.keys(), "each bundle runs once, on whatever node"
     written: dict[str, list[str]] = {}
     for entry in entries.values():
@@ -281,10 +281,10 @@ def test_every_part_that_is_written_is_read_by_exactly_one(found):
     for entry in entries.values():
         for item in entry.inputs:
             read.setdefault(item.channel, []).append(entry.id)
-        assert entry.leaving == any(one.id == entry.id and one.leaving for one in bundles[entry.id].parts)
+        assert entry.leaving == any(one.id == entry.id and one.leaving for one in bundles[entry.id].queries)
         assert set(entry.writers) == ({item.channel for item in entry.inputs} if entry.leaving else set())
         assert all(item.ending == next(
-            one.leaving for fragment in found.fragments.values() for one in fragment.parts
+            one.leaving for fragment in found.fragments.values() for one in fragment.queries
             if item.channel.startswith(f"{one.id}.")) for item in entry.inputs)
         assert len(entry.streams) == len(found.tasks[entry.tasks[0].id].parents)
     assert {name: sorted(readers) for name, readers in read.items()} == {

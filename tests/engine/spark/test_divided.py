@@ -55,9 +55,9 @@ def test_schedules_change_and_slots_die_at_any_time(rig: Rig, seed: int):
             os.kill(pid, signal.SIGKILL)
             rig.wait(lambda: rig.slot_pid(slot) not in (None, pid), what="the slot is back")  # noqa: B023
         flow.grows(by=chance.randint(1, 300))
-    leaving = {part.id for fragment in flow.fragments for part in fragment.parts if part.leaving}
+    leaving = {bundle.id for fragment in flow.fragments for bundle in fragment.queries if bundle.leaving}
     rig.wait(lambda: flow.left() == leaving, what=f"{leaving} have left")
-    rig.wait_running(*(part.id for fragment in flow.fragments for part in fragment.parts if not part.leaving))
+    rig.wait_running(*(bundle.id for fragment in flow.fragments for bundle in fragment.queries if not bundle.leaving))
     flow.grows()
     flow.check()
 
@@ -117,7 +117,7 @@ class Fused:
             self.rig.wait(lambda: len(self.rig.events(channel)) > count + by, what=channel)  # noqa: B023
 
     def runs(self) -> None:
-        bundles = [one for fragment in self.fragments.values() for one in fragment.parts]
+        bundles = [one for fragment in self.fragments.values() for one in fragment.queries]
         self.rig.wait_running(*(one.id for one in bundles if not one.leaving))
         for one in bundles:
             if one.leaving:

@@ -150,7 +150,7 @@ class Planned:
         job = self._job(rate_per_s)
         supply = self.supply(nodes)
         assigner = SlotAssigner(
-            {task: one.parts for task, one in running.items()}, pinned=bound(running, job), supply=supply)
+            {task: one.queries for task, one in running.items()}, pinned=bound(running, job), supply=supply)
         found = schedule(job, ("LSA", "DSM"), supply=supply, arrange=assigner)
         return plan_schedule(
             self.estate, self.name, found, task_types=self.types, prices=Prices(), left=self.left())
@@ -175,7 +175,7 @@ class Planned:
         """Those that work: their slots, by id."""
         running = self.estate.submitted[self.name].running[task]
         fragment = self.estate.fragments[self.estate.places[running][0]]
-        return {one.id: one.slot for one in fragment.parts if not one.leaving}
+        return {one.id: one.slot for one in fragment.queries if not one.leaving}
 
     def channel(self, task: str) -> str:
         return self.estate.channel_of(self.estate.submitted[self.name].running[task])
@@ -200,7 +200,7 @@ def came_through(flow: Planned) -> bool:
     hosts, [source] = flow.hosts, flow.bundles("city")
     if committed_offsets(hosts.nodes[NODES[0]].data_dir / "checkpoints" / source).get("next") != EVENTS:
         return False
-    queries = {part.id for fragment in flow.estate.fragments.values() for part in fragment.parts}
+    queries = {bundle.id for fragment in flow.estate.fragments.values() for bundle in fragment.queries}
     channels = [key.decode().split(":")[2] for key in hosts.broker.scan_iter(match=keys.readers("*"))]
     infos = [hosts.channels.info(channel) for channel in channels if channel.split(".")[0] in queries]
     return all(place == info.last for info in infos for place in info.readers.values())
@@ -296,7 +296,7 @@ def test_a_node_that_was_away_goes_on_where_it_was(hosts: Hosts, how: str):
     flow.divide(1, *(bundle(one.id, one.slot, 1, 0.5) for one in flow.fragments[1].bundles))
     flow.divide(2, *(bundle(one.id, one.slot, 1, 0.5) for one in flow.fragments[2].bundles))
     flow.publish()
-    hosts.wait_running(*(part.id for fragment in flow.fragments for part in fragment.parts))
+    hosts.wait_running(*(bundle.id for fragment in flow.fragments for bundle in fragment.queries))
     flow.grows()
     away = hosts.nodes["n2"]
     away.wire.cut()
@@ -319,7 +319,7 @@ def test_a_node_that_was_away_goes_on_where_it_was(hosts: Hosts, how: str):
     away.signal(signal.SIGCONT)
     away.wire.mend()
     hosts.wait(lambda: flow.left() == {f"{name}a-1", f"{name}a-2"}, what="it is back, and has left")
-    hosts.wait_running(*(part.id for fragment in flow.fragments for part in fragment.parts if not part.leaving))
+    hosts.wait_running(*(bundle.id for fragment in flow.fragments for bundle in fragment.queries if not bundle.leaving))
     flow.grows()
     flow.check()
 

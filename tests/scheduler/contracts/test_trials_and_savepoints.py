@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.contracts.codec import InvalidContract
+from scheduler.contracts.offsets import Offset
 from scheduler.contracts.savepoints import RESTORE_POINTS, SAVEPOINTS, RestorePoint, Savepoint
 from scheduler.contracts.trials import TRIAL_ORDERS, TRIAL_PROGRESS, TRIAL_RESULTS, Progress, Sample, TrialOrder
 from scheduler.contracts.trials import TrialResult as Result
@@ -26,7 +27,7 @@ results = st.builds(
     latency_s=st.dictionaries(names, numbers), series=st.lists(samples, max_size=2).map(tuple),
     batches=st.lists(
         st.tuples(numbers, numbers, st.integers(0, 9), st.integers(0, 9), st.none() | numbers), max_size=2).map(tuple))
-offsets = st.dictionaries(names, st.from_regex(r"\A[0-9]{1,3}-[0-9]{1,2}\Z"))
+offsets = st.dictionaries(names, st.from_regex(r"\A[0-9]{1,3}-[0-9]{1,2}\Z").map(Offset))
 states = st.dictionaries(names, st.lists(st.none() | names, max_size=2))
 source_offsets = st.none() | st.fixed_dictionaries({"t0": st.integers(0, 9), "next": st.integers(0, 9)})
 bases = st.dictionaries(names, st.integers(0, 99))

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from scheduler.contracts.offsets import Offset
+
 
 @dataclass(frozen=True, slots=True)
 class Progress:
@@ -19,8 +21,8 @@ class Progress:
     batch: int = -1
     is_done: bool = True
     source_offset: Mapping[str, int] | None = None
-    offsets: Mapping[str, str] = field(default_factory=dict)
-    start_offsets: Mapping[str, str] = field(default_factory=dict)
+    offsets: Mapping[str, Offset] = field(default_factory=dict)
+    start_offsets: Mapping[str, Offset] = field(default_factory=dict)
 
 
 def read_progress(checkpoint: Path) -> Progress:
@@ -34,7 +36,7 @@ def read_progress(checkpoint: Path) -> Progress:
     return Progress(batch, is_done, source_offset, offsets, start_offsets)
 
 
-def _offsets(checkpoint: Path, batch: int) -> tuple[dict[str, int] | None, dict[str, str]]:
+def _offsets(checkpoint: Path, batch: int) -> tuple[dict[str, int] | None, dict[str, Offset]]:
     path = checkpoint / "offsets" / str(batch)
     if not path.exists():
         return None, {}
@@ -45,7 +47,7 @@ def _offsets(checkpoint: Path, batch: int) -> tuple[dict[str, int] | None, dict[
         if "t0" in offset:
             source_offset = offset
         else:
-            offsets.update(offset)
+            offsets.update({channel: Offset(entry) for channel, entry in offset.items()})
     return source_offset, offsets
 
 

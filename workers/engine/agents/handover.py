@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from enum import StrEnum
-from functools import lru_cache
 
 from scheduler.contracts.desired import DesiredState, WantedFragment
+from scheduler.contracts.offsets import Offset
 from scheduler.contracts.savepoints import RestorePoint, Savepoint
 
 
@@ -124,7 +124,7 @@ def line(desired: DesiredState, fragment_ids: Iterable[str]) -> frozenset[str]:
 def restore_point_of(fragment: WantedFragment, ends: Sequence[Savepoint]) -> RestorePoint:
     """Merge the savepoints of a fragment's predecessors into its restore point."""
     own = {task.id for task in fragment.tasks}
-    batch_bases = {channel: batch_of(entry) for end in ends for channel, entry in end.last_offsets.items()}
+    batch_bases = {channel: offset.block for end in ends for channel, offset in end.last_offsets.items()}
     for channel, batch_base in (item for end in ends for item in end.batch_bases.items()):
         batch_bases[channel] = max(batch_base, batch_bases.get(channel, 0))
     source_offsets = [end.source_offset for end in ends if end.source_offset is not None]
@@ -135,7 +135,7 @@ def restore_point_of(fragment: WantedFragment, ends: Sequence[Savepoint]) -> Res
     )
 
 
-def offset_of(channel: str, ends: Sequence[Savepoint], *, written: bool = True) -> str | None:
+def offset_of(channel: str, ends: Sequence[Savepoint], *, written: bool = True) -> Offset | None:
     """Where a successor begins in a channel: where the reader ended; or else the writer, whose next block is new.
 
     Without ``written`` only the former.
@@ -143,15 +143,3 @@ def offset_of(channel: str, ends: Sequence[Savepoint], *, written: bool = True) 
     offsets = [end.offsets[channel] for end in ends if channel in end.offsets]
     last_offsets = [end.last_offsets[channel] for end in ends if written and channel in end.last_offsets]
     return (offsets or last_offsets or [None])[0]
-
-
-def batch_of(entry: str) -> int:
-    """The first part of an entry's id: the base of its writer, and its batch."""
-    return int(entry.partition("-")[0])
-
-
-@lru_cache(maxsize=4096)  # the same few offsets are compared again and again
-def offset_order(entry: str) -> tuple[int, ...]:
-    """Entry ids in their order."""
-    return tuple(int(part) for part in entry.split("-"))
-

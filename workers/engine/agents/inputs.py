@@ -10,11 +10,11 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from scheduler.contracts.desired import Input, WantedFragment
+from scheduler.contracts.offsets import Offset
 from workers.engine.channels import keys
 from workers.engine.channels.registry import ChannelInfo
 
 from .checkpoint import Progress
-from .handover import offset_order
 from .input_selection import select_inputs
 from .snapshot import Snapshot
 
@@ -50,11 +50,11 @@ def channels_of(items: Iterable[Input]) -> list[str]:
     ))
 
 
-def is_unread(info: ChannelInfo, reader: str, read_to: str | None) -> bool:
+def is_unread(info: ChannelInfo, reader: str, read_to: Offset | None) -> bool:
     """Whether something is left in a channel for a reader that has read so far, by its checkpoint."""
     offset = info.readers.get(reader)  # behind what it has read, but for one that was let go meanwhile
     last = info.limits.get(reader, info.last)
-    return offset is not None and max(offset_order(read_to or offset), offset_order(offset)) < offset_order(last)
+    return offset is not None and max(read_to or offset, offset) < last
 
 
 def _instead(item: Input, whole: set[str]) -> Input:
@@ -63,10 +63,10 @@ def _instead(item: Input, whole: set[str]) -> Input:
     return replace(item, channel=channel) if channel in whole else item
 
 
-def _is_read_whole(info: ChannelInfo, reader: str, read_to: str | None) -> bool:
+def _is_read_whole(info: ChannelInfo, reader: str, read_to: Offset | None) -> bool:
     """Whether a reader of parts has a place in the whole stream, and has not come to its limit there."""
     offset = info.readers.get(reader)
     limit = info.limits.get(reader)
     if offset is None:
         return False
-    return limit is None or max(offset_order(read_to or offset), offset_order(offset)) < offset_order(limit)
+    return limit is None or max(read_to or offset, offset) < limit

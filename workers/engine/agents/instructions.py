@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from scheduler.contracts.desired import Outlets, Routes, WantedFragment, Weights
+from scheduler.contracts.offsets import Offset
 from scheduler.contracts.savepoints import RestorePoint, Savepoint, States
 
 from .reconcile import Action, State
@@ -268,7 +269,7 @@ class Commit:
     """A reader is done with everything up to an offset."""
 
     channel: str
-    offset: str
+    offset: Offset
 
 
 @dataclass(frozen=True, slots=True)

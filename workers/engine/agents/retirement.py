@@ -13,7 +13,6 @@ from workers.engine.channels import keys
 from workers.engine.channels.control import routes_of
 
 from .delays import RETRY_MS
-from .handover import offset_order
 from .inputs import channels_of, is_unread
 from .instructions import Instructions, MarkLeft, RecordLeft, Release, RetryAt, TakeOn, Unregister
 from .snapshot import LEFT, Records, Snapshot
@@ -37,7 +36,7 @@ def retire(snapshot: Snapshot, fragment: WantedFragment) -> Instructions:
     """
     infos = [info for name in streams_of(fragment) if (info := snapshot.channels.get(name)) is not None]
     is_read = all(
-        offset_order(offset) >= offset_order(info.last) for info in infos for offset in info.readers.values())
+        offset >= info.last for info in infos for offset in info.readers.values())
     return (
         TakeOn(snapshot.records.known or fragment),
         *(Unregister(name, fragment.id) for name in channels_of(inputs_of(fragment, snapshot.records))),

@@ -10,10 +10,11 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from scheduler.contracts.desired import WantedFragment
+from scheduler.contracts.offsets import Offset
 from scheduler.contracts.savepoints import RestorePoint, Savepoint
 from workers.engine.channels import keys
 
-from .handover import offset_of, offset_order, predecessors, restore_point_of, successors
+from .handover import offset_of, predecessors, restore_point_of, successors
 from .inputs import channels_of
 from .instructions import (
     ClearCheckpoint,
@@ -120,7 +121,7 @@ def has_read_to_the_end(snapshot: Snapshot, fragment: WantedFragment) -> bool:
             if item.channel in other.written and name in snapshot.savepoints
             and item.channel in snapshot.savepoints[name].last_offsets]
         offset = snapshot.records.progress.offsets.get(item.channel) or snapshot.offset_registered(item.channel)
-        if offset is not None and any(offset_order(offset) < offset_order(last) for last in last_offsets):
+        if offset is not None and any(offset < last for last in last_offsets):
             return False
     return True
 
@@ -175,7 +176,7 @@ def was_unregistered(snapshot: Snapshot, wanted: WantedFragment) -> bool:
     if not progress.is_done and None in offsets.values():
         return True
     return _has_other_channel(snapshot) or _has_lost_the_whole(snapshot, wanted) or any(
-        offset is not None and offset_order(offset) > offset_order(known[channel])
+        offset is not None and offset > known[channel]
         for channel, offset in offsets.items()
     )
 
@@ -186,7 +187,7 @@ def _has_lost_the_whole(snapshot: Snapshot, wanted: WantedFragment) -> bool:
     infos = {name: snapshot.channels.get(name) for name in channels_of(wanted.inputs) if name in offsets}
     return any(
         info is not None and wanted.id not in {*info.readers, *info.limits} and not keys.is_part(name)
-        and offset_order(offsets[name]) < offset_order(info.last)
+        and offsets[name] < info.last
         for name, info in infos.items()
     )
 
@@ -196,7 +197,7 @@ def _has_other_channel(snapshot: Snapshot) -> bool:
     offsets = snapshot.records.progress.offsets
     return any(
         (info := snapshot.channels.get(name)) is not None and keys.is_part(name)
-        and offset_order(info.last) < offset_order(offsets[name])
+        and info.last < offsets[name]
         for name in offsets
     )
 
@@ -245,10 +246,10 @@ def _succeed_itself(
     ), whole
 
 
-def _passed(snapshot: Snapshot) -> dict[str, str]:
+def _passed(snapshot: Snapshot) -> dict[str, Offset]:
     """How far the old checkpoint had planned in channels that are there still: not to be read again."""
     offsets = snapshot.records.progress.offsets
     return {
         name: offsets[name] for name in offsets
-        if (info := snapshot.channels.get(name)) is not None and offset_order(offsets[name]) <= offset_order(info.last)
+        if (info := snapshot.channels.get(name)) is not None and offsets[name] <= info.last
     }

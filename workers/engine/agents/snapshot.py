@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from scheduler.contracts.desired import DesiredState, WantedFragment
+from scheduler.contracts.offsets import Offset
 from scheduler.contracts.savepoints import RestorePoint, Savepoint
 from scheduler.model.task_types import TaskTypes
 from workers.engine.channels.control import Route, routes_of
@@ -119,7 +120,7 @@ class Snapshot:
             return self.running
         return replace(self.running, heirs=wanted.heirs, joins=wanted.joins, routes=wanted.routes)
 
-    def offset_registered(self, channel: str) -> str | None:
+    def offset_registered(self, channel: str) -> Offset | None:
         """Where the broker has the fragment in a channel that it reads: its place, or where that ended."""
         info = self.channels.get(channel)
         return None if info is None else info.readers.get(self.id) or info.limits.get(self.id)

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 
 from scheduler.contracts.savepoints import RestorePoint
 
-from .handover import batch_of
 from .reconcile import State
 from .snapshot import Snapshot
 
@@ -62,5 +61,5 @@ def _of_block_numbers(snapshot: Snapshot) -> Iterator[str]:
     for channel in snapshot.running.written:
         info = snapshot.channels.get(channel)
         highest = begun.batch_bases.get(channel, 0) + snapshot.records.progress.batch + 1
-        if info is not None and batch_of(info.last) > highest:
-            yield f"{channel} has block {batch_of(info.last)}, and it has written {highest} at most."
+        if info is not None and info.last.block > highest:
+            yield f"{channel} has block {info.last.block}, and it has written {highest} at most."

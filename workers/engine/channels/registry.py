@@ -10,6 +10,8 @@ from typing import Any
 
 import redis
 
+from scheduler.contracts.offsets import START, Offset
+
 from . import codec, keys, scripts
 from .config import CAPACITY_BLOCKS
 from .control import Route, begin_batch, route_prefix, routes_of
@@ -29,12 +31,12 @@ class ChannelInfo:
     capacity: int
     retain: int
     fence: int
-    last: str
-    trimmed: str
+    last: Offset
+    trimmed: Offset
     rejected: int
     duplicates: int
-    readers: dict[str, str]
-    limits: dict[str, str] = field(default_factory=dict)
+    readers: dict[str, Offset]
+    limits: dict[str, Offset] = field(default_factory=dict)
 
     @property
     def is_full(self) -> bool:
@@ -50,7 +52,7 @@ class Joined:
     or ``all`` if none is kept.
     """
 
-    offset: str | None
+    offset: Offset | None
     kept_since: str | None = None
 
 
@@ -124,7 +126,7 @@ class Channels:
             exactly where that one ends.
         """
         offset, missed = scripts.run(self._redis, "join", self._keys(channel), [reader, where, *predecessors])
-        return Joined(offset=offset.decode() or None, kept_since=missed.decode() or None)
+        return Joined(offset=Offset(offset.decode()) if offset else None, kept_since=missed.decode() or None)
 
     def unregister(self, channel: str, reader: str, *, for_good: bool = False) -> int:
         """Remove a reader and free what only it held back; returns how many readers remain.
@@ -133,7 +135,7 @@ class Channels:
         """
         return int(scripts.run(self._redis, "unregister", self._keys(channel), [reader, int(for_good)]))
 
-    def commit(self, channel: str, reader: str, entry: str) -> None:
+    def commit(self, channel: str, reader: str, entry: Offset) -> None:
         """Note that a reader is done with everything up to an entry; nothing changes for one that is not registered."""
         scripts.run(self._redis, "commit", self._keys(channel), [reader, entry])
 
@@ -168,10 +170,10 @@ class Channels:
         infos = (_info(channel, *(next(replies) for _ in range(3))) for channel in channels)
         return {info.channel: info for info in infos if info is not None}, controls
 
-    def read_blocks(self, channel: str, *, after: str = "0-0", count: int = 100) -> list[tuple[str, list[dict]]]:
+    def read_blocks(self, channel: str, *, after: Offset = START, count: int = 100) -> list[tuple[Offset, list[dict]]]:
         """Up to ``count`` blocks after an entry, oldest first: (entry id, events). Does not move any reader."""
         entries = self._redis.xrange(keys.channel(channel), min=f"({after}", max="+", count=count)
-        return [(entry.decode(), codec.block_rows(fields[b"b"])) for entry, fields in entries]
+        return [(Offset(entry.decode()), codec.block_rows(fields[b"b"])) for entry, fields in entries]
 
     def tail(self, channel: str, n: int = 50) -> list[dict[str, Any]]:
         """The newest ``n`` events that the channel still holds, oldest first."""
@@ -325,10 +327,10 @@ def _info(channel: str, meta: dict, blocks: int, readers: dict) -> ChannelInfo |
         return None
     return ChannelInfo(
         channel=channel, schema_json=meta.get("schema"), blocks=blocks, capacity=int(meta["capacity"]),
-        retain=int(meta.get("retain", 0)), fence=int(meta.get("fence", 0)), last=meta.get("last", "0-0"),
-        trimmed=meta.get("trimmed", "0-0"), rejected=int(meta.get("rejected", 0)),
-        duplicates=int(meta.get("duplicates", 0)), readers=readers,
-        limits={name.removeprefix(LIMIT): entry for name, entry in meta.items() if name.startswith(LIMIT)},
+        retain=int(meta.get("retain", 0)), fence=int(meta.get("fence", 0)), last=Offset(meta.get("last", START)),
+        trimmed=Offset(meta.get("trimmed", START)), rejected=int(meta.get("rejected", 0)),
+        duplicates=int(meta.get("duplicates", 0)), readers={reader: Offset(entry) for reader, entry in readers.items()},
+        limits={name.removeprefix(LIMIT): Offset(entry) for name, entry in meta.items() if name.startswith(LIMIT)},
     )
 
 

@@ -12,6 +12,8 @@ import redis
 from pyspark.sql import DataFrame, SparkSession, functions
 from pyspark.sql.types import StructType
 
+from scheduler.contracts.offsets import Offset
+
 from . import keys
 from .config import ChannelConfig
 from .jvm import build
@@ -42,7 +44,7 @@ def spark_conf(config: ChannelConfig) -> dict[str, str]:
 
 def read_channels(
     spark: SparkSession, config: ChannelConfig, *, inputs: Sequence[str | Sequence[str]], reader: str,
-    writes: Sequence[str] = (), begin: Mapping[str, str] = MappingProxyType({}), threads: int = 1,
+    writes: Sequence[str] = (), begin: Mapping[str, Offset] = MappingProxyType({}), threads: int = 1,
 ) -> DataFrame:
     """The interleaved events of some streams, as one streaming DataFrame.
 
@@ -59,7 +61,7 @@ def read_channels(
         The fragment that reads: registered with every one of the channels before the query starts.
     writes : sequence of str
         Channels that the query writes: while one of them is full, no new batch is planned.
-    begin : mapping of str to str
+    begin : mapping of str to Offset
         By channel, the entry up to which everything is left out, though the checkpoint is not as far: where a reader
         that was paused goes on.
     threads : int

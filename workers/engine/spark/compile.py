@@ -15,6 +15,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from scheduler.contracts.offsets import Offset
 from scheduler.model.dataflow import Task
 from scheduler.model.effects import effects_in_words, needs_approval
 from scheduler.model.task_types import TaskType
@@ -38,7 +39,7 @@ class Beginning:
     """
 
     source_offset: Mapping[str, int] | None = None
-    offsets: Mapping[str, str] = field(default_factory=dict)
+    offsets: Mapping[str, Offset] = field(default_factory=dict)
     batch_bases: Mapping[str, int] = field(default_factory=dict)
     states: Path | None = None
 

@@ -32,7 +32,7 @@ def test_a_successor_goes_on_with_numbers_schedule_and_channel(rig: Rig) -> None
     wait_until(lambda: not first.status["isTriggerActive"] or not first.status["isDataAvailable"], what="rest")
     first.stop()
     reader = rig.start(rig.publish(rig.read("r", "a.0"), "r"), "r")
-    base = batch_of(rig.channels.info("a.0").last)
+    base = rig.channels.info("a.0").last.block
     begin = last_offset(rig.folder / "checkpoint-a")
     assert 0 < begin["next"] < 3_600
 
@@ -42,7 +42,7 @@ def test_a_successor_goes_on_with_numbers_schedule_and_channel(rig: Rig) -> None
 
     rig.channels.open_outlet("b", 0, from_batch=0)
     second = successor()
-    wait_until(lambda: batch_of(rig.channels.info("a.0").last) > base, what="blocks above", alive=(second, reader))
+    wait_until(lambda: rig.channels.info("a.0").last.block > base, what="blocks above", alive=(second, reader))
     second.stop()  # wherever it is
     third = successor()
     wait_until(lambda: len(rig.events("r.0")) >= 3_600, what="the last tick", alive=(third, reader))
@@ -91,8 +91,8 @@ def test_after_a_pause_a_reader_leaves_out_what_came_meanwhile(rig: Rig) -> None
     reader.stop()
     rig.channels.unregister("a.0", "b")
     before = rig.numbers("b.0")
-    freed = batch_of(rig.channels.info("a.0").trimmed)
-    wait_until(lambda: batch_of(rig.channels.info("a.0").trimmed) > freed + 3, what="a pause")
+    freed = rig.channels.info("a.0").trimmed.block
+    wait_until(lambda: rig.channels.info("a.0").trimmed.block > freed + 3, what="a pause")
     rig.channels.resume("b")
     offset = rig.channels.join("a.0", "b").offset
 
