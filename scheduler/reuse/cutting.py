@@ -74,7 +74,7 @@ def scheduled_anew(
                 divided_anew(
                     wanted_head.name,
                     fragment,
-                    wanted_head.queries,
+                    wanted_head.parts,
                     ids=ids,
                     left=left,
                     whole=wanted_head.whole,
@@ -140,16 +140,16 @@ def _cut(
 def _placed(piece: Fragment, wanted_head: TaskDivision, ids: Iterator[str]) -> Fragment:
     """A piece on the slots that a schedule has for its task. What it goes on with is on its node, and stays there."""
     home = piece.slot
-    near = next((bundle for bundle in wanted_head.queries if bundle.slot == home), None) or next(
-        (bundle for bundle in wanted_head.queries if node_of(bundle.slot) == node_of(home)), None)
+    near = next((bundle for bundle in wanted_head.parts if bundle.slot == home), None) or next(
+        (bundle for bundle in wanted_head.parts if node_of(bundle.slot) == node_of(home)), None)
     if near is None and wanted_head.whole:
         raise cannot_leave(wanted_head.name, home)
     if wanted_head.serial:
-        return replace(piece, slot=wanted_head.queries[0].slot)
-    heir = near if piece.inherits else wanted_head.queries[0]
+        return replace(piece, slot=wanted_head.parts[0].slot)
+    heir = near if piece.inherits else wanted_head.parts[0]
     bundles = [
         RunningBundle(piece.id if bundle is heir else next(ids), bundle.slot, bundle.threads, bundle.weight)
-        for bundle in wanted_head.queries]
+        for bundle in wanted_head.parts]
     if heir is None:  # it takes over on its node, reads what is left there, and goes
         bundles.append(RunningBundle(piece.id, home, 1, 0.0))
     return replace(piece, slot=bundles[0].slot, bundles=tuple(bundles))
