@@ -44,6 +44,8 @@ DECLARED: tuple[Declared, ...] = (
     Declared("WEIR_SPARK_MASTER", "", "Spark master of every slot, such as `spark://host:7077`; empty: this machine."),
     Declared("WEIR_SLOT_THREADS", "64", "Threads of a slot's Spark driver, where the master is this machine."),
     Declared("WEIR_SLOT_MEMORY_MB", "1024", "Heap of a slot's JVM; Python workers and state come on top."),
+    Declared("WEIR_HOLD_S", "10", "Seconds for which a slow reader may hold back a stream that others need."),
+    Declared("WEIR_SPILL_MB", "1024", "Disk for slow readers on each node, in MB; 0: they hold others back."),
     Declared("WEIR_SPARES", "0", "1 keeps a warm driver on each node, which takes the place of one that dies."),
     Declared("WEIR_PIN", "auto", "Whether a slot is held to a core of its own: `auto`, `always` or `never`."),
     Declared("WEIR_REPLAY_DIRS", "", "Folders of recordings, as in PATH; empty: `replay` in the data folder."),

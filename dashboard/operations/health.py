@@ -15,10 +15,11 @@ from django.conf import settings
 
 from dashboard.operations.states import NODE_SILENT_MS, RECOVERING, SILENT, SILENT_SOURCE, THROTTLED
 from dashboard.operations.view import View
-from scheduler.contracts.reports import FAILING, RUNNING, STALLED, NodeReport, QueryReport, SlotReport
+from scheduler.contracts.reports import FAILING, RUNNING, STALLED, NodeReport, QueryReport, SlotReport, SpillReport
 from scheduler.model.fragment import Fragment, RunningBundle
 
 BAD, WARN, NOTE = "bad", "warn", "note"
+BEHIND = "behind"  # a reader that goes on from disk
 FULL, FULL_MB = "full", 64  # so little free space is as good as none
 _ORDER = {BAD: 0, WARN: 1, NOTE: 2}
 
@@ -27,7 +28,8 @@ _ORDER = {BAD: 0, WARN: 1, NOTE: 2}
 class Finding:
     """One thing that is wrong.
 
-    ``part`` is one of ``node``, ``slot``, ``query``, ``channel``, ``source``, ``broker``, ``disk`` and ``worker``;
+    ``part`` is one of ``node``, ``slot``, ``query``, ``channel``, ``spill``, ``source``, ``broker``, ``disk`` and
+    ``worker``;
     ``severity`` is ``bad`` (something stands still), ``warn`` (it goes on, or comes back by itself) or
     ``note``. ``dataflows`` (id, name, team) are those of the viewer that it concerns.
     """
@@ -143,6 +145,28 @@ def _queries(view: View) -> Iterator[Finding]:
                 finding = _query(view, fragment, bundle, view.bundle_report(bundle))
                 if finding is not None:
                     yield finding
+                spill = view.reading.reports.spill(bundle.slot, bundle.id)
+                if spill is not None:
+                    yield _spilled(view, fragment, bundle, spill)
+
+
+def _spilled(view: View, fragment: Fragment, bundle: RunningBundle, spill: SpillReport) -> Finding:
+    """A reader that is behind on a stream that others need; they are told, too, where it holds them back."""
+    tasks = view.name_of(fragment.tasks[0])
+    remedy = "Give the slow task more threads by a schedule, or pause or remove the dataflow."
+    if not spill.refused:
+        return Finding(
+            "spill", bundle.id, BEHIND, WARN,
+            f"{tasks} reads more slowly than events come. It goes on from disk, so that nobody waits for it.",
+            remedy, slot=bundle.slot, since_ms=spill.since_ms, dataflows=view.users(fragment.active_tasks))
+    why = "what WEIR_SPILL_MB allows is used up" if spill.refused == "full" else spill.refused
+    writer = view.fragment_of.get(spill.channel.partition("@")[0].rpartition(".")[0])
+    held = view.users({*fragment.active_tasks, *(writer.active_tasks if writer is not None else ())})
+    return Finding(
+        "spill", bundle.id, BEHIND, BAD,
+        f"{tasks} reads more slowly than events come, and its node can keep no more for it on disk ({why}): others "
+        "wait for it.",
+        remedy, slot=bundle.slot, since_ms=spill.since_ms, dataflows=held)
 
 
 def _query(view: View, fragment: Fragment, bundle: RunningBundle, report: QueryReport) -> Finding | None:

@@ -24,12 +24,14 @@ Routes = Mapping[int, Mapping[str, Weights]]  # position in the chain -> divided
 class Input:
     """A channel that a fragment reads, and the running task whose stream it carries.
 
-    It is ``ending`` where its writer is leaving: a reader that has not begun need not wait for it.
+    It is ``ending`` where its writer is leaving: a reader that has not begun need not wait for it. It is ``shared``
+    where dataflows that do not need the reader need its writer: then a slow reader must not hold it back for long.
     """
 
     channel: str
     task: str
     ending: bool = field(default=False, compare=False)
+    shared: bool = field(default=False, compare=False)
 
 
 class Writer(NamedTuple):

@@ -89,6 +89,19 @@ class SpareReport:
 
 
 @dataclass(frozen=True, slots=True)
+class SpillReport:
+    """What a node has on disk of a channel for a reader that is too slow: MB, and since when.
+
+    ``refused`` says why it takes no more (``full``: as much as may be); then the reader holds its writer back.
+    """
+
+    channel: str
+    mb: float = 0.0
+    since_ms: int = 0
+    refused: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class NodeReport:
     """One node: the version of the desired state that it follows, its size, and its slots by index."""
 
@@ -103,6 +116,7 @@ class NodeReport:
     disk_free_mb: float | None = None  # of the file system of its data folder
     disk_total_mb: float | None = None
     spare: SpareReport | None = None
+    spills: Mapping[str, SpillReport] = field(default_factory=dict)  # by fragment or bundle
     slots: Mapping[str, SlotReport] = field(default_factory=dict)
 
 
@@ -160,6 +174,11 @@ class Reports(Mapping[str, NodeReport]):
         """The report of a query on a slot, or None."""
         report = self.slot(slot)
         return None if report is None else report.fragments.get(query_id)
+
+    def spill(self, slot: str, query_id: str) -> SpillReport | None:
+        """What a slot's node has on disk for a query that reads too slowly, or None."""
+        node = self._nodes.get(Slot.of(slot).node)
+        return None if node is None else node.spills.get(query_id)
 
     @property
     def left(self) -> frozenset[str]:

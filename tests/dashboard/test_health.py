@@ -145,6 +145,23 @@ def test_a_slow_reader_is_named(world: World, record: DataflowRecord, monkeypatc
         assert live_estate(viewer_of(world.carla))["health"][f"channel/{writer}"]["cause"].startswith("A reader")
 
 
+@pytest.mark.parametrize(("refused", "severity"), [("", "warn"), ("full", "bad"), ("No space left on device", "bad")])
+def test_a_reader_that_goes_on_from_disk_is_told_and_whom_it_holds_back(
+    world: World, record: DataflowRecord, monkeypatch: pytest.MonkeyPatch, refused: str, severity: str
+) -> None:
+    slow = running(world.carla, world.city, document("speeds", window=9), world.ana)
+    estate = load_estate()
+    reader = next(fragment for fragment in estate.fragments.values() if estate.tasks[fragment.tasks[0]].parents)
+    channel = estate.channel_of(estate.tasks[reader.tasks[0]].parents[0])
+    spill = {"channel": channel, "mb": 3.5, "since_ms": 7, "refused": refused}
+    observe(monkeypatch, node={"spills": {reader.id: spill}})
+    finding = live_estate(viewer_of(world.carla))["health"][f"spill/{reader.id}"]
+    assert (finding["state"], finding["severity"], finding["since_ms"]) == ("behind", severity, 7)
+    concerned = {user["name"] for user in finding["dataflows"]}
+    assert concerned == ({"speeds", "traffic"} if refused else {"speeds"})
+    assert f"spill/{reader.id}" in live_dataflow(viewer_of(world.carla), slow.pk)["health"]
+
+
 def test_a_private_dataflow_is_in_nobody_elses_findings(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     running(world.carla, world.city, document("hush", visibility="private"), world.ana)
     for changes in ({"slot": {"state": "starting", "restarts": 1}}, {"query": {"throttled_by": "f2-0.0"}}):

@@ -110,7 +110,7 @@ def _wanted(
         id=bundle.id,
         tasks=tuple(Task(task.id, task_types[task.type].name, dict(task.config)) for task in tasks),
         inputs=tuple(
-            Input(channel, parent, writer.leaving)
+            Input(channel, parent, writer.leaving, _is_shared(estate, fragment, parent))
             for parent in tasks[0].parents for channel, writer in _read(estate, fragment, bundle, parent)),
         outlets={
             position(task_id): frozenset(_undivided(estate, fragment, task_id)) for task_id in fragment.outlets},
@@ -125,6 +125,16 @@ def _wanted(
         leaving=bundle.leaving,
         writers=_writers(estate, fragment, bundle, tasks[0].parents) if bundle.leaving else {},
     )
+
+
+def _is_shared(estate: Estate, fragment: Fragment, parent: str) -> bool:
+    """Whether dataflows that do not need a fragment need the one that writes what it reads, or a task of it."""
+    writer = estate.fragments[estate.places[parent][0]]
+    return not _users(estate, writer) <= _users(estate, fragment)
+
+
+def _users(estate: Estate, fragment: Fragment) -> set[str]:
+    return {user for task_id in fragment.tasks for user in estate.users.get(task_id, ())}
 
 
 def _read(

@@ -26,6 +26,8 @@ class Settings:
     spark_master: str = ""  # empty: this machine, with ``threads`` threads a slot
     threads: int = 64  # as many as a bundle may have; they cost nothing idle
     slot_memory_mb: int = 1024  # the JVM's heap; Python workers and RocksDB come on top
+    hold_s: float = 10.0  # for how long a slow reader may hold back a stream that others need
+    spill_mb: int = 1024  # on disk, for all slow readers of the node
     spares: int = 0  # drivers that are kept ready to take the place of one that dies: 0 or 1
     pin: Literal["auto", "always", "never"] = "auto"
 
@@ -44,6 +46,8 @@ def from_environment(environment: Mapping[str, str] | None = None) -> Settings:
         spark_master=env.get("WEIR_SPARK_MASTER", default.spark_master),
         threads=int(env.get("WEIR_SLOT_THREADS", default.threads)),
         slot_memory_mb=int(env.get("WEIR_SLOT_MEMORY_MB", default.slot_memory_mb)),
+        hold_s=float(env.get("WEIR_HOLD_S", default.hold_s)),
+        spill_mb=int(env.get("WEIR_SPILL_MB", default.spill_mb)),
         spares=int(_choice(env, "WEIR_SPARES", ("0", "1"), str(default.spares))),
         pin=_choice(env, "WEIR_PIN", ("auto", "always", "never"), default.pin),
     )

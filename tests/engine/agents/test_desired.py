@@ -18,7 +18,7 @@ from scheduler.contracts.desired import (
     Writer,
 )
 from scheduler.model.dataflow import Task
-from scheduler.model.estate import Estate
+from scheduler.model.estate import Estate, Submitted
 from scheduler.model.fragment import Fragment, RunningBundle, RunningTask, Slot
 from scheduler.model.task_types import TaskType
 from workers.engine import desired
@@ -300,3 +300,21 @@ def test_an_estate_without_bundles_wants_what_it_always_wanted(found):
             for entry in slot["fragments"]:
                 assert entry.keys() == {"id", "tasks", "inputs", "outlets", "active", "trigger_ms"}
                 assert len(entry["inputs"]) == len(plain.tasks[entry["tasks"][0]["id"]].parents)
+
+
+def test_an_input_is_shared_where_others_need_its_writer_in_whatever_task_of_it():
+    def submitted(name: str, *tasks: str) -> Submitted:
+        return Submitted(name, name, "team", {task: task for task in tasks}, tasks[-1:])
+
+    def shared(*dataflows: Submitted) -> dict[str, bool]:
+        found = replace(estate(), submitted={dataflow.id: dataflow for dataflow in dataflows})
+        return {
+            f"{fragment.id} {item.task}": item.shared
+            for node in ("n1", "n2") for fragment in desired.desired_of(found, node, TYPES).wanted.values()
+            for item in fragment.inputs}
+
+    own, other = submitted("d1", "s", "p", "k"), submitted("d2", "s", "p", "q")
+    assert shared(own) == {"f2-0 p": False, "f3-0 s": True, "f3-0 p": True}
+    assert shared(other) == {"f2-0 p": True, "f3-0 s": False, "f3-0 p": False}
+    assert set(shared(own, other).values()) == {True}
+    assert shared(submitted("d3", "s", "p", "k", "q")) == {"f2-0 p": False, "f3-0 s": False, "f3-0 p": False}

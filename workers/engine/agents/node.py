@@ -21,6 +21,8 @@ from typing import Any
 
 import psutil
 
+from workers.engine.channels.registry import Channels
+from workers.engine.channels.spill import spill_folder
 from workers.engine.measuring.machine import machine_class, slot_memory_mb
 from workers.engine.settings import ROOT, Settings, from_environment
 from workers.engine.spark.pinning import core_of, pinning
@@ -31,7 +33,8 @@ from workers.processes import adopt_orphans
 from .broker_sync import DesiredStateWatcher, ReportPublisher, connect
 from .lease import Lease, LeaseState
 from .logs import configure, logger
-from .store import FileLock, NodeStore
+from .spiller import Spiller, SpillThread, documents, shared_inputs
+from .store import FileLock, NewestDesired, NodeStore
 from .supervision import SPARE, SlotProcess, Spare, reap_orphans
 from .trial_runner import TrialRunner
 from .usage import TreeMeter, Usage
@@ -70,6 +73,13 @@ class Node:
         self._version = 0
         self._meters: dict[tuple[str, int], TreeMeter] = {}  # by slot (or spare) and process
         self._shares: dict[str, UsageAttribution] = {}
+        newest = NewestDesired(self._store)
+        own_disk = not settings.spark_master  # executors on other machines lack it
+        self._spiller = Spiller(
+            Channels(self._broker), spill_folder(settings.data_dir, settings.node),
+            readers=lambda: shared_inputs(newest()) if own_disk else frozenset(),
+            hold_ms=round(settings.hold_s * 1000),
+            most_bytes=settings.spill_mb << 20)
         self._memory_mb = psutil.virtual_memory().total >> 20
         self._log = logger()
 
@@ -87,15 +97,17 @@ class Node:
         watcher = DesiredStateWatcher(self._broker, self._store, on_change=self._on_desired)
         self._trial_runner = TrialRunner(
             self._settings, slots=lambda: self._slots, folder=self._store.folder, task_types=task_types())
+        spilling = SpillThread(self._spiller, clock_ms=_now_ms)
         while not self._stopping.is_set():
             if not self._wait_until(self._has_lease, "the broker does not grant the lease of this node's name"):
                 break
             self._lease_state = LeaseState.HELD
-            for thread in (watcher, publisher, self._trial_runner):
+            for thread in (watcher, publisher, self._trial_runner, spilling):
                 if not thread.is_alive():
                     thread.start()
             self._serve(publisher)
         self._trial_runner.stop()
+        spilling.stop()
         watcher.stop()
         publisher.stop()
         if self._lease_state is LeaseState.HELD:
@@ -187,6 +199,7 @@ class Node:
             "pinning": pinning(self._settings, cores=len(os.sched_getaffinity(0))),
             **_disk_of(self._settings.data_dir),
             "spare": self._spare_report(now_ms),
+            "spills": dict(documents(self._spiller.spilled())),
             "slots": {slot.name: self._slot_report(slot, now_ms) for slot in self._slots},
         }
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from .spill import spill_folder
+
 if TYPE_CHECKING:
     from workers.engine.settings import Settings
 
@@ -21,6 +23,7 @@ class ChannelConfig:
     """What every read and write of a channel needs to know.
 
     ``jar`` is the compiled Java side where it is not in ``data_dir`` (see ``jvm/build.py``).
+    ``spill`` is the folder of what the node has on disk for slow readers.
     ``wait_ms`` is how long a query without new data waits for some inside one trigger: it makes a low latency
     cost no idle CPU, because the query wakes when a block arrives instead of asking again and again.
     ``block_rows`` must not change while a query may still repeat its last batch, or the blocks would differ.
@@ -31,6 +34,7 @@ class ChannelConfig:
     redis_url: str
     data_dir: Path = field(default_factory=lambda: Path(os.environ.get("WEIR_DATA_DIR", "data")))
     jar: Path | None = None
+    spill: Path | None = None
     wait_ms: int = 190
     max_blocks: int = 64
     blocks_each: int = 4
@@ -41,4 +45,6 @@ class ChannelConfig:
     @classmethod
     def of(cls, settings: Settings) -> ChannelConfig:
         """That of a slot with these settings."""
-        return cls(redis_url=settings.redis_url, data_dir=settings.data_dir, jar=settings.channels_jar)
+        return cls(
+            redis_url=settings.redis_url, data_dir=settings.data_dir, jar=settings.channels_jar,
+            spill=spill_folder(settings.data_dir, settings.node))

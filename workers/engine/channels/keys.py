@@ -44,6 +44,11 @@ def limit(reader: str) -> str:
     return f"limit:{reader}"
 
 
+def spill(reader: str) -> str:
+    """The field of a channel's meta with the last entry that a reader's node has on disk for it."""
+    return f"spill:{reader}"
+
+
 def is_part(channel_id: str) -> bool:
     """Whether a channel is a part of a divided stream."""
     return "@" in channel_id

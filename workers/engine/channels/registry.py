@@ -15,15 +15,17 @@ from scheduler.contracts.offsets import START, Offset
 from . import codec, keys, scripts
 from .config import CAPACITY_BLOCKS
 from .control import Route, begin_batch, route_prefix, routes_of
+from .spill import Entry
 
-LIMIT = keys.limit("")
+LIMIT, SPILL = keys.limit(""), keys.spill("")
 
 
 @dataclass(frozen=True, slots=True)
 class ChannelInfo:
     """The state of a channel. Entry ids are ``<batch + 1>-<n>``. ``rejected`` counts the writes that were refused, and
     ``duplicates`` those of them that repeated a batch. ``readers`` are the offsets that readers have committed;
-    ``limits`` the last entries for readers whose place in the channel ends, or has ended, for good."""
+    ``limits`` the last entries for readers whose place in the channel ends, or has ended, for good; ``spills`` those up
+    to which a reader's node has on disk what it has not read."""
 
     channel: str
     schema_json: str | None
@@ -37,6 +39,7 @@ class ChannelInfo:
     duplicates: int
     readers: dict[str, Offset]
     limits: dict[str, Offset] = field(default_factory=dict)
+    spills: dict[str, Offset] = field(default_factory=dict)
 
     @property
     def is_full(self) -> bool:
@@ -138,6 +141,21 @@ class Channels:
     def commit(self, channel: str, reader: str, entry: Offset) -> None:
         """Note that a reader is done with everything up to an entry; nothing changes for one that is not registered."""
         scripts.run(self._redis, "commit", self._keys(channel), [reader, entry])
+
+    def spill(self, channel: str, reader: str, to: Offset) -> Offset | None:
+        """Note that a reader's node has on disk what follows its place, up to an entry: it holds nothing back up to it.
+
+        Returns the entry that counts; None where the reader is past it, or is not registered.
+        """
+        mark = scripts.run(self._redis, "spill", self._keys(channel), [reader, to])
+        return Offset(mark.decode()) if mark else None
+
+    def entries(self, channel: str, *, after: Offset, count: int) -> list[Entry]:
+        """Up to ``count`` blocks after an entry as the broker has them, oldest first."""
+        blocks = self._redis.xrange(keys.channel(channel), min=f"({after}", max="+", count=count)
+        return [
+            Entry(Offset(entry.decode()), int(fields[b"n"]), int(fields[b"t"]), fields[b"b"])
+            for entry, fields in blocks]
 
     def delete_channel(self, channel: str) -> None:
         """Remove a channel and everything about it; a write that comes later is refused."""
@@ -331,6 +349,7 @@ def _info(channel: str, meta: dict, blocks: int, readers: dict) -> ChannelInfo |
         trimmed=Offset(meta.get("trimmed", START)), rejected=int(meta.get("rejected", 0)),
         duplicates=int(meta.get("duplicates", 0)), readers={reader: Offset(entry) for reader, entry in readers.items()},
         limits={name.removeprefix(LIMIT): Offset(entry) for name, entry in meta.items() if name.startswith(LIMIT)},
+        spills={name.removeprefix(SPILL): Offset(entry) for name, entry in meta.items() if name.startswith(SPILL)},
     )
 
 

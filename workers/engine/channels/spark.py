@@ -83,7 +83,7 @@ def read_channels(
             # One input waits for all; the others would only add their waiting to its.
             "wait_ms": config.wait_ms if index == 0 else 0,
             "max_blocks": max(config.max_blocks, config.blocks_each * len(group)), "max_rows": config.max_rows,
-            "threads": threads,
+            "threads": threads, "spill": str(config.spill or config.data_dir / "spill"),
             "begin": json.dumps({channel: begin[channel] for channel in group if channel in begin}),
         }
         streams.append(_read(spark, config, "weir.ChannelProvider", options, schema))

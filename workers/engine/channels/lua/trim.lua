@@ -19,11 +19,19 @@ local function events_of(entry)
   return 0
 end
 
--- The newest entry that nobody needs any more: the slowest reader's, or the very last where nobody reads.
+-- The newest entry that nobody needs here any more: the slowest reader's, or the very last where nobody reads. A reader
+-- needs nothing here of what its node has on disk for it (`spill:<reader>`).
 local function released(meta, readers)
   local slowest = redis.call('HGET', meta, 'last') or '0-0'
-  for _, position in ipairs(redis.call('HVALS', readers)) do
-    if less(position, slowest) then slowest = position end
+  local places = redis.call('HGETALL', readers)
+  if #places == 0 then return slowest end
+  local marks = {}
+  for i = 1, #places, 2 do marks[#marks + 1] = 'spill:' .. places[i] end
+  local spilled = redis.call('HMGET', meta, unpack(marks))
+  for i = 2, #places, 2 do
+    local place, mark = places[i], spilled[i / 2]
+    if mark and less(place, mark) then place = mark end
+    if less(place, slowest) then slowest = place end
   end
   return slowest
 end

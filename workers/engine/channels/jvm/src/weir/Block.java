@@ -9,7 +9,7 @@ final class Block {
   final long events;
   final long writtenMs;
 
-  private Block(String id, byte[] payload, long events, long writtenMs) {
+  Block(String id, byte[] payload, long events, long writtenMs) {
     this.id = id;
     this.payload = payload;
     this.events = events;

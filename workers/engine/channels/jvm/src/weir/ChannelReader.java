@@ -86,7 +86,7 @@ final class ChannelReader implements PartitionReader<ColumnarBatch> {
       while (block != null && left > 0 && block.loadNextBatch()) if (show(block.getVectorSchemaRoot())) return true;
       closeBlock();
       if ((piece == null || left == 0 || after.equals(piece.end)) && !nextPiece()) return false;
-      if (!fetched.hasNext()) fetched = fetch(broker, piece.channel, after, piece.end).iterator();
+      if (!fetched.hasNext()) fetched = fetch(broker, slice.spill, slice.reader, piece.channel, after, piece.end).iterator();
       open(fetched.next());
     }
   }
@@ -133,14 +133,21 @@ final class ChannelReader implements PartitionReader<ColumnarBatch> {
   }
 
   /** Some of the blocks after an entry, up to another; at least one. */
-  static List<Block> fetch(Broker broker, String channel, String after, String end) {
+  static List<Block> fetch(Broker broker, String spill, String reader, String channel, String after, String end) {
     List<Object[]> commands = new ArrayList<>();
-    commands.add(new Object[] {"HMGET", Keys.meta(channel), "trimmed", "last"});
+    commands.add(new Object[] {"HMGET", Keys.meta(channel), "trimmed", "last", Keys.spill(reader)});
     commands.add(new Object[] {"XRANGE", Keys.channel(channel), "(" + after, end, "COUNT", FETCH_BLOCKS});
     List<Object> replies = broker.pipeline(commands);
-    checkUnbroken(channel, after, (List<?>) replies.get(0));
+    List<?> state = (List<?>) replies.get(0);
+    String reach = Spill.reach(after, Redis.text(state.get(0)), Redis.text(state.get(2)));
     List<Block> blocks = new ArrayList<>();
-    for (Object entry : (List<?>) replies.get(1)) blocks.add(Block.of(entry));
+    if (reach == null) {
+      checkUnbroken(channel, after, state);
+      for (Object entry : (List<?>) replies.get(1)) blocks.add(Block.of(entry));
+    } else {
+      String last = ChannelOffset.compare(reach, end) < 0 ? reach : end;
+      blocks.addAll(Spill.at(spill).fetch(channel, after, last, FETCH_BLOCKS));
+    }
     if (blocks.isEmpty()) throw lost(channel, "entries after " + after + " up to " + end + " are gone");
     return blocks;
   }
@@ -202,7 +209,7 @@ final class ChannelReader implements PartitionReader<ColumnarBatch> {
     }
   }
 
-  private static IllegalStateException lost(String channel, String how) {
+  static IllegalStateException lost(String channel, String how) {
     return new IllegalStateException("WEIRGAP channel " + channel + " lost events: " + how
         + "; the broker lost data, or the reader was unregistered and restarted from an old checkpoint");
   }

@@ -31,6 +31,7 @@ final class ChannelStream implements MicroBatchStream, SupportsAdmissionControl,
   private final String url;
   private final Broker broker;
   private final String reader;
+  private final String spill;
   private final List<String> channels;
   private final Backpressure backpressure;
   private final Arrivals.Bell bell;
@@ -49,6 +50,7 @@ final class ChannelStream implements MicroBatchStream, SupportsAdmissionControl,
     url = options.get("redis_url");
     broker = Broker.at(url);
     reader = options.get("reader");
+    spill = options.getOrDefault("spill", "");
     channels = Backpressure.split(options.get("channels"));
     backpressure = new Backpressure(broker, reader, options.get("writes"));
     waitMs = options.getLong("wait_ms", 0);
@@ -136,7 +138,8 @@ final class ChannelStream implements MicroBatchStream, SupportsAdmissionControl,
     for (String channel : channels) {
       commands.add(new Object[] {"XRANGE", Keys.channel(channel), "(" + after(from, channel), "+", "COUNT", perChannel});
       // Behind the blocks: a limit is there before any block beyond it.
-      commands.add(new Object[] {"HMGET", Keys.meta(channel), "trimmed", "last", Keys.limit(reader)});
+      commands.add(new Object[] {
+          "HMGET", Keys.meta(channel), "trimmed", "last", Keys.limit(reader), Keys.spill(reader)});
     }
     List<Object> replies = broker.pipeline(commands);
     boolean isHeldBack = backpressure.applies(replies.get(0));
@@ -146,12 +149,17 @@ final class ChannelStream implements MicroBatchStream, SupportsAdmissionControl,
       String limit = Redis.text(state.get(2));
       // Whoever has come to its limit misses nothing of what is freed beyond it.
       String after = after(from, channels.get(i));
-      if (!after.equals(limit)) ChannelReader.checkUnbroken(channels.get(i), after, state);
-      List<Block> blocks = new ArrayList<>();
-      for (Object entry : (List<?>) replies.get(1 + 2 * i)) {
-        Block block = Block.of(entry);
-        if (limit == null || ChannelOffset.compare(block.id, limit) <= 0) blocks.add(block);
+      String reach = Spill.reach(after, Redis.text(state.get(0)), Redis.text(state.get(3)));
+      List<Block> found = new ArrayList<>();
+      if (reach != null) {
+        found.addAll(Spill.at(spill).fetch(channels.get(i), after, reach, perChannel));
+        if (found.isEmpty()) throw ChannelReader.lost(channels.get(i), "what follows " + after + " is not in " + spill);
+      } else {
+        if (!after.equals(limit)) ChannelReader.checkUnbroken(channels.get(i), after, state);
+        for (Object entry : (List<?>) replies.get(1 + 2 * i)) found.add(Block.of(entry));
       }
+      List<Block> blocks = new ArrayList<>();
+      for (Block block : found) if (limit == null || ChannelOffset.compare(block.id, limit) <= 0) blocks.add(block);
       waiting.add(blocks);
     }
     int[] taken = isHeldBack ? new int[waiting.size()] : admit(waiting);
@@ -207,7 +215,7 @@ final class ChannelStream implements MicroBatchStream, SupportsAdmissionControl,
     });
     long now = System.currentTimeMillis();
     List<List<Slice.Piece>> cut = threads == 1 ? List.of(whole) : Slice.cut(whole, threads, this::blocks);
-    return cut.stream().map(pieces -> new Slice(url, id, reader, now, pieces)).toArray(InputPartition[]::new);
+    return cut.stream().map(pieces -> new Slice(url, spill, id, reader, now, pieces)).toArray(InputPartition[]::new);
   }
 
   private List<Block> blocks(Slice.Piece piece) {
@@ -215,7 +223,7 @@ final class ChannelStream implements MicroBatchStream, SupportsAdmissionControl,
     if (blocks != null) return blocks;
     blocks = new ArrayList<>();
     for (String after = piece.start; !after.equals(piece.end); after = blocks.get(blocks.size() - 1).id) {
-      blocks.addAll(ChannelReader.fetch(broker, piece.channel, after, piece.end));
+      blocks.addAll(ChannelReader.fetch(broker, spill, reader, piece.channel, after, piece.end));
     }
     ReadAhead.keep(id, piece.channel, piece.start, blocks);
     return blocks;

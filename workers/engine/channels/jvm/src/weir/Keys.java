@@ -22,6 +22,11 @@ final class Keys {
     return "limit:" + reader;
   }
 
+  /** The field of a channel's meta with the last entry that a reader's node has on disk for it. */
+  static String spill(String reader) {
+    return "spill:" + reader;
+  }
+
   /** The topic on which writers hear that a full channel has room again. */
   static String room(String channel) {
     return channel(channel) + ":room";

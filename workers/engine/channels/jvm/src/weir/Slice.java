@@ -33,13 +33,15 @@ final class Slice implements InputPartition {
   }
 
   final String url;
+  final String spill; // the folder of spills
   final String stream;
   final String reader;
   final long plannedMs;
   final List<Piece> pieces;
 
-  Slice(String url, String stream, String reader, long plannedMs, List<Piece> pieces) {
+  Slice(String url, String spill, String stream, String reader, long plannedMs, List<Piece> pieces) {
     this.url = url;
+    this.spill = spill;
     this.stream = stream;
     this.reader = reader;
     this.plannedMs = plannedMs;
