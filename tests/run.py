@@ -67,7 +67,8 @@ def main(arguments: Sequence[str]) -> int:
         # State of its own: whatever runs from the usual folder stays untouched.
         # Its JVMs live for a minute: the compiler that begins at once serves them best.
         environment = {
-            "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1", **os.environ, "WEIR_DATA_DIR": str(Path(folder) / "data"),
+            "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1", "WEIR_CLASS_ARCHIVE": "0", **os.environ,
+            "WEIR_DATA_DIR": str(Path(folder) / "data"),
         }
         # Where no bytecode may lie beside sources, it lies here: else each of many processes compiles what it imports.
         if environment.pop("PYTHONDONTWRITEBYTECODE", ""):

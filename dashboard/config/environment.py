@@ -47,6 +47,7 @@ DECLARED: tuple[Declared, ...] = (
     Declared("WEIR_HOLD_S", "10", "Seconds for which a slow reader may hold back a stream that others need."),
     Declared("WEIR_SPILL_MB", "1024", "Disk for slow readers on each node, in MB; 0: they hold others back."),
     Declared("WEIR_SPARES", "0", "1 keeps a warm driver on each node, which takes the place of one that dies."),
+    Declared("WEIR_CLASS_ARCHIVE", "1", "0 writes no archive of classes, with which drivers start sooner."),
     Declared("WEIR_PIN", "auto", "Whether a slot is held to a core of its own: `auto`, `always` or `never`."),
     Declared("WEIR_REPLAY_DIRS", "", "Folders of recordings, as in PATH; empty: `replay` in the data folder."),
     Declared("WEIR_TRIGGER_MS", "500", "Trigger interval of every query, in milliseconds."),

@@ -29,6 +29,7 @@ class Settings:
     hold_s: float = 10.0  # for how long a slow reader may hold back a stream that others need
     spill_mb: int = 1024  # on disk, for all slow readers of the node
     spares: int = 0  # drivers that are kept ready to take the place of one that dies: 0 or 1
+    class_archive: bool = True  # one is written where it is missing; drivers start sooner with it
     pin: Literal["auto", "always", "never"] = "auto"
 
 
@@ -49,6 +50,7 @@ def from_environment(environment: Mapping[str, str] | None = None) -> Settings:
         hold_s=float(env.get("WEIR_HOLD_S", default.hold_s)),
         spill_mb=int(env.get("WEIR_SPILL_MB", default.spill_mb)),
         spares=int(_choice(env, "WEIR_SPARES", ("0", "1"), str(default.spares))),
+        class_archive=_choice(env, "WEIR_CLASS_ARCHIVE", ("0", "1"), "1") == "1",
         pin=_choice(env, "WEIR_PIN", ("auto", "always", "never"), default.pin),
     )
 

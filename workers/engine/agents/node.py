@@ -30,12 +30,13 @@ from workers.engine.spark.scratch import clear_spares
 from workers.library.registry import task_types
 from workers.processes import adopt_orphans
 
+from .archiver import Archiver
 from .broker_sync import DesiredStateWatcher, ReportPublisher, connect
 from .lease import Lease, LeaseState
 from .logs import configure, logger
 from .spiller import Spiller, SpillThread, documents, shared_inputs
 from .store import FileLock, NewestDesired, NodeStore
-from .supervision import SPARE, SlotProcess, Spare, reap_orphans
+from .supervision import READY, SPARE, SlotProcess, Spare, reap_orphans
 from .trial_runner import TrialRunner
 from .usage import TreeMeter, Usage
 from .usage_attribution import UsageAttribution
@@ -70,6 +71,7 @@ class Node:
         self._lease_state = LeaseState.UNKNOWN
         self._slots: list[SlotProcess] = []
         self._spare: Spare | None = None
+        self._archiver: Archiver | None = None
         self._version = 0
         self._meters: dict[tuple[str, int], TreeMeter] = {}  # by slot (or spare) and process
         self._shares: dict[str, UsageAttribution] = {}
@@ -124,6 +126,8 @@ class Node:
                 name, self._slot_argv(name), env=env, on_news=self._on_news, on_event=publisher.send_event, **more)
 
         self._spare = made(Spare, SPARE) if self._settings.spares else None
+        if self._settings.class_archive and not self._settings.spark_master:
+            self._archiver = Archiver(env)
         self._slots = [made(SlotProcess, str(index), spare=self._spare) for index in range(self._settings.slots)]
         self._version = self._store.read_desired().version
         self._log.info("agent serves", slots=len(self._slots), version=self._version)
@@ -137,9 +141,12 @@ class Node:
                     slot.check(now_ms)  # it starts again at once, where it is to
             if self._spare is not None and (self._spare.pid is not None or self._is_calm(now_ms)):
                 self._spare.check(now_ms)
+            if self._archiver is not None:
+                self._archive_classes(self._archiver, now_ms)
             if (states := [slot.state for slot in self._slots]) != reported_states:
                 self._news.set()
-            reap_orphans({slot.pid for slot in self._processes} | self._trial_runner.pids)
+            own = {slot.pid for slot in self._processes} | self._trial_runner.pids
+            reap_orphans(own if self._archiver is None else own | {self._archiver.pid})
             if now_ms >= report_at_ms or self._news.is_set():
                 self._news.clear()
                 reported_states = states
@@ -152,8 +159,16 @@ class Node:
             self._log.error("another agent has taken this node's name; standing down")
         self._end_slots()
 
+    def _archive_classes(self, archiver: Archiver, now_ms: int) -> None:
+        """Begin once all slots, and the spare, run: nobody is to wait for it."""
+        if self._is_calm(now_ms) and (self._spare is None or self._spare.state == READY):
+            archiver.start()
+        archiver.check()
+
     def _end_slots(self) -> None:
         deadline = time.monotonic() + DRAIN_S
+        if self._archiver is not None:
+            self._archiver.end()
         for slot in self._processes:
             slot.ask_to_stop()
         for slot in self._processes:

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from workers.engine.settings import ROOT, Settings
 
+from . import shared_classes
 from .pinning import pin_to_core
 from .scratch import socket_dir
 
@@ -20,7 +21,8 @@ _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProv
 
 
 def open_session(
-    settings: Settings, *, slot: int, slot_dir: Path, channel_conf: Mapping[str, str] | None = None, pin: bool = True
+    settings: Settings, *, slot: int, slot_dir: Path, channel_conf: Mapping[str, str] | None = None, pin: bool = True,
+    class_options: str | None = None,
 ) -> SparkSession:
     """Start the driver of one slot. Scratch files go to ``slot_dir``; what an earlier driver left there is removed.
 
@@ -36,6 +38,8 @@ def open_session(
         Spark settings of channels.
     pin : bool, optional
         Whether it is held to the slot's core, where slots are.
+    class_options : str, optional
+        How its JVM loads classes; from the archive, where there is one, if not given.
     """
     if pin:
         pin_to_core(settings, slot)
@@ -45,7 +49,12 @@ def open_session(
     sockets = socket_dir(slot_dir)
     _import_path()
     builder = SparkSession.builder.appName(f"weir {settings.node}/{slot}")
-    for name, value in {**configuration(settings, scratch=scratch, sockets=sockets), **(channel_conf or {})}.items():
+    conf = {**configuration(settings, scratch=scratch, sockets=sockets), **(channel_conf or {})}
+    if class_options is None:
+        class_options = shared_classes.options(
+            settings.data_dir, class_path=conf.get("spark.driver.extraClassPath", ""))
+    conf["spark.driver.extraJavaOptions"] = f"{conf['spark.driver.extraJavaOptions']} {class_options}".rstrip()
+    for name, value in conf.items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
 

@@ -1,0 +1,112 @@
+"""Class data sharing: a driver maps the classes of Spark from an archive instead of parsing them from its jars.
+
+    python -m workers.engine.spark.class_archive [--data-dir DIR]
+
+A session of its own is opened and used for a moment, the JVM lists the classes that it loaded, and another JVM
+(``java -Xshare:dump``) writes them to an archive. The JVM refuses an archive whose jars or options are not its own, and
+then starts without it: a driver never depends on one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+from workers.engine.channels.config import ChannelConfig
+from workers.engine.channels.spark import spark_conf
+from workers.engine.settings import Settings, from_environment
+
+from . import shared_classes
+from .session import open_session
+from .warm import warm_up
+
+_ENDS_WITHIN_S = 60
+_WRITTEN_WITHIN_S = 600
+
+
+class ArchiveFailed(RuntimeError):
+    """No archive could be written; drivers start without one."""
+
+
+def make(settings: Settings) -> Path:
+    """Write the archive of this installation's driver, unless it is there; its path.
+
+    Raises
+    ------
+    ArchiveFailed
+        The JVM wrote none; the message holds its last words.
+    """
+    conf = spark_conf(ChannelConfig.of(settings))
+    archive = shared_classes.archive_path(settings.data_dir, class_path=conf["spark.driver.extraClassPath"])
+    if archive.is_file():
+        return archive
+    archive.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=archive.parent) as name:
+        scratch = Path(name)
+        class_path = _record(settings, conf, scratch)
+        written = scratch / "classes.jsa"
+        command = [
+            shared_classes.java(), *shared_classes.GC, "-Xshare:dump",
+            f"-XX:SharedClassListFile={scratch / 'classes.lst'}", f"-XX:SharedArchiveFile={written}",
+            "-Xlog:disable", "-Xlog:all=error:stderr", "-cp", class_path]
+        result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_WRITTEN_WITHIN_S)
+        if result.returncode != 0 or not written.is_file():
+            raise ArchiveFailed(f"java -Xshare:dump ended with {result.returncode}: {result.stderr[-2000:]}")
+        written.chmod(0o600)
+        os.replace(written, archive)
+    for older in archive.parent.glob("classes-*.jsa"):
+        if older != archive:
+            older.unlink(missing_ok=True)  # a driver that has mapped it keeps it
+    return archive
+
+
+def _record(settings: Settings, conf: dict[str, str], scratch: Path) -> str:
+    """Open and use a session whose JVM lists what it loads into ``classes.lst``; its whole class path."""
+    alone = replace(settings, spark_master="", threads=2, pin="never")
+    listing = f"-Xshare:off -XX:DumpLoadedClassList={scratch / 'classes.lst'}"
+    spark = open_session(
+        alone, slot=0, slot_dir=scratch / "slot", channel_conf=conf, pin=False, class_options=listing)
+    warm_up(spark, scratch)
+    _with_state(spark, scratch / "state")
+    class_path = str(spark._jvm.java.lang.System.getProperty("java.class.path"))
+    gateway = SparkContext._gateway
+    spark.stop()
+    gateway.shutdown()
+    gateway.proc.stdin.close()  # the JVM ends with its input, and writes the list to its end
+    gateway.proc.wait(_ENDS_WITHIN_S)
+    return class_path
+
+
+def _with_state(spark: SparkSession, checkpoint: Path) -> None:
+    """A query with state of Spark's own, so that its classes are in the archive, too."""
+    rate = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 10).load()
+    query = rate.dropDuplicates(["value"]).writeStream.format("noop").option(
+        "checkpointLocation", str(checkpoint)).trigger(once=True).start()
+    query.awaitTermination(_ENDS_WITHIN_S)
+    query.stop()
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Write the archive from the command line; prints its path."""
+    settings = from_environment()
+    parser = argparse.ArgumentParser(description="Archive the classes that a Spark driver loads.")
+    parser.add_argument("--data-dir", type=Path, default=settings.data_dir)
+    given = parser.parse_args(arguments)
+    try:
+        print(make(replace(settings, data_dir=given.data_dir.resolve())))
+    except (ArchiveFailed, subprocess.TimeoutExpired, OSError) as failure:
+        print(failure, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
