@@ -45,12 +45,13 @@ def _filled(shapes: Shapes, counts: Sequence[int], suits: Suits, weights: np.nda
         left = np.array([CAPACITY, CAPACITY], dtype=np.int64)
         pattern = np.zeros_like(remaining)
         scarce = weights if weights.any() else parts @ remaining
-        there = np.flatnonzero(remaining)
-        while there.size:
-            there = there[(sizes[:, there] <= left[:, None]).all(axis=0) & (pattern[there] < remaining[there])]
-            if not there.size:
+        fitting = np.flatnonzero(remaining)
+        while fitting.size:
+            room = (sizes[:, fitting] <= left[:, None]).all(axis=0)
+            fitting = fitting[room & (pattern[fitting] < remaining[fitting])]
+            if not fitting.size:
                 break
-            best = there[int(suits(parts[:, there], left / CAPACITY, scarce).argmin())]
+            best = fitting[int(suits(parts[:, fitting], left / CAPACITY, scarce).argmin())]
             pattern[best] += 1
             left -= sizes[:, best]
         times = int((remaining[pattern > 0] // pattern[pattern > 0]).min())

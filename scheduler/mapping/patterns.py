@@ -143,5 +143,5 @@ def _dearest(shapes: Shapes, values: Sequence[int], effort: Effort) -> tuple[Pat
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         return None, sum(values[shape] * shapes.most(shape) for shape in valued)
     most = floor(solver.best_objective_bound + 0.5)  # a whole number, in floating point
-    found = {shape: solver.value(number) for shape, number in numbers.items()}
-    return tuple(found.get(shape, 0) for shape in range(len(shapes))), most
+    dearest = {shape: solver.value(number) for shape, number in numbers.items()}
+    return tuple(dearest.get(shape, 0) for shape in range(len(shapes))), most
