@@ -48,7 +48,7 @@ class AllocationKind:
 
 
 _ALL = (
-    # Its single threads are many and alike: more effort was seen to prove no more of them.
+    # Its single threads are many and alike: their packing takes little, and more effort proved no more of traffic.
     AllocationKind(
         "LSA", "one thread's rate, scaled in a line", allocate_lsa, bundles=False, published=True, solver_share=0.2),
     AllocationKind(

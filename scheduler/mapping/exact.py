@@ -18,9 +18,11 @@ from scheduler.model.fragment import Slot
 from scheduler.model.placement import Bound, Placement
 from scheduler.model.resources import TOLERANCE, Supply
 
+from .effort import Effort
 from .eligible import Eligible, eligible_slots, on_few_nodes, useful_nodes
-from .packing import UNIT, Bins, Effort, fewest_slots, fit, units_of
+from .packing import fewest_slots
 from .sam import map_sam
+from .shapes import CAPACITY, Bins, fit, units_of
 from .traffic import Streams, between_nodes_per_s
 
 PACKING = 0.5  # of the effort may go into slots; what they leave goes into traffic
@@ -140,12 +142,12 @@ def _starts(
 def _positions(allocation: Allocation, units: Sequence[Bundle], packed: Bins) -> list[int]:
     """A slot's position for each unit: slots in the order of the tasks on them, so that neighbours share nodes."""
     rank = {task: number for number, task in enumerate(allocation.tasks)}
-    contents = [[unit] for unit in units if unit.full] + packed
+    contents = [[unit] for unit in units if unit.full] + packed  # all of count 1
     contents.sort(key=lambda bundles: sum(rank[bundle.task] for bundle in bundles) / len(bundles))
     positions: dict[Bundle, list[int]] = {}
     for position, bundles in enumerate(contents):
         for bundle in bundles:
-            positions.setdefault(replace(bundle, count=1), []).append(position)
+            positions.setdefault(bundle, []).append(position)
     return [positions[unit].pop(0) for unit in units]
 
 
@@ -192,8 +194,8 @@ def _least_traffic(
         for node, node_slots in () if unit.full else eligible.items():
             model.add(sum(on_slot[u, slot] for slot in node_slots) == on_node[u, node])
     for slot, used in shared.items():
-        model.add(sum(units_of(units[u].cpu) * on_slot[u, slot] for u in partial) <= UNIT * used)
-        model.add(sum(units_of(units[u].memory) * on_slot[u, slot] for u in partial) <= UNIT)
+        model.add(sum(units_of(units[u].cpu) * on_slot[u, slot] for u in partial) <= CAPACITY * used)
+        model.add(sum(units_of(units[u].memory) * on_slot[u, slot] for u in partial) <= CAPACITY)
         for u in partial:
             model.add_implication(on_slot[u, slot], used)
     for node, node_slots in eligible.items():

@@ -1,22 +1,34 @@
-"""Packing bundles into the fewest slots (vector packing): best fit by falling size, then CP-SAT for one slot less."""
+"""Packing bundles into the fewest slots (vector packing): best fit, then patterns, then groups of slots anew.
+
+Each step ends the search where it reaches a number of slots that none goes below. Bundles of a shape are alike:
+
+1. best fit, in SAM's order and by falling size, with bounds by sums and dual feasible functions (`packing_bounds`);
+2. patterns of shapes (`patterns`): their linear program gives the bound, whole patterns near its optimum a packing;
+3. the slots with most room, a few at a time, into one less (`repacking`);
+4. where the question is small, CP-SAT for one slot less, until it proves that there is none.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import pairwise
-from math import ceil, floor
-
-from ortools.sat.python import cp_model
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from scheduler.model.allocation import Bundle
-from scheduler.model.resources import TOLERANCE
 
 from .candidates import Candidates
+from .diving import dive
+from .effort import Effort
+from .filling import filled_slots
+from .packing_bounds import least_slots
+from .patterns import generate, whole_patterns
+from .repacking import pack, repacked
+from .shapes import Bins, Pattern, Shapes
 
-Bins = list[list[Bundle]]  # bundles of count 1 that share a slot
-UNIT = 1_000_000_000  # of a slot: CP-SAT counts in whole numbers, and what they leave out is within the tolerance
-LARGEST = 20_000  # variables (kinds of bundle times slots); beyond it best fit alone packs
-HALF = 0.5 + TOLERANCE  # of a slot: no two that are larger share one
+MOST_SHAPES = 300  # for one linear program
+COMMON = 100  # of more shapes that are packed first
+LARGEST = 2_000  # shapes times slots up to which all of them are asked for at once
+GENERATION = 0.5  # of the effort may go into patterns
+DIVING = 0.6  # of what these leave, into a packing by them
 
 
 def fewest_slots(kinds: Sequence[Bundle], *, effort: Effort) -> tuple[Bins, int]:
@@ -27,27 +39,72 @@ def fewest_slots(kinds: Sequence[Bundle], *, effort: Effort) -> tuple[Bins, int]
     tuple of bins and int
         The packing, no worse than best fit in the given order; and a number of slots that none goes below.
     """
+    shapes = Shapes.of(kinds)
+    least = least_slots(shapes)
     packed = min((best_fit(kinds), best_fit(sorted(kinds, key=_falling))), key=len)
-    least = max(
-        ceil(sum(kind.cpu * kind.count for kind in kinds) - TOLERANCE),
-        ceil(sum(kind.memory * kind.count for kind in kinds) - TOLERANCE),
-        sum(kind.count for kind in kinds if kind.cpu > HALF), sum(kind.count for kind in kinds if kind.memory > HALF),
-        1 if kinds else 0,
-    )
-    while len(packed) > least and len(kinds) * len(packed) <= LARGEST and effort.left > 0:
-        fewer, bound = _pack(kinds, len(packed) - 1, effort)
-        least = max(least, bound)
+    if len(packed) > least:
+        packed = min((packed, *_bins(shapes, kinds, filled_slots(shapes, shapes.counts))), key=len)
+    if len(packed) > least and len(shapes) > MOST_SHAPES:
+        packed, least = _common_first(shapes, kinds, packed, least, effort)
+    elif len(packed) > least and effort.left > 0:
+        packed, least = _by_patterns(shapes, kinds, packed, least, effort)
+    if len(packed) > least:
+        packed = repacked(packed, least, effort=effort)
+    while len(packed) > least and effort.left > 0 and len(shapes) * len(packed) <= LARGEST:
+        fewer, is_impossible = pack(kinds, len(packed) - 1, effort=effort)
+        if is_impossible:
+            least = len(packed)
         if fewer is None:
             break
         packed = fewer
     return packed, least
 
 
-def best_fit(kinds: Sequence[Bundle]) -> Bins:
+def _common_first(
+    shapes: Shapes, kinds: Sequence[Bundle], packed: Bins, least: int, effort: Effort
+) -> tuple[Bins, int]:
+    """The commonest shapes by patterns, and the others where these leave room: most of LSA's are a task's last part."""
+    common = shapes.commonest(COMMON)
+    first = [kind for kind in kinds if common.includes(kind)]
+    others = [kind for kind in kinds if not common.includes(kind)]
+    begun, bound = fewest_slots(first, effort=effort)
+    return min(packed, best_fit(sorted(others, key=_falling), begun=begun), key=len), max(least, bound)
+
+
+def _by_patterns(
+    shapes: Shapes, kinds: Sequence[Bundle], packed: Bins, least: int, effort: Effort
+) -> tuple[Bins, int]:
+    """By diving, then of the patterns that are known: from the bound up, for it is nearly always reached."""
+    generation = Effort(GENERATION * effort.left)
+    columns = generate(shapes, list(shapes.patterns_of(packed)), least, effort=generation)
+    effort.charge(generation.spent)
+    diving = Effort(DIVING * effort.left)
+    if len(packed) > columns.least and diving.left > 0:
+        packed = min((packed, *_bins(shapes, kinds, (dive(columns, effort=diving),))), key=len)
+        effort.charge(diving.spent)
+    for slots in range(columns.least, min(len(packed), columns.least + 2)):
+        patterns = whole_patterns(columns, slots, effort=effort) if effort.left > 0 else None
+        for fewer in _bins(shapes, kinds, () if patterns is None else (patterns,)):
+            return fewer, columns.least
+    return packed, columns.least
+
+
+def _bins(shapes: Shapes, kinds: Sequence[Bundle], packings: Iterable[dict[Pattern, int]]) -> Iterator[Bins]:
+    """The packings that hold the bundles as they are."""
+    for patterns in packings:
+        bins = shapes.bins_of(patterns, kinds)
+        if bins is not None:
+            yield bins
+
+
+def best_fit(kinds: Sequence[Bundle], *, begun: Bins = ()) -> Bins:
     """Each bundle, in order, into the slot with the least free CPU and memory of those that hold it: as SAM does."""
-    slots, bins = Candidates(), []
+    slots, bins = Candidates(), [list(bundles) for bundles in begun]
+    for bundles in bins:
+        cpu, memory = 1.0 - sum(bundle.cpu for bundle in bundles), 1.0 - sum(bundle.memory for bundle in bundles)
+        slots.add(cpu, memory, memory)
     for bundle in kinds:
-        number = -1
+        number, unit = -1, replace(bundle, count=1)
         for _ in range(bundle.count):
             # The slot that took its like before is the fullest again, as long as it has enough.
             if number < 0 or not slots.holds(number, bundle.cpu, bundle.memory):
@@ -56,72 +113,8 @@ def best_fit(kinds: Sequence[Bundle]) -> Bins:
                 number = slots.add(1.0, 1.0, 1.0)
                 bins.append([])
             slots.take(number, bundle.cpu, bundle.memory)
-            bins[number].append(bundle)
+            bins[number].append(unit)
     return bins
-
-
-class Effort:
-    """What all calls of the solver for one question may take together, in its own measure of time."""
-
-    def __init__(self, seconds: float) -> None:
-        self.seconds = seconds
-        self.spent = 0.0
-
-    @property
-    def left(self) -> float:
-        """What a further call may take; none is worth making where it is 0."""
-        return max(0.0, self.seconds - self.spent)
-
-    def solve(self, model: cp_model.CpModel) -> tuple[cp_model.CpSolver, cp_model.CpSolverStatus]:
-        """Solve with what is left: the answer depends on the question alone, for there is one worker and one seed."""
-        solver = cp_model.CpSolver()
-        solver.parameters.num_workers = 1
-        solver.parameters.random_seed = 0
-        solver.parameters.max_deterministic_time = self.left
-        status = solver.solve(model)
-        self.spent += solver.deterministic_time
-        return solver, status
-
-
-def units_of(share: float) -> int:
-    """A share of a slot, rounded down: what does not fit then does not fit at all."""
-    return floor(share * UNIT)
-
-
-def fit(bundles: Sequence[Bundle]) -> bool:
-    """Whether bundles of count 1 fit a slot together, by the shares as they are."""
-    return max(sum(bundle.cpu for bundle in bundles), sum(bundle.memory for bundle in bundles)) <= 1.0 + TOLERANCE
-
-
-def _pack(kinds: Sequence[Bundle], slots: int, effort: Effort) -> tuple[Bins | None, int]:
-    """A packing into so many slots, or None; and, where it is proved that there is none, one more than that.
-
-    With shares rounded down all that fits still does: where there is no packing then, there is none. Where one is found
-    that does not fit by the shares as they are, nothing is known.
-    """
-    model = cp_model.CpModel()
-    within = [
-        [model.new_int_var(0, kind.count, f"kind{k} on {slot}") for slot in range(slots)]
-        for k, kind in enumerate(kinds)
-    ]
-    for kind, counts in zip(kinds, within, strict=True):
-        model.add(sum(counts) == kind.count)
-    loads = []
-    for slot in range(slots):
-        cpu = sum(units_of(kind.cpu) * counts[slot] for kind, counts in zip(kinds, within, strict=True))
-        model.add(cpu <= UNIT)
-        model.add(sum(units_of(kind.memory) * counts[slot] for kind, counts in zip(kinds, within, strict=True)) <= UNIT)
-        loads.append(cpu)
-    for first, second in pairwise(loads):
-        model.add(first >= second)  # slots are alike: one order of them is enough
-    solver, status = effort.solve(model)
-    if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-        return None, slots + 1 if status == cp_model.INFEASIBLE else 0
-    bins = [
-        [kind for kind, counts in zip(kinds, within, strict=True) for _ in range(solver.value(counts[slot]))]
-        for slot in range(slots)
-    ]
-    return [packed for packed in bins if packed] if all(map(fit, bins)) else None, 0
 
 
 def _falling(bundle: Bundle) -> float:

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from scheduler.allocation.lsa import allocate_lsa
 from scheduler.mapping import exact as exact_mapping
+from scheduler.mapping.effort import Effort
 from scheduler.mapping.eligible import eligible_slots, on_few_nodes, useful_nodes
 from scheduler.mapping.exact import map_exact
-from scheduler.mapping.packing import Effort
 from scheduler.mapping.sam import map_sam
 from scheduler.mapping.traffic import between_nodes_per_s
 from scheduler.model.allocation import Allocation, Bundle, TaskAllocation
