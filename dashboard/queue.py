@@ -21,6 +21,7 @@ ADVANCE_SWEEPS = "weir.advance_sweeps"
 RECORD_USAGE = "weir.record_usage"
 RECOMMEND_DEFRAGMENTATION = "weir.recommend_defragmentation"
 SWEEP = "weir.sweep"
+TIDY = "weir.tidy"
 
 LONGEST_TASK_S = 120
 VISIBILITY_TIMEOUT_S = 300
