@@ -43,6 +43,7 @@ app.conf.update(
     worker_hijack_root_logger=False,
     broker_connection_retry_on_startup=True,
     broker_connection_max_retries=None,
+    broker_channel_error_retry=True,  # a broker whose disk is full refuses all that would write, as taking a job does
     broker_transport_options={
         "visibility_timeout": VISIBILITY_TIMEOUT_S,
         # Together: what a killed worker left unacknowledged is looked for every 5 s.

@@ -39,7 +39,8 @@ def publish(rig: Rig) -> dict[str, Path]:
 def read(folder: Path, format: str) -> list[int]:
     """What a reader finds there that knows nothing of Weir."""
     if format == "parquet":
-        return sorted(ds.dataset(folder, format="parquet").to_table()["n"].to_pylist()) if folder.exists() else []
+        table = ds.dataset(folder, format="parquet").to_table() if folder.exists() else None
+        return sorted(table["n"].to_pylist()) if table is not None and table.num_columns else []
     return sorted(json.loads(line)["n"] for path in folder.glob("*.json") for line in path.read_text().splitlines())
 
 
