@@ -5,8 +5,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,6 +12,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
+from tests.small_disk import fill, small_disk
 from workers.engine.files import folder as folders
 from workers.engine.files.closing import Limits, close_due
 from workers.engine.files.folder import META, FolderBusy, staged_in
@@ -178,36 +177,19 @@ def test_of_each_sink_so_many_bytes_are_kept_the_newest(tmp_path):
 # -- a full disk -------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of a megabyte."""
-    folder = tmp_path / "small"
-    folder.mkdir()
-    command = ("mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder))
-    if os.geteuid() != 0 or subprocess.run(command, capture_output=True).returncode:
-        pytest.skip("needs the right to mount a file system")
-    yield folder
-    subprocess.run(("umount", str(folder)), check=True)
-
-
-def filled(folder: Path) -> Path:
-    """A file that takes all the room that is left."""
-    path = folder / "ballast"
-    with pytest.raises(OSError, match="No space"), path.open("wb") as file:
-        while True:
-            file.write(b"x" * 4096)
-            file.flush()
-    return path
-
-
 @pytest.mark.parametrize("format", ["json", "parquet"])
-def test_a_full_disk_loses_nothing_and_goes_on_when_there_is_room(small_disk, format):
-    folder = small_disk / "out" / "f"
+def test_a_full_disk_loses_nothing_and_goes_on_when_there_is_room(tmp_path, format):
+    with small_disk(tmp_path / "small", megabytes=1) as disk:
+        check_full(disk, format)
+
+
+def check_full(disk: Path, format: str) -> None:
+    folder = disk / "out" / "f"
     staging = staged(folder, batches=5, format=format, each=500)
-    ballast = filled(small_disk)
+    ballast = fill(disk)
     before = {path.name for path in (folder / META).iterdir()}
     reports: list[dict] = []
-    keeper = FileKeeper(small_disk / "out", NEVER, Retention(), report=lambda what, **facts: reports.append(facts))
+    keeper = FileKeeper(disk / "out", NEVER, Retention(), report=lambda what, **facts: reports.append(facts))
     for _ in range(2):
         with pytest.raises(OSError) as full:
             stage(staging, 5, batches_of(format, list(range(2500, 6000))))
