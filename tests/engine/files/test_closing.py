@@ -174,6 +174,12 @@ def test_of_each_sink_so_many_bytes_are_kept_the_newest(tmp_path):
     assert left(tmp_path) == {f"{sink}/{name}" for sink in ("a-01", "b-02") for name in NAMES[1:]}
 
 
+def test_what_trials_were_fed_with_goes_after_a_month(tmp_path):
+    outputs_with(tmp_path, "feeds", "a.arrow", "b.arrow")
+    FileKeeper(tmp_path / "outputs", NEVER, Retention(), report=pytest.fail).turn(now_s=30.5 * 86_400)
+    assert left(tmp_path) == {"feeds/b.arrow"}
+
+
 # -- a full disk -------------------------------------------------------------------------------------------------------
 
 

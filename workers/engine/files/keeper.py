@@ -16,7 +16,7 @@ from workers.engine.settings import Settings
 
 from .closing import Limits, close_due
 from .folder import META, FolderBusy
-from .retention import Retention, let_go
+from .retention import Retention, drop_feeds, let_go
 from .spark_sink import METADATA
 
 TURN_S = 5.0
@@ -80,6 +80,7 @@ class FileKeeper:
             self._let_go_s = now_s
             with self._telling(self._outputs):
                 let_go(self._outputs, self._retention, now_s=now_s)
+                drop_feeds(self._outputs.parent / "feeds", now_s=now_s)
 
     @contextmanager
     def _telling(self, folder: Path) -> Iterator[None]:

@@ -15,6 +15,8 @@ from . import disk
 _OURS = re.compile(
     r"(events-\d+-\d+-\d+|part-\d+-[0-9a-f-]+(-c\d+)?(\.snappy)?|(?P<batch>\d{12,}-[0-9a-f]{16}))\.(parquet|json|jsonl)")
 
+FEEDS_DAYS = 30
+
 
 @dataclass(frozen=True, slots=True)
 class Retention:
@@ -49,6 +51,13 @@ def let_go(outputs: Path, retention: Retention, *, now_s: float) -> list[Path]:
     for sink, file in _files_in(outputs):
         by_sink.setdefault(sink, []).append(file)
     return [path for files in by_sink.values() for path in _let_go(files, retention, now_s=now_s)]
+
+
+def drop_feeds(folder: Path, *, now_s: float) -> None:
+    """Delete what trials were fed with a month ago: it is made again where it is missing."""
+    for path in folder.glob("*.arrow"):
+        if now_s - path.stat().st_mtime > FEEDS_DAYS * 86_400:
+            disk.remove(path)
 
 
 def _let_go(files: list[_File], retention: Retention, *, now_s: float) -> Iterator[Path]:
