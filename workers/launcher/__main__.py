@@ -31,8 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     began_s = time.monotonic()
     try:
         _check_address(options)
-        lock = state.lock(options.data_dir)
-        with lock:
+        with state.full_disk_named(options.data_dir), state.lock(options.data_dir):
             return _up(options, began_s=began_s)
     except CannotStart as error:
         say(str(error))
