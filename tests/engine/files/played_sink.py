@@ -72,7 +72,7 @@ class Sink:
         stage(self.staging, self.batch, batches_of(self.format, events))
         self.batch, self.next_event = self.batch + 1, self.next_event + PER_BATCH
 
-    def close(self, *, all_of_it: bool = False, file_bytes: int = 1) -> None:
+    def close(self, *, all_of_it: bool = False, file_bytes: int = 1 << 30) -> None:
         """The keeper's turn."""
         if self.folder.exists():
             close_due(self.folder, Limits(file_bytes, 1e9), now_s=0.0, all_of_it=all_of_it)

@@ -54,5 +54,6 @@ def adopt(folder: Path) -> State | None:
     if metadata.is_dir():
         disk.remove_folder(aside)
         disk.move(metadata, aside)  # at once: a reader with Spark must not find a part of it
-    disk.remove_folder(aside)
+    if aside.exists():
+        disk.remove_folder(aside)
     return state
