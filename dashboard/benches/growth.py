@@ -33,6 +33,8 @@ HOUR_S = 3600.0
 # For how long rows of these tables are kept, where that is less than a week.
 KEPT_S = {
     "operations_historypoint": 6 * HOUR_S, "schedules_reading": 900.0, "profiles_observationrow": 24 * HOUR_S}
+LOGS = 5 * 40 * 2**20  # broker, agent, web, worker, beat: four files of 10 MB each
+DATABASE = "folder weir.sqlite3"
 PLAN_TABLES = ("plans_planrecord", "approvals_proposal", "approvals_review", "approvals_proposal_teams",
                "audit_auditentry", "catalog_dataflowversion")
 
@@ -103,19 +105,43 @@ def look(data: Path, client: redis.Redis) -> Sizes:
     return Sizes(time.monotonic(), parts, rows)
 
 
-def week_of(first: Sizes, last: Sizes) -> list[dict[str, Any]]:
-    """What each part has, how fast it grew, and what it comes to in a week at that rate, or to its bound."""
-    took_s, rows = last.at_s - first.at_s, []
+def week_of(looks: Sequence[Sizes]) -> list[dict[str, Any]]:
+    """What each part has, its most, how fast it grew, and what it comes to in a week at that rate, or to its bound.
+
+    Folders and keys rise and fall as logs of batches are written and cleared. Their growth is the slope of a line
+    through all looks, and none where that is below twice its standard error: then they count as their most.
+    """
+    first, last = looks[0], looks[-1]
+    rows = []
     for part, size in sorted(last.parts.items(), key=lambda item: -item[1]):
         kind, _, name = part.partition(" ")
-        grown, bound = size - first.parts.get(part, 0), ""
-        week = size + grown / took_s * WEEK_S
+        sizes = [sizes.parts.get(part, 0) for sizes in looks]
+        slope, error = slope_of([sizes.at_s for sizes in looks], sizes)
+        is_level = slope < 2 * error
+        week, bound = (max(sizes), "level") if is_level else (size + slope * WEEK_S, "")
         if kind == "table":
             week, bound = _table_in_a_week(name, size, first, last)
+        elif part == "folder logs":
+            week, bound = min(week, LOGS), "40 MB a process"
         rows.append({
-            "part": part, "MB": size / 2**20, "grown MB": grown / 2**20, "MB in a week": max(week, 0.0) / 2**20,
+            "part": part, "MB": size / 2**20, "most MB": max(sizes) / 2**20, "MB in a week": week / 2**20,
             "bound": bound})
-    return rows
+    tables = sum(row["MB in a week"] for row in rows if row["part"].startswith("table "))
+    return [
+        {**row, "MB in a week": max(tables, row["MB"]), "bound": "its tables"} if row["part"] == DATABASE else row
+        for row in rows]
+
+
+def slope_of(times_s: Sequence[float], sizes: Sequence[float]) -> tuple[float, float]:
+    """The slope of the line through these by least squares, and its standard error; bytes a second."""
+    count = len(times_s)
+    centre_s, mean = sum(times_s) / count, sum(sizes) / count
+    spread = sum((at_s - centre_s) ** 2 for at_s in times_s)
+    if count < 3 or not spread:
+        return 0.0, 0.0
+    slope = sum((at_s - centre_s) * (size - mean) for at_s, size in zip(times_s, sizes, strict=True)) / spread
+    left = sum((size - mean - slope * (at_s - centre_s)) ** 2 for at_s, size in zip(times_s, sizes, strict=True))
+    return slope, (left / (count - 2) / spread) ** 0.5
 
 
 def _table_in_a_week(name: str, size: int, first: Sizes, last: Sizes) -> tuple[float, str]:
@@ -170,7 +196,7 @@ def run(*, minutes: float, rate_per_s: float, slots: int) -> dict[str, Any]:
     first, last = looks[0], looks[-1]
     plans = last.rows["plans_planrecord"]
     return {
-        "machine": machine(), "minutes": minutes, "rate_per_s": rate_per_s, "parts": week_of(first, last),
+        "machine": machine(), "minutes": minutes, "rate_per_s": rate_per_s, "parts": week_of(looks),
         "bytes_a_plan": round(sum(last.parts.get(f"table {name}", 0) for name in PLAN_TABLES) / plans),
         "counts": {name: [first.rows[name], last.rows[name]] for name in (
             "keys that never expire", "files of outputs", "files of checkpoints")},
@@ -200,7 +226,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     results["load_after"] = os.getloadavg()[0]
     write(given.json, results)
     print(table([
-        {**row, **{name: round(row[name], 2) for name in ("MB", "grown MB", "MB in a week")}}
+        {**row, **{name: round(row[name], 2) for name in ("MB", "most MB", "MB in a week")}}
         for row in results["parts"] if row["MB"] >= 0.05 or row["MB in a week"] >= 0.5]))
     print("\n".join(f"{name}: {before} -> {after}" for name, (before, after) in results["counts"].items()))
     print(f"a plan, with its proposal, reviews and entries of the trail: {results['bytes_a_plan']} bytes")

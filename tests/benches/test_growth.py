@@ -17,19 +17,34 @@ def sizes(at_s: float, parts: dict[str, int], rows: dict[str, int] | None = None
     return Sizes(at_s, parts, rows or {})
 
 
-def by_part(first: Sizes, last: Sizes) -> dict[str, dict]:
-    return {row["part"]: row for row in week_of(first, last)}
+def by_part(*looks: Sizes) -> dict[str, dict]:
+    return {row["part"]: row for row in week_of(looks)}
 
 
 def test_a_folder_goes_on_at_its_rate() -> None:
-    row = by_part(sizes(0, {"folder outputs: files": 10 * MB}), sizes(60, {"folder outputs: files": 11 * MB}))
-    assert row["folder outputs: files"]["MB in a week"] == pytest.approx(11 + WEEK_S / 60)
-    assert row["folder outputs: files"]["grown MB"] == 1
+    name = "folder outputs: files"
+    row = by_part(*(sizes(60 * minute, {name: (10 + minute) * MB}) for minute in range(4)))[name]
+    assert row["MB in a week"] == pytest.approx(13 + WEEK_S / 60)
+    assert row["bound"] == ""
 
 
-def test_a_folder_that_shrank_takes_no_less_than_nothing() -> None:
-    row = by_part(sizes(0, {"folder broker": 20 * MB}), sizes(60, {"folder broker": MB}))
-    assert row["folder broker"]["MB in a week"] == 0
+@pytest.mark.parametrize("levels", [(20, 1, 19, 2, 21, 1), (20, 15, 10, 5, 2, 1)], ids=["rises and falls", "shrinks"])
+def test_a_folder_without_a_trend_counts_as_its_most(levels: tuple[int, ...]) -> None:
+    row = by_part(*(sizes(60 * at, {"folder broker": level * MB}) for at, level in enumerate(levels)))["folder broker"]
+    assert (row["MB in a week"], row["bound"]) == (max(levels), "level")
+
+
+def test_the_database_is_as_large_as_its_tables() -> None:
+    name = "operations_historypoint"
+    looks = [
+        sizes(100 * at, {"folder weir.sqlite3": at * MB, f"table {name}": 1_000 * at}, {name: at}) for at in (1, 2, 3)]
+    rows = by_part(*looks)
+    assert rows["folder weir.sqlite3"]["MB in a week"] == max(3, rows[f"table {name}"]["MB in a week"])
+
+
+def test_logs_are_bounded() -> None:
+    row = by_part(*(sizes(60 * minute, {"folder logs": minute * MB}) for minute in range(4)))["folder logs"]
+    assert row["MB in a week"] == 200
 
 
 def test_a_table_of_which_hours_are_kept_grows_no_longer_than_these() -> None:
