@@ -56,6 +56,7 @@ class LiveReading:
     reports: Reports = field(default_factory=Reports)
     flows: observed.Flows = field(default_factory=observed.Flows)
     worker: bool = True  # a worker does what is due
+    broker_full: bool = False  # the broker refuses what would write, since its disk is full
     measured: bool = False  # two readings have been taken, so rates mean something
 
 
@@ -138,16 +139,22 @@ def read_live(fragments: Iterable[Fragment], parents: Mapping[str, tuple[str, ..
     """
     try:
         reading = _window(settings.REDIS_URL).read(list(fragments), parents)
-        is_heard = worker_is_heard()
+        is_heard, is_full = worker_is_heard(), broker_is_full()
     except redis.RedisError as error:
         return LiveReading(available=False, reason=f"The broker does not answer ({type(error).__name__}).")
     return LiveReading(
-        reports=reading.reports, flows=reading.flows, measured=reading.measured, worker=is_heard)
+        reports=reading.reports, flows=reading.flows, measured=reading.measured, worker=is_heard,
+        broker_full=is_full)
 
 
 def worker_is_heard() -> bool:
     """Whether a worker did lately what is due; ``redis.RedisError`` where the broker does not answer."""
     return bool(broker(settings.REDIS_URL).exists(keys.WORKER))
+
+
+def broker_is_full() -> bool:
+    """Whether the broker could not write its file lately; ``redis.RedisError`` where it does not answer."""
+    return broker(settings.REDIS_URL).info("persistence").get("aof_last_write_status", "ok") != "ok"
 
 
 def worker_works() -> None:

@@ -21,6 +21,7 @@ ADVANCE_SWEEPS = "weir.advance_sweeps"
 RECORD_USAGE = "weir.record_usage"
 RECOMMEND_DEFRAGMENTATION = "weir.recommend_defragmentation"
 SWEEP = "weir.sweep"
+TIDY = "weir.tidy"
 
 LONGEST_TASK_S = 120
 VISIBILITY_TIMEOUT_S = 300
@@ -42,6 +43,7 @@ app.conf.update(
     worker_hijack_root_logger=False,
     broker_connection_retry_on_startup=True,
     broker_connection_max_retries=None,
+    broker_channel_error_retry=True,  # a broker whose disk is full refuses all that would write, as taking a job does
     broker_transport_options={
         "visibility_timeout": VISIBILITY_TIMEOUT_S,
         # Together: what a killed worker left unacknowledged is looked for every 5 s.

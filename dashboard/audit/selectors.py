@@ -10,6 +10,7 @@ from datetime import date
 
 from django.db.models import Model, Q, QuerySet
 
+from dashboard.audit.archive import ARCHIVED
 from dashboard.audit.models import AuditEntry
 from dashboard.teams.permissions import Viewer
 
@@ -59,6 +60,12 @@ def search(viewer: Viewer, chosen: Chosen) -> QuerySet[AuditEntry]:
     if chosen.last is not None:
         entries = entries.filter(at__date__lte=chosen.last)
     return entries
+
+
+def archived_until() -> str:
+    """The newest month of the trail that left the database, as year and month; empty where none has."""
+    newest = AuditEntry.objects.filter(verb=ARCHIVED).first()
+    return "" if newest is None else str(newest.details["file"]).partition(".")[0]
 
 
 def people(viewer: Viewer) -> list[str]:

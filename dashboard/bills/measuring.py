@@ -14,7 +14,7 @@ from django.db import transaction
 from django.db.models import Q
 
 from dashboard import jobs
-from dashboard.bills.models import NeedRow, SlotReading, UsageHour
+from dashboard.bills.models import SUMMED, NeedRow, SlotReading, UsageHour
 from dashboard.bills.needs import note_needs_of
 from dashboard.bills.prices import note_prices, prices_at
 from dashboard.operations.estate_reader import queries_of
@@ -152,16 +152,13 @@ def _add(parts: Iterable[tuple[str, BillShare]]) -> None:
     grew = []
     for key, row in totals.items():
         if key in known:
-            for name in _SUMMED:
+            for name in SUMMED:
                 setattr(known[key], name, getattr(known[key], name) + getattr(row, name))
             grew.append(known[key])
     # Rows that are there go through "insert or update", a tenth of the time that ``bulk_update`` takes.
     UsageHour.objects.bulk_create(
-        grew, update_conflicts=True, unique_fields=["id"], update_fields=_SUMMED, batch_size=1_000)
+        grew, update_conflicts=True, unique_fields=["id"], update_fields=SUMMED, batch_size=1_000)
     UsageHour.objects.bulk_create((row for key, row in totals.items() if key not in known), batch_size=1_000)
-
-
-_SUMMED = ("cpu_us", "memory_mb_s", "traffic_bytes", "cost_nanos", "alone_nanos", "needed_ms", "user_ms")
 
 
 def _add_to(row: UsageHour, pays: Amounts, *, alone: int, ms: int, users: int) -> None:

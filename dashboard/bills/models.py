@@ -30,8 +30,11 @@ class SlotReading(models.Model):
     tasks = models.JSONField(default=dict)
 
 
+SUMMED = ("cpu_us", "memory_mb_s", "traffic_bytes", "cost_nanos", "alone_nanos", "needed_ms", "user_ms")
+
+
 class UsageHour(models.Model):
-    """A dataflow's part in a running task over one hour; without a dataflow, what nobody needed.
+    """A dataflow's part in a running task over one hour, or an old day; without a dataflow, what nobody needed.
 
     ``cost_nanos`` is what it pays, ``alone_nanos`` what it would pay if nobody else needed the task. ``needed_ms`` is
     for how long it needed the task, ``user_ms`` that time multiplied by how many needed it meanwhile.

@@ -163,7 +163,8 @@ def cost_history(
     moments: list[datetime] = []
     sums: dict[datetime, tuple[int, int]] = {}
     if rows:
-        by_day = rows[-1]["hour"] - rows[0]["hour"] > BY_HOUR_UP_TO
+        # Of old days there is nothing but their sums.
+        by_day = rows[-1]["hour"] - rows[0]["hour"] > BY_HOUR_UP_TO or all(row["hour"].hour == 0 for row in rows)
         for row in rows:
             at = row["hour"].replace(hour=0) if by_day else row["hour"]
             pays, alone = sums.get(at, (0, 0))

@@ -48,5 +48,7 @@ _ALL = (
           "workers.benches.handover:main"),
     Bench("recovery", "A driver is killed: how soon events flow again, with a spare driver and without.",
           "workers.benches.recovery:main"),
+    Bench("growth", "What grows while dataflows run, by part, and what that comes to in a week.",
+          "dashboard.benches.growth:main"),
 )
 BENCHES: dict[str, Bench] = {bench.name: bench for bench in _ALL}

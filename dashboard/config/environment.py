@@ -69,6 +69,12 @@ DECLARED: tuple[Declared, ...] = (
     Declared("WEIR_DATABASE_HOSTS", "", "Hosts whose databases `sql_lookup` may read, by commas; empty: none."),
     Declared("WEIR_CHANNELS_JAR", "", "Jar of the channels, built elsewhere; empty: `jvm` in the data folder."),
     Declared("WEIR_DISK_FREE_MB", "1024", "Free space of a data folder, in MB, below which pages warn."),
+    Declared("WEIR_FILE_MB", "64", "At how many MB that are staged a sink's file is closed."),
+    Declared("WEIR_FILE_S", "60", "Or how many seconds after the first event in it."),
+    Declared("WEIR_FILES_KEEP_DAYS", "0", "Days for which files of sinks are kept; 0: for ever."),
+    Declared("WEIR_FILES_KEEP_MB", "0", "MB that are kept of each sink's files, the newest; 0: all."),
+    Declared("WEIR_AUDIT_KEEP_DAYS", "730", "Days after which months of the audit trail go to files; 0: never."),
+    Declared("WEIR_TRIALS_KEEP_DAYS", "90", "Days for which the raw series of trials are kept; 0: for ever."),
     Declared("WEIR_LIVE_CONNECTIONS", "40", "Pages that one user may watch live at a time, of a server process."),
 )
 _BY_NAME = {declared.name: declared for declared in DECLARED}

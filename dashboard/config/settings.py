@@ -20,6 +20,8 @@ SELF_APPROVAL = ENVIRONMENT.flag("WEIR_SELF_APPROVAL")
 LOCAL_NODE = ENVIRONMENT.text("WEIR_NODE")
 LOCAL_SLOTS = ENVIRONMENT.integer("WEIR_SLOTS", minimum=1)
 DISK_FREE_MB = ENVIRONMENT.integer("WEIR_DISK_FREE_MB", minimum=0)
+AUDIT_KEEP_DAYS = ENVIRONMENT.integer("WEIR_AUDIT_KEEP_DAYS", minimum=0)
+TRIALS_KEEP_DAYS = ENVIRONMENT.integer("WEIR_TRIALS_KEEP_DAYS", minimum=0)
 TRIGGER_MS = ENVIRONMENT.integer("WEIR_TRIGGER_MS", minimum=1)
 CORE_HOUR_PRICE = ENVIRONMENT.number("WEIR_CORE_HOUR_PRICE", minimum=0.0)
 VM_SIZES = ENVIRONMENT.vm_sizes()
@@ -68,7 +70,9 @@ def _database() -> dict[str, object]:
             # A transaction takes the write lock when it begins: two writers queue instead of one failing half-way.
             "transaction_mode": "IMMEDIATE",
             "timeout": 20,
-            "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA temp_store=MEMORY;",
+            # What is freed goes back to the disk step by step (core/database.py), and the log shrinks after a burst.
+            "init_command": "PRAGMA auto_vacuum=INCREMENTAL; PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; "
+                            "PRAGMA temp_store=MEMORY; PRAGMA journal_size_limit=16777216;",
         },
     }
 

@@ -85,6 +85,10 @@ def _site(view: View) -> Iterator[Finding]:
         yield Finding(
             "broker", "broker", "away", BAD, view.reading.reason,
             "Start it, or check REDIS_URL. Running dataflows wait and go on when it answers.")
+    elif view.reading.broker_full:
+        yield Finding(
+            "broker", "broker", FULL, BAD, "The disk of the broker is full: it takes nothing in.",
+            "Make room there. Running dataflows, nodes and the worker wait, and go on by themselves.")
     elif not view.reading.worker:
         yield Finding(
             "worker", "worker", "away", BAD, "No worker does what is due: plans are neither made nor carried out.",
@@ -95,7 +99,7 @@ def _site(view: View) -> Iterator[Finding]:
 
 
 def _nodes(view: View) -> Iterator[Finding]:
-    if not view.reading.available:
+    if not view.reading.available or view.reading.broker_full:  # nodes cannot be heard
         return
     for name in sorted({slot.node for slot in view.estate.slots}):
         report = view.reading.reports.node(name)

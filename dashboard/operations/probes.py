@@ -50,6 +50,8 @@ def _disk() -> str:
 
 def _broker() -> dict[str, str]:
     try:
+        if jobs.broker_is_full():
+            return {"broker": FULL, "worker": "unknown"}
         return {"broker": "ok", "worker": "ok" if jobs.worker_is_heard() else "away"}
     except redis.RedisError:
         return {"broker": "away", "worker": "unknown"}

@@ -26,6 +26,7 @@ MEASURE_EVERY_S = 2.0
 OBSERVE_PROFILES_EVERY_S = 60.0
 SWEEP_EVERY_S = 15.0
 DEFRAGMENT_EVERY_S = 300.0
+TIDY_EVERY_S = 600.0  # the clock begins anew with its process: what is due seldom must still come
 
 
 def _every(seconds: float, task: str) -> dict[str, object]:
@@ -35,7 +36,7 @@ def _every(seconds: float, task: str) -> dict[str, object]:
 
 app.conf.update(
     include=["dashboard.tasks.planning", "dashboard.tasks.execution", "dashboard.tasks.telemetry",
-             "dashboard.tasks.measuring"],
+             "dashboard.tasks.measuring", "dashboard.tasks.tidying"],
     beat_schedule={
         "advance_proposals": _every(ADVANCE_EVERY_S, queue.ADVANCE_PROPOSALS),
         "republish_desired": _every(REPUBLISH_EVERY_S, queue.REPUBLISH_DESIRED),
@@ -44,6 +45,7 @@ app.conf.update(
         "advance_sweeps": _every(MEASURE_EVERY_S, queue.ADVANCE_SWEEPS),
         "observe_profiles": _every(OBSERVE_PROFILES_EVERY_S, queue.OBSERVE_PROFILES),
         "sweep": _every(SWEEP_EVERY_S, queue.SWEEP),
+        "tidy": _every(TIDY_EVERY_S, queue.TIDY),
         "recommend_defragmentation": _every(DEFRAGMENT_EVERY_S, queue.RECOMMEND_DEFRAGMENTATION),
     },
 )

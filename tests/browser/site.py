@@ -88,8 +88,8 @@ def start_site(data_dir: Path) -> RunningSite:
                              "--log-level", "warning", "--timeout-graceful-shutdown", "1"])
         _start(site, "celery", [sys.executable, "-m", "celery", "-A", "dashboard.tasks.app", "worker", "--pool",
                                 "threads", "--concurrency", "2", "--without-gossip", "--without-mingle"])
-        _start(site, "beat", [sys.executable, "-m", "celery", "-A", "dashboard.tasks.app", "beat", "--schedule",
-                              str(data_dir / "schedule"), "--pidfile="])
+        _start(site, "beat", [sys.executable, "-m", "celery", "-A", "dashboard.tasks.app", "beat", "--scheduler",
+                              "celery.beat:Scheduler", "--pidfile="])
         site.node.start()
         _until(lambda: _answers(site.url), site, "web")
     except BaseException:

@@ -36,6 +36,8 @@ WRITERS = {
     "dashboard/operations/estate_writer.py": "checked when it runs: inside a command only",
     "dashboard/operations/telemetry.py": "measurements, no state",
     "dashboard/bills/measuring.py": "measurements, no state",
+    "dashboard/bills/rollup.py": "the same sums in fewer rows",
+    "dashboard/core/sessions.py": "of sessions that have ended",
     "dashboard/schedules/outcome_store.py": "measurements, no state",
     "dashboard/bills/needs.py": "follows the states of dataflows, whose commands leave rows",
     "dashboard/bills/prices.py": "follows the settings",

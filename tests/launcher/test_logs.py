@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
+
+import pytest
 
 from workers.launcher.logs import KEPT, Logs
 
@@ -42,3 +45,16 @@ def test_the_ending_is_the_last_lines_even_of_a_long_file(tmp_path: Path) -> Non
     with logs.open("web") as file:
         file.write(b"".join(b"line %d\n\n" % number for number in range(5000)))
     assert logs.ending("web", lines=2).splitlines()[1:] == ["line 4998", "line 4999"]
+
+
+def test_on_a_full_disk_a_log_past_the_limit_is_emptied_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("workers.launcher.logs.shutil.copyfile", full)
+    logs = Logs(tmp_path, limit_bytes=1000)
+    logs.path("web").write_bytes(b"x" * 1001)
+    logs.bound()
+    assert logs.path("web").stat().st_size == 0, "that the supervisor could not keep it must not end everything"

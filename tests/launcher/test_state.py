@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from tests.launcher.waiting import ROOT
+from tests.small_disk import fill, small_disk
 from workers.launcher import state
 from workers.launcher.state import CannotStart
 
@@ -57,3 +62,18 @@ def test_what_is_closed_already_is_left_as_it_is(folder: Path):
     (folder / "letters.txt").touch()
     with state.lock(folder):
         assert mode(folder) == 0o700
+
+
+def test_a_full_disk_is_a_reason_not_to_start_in_one_line(tmp_path: Path, free_port: int):
+    with small_disk(tmp_path / "small", megabytes=1) as disk:
+        (disk / "data").mkdir(mode=0o700)
+        fill(disk)
+        ended = subprocess.run(
+            (sys.executable, "-P", "-m", "workers.launcher", "--port", str(free_port), "--data-dir",
+             str(disk / "data")),
+            capture_output=True, text=True, timeout=120, cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": str(ROOT), "REDIS_URL": ""})
+    assert (ended.returncode, ended.stderr) == (1, "")
+    assert ended.stdout.splitlines() == [
+        f"weir: The disk of the data folder {disk / 'data'} is full: make room there, or name another folder with "
+        "--data-dir."]

@@ -202,3 +202,34 @@ def test_delays_grow_to_a_limit() -> None:
     assert delays[0] == FIRST_DELAY_S
     assert delays == sorted(delays)
     assert delays[-1] == LONGEST_DELAY_S
+
+
+# In a process of its own: a supervisor ends every child of its process that it did not start.
+ON_A_FULL_DISK = """
+import errno, os, pathlib, sys, time
+from workers.launcher.logs import Logs
+from workers.launcher.supervise import Service, Supervisor
+folder, lines = pathlib.Path(sys.argv[1]), []
+logs = Logs(folder / "logs")
+supervisor = Supervisor(logs=logs, environment=dict(os.environ), folder=folder, stages=(), say=lines.append)
+def full(*_):
+    raise OSError(errno.ENOSPC, "No space left on device")
+try:
+    supervisor.start(Service("web", ("sleep", "600")))
+    supervisor.start(Service("beat", ("true",)))
+    logs.open = full
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and not any("cannot be started" in line for line in lines):
+        supervisor.tick()
+        time.sleep(0.05)
+    print(supervisor._children["web"].process.poll(), lines[-1])
+finally:
+    supervisor.stop()
+"""
+
+
+def test_a_child_that_a_full_disk_keeps_from_starting_ends_nothing_else(tmp_path: Path) -> None:
+    ended = subprocess.run(
+        (sys.executable, "-P", "-c", ON_A_FULL_DISK, str(tmp_path)), capture_output=True, text=True, timeout=120,
+        env={**os.environ, "PYTHONPATH": str(ROOT)})
+    assert ended.stdout == "None beat cannot be started (No space left on device); trying again\n", ended.stderr

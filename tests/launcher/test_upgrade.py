@@ -43,6 +43,14 @@ def test_the_state_of_af0fdcb_opens_and_goes_on(tmp_path: Path, free_port: int) 
         assert stored["altered_plans"] == []
         assert {address: status for address, status in stored["pages"].items() if status != 200} == {}
         assert [entry for entry in broker.xrange("weir:events") if b"fragment_failed" in str(entry).encode()] == []
+        before = events_in(data / "outputs", "part-*")
+        wait_until(lambda: list(data.glob("outputs/*/*/events-*")), limit_s=120)
+        after = before + events_in(data / "outputs", "events-*")
+        assert events_in(data / "outputs", "part-*") == before, "what Spark's own sink wrote stays"
+        assert len(set(after)) == len(after) > len(before) > 9_000, "each event once"
+        numbers = {number for number, _ in after}
+        assert numbers == set(range(min(numbers), max(numbers) + 1)), "and none is left out"
+        assert list(data.glob("outputs/*/*/_spark_metadata")) == []
     finally:
         system.process.terminate()
         system.process.wait(60)
@@ -57,6 +65,12 @@ def running_past(broker: redis.Redis, batches: dict[str, int]) -> set[str]:
         name for name, last in batches.items()
         if name in fragments and fragments[name]["state"] == "running" and (fragments[name]["batch"] or 0) > last
     }
+
+
+def events_in(outputs: Path, names: str) -> list[tuple[int, str]]:
+    """The readings in files of these names, by their numbers and what was observed."""
+    lines = [line for path in sorted(outputs.glob(f"*/*/{names}.json")) for line in path.read_text().splitlines()]
+    return [(event["_seq"], event["obs"]) for event in map(json.loads, lines)]
 
 
 def ask(data: Path) -> dict:

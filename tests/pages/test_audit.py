@@ -9,6 +9,7 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
+from dashboard.audit.archive import ARCHIVED
 from dashboard.audit.models import AuditEntry
 from dashboard.audit.selectors import Chosen, as_csv, search
 from dashboard.teams.permissions import viewer_of
@@ -57,3 +58,13 @@ def test_others_get_nothing_of_it_and_a_wrong_day_is_said(world: World, trail: N
     assert rows_of(client_of("mo").get("/audit/export.csv").text) == []
     for address in ("/audit/?from=yesterday", "/audit/export.csv?to=2026-02-31"):
         assert client_of("vera").get(address).status_code == 400
+
+
+def test_what_left_the_database_is_said(world: World, trail: None, client_of: ClientOf) -> None:
+    client = client_of("vera")
+    assert not Markup(client.get("/audit/").text).having("data-archived-until")
+    for month in ("2024-01", "2024-02"):
+        AuditEntry.objects.create(
+            verb=ARCHIVED, subject_type="auditentry", subject_id="1", details={"file": f"{month}.jsonl.gz"})
+    [shown] = Markup(client.get("/audit/").text).having("data-archived-until")
+    assert shown.text == "2024-02"

@@ -28,6 +28,10 @@ class Settings:
     slot_memory_mb: int = 1024  # the JVM's heap; Python workers and RocksDB come on top
     hold_s: float = 10.0  # for how long a slow reader may hold back a stream that others need
     spill_mb: int = 1024  # on disk, for all slow readers of the node
+    file_mb: int = 64  # at how many staged MB a sink's file is closed
+    file_s: float = 60.0  # or how many seconds after its first event
+    files_keep_days: float = 0.0  # of closed files; 0: for ever
+    files_keep_mb: int = 0  # of the closed files of each sink; 0: all
     spares: int = 0  # drivers that are kept ready to take the place of one that dies: 0 or 1
     class_archive: bool = True  # one is written where it is missing; drivers start sooner with it
     pin: Literal["auto", "always", "never"] = "auto"
@@ -49,6 +53,10 @@ def from_environment(environment: Mapping[str, str] | None = None) -> Settings:
         slot_memory_mb=int(env.get("WEIR_SLOT_MEMORY_MB", default.slot_memory_mb)),
         hold_s=float(env.get("WEIR_HOLD_S", default.hold_s)),
         spill_mb=int(env.get("WEIR_SPILL_MB", default.spill_mb)),
+        file_mb=int(env.get("WEIR_FILE_MB", default.file_mb)),
+        file_s=float(env.get("WEIR_FILE_S", default.file_s)),
+        files_keep_days=float(env.get("WEIR_FILES_KEEP_DAYS", default.files_keep_days)),
+        files_keep_mb=int(env.get("WEIR_FILES_KEEP_MB", default.files_keep_mb)),
         spares=int(_choice(env, "WEIR_SPARES", ("0", "1"), str(default.spares))),
         class_archive=_choice(env, "WEIR_CLASS_ARCHIVE", ("0", "1"), "1") == "1",
         pin=_choice(env, "WEIR_PIN", ("auto", "always", "never"), default.pin),

@@ -31,8 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     began_s = time.monotonic()
     try:
         _check_address(options)
-        lock = state.lock(options.data_dir)
-        with lock:
+        with state.full_disk_named(options.data_dir), state.lock(options.data_dir):
             return _up(options, began_s=began_s)
     except CannotStart as error:
         say(str(error))
@@ -144,7 +143,7 @@ def _start_all(supervisor: Supervisor, options: Options, *, url: str) -> None:
         if supervisor.is_stopping:
             return
     site = services.web(options, behind_proxy=_is_behind_proxy(os.environ))
-    for service in (site, services.worker(url=url), services.beat(options)):
+    for service in (site, services.worker(url=url), services.beat()):
         supervisor.start(service)
     supervisor.wait_until_ready(["web", "worker", "beat", "agent"], limit_s=READY_LIMIT_S)
 

@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     began_s = time.monotonic()
     try:
         url = _broker_url()
-        with state.lock(options.data_dir):
+        with state.full_disk_named(options.data_dir), state.lock(options.data_dir):
             _require_name(options, url)
             return _serve(options, url, began_s=began_s)
     except CannotStart as error:

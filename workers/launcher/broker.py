@@ -57,6 +57,9 @@ def _configuration(folder: Path, also_at: str, *, port: int, password: str) -> s
         "appendonly yes",
         "appendfsync everysec",
         'save ""',
+        # Rewritten when it has doubled: at most twice what the broker holds, and this much.
+        "auto-aof-rewrite-percentage 100",
+        "auto-aof-rewrite-min-size 32mb",
         "maxmemory-policy noeviction",
         "shutdown-timeout 1",
     )

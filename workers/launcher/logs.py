@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
@@ -41,7 +42,8 @@ class Logs:
         """Empty every file past the limit, keeping what it held as ``.1``."""
         for path in self._folder.glob("*.log"):
             if path.stat().st_size > self._limit_bytes:
-                shutil.copyfile(path, path.with_suffix(".log.1"))
+                with suppress(OSError):  # on a full disk what the file held is lost, which makes room
+                    shutil.copyfile(path, path.with_suffix(".log.1"))
                 with path.open("r+b") as file:
                     file.truncate(0)
 

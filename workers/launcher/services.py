@@ -66,12 +66,10 @@ def worker(*, url: str) -> Service:
     return Service("worker", argv, is_ready=lambda: _waits_for_jobs(url))
 
 
-def beat(options: Options) -> Service:
-    """Celery's clock."""
-    folder = options.data_dir / "beat"
-    folder.mkdir(exist_ok=True)
+def beat() -> Service:
+    """Celery's clock. It keeps nothing on disk, which may be full: everything is due again within minutes."""
     argv = (
-        *_PYTHON, "-m", "celery", "-A", "dashboard.tasks.app", "beat", "--schedule", str(folder / "schedule"),
+        *_PYTHON, "-m", "celery", "-A", "dashboard.tasks.app", "beat", "--scheduler", "celery.beat:Scheduler",
         "--pidfile=",
     )  # fmt: skip
     return Service("beat", argv)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
@@ -20,6 +22,19 @@ class CannotStart(Exception):
 def data_dir_of(variables: Mapping[str, str]) -> Path:
     """The state folder that the environment names, or ``data`` next to the launcher."""
     return Path(variables.get("WEIR_DATA_DIR", "").strip() or ROOT / "data").expanduser().resolve()
+
+
+@contextmanager
+def full_disk_named(data_dir: Path) -> Iterator[None]:
+    """A context in which a full disk is a reason not to start, in a sentence."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise CannotStart(
+            f"The disk of the data folder {data_dir} is full: make room there, or name another folder with --data-dir."
+        ) from None
 
 
 def surroundings(variables: Mapping[str, str]) -> dict[str, str]:

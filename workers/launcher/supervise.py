@@ -196,7 +196,11 @@ class Supervisor:
             if child.process is not None and child.process.poll() is not None:
                 self._ended(child, now_s)
             elif child.restart_at_s is not None and now_s >= child.restart_at_s:
-                self._spawn(child)
+                try:
+                    self._spawn(child)
+                except OSError as error:  # as on a full disk: what else runs goes on
+                    child.restart_at_s = now_s + LONGEST_DELAY_S
+                    self._say(f"{child.service.name} cannot be started ({error.strerror}); trying again")
         if now_s - self._checked_s > CHECK_S:
             self._checked_s = now_s
             self._logs.bound()

@@ -1,7 +1,7 @@
 """Sinks: a named output that is kept in the broker, Parquet files, JSON lines.
 
-What happens to the events is the terminal's business (the valve publishes an output, Spark's file sink writes files):
-the logic of a sink is to let them through as they are.
+What happens to the events is the terminal's business (the valve publishes an output, ``workers.engine.files`` writes
+files): the logic of a sink is to let them through as they are.
 """
 
 from __future__ import annotations
@@ -33,11 +33,13 @@ OUTPUT = TaskType(
     cost_us=3, terminal="output",
 )
 PARQUET_FILES = TaskType(
-    name="parquet_files", kind="sink", family="sink", doc="Appends the events to a folder of Parquet files.",
+    name="parquet_files", kind="sink", family="sink",
+    doc="Writes the events to Parquet files, each in exactly one; a file is closed by its size or age.",
     build="workers.library.sinks:parquet_files", effects=(), parameters=(FOLDER,), cost_us=10, terminal="parquet",
 )
 JSON_LINES = TaskType(
-    name="json_lines", kind="sink", family="sink", doc="Appends the events to a folder of JSON-lines files.",
+    name="json_lines", kind="sink", family="sink",
+    doc="Writes the events to JSON-lines files, each in exactly one; a file is closed by its size or age.",
     build="workers.library.sinks:json_lines", effects=(), parameters=(FOLDER,), cost_us=10, terminal="json",
 )
 
@@ -50,12 +52,12 @@ def output(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
 
 
 def parquet_files(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
-    """The events as they are; Spark's file sink writes them, each batch exactly once."""
+    """The events as they are; the engine writes them, each to exactly one file."""
     return inputs
 
 
 def json_lines(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
-    """The events as they are; Spark's file sink writes them, each batch exactly once."""
+    """The events as they are; the engine writes them, each to exactly one file."""
     return inputs
 
 

@@ -26,7 +26,7 @@ def audit(request: HttpRequest) -> HttpResponse:
     given = {name: value for name, value in request.GET.items() if name in ("q", "person", "from", "to") and value}
     return render(request, "audit.html", {
         "page": page, "search": request.GET.get("q", "").strip(), "chosen": chosen, "is_filtered": bool(given),
-        "people": trail.people(request.viewer), "query": urlencode(given)})
+        "archived_until": trail.archived_until(), "people": trail.people(request.viewer), "query": urlencode(given)})
 
 
 @require_safe

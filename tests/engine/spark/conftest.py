@@ -41,7 +41,7 @@ def rig(tmp_path_factory, test_types, replayed, with_jar):
     data_dir = with_jar(tmp_path_factory.mktemp("data"))
     with running_broker(tmp_path_factory.mktemp("broker")) as url, redis.Redis.from_url(url) as client, running_agent(
         client, url, data_dir, slots=2, plugin=plugin_folder, task_types=catalogue(*types),
-        WEIR_REPLAY_DIRS=str(replayed),
+        WEIR_REPLAY_DIRS=str(replayed), WEIR_FILE_S="2",
     ) as rig:
         rig.trigger_ms = TRIGGER_MS
         began_s = time.monotonic()

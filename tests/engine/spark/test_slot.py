@@ -14,6 +14,7 @@ from scheduler.performance.attribution import Counters, attribute, grown, query_
 from workers.engine import trials
 from workers.engine.agents.usage import TREE_EVERY_MS
 from workers.engine.counters import read_counters
+from workers.engine.files.folder import staged_in
 from workers.engine.measuring.figures import Batch, achieved_per_s, latency_slope
 
 from .flow import Flow, bundle
@@ -184,7 +185,9 @@ def test_a_killed_slot_resumes_everything_exactly_once(rig, tmp_path):
         assert [event["n"] for event in events] == list(range(len(events))), channel
     rig.publish(estate_of([], []))
     rig.wait(lambda: rig.fragment("k1-2") is None)
-    written = sorted(pq.read_table(rig.data_dir / "outputs" / "c-c0" / "k1-2").column("n").to_pylist())
+    folder = rig.data_dir / "outputs" / "c-c0" / "k1-2"
+    rig.wait(lambda: not staged_in(folder), what="all files are closed")
+    written = sorted(pq.read_table(folder).column("n").to_pylist())
     assert written == list(range(len(written))) and len(written) > 50
 
 

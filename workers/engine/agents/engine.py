@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import redis
@@ -14,9 +14,9 @@ from scheduler.model.dataflow import Task
 from scheduler.model.task_types import TaskType
 from workers.engine.channels.config import ChannelConfig
 from workers.engine.channels.registry import Channels
+from workers.engine.files.staging import begin_run
 from workers.engine.spark import queries
 from workers.engine.spark.compile import Beginning, Chain, Compiled, compile_chain, due_ms
-from workers.engine.spark.files import clear_uncommitted
 from workers.engine.spark.states import read_states
 
 from .store import SlotStore
@@ -65,11 +65,11 @@ class SparkEngine:
             take_fence=self.channels.take_fence, folder=self.store.data_dir)
 
     def start(self, compiled: Compiled, fragment_id: str, *, trigger_ms: int) -> Any:
-        if compiled.file_sink is not None:
-            clear_uncommitted(compiled.file_sink.path)
+        sink, checkpoint = compiled.file_sink, self.store.checkpoint(fragment_id)
+        if sink is not None:
+            sink = replace(sink, run=begin_run(sink.folder, checkpoint))
         return queries.start(
-            compiled.frame, name=fragment_id, checkpoint=self.store.checkpoint(fragment_id), trigger_ms=trigger_ms,
-            file_sink=compiled.file_sink)
+            compiled.frame, name=fragment_id, checkpoint=checkpoint, trigger_ms=trigger_ms, file_sink=sink)
 
     def stop(self, query: Any, fragment_id: str, *, drain_s: float = queries.DRAIN_S) -> bool:
         return queries.stop(query, pause=lambda: self._pause(fragment_id), drain_s=drain_s)

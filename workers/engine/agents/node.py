@@ -23,6 +23,7 @@ import psutil
 
 from workers.engine.channels.registry import Channels
 from workers.engine.channels.spill import spill_folder
+from workers.engine.files.keeper import FileKeeper, FileThread
 from workers.engine.measuring.machine import machine_class, slot_memory_mb
 from workers.engine.settings import ROOT, Settings, from_environment
 from workers.engine.spark.pinning import core_of, pinning
@@ -45,6 +46,7 @@ REPORT_MS = 1_000
 CHECK_MS = 250  # how often slots are looked at, so that one that stalls is told of soon
 CALM_MS = 20_000  # after the last start of a slot, a spare is made ready
 NEWS_MS = 200  # news goes out sooner than the next second, but not more often than this
+CLOSE_S = 0.7  # for files that sinks have staged; the rest is closed when the agent is back
 DRAIN_S = 5.0  # of the 8 s that a shutdown may take, killing included
 
 
@@ -100,14 +102,16 @@ class Node:
         self._trial_runner = TrialRunner(
             self._settings, slots=lambda: self._slots, folder=self._store.folder, task_types=task_types())
         spilling = SpillThread(self._spiller, clock_ms=_now_ms)
+        files = FileThread(FileKeeper.of(self._settings, report=self._log.warning))
         while not self._stopping.is_set():
             if not self._wait_until(self._has_lease, "the broker does not grant the lease of this node's name"):
                 break
             self._lease_state = LeaseState.HELD
-            for thread in (watcher, publisher, self._trial_runner, spilling):
+            for thread in (watcher, publisher, self._trial_runner, spilling, files):
                 if not thread.is_alive():
                     thread.start()
             self._serve(publisher)
+        files.stop(within_s=CLOSE_S)
         self._trial_runner.stop()
         spilling.stop()
         watcher.stop()

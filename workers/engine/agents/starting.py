@@ -76,7 +76,7 @@ def _launch(snapshot: Snapshot, wanted: WantedFragment) -> Instructions:
     whole = snapshot.running
     steps, outlets, routes = prepare(snapshot, whole)
     trigger_ms = wanted.trigger_ms
-    if snapshot.writes_files and len(whole.tasks) == 1:  # nobody waits for files, and each batch makes one
+    if snapshot.writes_files and len(whole.tasks) == 1:  # files are closed later anyway, and a batch has its price
         trigger_ms = max(trigger_ms, FILES_EVERY_MS)
     launch = Launch(trigger_ms, outlets, routes, wanted.active, is_resumed=snapshot.records.has_begun)
     return (*steps, launch)

@@ -22,6 +22,7 @@ from scheduler.model.task_types import TaskType
 from workers.engine.channels.config import ChannelConfig
 from workers.engine.channels.schedule import Schedule
 from workers.engine.channels.spark import gather, read_channels, read_ticks, valve
+from workers.engine.files.staging import Staging
 from workers.engine.secrets import opened
 from workers.library.registry import companion, resolve
 from workers.library.state import going_on
@@ -62,14 +63,6 @@ class Chain:
 
 
 @dataclass(frozen=True, slots=True)
-class FileSink:
-    """A terminal that Spark writes itself: a format of its file sink, and a folder."""
-
-    format: str
-    path: Path
-
-
-@dataclass(frozen=True, slots=True)
 class Compiled:
     """A streaming DataFrame to start; the schema of each task's stream (Spark JSON), and how many folds each task has;
     and how it ends."""
@@ -77,7 +70,7 @@ class Compiled:
     frame: DataFrame
     schemas: tuple[str, ...]
     folds: tuple[tuple[str, int], ...]
-    file_sink: FileSink | None
+    file_sink: Staging | None
 
 
 def compile_chain(
@@ -209,13 +202,11 @@ def _pace(source: Task, task_type: TaskType, folder: Path) -> dict[str, Any]:
     }
 
 
-def _file_sink(chain: Chain, task_types: Mapping[str, TaskType], folder: Path) -> FileSink | None:
-    """The last task's files. Each fragment writes a folder of its own: Spark's file sink remembers there which batches
-    it has written, and would take another fragment's first batches for repetitions of them."""
+def _file_sink(chain: Chain, task_types: Mapping[str, TaskType], folder: Path) -> Staging | None:
+    """The last task's files. Each fragment writes a folder of its own: batches are numbered by fragment."""
     last = chain.tasks[-1]
     terminal = task_types[last.type].terminal
     if terminal not in ("parquet", "json"):
         return None
-    return FileSink(
-        format=terminal, path=folder / "outputs" / f"{last.config['folder']}-{last.id[:12]}" / chain.fragment
-    )
+    return Staging(
+        format=terminal, folder=folder / "outputs" / f"{last.config['folder']}-{last.id[:12]}" / chain.fragment)

@@ -12,6 +12,9 @@ from workers.library.files import data_folder
 LONGEST = 600
 DISK_IS_FULL = (
     "The disk of this node's data folder is full. Make room: the query goes on from its checkpoint by itself.")
+BROKER_DISK_IS_FULL = (
+    "The disk of the broker is full. Make room: the query goes on from its checkpoint by itself.")
+_BROKER_FULL = re.compile(r"MISCONF")
 _DISK_FULL = re.compile(r"No space left on device|Disk quota exceeded")
 _TRACEBACK = "Traceback (most recent call last):"
 _FRAME = re.compile(r'^\s+File "(?P<file>[^"]+)", line \d+, in (?P<function>\S+)')
@@ -60,8 +63,8 @@ def explain(causes: Sequence[Cause], places: Sequence[TaskPlace]) -> FragmentFai
         return FragmentFailed(_located(reason, _tasks_in(files, places)))
     root = causes[-1] if causes else Cause("unknown", "the query ended without saying why")
     reason = f"{root.kind.rpartition('.')[2]}: {_first_paragraph(root.message)}"
-    if any(_DISK_FULL.search(cause.message) for cause in causes):
-        return FragmentFailed(DISK_IS_FULL)
+    if full := _full_disk(" ".join(cause.message for cause in causes)):
+        return FragmentFailed(full)
     return FragmentFailed(reason[:LONGEST], broker_is_away=is_broker_away(root.kind + ": " + root.message))
 
 
@@ -70,10 +73,17 @@ def explain_error(error: BaseException, *, task: str | None = None) -> FragmentF
     if isinstance(error, FragmentFailed):
         return error
     text = f"{type(error).__name__}: {_first_paragraph(str(error))}"
-    if _DISK_FULL.search(text):
-        return FragmentFailed(DISK_IS_FULL)
+    if full := _full_disk(text):
+        return FragmentFailed(full)
     message = _located(text, [task] if task else [])
     return FragmentFailed(message, broker_is_away=is_broker_away(text))
+
+
+def _full_disk(text: str) -> str:
+    """Whose disk is full, in a sentence; empty where none is."""
+    if _BROKER_FULL.search(text):
+        return BROKER_DISK_IS_FULL
+    return DISK_IS_FULL if _DISK_FULL.search(text) else ""
 
 
 def is_broker_away(text: str) -> bool:

@@ -1,33 +1,36 @@
-"""Folders that Spark's file sink writes: what of them counts, and clearing away what does not."""
+"""Files of sinks, from a query: each batch's events go to the sink's folder, staged, within the batch.
+
+The step stands behind the last valve, on its one partition. The query itself ends in Spark's ``noop``: whether a
+batch is done is in its checkpoint alone, and a batch that is repeated stages the same events again.
+"""
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-from urllib.parse import unquote, urlparse
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
-METADATA = "_spark_metadata"
+from pyspark import TaskContext
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from workers.engine.files.staging import Staging, stage
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+BATCH = "streaming.sql.batchId"
 
 
-def committed_files(folder: Path) -> frozenset[str]:
-    """Names of the files that the sink's log lists; every other file is of a batch that did not come to its end."""
-    names: set[str] = set()
-    for entry in (folder / METADATA).glob("[0-9]*"):
-        for line in entry.read_text().splitlines()[1:]:
-            names.add(Path(unquote(urlparse(json.loads(line)["path"]).path)).name)
-    return frozenset(names)
+def staged(events: DataFrame, staging: Staging) -> DataFrame:
+    """The stream of a query that stages these events, and passes none on."""
+    if staging.format == "json":
+        events = events.select(F.to_json(F.struct("*")).alias("line"))
 
+    def written(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        context = TaskContext.get()
+        if context.partitionId():
+            raise RuntimeError("a file sink writes one partition")
+        stage(staging, int(context.getLocalProperty(BATCH)), batches)
+        return iter(())
 
-def clear_uncommitted(folder: Path) -> list[str]:
-    """Delete what a killed writer left half done, so that whoever reads the folder without Spark reads each event once.
-
-    Only for a folder that nobody writes at the moment. Returns the names that were deleted.
-    """
-    if not folder.is_dir():
-        return []
-    committed = committed_files(folder)
-    stray = [path for path in folder.glob("part-*") if path.name not in committed]
-    for path in stray:
-        path.unlink()
-        path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
-    return sorted(path.name for path in stray)
+    return events.mapInArrow(written, "events bigint")

@@ -10,8 +10,10 @@ from pathlib import Path
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming import StreamingQuery
 
-from .compile import FileSink
+from workers.engine.files.staging import Staging
+
 from .failures import Cause
+from .files import staged
 
 DRAIN_S = 5.0
 LOOK_S = 0.01
@@ -19,7 +21,7 @@ STILL_LOOKS = 3
 
 
 def start(
-    frame: DataFrame, *, name: str, checkpoint: Path, trigger_ms: int, file_sink: FileSink | None = None
+    frame: DataFrame, *, name: str, checkpoint: Path, trigger_ms: int, file_sink: Staging | None = None
 ) -> StreamingQuery:
     """Start a fragment's query, from its checkpoint where there is one. Valves have written all channels already.
 
@@ -33,15 +35,15 @@ def start(
         The folder of its checkpoint.
     trigger_ms : int
         Milliseconds between two micro-batches.
-    file_sink : FileSink, optional
+    file_sink : Staging, optional
         Where its files go, if it ends in such a sink.
     """
+    if file_sink is not None:
+        frame = staged(frame, file_sink)
     writer = frame.writeStream.queryName(name).outputMode("append")
     interval = f"{staggered_ms(trigger_ms, name)} milliseconds"
     writer = writer.option("checkpointLocation", str(checkpoint)).trigger(processingTime=interval)
-    if file_sink is None:
-        return writer.format("noop").start()
-    return writer.format(file_sink.format).option("path", str(file_sink.path)).start()
+    return writer.format("noop").start()
 
 
 def staggered_ms(trigger_ms: int, name: str) -> int:

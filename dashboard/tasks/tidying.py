@@ -1,0 +1,35 @@
+"""What keeps the database from growing for ever: steps that are safe to repeat, each for itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+
+import structlog
+from django.utils import timezone
+
+from dashboard import queue
+from dashboard.audit.archive import archive_months
+from dashboard.bills.rollup import roll_up_days
+from dashboard.core.database import give_back_space
+from dashboard.core.sessions import drop_ended_sessions
+from dashboard.profiles.services.forgetting import forget_series
+from dashboard.queue import app
+
+log = structlog.get_logger(__name__)
+
+STEPS: tuple[Callable[[datetime], int], ...] = (
+    archive_months, forget_series, roll_up_days, drop_ended_sessions, give_back_space)
+
+
+@app.task(name=queue.TIDY)
+def tidy() -> dict[str, int]:
+    """Archive, forget and roll up what is old, then give the space back; what each step did."""
+    done: dict[str, int] = {}
+    at = timezone.now()
+    for step in STEPS:
+        try:
+            done[step.__name__] = step(at)
+        except Exception as error:  # such as a full disk: the others may make room
+            log.warning("not_tidied", step=step.__name__, error=str(error))
+    return done

@@ -1,0 +1,136 @@
+"""Closing: staged batches become one file, when they are large or old enough, and each is in exactly one."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import IO
+
+from . import disk
+from .folder import CLOSING, META, SUFFIX, Staged, locked, recover, staged_in, write_state
+from .spark_sink import METADATA, adopt
+
+ARROW = b"ARROW1"  # how a staged batch of columns begins
+ROW_GROUP_BYTES = 16 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """When a file is closed: at so many staged bytes, or so many seconds after its first batch was staged."""
+
+    file_bytes: int = 64 << 20
+    file_s: float = 60.0
+
+
+def close_due(folder: Path, limits: Limits, *, now_s: float, all_of_it: bool = False) -> list[str]:
+    """Close what is due in a sink's folder; the names of the files that came of it.
+
+    Parameters
+    ----------
+    folder : Path
+        The sink's folder.
+    limits : Limits
+        When a file is closed.
+    now_s : float
+        The time, in seconds since the epoch.
+    all_of_it : bool, optional
+        Close what is staged whether it is due or not, as when the node ends.
+
+    Raises
+    ------
+    OSError
+        The disk is full, or somebody else holds the folder: what is staged stays, for the next time.
+    """
+    if not (folder / METADATA).exists() and not is_due(staged_in(folder), limits, now_s=now_s, all_of_it=all_of_it):
+        return []
+    names = []
+    with locked(folder, within_s=0.0):
+        adopt(folder)
+        state = recover(folder)
+        while is_due(staged := staged_in(folder), limits, now_s=now_s, all_of_it=all_of_it):
+            part = _one_file(staged, limits)
+            format = _format_of(part[0])
+            state = replace(
+                state, run=part[-1].run, batch=part[-1].batch,
+                file=f"events-{part[0].run}-{part[0].batch:012d}-{part[-1].batch:012d}{SUFFIX[format]}")
+            encode = _parquet if format == "parquet" else _lines
+            closing = folder / META / f"{state.file}{CLOSING}"
+            disk.write(closing, lambda file: encode(part, file))  # noqa: B023
+            disk.sync(closing.parent)
+            write_state(folder, state)  # from here on these batches are in that file
+            recover(folder)
+            names.append(state.file)
+    return names
+
+
+def is_due(staged: Sequence[Staged], limits: Limits, *, now_s: float, all_of_it: bool = False) -> bool:
+    """Whether staged batches are to become a file.
+
+    Parameters
+    ----------
+    staged : sequence of Staged
+        In the order of the stream.
+    limits : Limits
+        When a file is closed.
+    now_s : float
+        The time, in seconds since the epoch.
+    all_of_it : bool, optional
+        Whether whatever there is counts as due.
+    """
+    if not staged:
+        return False
+    return (
+        all_of_it or sum(batch.size for batch in staged) >= limits.file_bytes
+        or now_s - min(batch.staged_s for batch in staged) >= limits.file_s)
+
+
+def _one_file(staged: Sequence[Staged], limits: Limits) -> list[Staged]:
+    """The oldest staged batches: of one run, of the same columns, and no more than a file's size and one batch."""
+    part, size, columns = [staged[0]], staged[0].size, _columns_of(staged[0])
+    for batch in staged[1:]:
+        if size >= limits.file_bytes or batch.run != staged[0].run or _columns_of(batch) != columns:
+            break
+        part.append(batch)
+        size += batch.size
+    return part
+
+
+def _format_of(batch: Staged) -> str:
+    with batch.path.open("rb") as file:
+        return "parquet" if file.read(len(ARROW)) == ARROW else "json"
+
+
+def _columns_of(batch: Staged) -> object:
+    if _format_of(batch) == "json":
+        return "lines"
+    import pyarrow as pa
+
+    with pa.memory_map(str(batch.path)) as source:
+        return pa.ipc.open_file(source).schema
+
+
+def _lines(part: Sequence[Staged], file: IO[bytes]) -> None:
+    for batch in part:
+        with batch.path.open("rb") as source:
+            shutil.copyfileobj(source, file)
+
+
+def _parquet(part: Sequence[Staged], file: IO[bytes]) -> None:
+    """Row groups of some megabytes, however small the batches were."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    with pq.ParquetWriter(file, _columns_of(part[0])) as writer:
+        tables: list[pa.Table] = []
+        size = 0
+        for batch in part:
+            with pa.OSFile(str(batch.path)) as source:
+                tables.append(pa.ipc.open_file(source).read_all())
+            size += batch.size
+            if size >= ROW_GROUP_BYTES:
+                writer.write_table(pa.concat_tables(tables))
+                tables, size = [], 0
+        if tables:
+            writer.write_table(pa.concat_tables(tables))

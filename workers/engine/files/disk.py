@@ -1,0 +1,60 @@
+"""The few changes of a disk that files of sinks are made of, each whole or not at all, and durable once it returns.
+
+Everything that changes a sink's folder goes through here, so that tests can end a process between any two of them.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import IO
+
+
+def write(path: Path, fill: Callable[[IO[bytes]], None]) -> None:
+    """Write a new file; where that fails, as on a full disk, nothing of it stays."""
+    try:
+        with path.open("wb") as file:
+            fill(file)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError:
+        with suppress(OSError):
+            path.unlink()
+        raise
+
+
+def move(path: Path, target: Path) -> None:
+    """Move a file or folder, in one step, to where nothing else reads it half."""
+    path.replace(target)
+    sync(target.parent)
+    if path.parent != target.parent:
+        sync(path.parent)
+
+
+def replace_text(path: Path, text: str) -> None:
+    """Replace a small file's content in one step."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    write(temporary, lambda file: file.write(text.encode()))
+    move(temporary, path)
+
+
+def remove(path: Path) -> None:
+    """Remove a file; not there is fine."""
+    path.unlink(missing_ok=True)
+
+
+def remove_folder(path: Path) -> None:
+    """Remove a folder and what it holds; not there is fine."""
+    shutil.rmtree(path, ignore_errors=True)
+
+
+def sync(folder: Path) -> None:
+    """Make the names in a folder outlive the machine."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
