@@ -47,6 +47,7 @@ urlpatterns = [
     path("dataflows/<uuid:dataflow_id>/plots.json", dataflows.dataflow_plots, name="dataflow_plots"),
     path("dataflows/<uuid:dataflow_id>/outputs/<path:task>", dataflows.output_events, name="output_events"),
     path("dataflows/<uuid:dataflow_id>/remove", dataflows.dataflow_remove, name="dataflow_remove"),
+    path("dataflows/<uuid:dataflow_id>/retry", dataflows.dataflow_retry, name="dataflow_retry"),
     path("dataflows/<uuid:dataflow_id>/rearrange/<slug:way>", dataflows.dataflow_rearrange, name="dataflow_rearrange"),
     path("dataflows/<uuid:dataflow_id>/schedule", schedules.schedule, name="schedule"),
     path("dataflows/<uuid:dataflow_id>/schedule/pairs.json", schedules.schedule_pairs, name="schedule_pairs"),

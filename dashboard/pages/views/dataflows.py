@@ -24,12 +24,16 @@ from dashboard.catalog.lifecycle import AT_REST, LIFECYCLE, PAUSED, RUNNING
 from dashboard.core.errors import http_status
 from dashboard.explorer.preview import preview_submission
 from dashboard.operations import selectors as operations
+from dashboard.operations.failures import failures
 from dashboard.operations.fragments import fragmentation_of
+from dashboard.operations.services import try_again
+from dashboard.operations.states import GAVE_UP
 from dashboard.pages import flash
 from dashboard.pages.figures import latency_figure, rate_figure
 from dashboard.pages.graphs import dataflow_graph, preview_graph, stream_id
 from dashboard.teams import selectors as teams
 from dashboard.teams.models import Role
+from scheduler.contracts.reports import FAILING
 from scheduler.model.errors import InvalidDataflow, NotFound, WeirError
 from scheduler.model.plan_kinds import DEFRAGMENT, PAUSE, PLAN_KINDS, RESUME
 
@@ -132,8 +136,10 @@ def dataflow(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
         "record": record, "live": live, "tasks": tasks, "streams": streams, "outputs": _outputs(request, record),
         "document": catalog.current_version(record), "versions": catalog.versions(record), "proposals": proposals[:10],
         "entries": trail.entries_of(record, *proposals[:10])[:30],
-        "failing": _failing(tasks),
-        "findings": [row for row in live["health"].values() if row["severity"] != "note" and row["state"] != "backoff"],
+        "failing": failures(request.viewer, dataflow_id), "may_try_again": may,
+        "findings": [
+            row for row in live["health"].values()
+            if row["severity"] != "note" and not (row["part"] == "query" and row["state"] in (FAILING, GAVE_UP))],
         "notable": operations.notable_events(request.viewer, dataflow_id),
         "shared": _sharing(tasks), "may_remove": may and record.status in {RUNNING, PAUSED},
         "may_pause": may and record.status == RUNNING, "may_resume": may and record.status == PAUSED,
@@ -195,6 +201,17 @@ def dataflow_remove(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
 
 @require_POST
 @login_required
+def dataflow_retry(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
+    """Try the failing queries of a dataflow again now."""
+    catalog.dataflow(request.viewer, dataflow_id)
+    flash.attempt(
+        request, lambda: try_again(actor=request.user, dataflow_id=dataflow_id),
+        text="Trying again. This page shows what comes of it.", code="try-again")
+    return redirect("dataflow", dataflow_id)
+
+
+@require_POST
+@login_required
 def dataflow_rearrange(request: HttpRequest, dataflow_id: UUID, way: str) -> HttpResponse:
     """Propose to pause, resume or defragment a dataflow."""
     catalog.dataflow(request.viewer, dataflow_id)
@@ -242,17 +259,6 @@ def _editor(request: HttpRequest, may: Any, record: DataflowRecord | None, **giv
 
 def _outputs(request: HttpRequest, record: DataflowRecord) -> list[dict[str, str]]:
     return operations.outputs(request.viewer, record.pk) if record.status == RUNNING else []
-
-
-def _failing(tasks: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Failing queries, each with its tasks of this dataflow."""
-    chosen: dict[str, dict[str, Any]] = {}
-    for task in tasks:
-        live = task["live"]
-        if live.get("error") and live["state"] != RUNNING:
-            query = chosen.setdefault(live["fragment"], {"id": live["fragment"], "cause": live["error"], "tasks": []})
-            query["tasks"].append(task["id"])
-    return list(chosen.values())
 
 
 def _sharing(tasks: list[dict[str, Any]]) -> dict[str, Any]:
