@@ -31,6 +31,7 @@ from dashboard.operations.states import GAVE_UP
 from dashboard.pages import flash
 from dashboard.pages.figures import latency_figure, rate_figure
 from dashboard.pages.graphs import dataflow_graph, preview_graph, stream_id
+from dashboard.pages.line_changes import line_changes
 from dashboard.teams import selectors as teams
 from dashboard.teams.models import Role
 from scheduler.contracts.reports import FAILING
@@ -152,6 +153,21 @@ def dataflow(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
 
 @require_safe
 @login_required
+def dataflow_version(request: HttpRequest, dataflow_id: UUID, number: int) -> HttpResponse:
+    """The document of one version, what it changed of the one before, and the proposals for it."""
+    record = catalog.dataflow(request.viewer, dataflow_id)
+    version = catalog.version(record, number)
+    before = catalog.versions(record).filter(number__lt=number).first()
+    return render(request, "dataflow_version.html", {
+        "record": record, "version": version, "before": before,
+        "changes": line_changes(before.text, version.text) if before else [],
+        "versions": catalog.versions(record),
+        "proposals": approvals.proposals(request.viewer, dataflow_id=record.pk).filter(plan__version=number)[:10],
+    })
+
+
+@require_safe
+@login_required
 def dataflow_graph_json(request: HttpRequest, dataflow_id: UUID) -> JsonResponse:
     """The graph of a dataflow, with what its tasks are shared with."""
     record = catalog.dataflow(request.viewer, dataflow_id)
@@ -182,7 +198,7 @@ def output_events(request: HttpRequest, dataflow_id: UUID, task: str) -> HttpRes
     columns = list(dict.fromkeys(name for event in events for name in event))
     columns.sort(key=lambda name: (not name.startswith("_"), name != "_seq"))
     rows = [[_shown(name, event.get(name)) for name in columns] for event in events]
-    return render(request, "parts/events.html", {"columns": columns, "rows": rows, "problem": problem})
+    return render(request, "parts/events.html", {"task": task, "columns": columns, "rows": rows, "problem": problem})
 
 
 @require_POST

@@ -129,6 +129,7 @@ def _form(request: HttpRequest, given: Any, *, failure: WeirError | None = None,
         "dataflows": catalog.dataflows(request.viewer)[:200],
         "places": slots, "slot": slot,
         "any_free": any(place.free for place in slots),
+        "can_start": any(place.free or place.reserved_for for place in slots),
         "amounts": {name: given.get(name) or f"{getattr(bounds, field) / factor:.12g}"
                     for name, (field, factor) in AMOUNTS.items()},
         "most_threads": most_threads(), "warm_up_s": given.get("warm_up_s") or f"{manner.warm_up_s:g}",
