@@ -79,7 +79,8 @@ def lasting_misses(promise: Promise, seen: Seen, recent: Seen | None) -> tuple[M
     missed = misses(promise, seen)
     if recent is None:
         return missed
-    still = {(miss.what, miss.where): miss.reason for miss in misses(promise, recent)}
+    # Of few events most of so short a time may be missing by chance: it is only asked whether it is still so.
+    still = {(miss.what, miss.where): miss.reason for miss in misses(promise, replace(recent, over_s=None))}
     return tuple(
         replace(miss, reason=still[miss.what, miss.where]) for miss in missed if (miss.what, miss.where) in still)
 
