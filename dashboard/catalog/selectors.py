@@ -78,10 +78,10 @@ def current_version(record: DataflowRecord) -> DataflowVersion:
 
 def version(record: DataflowRecord, number: int) -> DataflowVersion:
     """One of its documents; ``NotFound`` where it has none of that number."""
-    found = versions(record).filter(number=number).first()
-    if found is None:
+    chosen = versions(record).filter(number=number).first()
+    if chosen is None:
         raise NotFound(f"This dataflow has no version {number}.", remedy="Choose one of its versions.")
-    return found
+    return chosen
 
 
 def graph_of(record: DataflowRecord) -> dict[str, list[dict]]:

@@ -87,8 +87,8 @@ def live_dataflow(viewer: Viewer, dataflow_id: UUID | str) -> dict[str, Any]:
     - ``live`` as for the estate; ``id``, ``name``, ``status``
     - ``totals``: ``state``, ``events_in_per_s``, ``events_out_per_s``, ``latency_p50_ms``, ``latency_p99_ms``
     - ``tasks`` by submitted task id, empty unless it is in the estate: ``running`` (running task id), ``state``,
-      ``error``, ``failed`` (the error is in this task, as far as that can be told), ``gave_up`` (it is not tried again),
-      ``retry_at_ms``, ``throttled_by``, ``rate_per_s``, ``events``, ``latency_p50_ms``,
+      ``error``, ``failed`` (the error is in this task, as far as that can be told), ``gave_up`` (it is not tried
+      again), ``retry_at_ms``, ``throttled_by``, ``rate_per_s``, ``events``, ``latency_p50_ms``,
       ``latency_p99_ms``, ``fragment``, ``position``, ``slot``, ``shared_with`` (id, name, team)
     - ``streams`` by ``"<source>><target>"`` (submitted ids): ``rate_per_s``, ``channel_p50_ms``, ``channel_p99_ms``,
       ``wait_p50_ms``, ``wait_p99_ms``; ``fused`` where no channel carries it

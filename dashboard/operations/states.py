@@ -33,8 +33,9 @@ def query_state(query: QueryReport, slot: SlotReport, *, is_source: bool, gets_e
     -------
     str
         The reported state, but where more is known: ``gave_up`` (it failed too often to be tried again), ``stalled``
-        (its driver does not answer, or a batch does not end), ``recovering`` (it, or its slot, was there before and is coming back), ``starting`` (until its first
-        batch has ended), ``throttled`` (a channel that it writes is full), ``silent_source`` (a source makes nothing).
+        (its driver does not answer, or a batch does not end), ``recovering`` (it, or its slot, was there before and is
+        coming back), ``starting`` (until its first batch has ended), ``throttled`` (a channel that it writes is full),
+        ``silent_source`` (a source makes nothing).
     """
     if slot.state == STALLED:
         return STALLED

@@ -108,8 +108,8 @@ class View:
         submitted = self.estate.submitted.get(dataflow_id)
         named = {running: name for name, running in submitted.running.items()} if submitted else {}
 
-        def name(found: re.Match[str]) -> str:
-            task = found[0]
+        def name(task_id: re.Match[str]) -> str:
+            task = task_id[0]
             return named.get(task) or (self.name_of(task) if task in self.estate.tasks else task)
 
         return _RUNNING_TASK.sub(name, text)

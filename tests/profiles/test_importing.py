@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
 from django.test import Client
 
 from dashboard.audit.models import AuditEntry

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 WINDOW_MS = 5_000  # a rate is over this much at least, as far as that is known: steady, and soon another where it is
 OVERDUE = 1.5  # times the longest that there was between two ends, the next one may take
@@ -65,7 +66,7 @@ class Track:
         if len(ends) < 2:
             since_ms = max(points[0].at_ms, min(self._same_at_ms, now_ms - WINDOW_MS))
             return Growth(_grown(points[0].counts, points[-1].counts), (now_ms - since_ms) / 1000)
-        longest_ms = max(later.at_ms - earlier.at_ms for earlier, later in zip(ends, ends[1:], strict=False))
+        longest_ms = max(later.at_ms - earlier.at_ms for earlier, later in pairwise(ends))
         overdue_ms = now_ms - ends[-1].at_ms - max(OVERDUE * longest_ms, WINDOW_MS / 2)
         left = 1 - max(0.0, overdue_ms) / WINDOW_MS
         if left <= 0:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -41,7 +43,7 @@ def test_a_rate_neither_jumps_nor_vanishes_between_batches(batch_ms: int, look_m
 def test_what_stops_goes_to_nothing_and_never_up(batch_ms: int):
     shown = rates(batch_ms, until_ms=30_000)
     after = [rate for at_s, rate in shown if at_s > 31]
-    assert all(later <= earlier for earlier, later in zip(after, after[1:], strict=False))
+    assert all(later <= earlier for earlier, later in pairwise(after))
     gone_s = 30 + 1.5 * batch_ms / 1000 + WINDOW_MS / 1000 + 3.5
     assert all(rate == 0 for at_s, rate in shown if at_s > gone_s)
 
