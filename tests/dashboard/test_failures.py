@@ -10,6 +10,7 @@ import redis
 from django.test import Client
 
 from dashboard import jobs
+from dashboard.approvals.selectors import live_proposal
 from dashboard.audit.models import AuditEntry
 from dashboard.catalog.models import DataflowRecord
 from dashboard.operations.failures import failures
@@ -100,3 +101,12 @@ def test_the_slot_finds_who_is_to_be_tried_again(settings: Any, broker: redis.Re
     settings.REDIS_URL = broker_url
     jobs.try_again(["f1-0"])
     assert broker.getdel(keys.try_again("f1-0"))
+
+
+def test_a_proposal_names_the_tasks_of_its_failing_queries(world: World, failing: Failing) -> None:
+    proposal = failing.record.proposals.get()
+    proposal.progress = {"done": [], "failing": {
+        failing.query: {"cause": f"task {failing.task}: no number", "since": "2026-01-01T00:00:00+00:00"}}}
+    proposal.save()
+    live = live_proposal(viewer_of(world.vera), proposal.pk)
+    assert live["failing"][failing.query]["cause"] == "task parse: no number"
