@@ -99,7 +99,8 @@ class RateWindow:
 
     def _follow(self, meters: observed.Meters) -> None:
         before_ms = self._meters[-1].at_ms if self._meters else None
-        tracks = {name: self._tracks.get(name) or Track() for name in meters.counts}
         for name, counts in meters.counts.items():
-            tracks[name].look(meters.at_ms, counts, before_ms=before_ms)
-        self._tracks = tracks
+            self._tracks.setdefault(name, Track()).look(meters.at_ms, counts, before_ms=before_ms)
+        # One that is away comes back where a plan is taken back: what it had counted before is not counted again.
+        self._tracks = {
+            name: track for name, track in self._tracks.items() if meters.at_ms - track.looked_at_ms <= LONGEST_MS}
