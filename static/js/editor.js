@@ -33,15 +33,16 @@ const colours = cm.HighlightStyle.define([
   { tag: [cm.tags.comment], color: "var(--ink-3)", fontStyle: "italic" },
 ]);
 
-/** Chromium's own editing gives text that replaces coloured text a style, which the policy refuses: plain text has none. */
-function plainText() {
-  try {
-    document.createElement("div").contentEditable = "plaintext-only";
-    return { contenteditable: "plaintext-only" };
-  } catch {
-    return {}; // a browser that does not know it takes any other value for none
-  }
-}
+/** Chromium's own editing gives text that replaces coloured text a style, which the policy refuses: we replace it. */
+const typedOverSelection = cm.EditorView.domEventHandlers({
+  beforeinput(event, view) {
+    const replaces = event.inputType === "insertText" && event.data != null && !event.isComposing;
+    if (!replaces || view.state.selection.ranges.every((range) => range.empty)) return false;
+    view.dispatch(view.state.replaceSelection(event.data), { userEvent: "input.type", scrollIntoView: true });
+    event.preventDefault();
+    return true;
+  },
+});
 
 export class Editor {
   constructor(form) {
@@ -76,7 +77,8 @@ export class Editor {
       cm.lineNumbers(), cm.lintGutter(), cm.highlightActiveLine(), cm.highlightActiveLineGutter(), cm.history(),
       cm.drawSelection(), cm.indentOnInput(), cm.bracketMatching(), cm.syntaxHighlighting(colours), look,
       cm.placeholder("Drop a JSON or YAML file here, paste one, or start from a sample."),
-      cm.EditorView.contentAttributes.of({ "aria-label": "Dataflow document", "aria-describedby": "verdict", ...plainText() }),
+      cm.EditorView.contentAttributes.of({ "aria-label": "Dataflow document", "aria-describedby": "verdict" }),
+      typedOverSelection,
       cm.keymap.of([...cm.lintKeymap, ...cm.searchKeymap, ...cm.historyKeymap, ...cm.defaultKeymap]),
       this.language.of([]), cm.EditorView.lineWrapping,
       cm.EditorView.updateListener.of((update) => update.docChanged && this.changed()),

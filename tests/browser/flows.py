@@ -15,7 +15,8 @@ def write(page: Page, text: str) -> None:
     """Replace what the editor holds."""
     page.locator(".cm-content").click()
     page.keyboard.press("Control+A")
-    page.keyboard.insert_text(text)  # over coloured text: what replaces it has no style of its own
+    page.keyboard.press("Backspace")
+    page.keyboard.insert_text(text)
 
 
 def submit(page: Page, url: str, text: str, *, team: str) -> str:
