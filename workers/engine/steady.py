@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from itertools import pairwise
 
 WINDOW_MS = 5_000  # a rate is over this much at least, as far as that is known: steady, and soon another where it is
-OVERDUE = 1.5  # times the longest that there was between two ends, the next one may take
+OVERDUE = 1.5  # times the longest that was seen between two ends, the next one may take
 
 Counts = Mapping[str, int]
 
@@ -31,6 +30,7 @@ class _Point:
     at_ms: int
     counts: Counts
     is_end: bool  # of a batch; else where looking began
+    quiet_ms: int = 0  # for how long nothing was seen to come before it
 
 
 @dataclass(slots=True)
@@ -40,6 +40,7 @@ class Track:
     looked_at_ms: int = 0
     _points: deque[_Point] = field(default_factory=deque)
     _same_at_ms: int = 0  # the last look before the newest end
+    _between_ms: int = 0  # the last two looks
 
     def look(self, at_ms: int, counts: Counts, *, before_ms: int | None) -> None:
         """Take a reading in; ``before_ms`` is when the query was not there yet, if that is known and it is new."""
@@ -52,8 +53,9 @@ class Track:
             points.append(_Point(self.looked_at_ms, {}, False))
         if counts != points[-1].counts:
             self._same_at_ms = self.looked_at_ms
-            points.append(_Point(at_ms, counts, True))
-        self.looked_at_ms = at_ms
+            # While nobody looked, batches may have ended: only what was seen to be quiet says how long one takes.
+            points.append(_Point(at_ms, counts, True, quiet_ms=self.looked_at_ms - points[-1].at_ms))
+        self._between_ms, self.looked_at_ms = at_ms - self.looked_at_ms, at_ms
         while len(points) > 2 and points[-1].at_ms - points[1].at_ms >= WINDOW_MS:
             points.popleft()
 
@@ -66,8 +68,9 @@ class Track:
         if len(ends) < 2:
             since_ms = max(points[0].at_ms, min(self._same_at_ms, now_ms - WINDOW_MS))
             return Growth(_grown(points[0].counts, points[-1].counts), (now_ms - since_ms) / 1000)
-        longest_ms = max(later.at_ms - earlier.at_ms for earlier, later in pairwise(ends))
-        overdue_ms = now_ms - ends[-1].at_ms - max(OVERDUE * longest_ms, WINDOW_MS / 2)
+        longest_ms = max(end.quiet_ms for end in ends[1:])
+        late_ms = 2 * min(self._between_ms, WINDOW_MS / 2)  # by so much two ends may be seen too late
+        overdue_ms = now_ms - ends[-1].at_ms - late_ms - max(OVERDUE * longest_ms, WINDOW_MS / 2)
         left = 1 - max(0.0, overdue_ms) / WINDOW_MS
         if left <= 0:
             return Growth({}, (now_ms - ends[-1].at_ms) / 1000)

@@ -57,3 +57,12 @@ def test_a_counter_that_begins_anew_counts_from_zero():
         growth = track.growth()
         assert all(count >= 0 for count in growth.counts.values())
     assert growth.counts["0:n"] / growth.over_s == pytest.approx(PER_S)
+
+
+def test_what_stopped_after_nobody_had_looked_for_a_while_is_gone_all_the_same():
+    """Looks that are far apart say nothing of how long a batch takes."""
+    track = Track()
+    for at_ms in (0, 20_000, 40_000, *range(40_500, 60_000, 500)):
+        track.look(at_ms, counted(at_ms, batch_ms=500, until_ms=42_000), before_ms=None)
+        growth = track.growth()
+    assert not growth.counts
