@@ -38,6 +38,7 @@ from workers.library.code import code_digest
 
 log = structlog.get_logger(__name__)
 WORKER_HEARD_S = 45  # it says so every ten seconds
+TRY_AGAIN_S = 600  # as long as a slot may take to come back
 
 
 class BrokerAway(WeirError):
@@ -76,6 +77,17 @@ def enact(proposal_id: str) -> None:
 def republish() -> None:
     """After commit: publish the desired state of every node."""
     _send(queue.REPUBLISH_DESIRED)
+
+
+def try_again(queries: Iterable[str]) -> None:
+    """Let queries that failed be tried again; ``BrokerAway`` where their nodes cannot be told."""
+    try:
+        pipe = broker(settings.REDIS_URL).pipeline(transaction=False)
+        for query in queries:
+            pipe.set(keys.try_again(query), "1", ex=TRY_AGAIN_S)
+        pipe.execute()
+    except redis.RedisError as error:
+        raise BrokerAway("The broker does not answer, so nothing is tried again.", remedy="Try again soon.") from error
 
 
 def seal(value: str) -> str:

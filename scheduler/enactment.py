@@ -158,7 +158,8 @@ def promise_of(schedule: Schedule, *, id_of: Callable[[str, str], str], currency
 
 
 def notes_of(schedule: Schedule, *, task_types: TaskTypes) -> list[str]:
-    """What reviewers should know of a schedule: that it is for less than comes, or does not keep its own rate."""
+    """What reviewers should know of a schedule: that it is for less than comes, or for more, or does not keep its own
+    rate."""
     job, notes = schedule.job, []
     coming = input_rates_per_s(job.dataflow, task_types=task_types)
     sources = [task.id for task in job.dataflow.tasks if task_types[task.type].kind == "source"]
@@ -170,6 +171,10 @@ def notes_of(schedule: Schedule, *, task_types: TaskTypes) -> list[str]:
             notes.append(
                 f"{source} makes {coming[source]:g} events/s, and the schedule is for {planned:g}: what is more than "
                 "it sustains is late.")
+        elif coming[source] < planned * (1 - TOLERANCE):
+            notes.append(
+                f"{source} makes {coming[source]:g} events/s, and the schedule is for {planned:g}: that rate never "
+                "comes. It takes slots for events that do not come, and its outcome will miss the rate.")
     if not schedule.prediction.keeps:
         limit = schedule.prediction.routed.limit
         why = f": {limit.reason}" if limit else ""

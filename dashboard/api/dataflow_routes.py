@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 from uuid import UUID
 
@@ -17,16 +18,20 @@ from dashboard.api.answers.dataflows import (
     DataflowDetail,
     DataflowHistory,
     DataflowRow,
+    FailingQuery,
     Fragmentation,
     LiveDataflow,
     Output,
     Submitted,
+    TriedAgain,
 )
 from dashboard.api.answers.proposals import ProposalRow
 from dashboard.approvals import services
 from dashboard.catalog import selectors as catalog
+from dashboard.operations import failures as failing
 from dashboard.operations import fragments
 from dashboard.operations import selectors as operations
+from dashboard.operations.services import try_again
 from dashboard.teams import selectors as teams
 from scheduler.model.errors import NotFound
 
@@ -100,6 +105,18 @@ def dataflow_fragmentation(request: HttpRequest, dataflow_id: UUID) -> dict[str,
 def dataflow_live(request: HttpRequest, dataflow_id: UUID) -> dict[str, Any]:
     """A dataflow's live document."""
     return operations.live_dataflow(request.viewer, dataflow_id)
+
+
+@router.get("/dataflows/{uuid:dataflow_id}/failures", response=list[FailingQuery])
+def failures(request: HttpRequest, dataflow_id: UUID) -> list[dict[str, Any]]:
+    """The queries of a dataflow that fail, with their tracebacks for members of its team."""
+    return [asdict(failure) for failure in failing.failures(request.viewer, dataflow_id)]
+
+
+@router.post("/dataflows/{uuid:dataflow_id}/retry", response=TriedAgain)
+def retry(request: HttpRequest, dataflow_id: UUID) -> dict[str, Any]:
+    """Try the failing queries of a dataflow again now, also those that were given up."""
+    return {"queries": try_again(actor=request.user, dataflow_id=dataflow_id)}
 
 
 @router.get("/dataflows/{uuid:dataflow_id}/history", response=DataflowHistory)

@@ -40,9 +40,10 @@ STEERING = {"pause": pause_sweep, "resume": resume_sweep, "cancel": cancel_sweep
 
 
 class ProfilesIn(Schema):
-    """Profiles as the text of a CSV file."""
+    """Profiles as the text of a CSV file; ``machine`` is the class of machine of rows that name none."""
 
     text: str
+    machine: str = ""
 
 
 class SweepIn(Schema):
@@ -87,7 +88,7 @@ def profiles_csv(request: HttpRequest, search: str = "") -> HttpResponse:
 @router.post("/profiles", response={201: list[Profile]})
 def import_csv(request: HttpRequest, given: ProfilesIn) -> Status:
     """Import all profiles of a CSV file: 201; or 422 with the place of every mistake, and nothing is imported."""
-    records = import_profiles(actor=request.user, text=given.text)
+    records = import_profiles(actor=request.user, text=given.text, machine=given.machine)
     prefetch_related_objects(records, "points")
     machine = selectors.current_machine()
     return Status(201, [profile_row(record, machine=machine) for record in records])

@@ -24,6 +24,7 @@ from dashboard.approvals.lifecycle import COMPUTING, DONE, EXECUTING, FAILED, OP
 from dashboard.approvals.models import Proposal, Review
 from dashboard.catalog.permissions import visible_to
 from dashboard.operations.models import EstateState
+from dashboard.operations.view import view_for
 from dashboard.plans.selectors import plan_of
 from dashboard.plans.stale_profiles import profiles_since
 from dashboard.teams.models import Role, Team
@@ -138,7 +139,7 @@ def live_proposal(viewer: Viewer, proposal_id: UUID | str) -> dict[str, Any]:
         "digest": record.plan.digest, "generation": record.plan.generation,
         "estate_generation": EstateState.objects.filter(pk=1).values_list("generation", flat=True).first() or 0,
         "steps": steps, "done": sum(1 for state in steps.values() if state == "done"), "total": len(steps),
-        "failing": record.progress.get("failing", {}),
+        "failing": _failing(viewer, record),
         "reviews": {
             review.team.slug: {
                 "verdict": review.verdict, "reviewer": review.reviewer.username, "comment": review.comment}
@@ -146,6 +147,15 @@ def live_proposal(viewer: Viewer, proposal_id: UUID | str) -> dict[str, Any]:
         },
         "error": record.plan.error,
     }
+
+
+def _failing(viewer: Viewer, record: Proposal) -> dict[str, Any]:
+    """Why fragments of its plan fail, with tasks by their names."""
+    causes = record.progress.get("failing", {})
+    if not causes:
+        return {}
+    view, dataflow_id = view_for(viewer), str(record.dataflow_id)
+    return {key: {**cause, "cause": view.in_words(cause["cause"], dataflow_id)} for key, cause in causes.items()}
 
 
 def under_way() -> list[Proposal]:

@@ -4,7 +4,7 @@ For pages and API:
 
 - ``dataflows(viewer, …)``: a query set for lists, with ``team``, ``author`` fetched
 - ``dataflow(viewer, dataflow_id)``: one record, or ``NotFound``
-- ``current_version(record)``, ``versions(record)``: documents
+- ``current_version(record)``, ``versions(record)``, ``version(record, number)``: documents
 - ``graph_of(record)``: tasks and streams of the current version, for drawing
 - ``samples()``: documents to start from
 """
@@ -20,6 +20,7 @@ from dashboard import jobs
 from dashboard.catalog import permissions
 from dashboard.catalog.models import DataflowRecord, DataflowVersion
 from dashboard.teams.permissions import Viewer
+from scheduler.model.errors import NotFound
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +74,14 @@ def versions(record: DataflowRecord) -> QuerySet[DataflowVersion]:
 def current_version(record: DataflowRecord) -> DataflowVersion:
     """The document that counts now."""
     return record.versions.get(number=record.version)
+
+
+def version(record: DataflowRecord, number: int) -> DataflowVersion:
+    """One of its documents; ``NotFound`` where it has none of that number."""
+    chosen = versions(record).filter(number=number).first()
+    if chosen is None:
+        raise NotFound(f"This dataflow has no version {number}.", remedy="Choose one of its versions.")
+    return chosen
 
 
 def graph_of(record: DataflowRecord) -> dict[str, list[dict]]:

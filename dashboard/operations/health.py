@@ -13,7 +13,7 @@ from typing import Any
 
 from django.conf import settings
 
-from dashboard.operations.states import NODE_SILENT_MS, RECOVERING, SILENT, SILENT_SOURCE, THROTTLED
+from dashboard.operations.states import GAVE_UP, NODE_SILENT_MS, RECOVERING, SILENT, SILENT_SOURCE, THROTTLED
 from dashboard.operations.view import View
 from scheduler.contracts.reports import FAILING, RUNNING, STALLED, NodeReport, QueryReport, SlotReport, SpillReport
 from scheduler.model.fragment import Fragment, RunningBundle
@@ -175,8 +175,15 @@ def _spilled(view: View, fragment: Fragment, bundle: RunningBundle, spill: Spill
 
 def _query(view: View, fragment: Fragment, bundle: RunningBundle, report: QueryReport) -> Finding | None:
     tasks = view.name_of(fragment.tasks[0])
-    if report.state == FAILING or (report.error and report.state not in (RUNNING, THROTTLED, SILENT_SOURCE, STALLED)):
-        part, severity, cause = "query", BAD, report.error or f"The query of {tasks} fails."
+    if report.state == GAVE_UP:
+        part, severity = "query", BAD
+        cause = view.in_words(report.error or f"The query of {tasks} fails.")
+        remedy = (
+            f"It failed {report.failures} times in the same way and is not tried again. Mend the cause, then choose "
+            "“Try again” on the dataflow's page, or remove the dataflow.")
+    elif report.state == FAILING or (report.error and report.state not in (RUNNING, THROTTLED, SILENT_SOURCE, STALLED)):
+        part, severity = "query", BAD
+        cause = view.in_words(report.error or f"The query of {tasks} fails.")
         remedy = "Weir tries again from its checkpoint, less and less often. Mend the cause, or remove the dataflow."
     elif report.state == STALLED:
         part, severity, cause = "query", BAD, f"A batch of {tasks} does not end."

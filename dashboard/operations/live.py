@@ -13,6 +13,7 @@ from uuid import UUID
 
 from dashboard import jobs
 from dashboard.catalog.permissions import dataflow_for
+from dashboard.operations.failures import failed_tasks
 from dashboard.operations.health import findings, health_document
 from dashboard.operations.reservations import reserved_slots
 from dashboard.operations.states import SILENT
@@ -86,7 +87,8 @@ def live_dataflow(viewer: Viewer, dataflow_id: UUID | str) -> dict[str, Any]:
     - ``live`` as for the estate; ``id``, ``name``, ``status``
     - ``totals``: ``state``, ``events_in_per_s``, ``events_out_per_s``, ``latency_p50_ms``, ``latency_p99_ms``
     - ``tasks`` by submitted task id, empty unless it is in the estate: ``running`` (running task id), ``state``,
-      ``error``, ``retry_at_ms``, ``throttled_by``, ``rate_per_s``, ``events``, ``latency_p50_ms``,
+      ``error``, ``failed`` (the error is in this task, as far as that can be told), ``gave_up`` (it is not tried
+      again), ``retry_at_ms``, ``throttled_by``, ``rate_per_s``, ``events``, ``latency_p50_ms``,
       ``latency_p99_ms``, ``fragment``, ``position``, ``slot``, ``shared_with`` (id, name, team)
     - ``streams`` by ``"<source>><target>"`` (submitted ids): ``rate_per_s``, ``channel_p50_ms``, ``channel_p99_ms``,
       ``wait_p50_ms``, ``wait_p99_ms``; ``fused`` where no channel carries it
@@ -160,7 +162,9 @@ def _tasks(view: View, dataflow_id: str) -> dict[str, Any]:
         flow = view.reading.flows.tasks.get(running)
         tasks[task] = {
             "running": running, "fragment": fragment_id, "position": position, "slot": _places(fragment),
-            "state": state_of(view, running), "error": report.error, "retry_at_ms": report.retry_at_ms,
+            "state": state_of(view, running), "error": report.error and view.in_words(report.error, dataflow_id),
+            "failed": running in failed_tasks(view, fragment, report), "gave_up": report.gave_up,
+            "retry_at_ms": report.retry_at_ms,
             "throttled_by": report.throttled_by,
             "rate_per_s": _rounded(flow.rate_per_s, 1) if flow else None, "events": flow.events if flow else None,
             "latency_p50_ms": _rounded(flow.latency_p50_ms, 0) if flow else None,

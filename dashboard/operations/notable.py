@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -10,6 +10,7 @@ from uuid import UUID
 from dashboard import jobs
 from dashboard.catalog.permissions import dataflow_for
 from dashboard.operations.estate import current_estate
+from dashboard.operations.view import view_for
 from dashboard.teams.permissions import Viewer
 
 
@@ -34,12 +35,17 @@ def notable_events(viewer: Viewer, dataflow_id: UUID | str, *, count: int = 20) 
         return []
     fragments = {estate.places[task_id][0] for task_id in submitted.running.values()}
     own = {bundle.id for fragment in fragments for bundle in estate.fragments[fragment].queries}
+    view = view_for(viewer)
     told_events = (_told(event) for event in jobs.notable_events() if event.get("fragment") in own)
-    return [event for event in told_events if event is not None][:count]
+    return [
+        replace(event, what=view.in_words(event.what, str(record.pk))) for event in told_events if event is not None
+    ][:count]
 
 
 def _told(event: dict[str, Any]) -> Notable | None:
     match event["kind"]:
+        case "fragment_failed" if event.get("retry_at_ms") is None:
+            what = f"failed and is not tried again: {event['error']}"
         case "fragment_failed":
             what = f"failed and restarts from its checkpoint: {event['error']}"
         case "joined_late" if event["kept_since_ms"] is None:

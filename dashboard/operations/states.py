@@ -6,6 +6,7 @@ from scheduler.contracts.reports import FAILING, RUNNING, STALLED, STARTING, STO
 
 RECOVERING, THROTTLED, SILENT_SOURCE = "recovering", "throttled", "silent_source"
 SILENT = "silent"  # its node does not report
+GAVE_UP = "gave_up"  # it failed alike too often: nobody tries it again unless somebody says so
 NODE_SILENT_MS = 3_000  # without a report; it is told once a second
 LONG_BATCH_MS = 10_000
 SOURCE_SILENT_MS = 60_000
@@ -31,9 +32,10 @@ def query_state(query: QueryReport, slot: SlotReport, *, is_source: bool, gets_e
     Returns
     -------
     str
-        The reported state, but where more is known: ``stalled`` (its driver does not answer, or a batch does not
-        end), ``recovering`` (it, or its slot, was there before and is coming back), ``starting`` (until its first
-        batch has ended), ``throttled`` (a channel that it writes is full), ``silent_source`` (a source makes nothing).
+        The reported state, but where more is known: ``gave_up`` (it failed too often to be tried again), ``stalled``
+        (its driver does not answer, or a batch does not end), ``recovering`` (it, or its slot, was there before and is
+        coming back), ``starting`` (until its first batch has ended), ``throttled`` (a channel that it writes is full),
+        ``silent_source`` (a source makes nothing).
     """
     if slot.state == STALLED:
         return STALLED
@@ -42,7 +44,7 @@ def query_state(query: QueryReport, slot: SlotReport, *, is_source: bool, gets_e
     if query.state in (STARTING, STOPPED):  # one that is to work is not stopped for long
         return _coming(query, slot, at_ms)
     if query.state != RUNNING:
-        return query.state
+        return GAVE_UP if query.state == FAILING and query.gave_up else query.state
     if query.throttled_by:
         return THROTTLED
     if (query.batch_for_ms or 0) >= LONG_BATCH_MS:
@@ -60,5 +62,5 @@ def _coming(query: QueryReport, slot: SlotReport, at_ms: int) -> str:
 
 
 WORST_FIRST = (
-    "unknown", FAILING, SILENT, STALLED, RECOVERING, STARTING, "waiting", THROTTLED, SILENT_SOURCE, "draining",
+    "unknown", GAVE_UP, FAILING, SILENT, STALLED, RECOVERING, STARTING, "waiting", THROTTLED, SILENT_SOURCE, "draining",
     "stopped")

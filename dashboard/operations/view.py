@@ -6,6 +6,7 @@ number.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -25,6 +26,7 @@ from scheduler.model.fragment import Fragment, RunningBundle, node_of
 
 _TAKES_NOTHING = frozenset({"stopped", "waiting", "left"})  # states in which a bundle has no query
 _WORST_FIRST = (*WORST_FIRST, PAUSED)
+_RUNNING_TASK = re.compile(r"\b[0-9a-f]{32}\b")
 
 
 @dataclass(frozen=True)
@@ -100,6 +102,17 @@ class View:
                 if running == running_task:
                     return f"{name} of {self.records[user].name}"
         return f"a task of type {self.estate.tasks[running_task].type}"
+
+    def in_words(self, text: str, dataflow_id: str = "") -> str:
+        """A node's text with running tasks by their names: those that a dataflow gives them, where one is named."""
+        submitted = self.estate.submitted.get(dataflow_id)
+        named = {running: name for name, running in submitted.running.items()} if submitted else {}
+
+        def name(task_id: re.Match[str]) -> str:
+            task = task_id[0]
+            return named.get(task) or (self.name_of(task) if task in self.estate.tasks else task)
+
+        return _RUNNING_TASK.sub(name, text)
 
 
 def view_for(viewer: Viewer) -> View:

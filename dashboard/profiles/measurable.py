@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from statistics import median
 from uuid import UUID
 
 from django.db.models import Max, Q
@@ -100,6 +101,16 @@ def slot_choices() -> list[SlotChoice]:
         SlotChoice(row.name, running.get(row.name, 0), row.reserved_for, row.node_id in silent)
         for row in SlotRow.objects.all()]
     return sorted(slots, key=lambda place: (not place.free, place.silent, place.queries))
+
+
+def typical_sweep_s() -> float | None:
+    """How long measuring one task type took here, from its first trial to its end: the median of the last ones.
+
+    None where nothing has been measured to its end yet.
+    """
+    ended = SweepRecord.objects.filter(status=DONE, started__isnull=False, ended__isnull=False).order_by("-ended")
+    took_s = [(ended - started).total_seconds() for started, ended in ended.values_list("started", "ended")[:20]]
+    return median(took_s) if took_s else None
 
 
 def most_threads() -> int:

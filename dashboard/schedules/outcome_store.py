@@ -21,7 +21,7 @@ from dashboard.schedules.promises import PromiseInForce, in_force
 from dashboard.schedules.status import steady_since, unsettled_fragments
 from scheduler.performance.seen import Seen
 
-SETTLES = timedelta(seconds=45)  # after a change, what is measured is that of its beginning
+SETTLES = timedelta(seconds=90)  # after a change, what is measured is that of its beginning: drivers compile their code
 WINDOW = timedelta(minutes=15)
 ENOUGH = 3  # readings: fewer are chance
 
@@ -32,8 +32,9 @@ Stretch = tuple[UUID, datetime]  # a proposal's schedule, and since when it ran 
 class Measured:
     """What was measured of a schedule in the last minutes of one time that it ran.
 
-    ``since`` is from when on nothing was changed, ``begins`` and ``ends`` are of the readings; ``history`` are the
-    columns ``at``, ``rate_per_s`` and ``latency_s``.
+    ``since`` is from when on nothing was changed, ``begins`` and ``ends`` are of the readings; ``recent`` is what was
+    seen of the last few of them, None where that is not known; ``history`` are the columns ``at``, ``rate_per_s`` and
+    ``latency_s``.
     """
 
     readings: int = 0
@@ -41,6 +42,7 @@ class Measured:
     begins: datetime | None = None
     ends: datetime | None = None
     seen: Seen = field(default_factory=Seen)
+    recent: Seen | None = None
     history: Mapping[str, Sequence[Any]] = field(
         default_factory=lambda: {"at": [], "rate_per_s": [], "latency_s": []})
 
@@ -110,14 +112,15 @@ def measured_of(proposal_id: UUID, *, since: datetime | None) -> Measured:
 
 def kept_in(row: KeptOutcome) -> Measured:
     """What a row has kept."""
-    return Measured(row.readings, row.since, row.begins, row.ends, typical([row.seen]), row.history)
+    return Measured(row.readings, row.since, row.begins, row.ends, typical([row.seen]), history=row.history)
 
 
 def _measured(readings: Sequence[Reading]) -> Measured:
     """The window of readings of one time, oldest first; there is one at least."""
     shown = [reading for reading in readings if reading.at >= readings[-1].at - WINDOW]
     return Measured(
-        len(shown), shown[-1].since, shown[0].at, shown[-1].at, typical(reading.seen for reading in shown), {
+        len(shown), shown[-1].since, shown[0].at, shown[-1].at, typical(reading.seen for reading in shown),
+        typical(reading.seen for reading in shown[-ENOUGH:]), {
             "at": [reading.at.isoformat() for reading in shown],
             "rate_per_s": [reading.seen["rate_per_s"] for reading in shown],
             "latency_s": [reading.seen["latency_s"] for reading in shown]})

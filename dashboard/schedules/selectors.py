@@ -28,7 +28,7 @@ from dashboard.schedules.promises import PromiseInForce, in_force, made_by, ran_
 from dashboard.schedules.status import NEVER, ScheduleStatus, status_of
 from dashboard.teams.permissions import Viewer
 from scheduler.model.errors import NotFound
-from scheduler.performance.outcome import Deviation, Miss, blur_of, deviations, misses
+from scheduler.performance.outcome import Deviation, Miss, blur_of, deviations, lasting_misses, misses
 from scheduler.performance.seen import Seen
 
 __all__ = ["ENOUGH", "Outcome", "Run", "outcome_of", "runs_by", "schedules_of"]
@@ -140,7 +140,7 @@ def _outcome(record: DataflowRecord, plan: PromiseInForce, proposal: Proposal) -
     status = status_of(proposal, plan.promise)
     measured = measured_of(proposal.pk, since=status.steady_since)
     promise, seen = plan.promise, measured.seen
-    missed = misses(promise, seen) if measured.judged else ()
+    missed = lasting_misses(promise, seen, measured.recent) if measured.judged else ()
     figures = figures_of(promise, seen, missed)
     if not measured.judged:
         return Outcome(record, plan, status, measured, figures)

@@ -37,6 +37,9 @@ class QueryReport:
     restarts: int = 0
     failures: int = 0
     error: str | None = None
+    failed_tasks: tuple[str, ...] = ()  # where the error was, as far as that can be told
+    traceback: str = ""
+    gave_up: bool = False  # it failed alike too often, and is tried again when somebody says so
     retry_at_ms: int | None = None
     throttled_by: str | None = None  # the full channel that it waits for
     run_id: str | None = None

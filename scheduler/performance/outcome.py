@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from scheduler.model.promise import BundlePromise, Load, Promise
@@ -68,6 +68,21 @@ def misses(promise: Promise, seen: Seen) -> tuple[Miss, ...]:
         What was measured, over long enough to say something. What is None or absent was not, and is not judged.
     """
     return tuple((*_of_rate(promise, seen), *_of_latency(promise, seen), *_of_slots(promise, seen)))
+
+
+def lasting_misses(promise: Promise, seen: Seen, recent: Seen | None) -> tuple[Miss, ...]:
+    """The promises that were missed and still are, and why they are by now: who was behind only at first, or for a
+    moment, is not blamed.
+
+    ``recent`` is what was measured last, of a part of the time that ``seen`` is of; without it all misses count.
+    """
+    missed = misses(promise, seen)
+    if recent is None:
+        return missed
+    # Of few events most of so short a time may be missing by chance: it is only asked whether it is still so.
+    still = {(miss.what, miss.where): miss.reason for miss in misses(promise, replace(recent, over_s=None))}
+    return tuple(
+        replace(miss, reason=still[miss.what, miss.where]) for miss in missed if (miss.what, miss.where) in still)
 
 
 def deviations(promise: Promise, seen: Seen) -> tuple[Deviation, ...]:

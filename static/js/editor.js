@@ -33,6 +33,17 @@ const colours = cm.HighlightStyle.define([
   { tag: [cm.tags.comment], color: "var(--ink-3)", fontStyle: "italic" },
 ]);
 
+/** Chromium's own editing gives text that replaces coloured text a style, which the policy refuses: we replace it. */
+const typedOverSelection = cm.EditorView.domEventHandlers({
+  beforeinput(event, view) {
+    const replaces = event.inputType === "insertText" && event.data != null && !event.isComposing;
+    if (!replaces || view.state.selection.ranges.every((range) => range.empty)) return false;
+    view.dispatch(view.state.replaceSelection(event.data), { userEvent: "input.type", scrollIntoView: true });
+    event.preventDefault();
+    return true;
+  },
+});
+
 export class Editor {
   constructor(form) {
     this.form = form;
@@ -67,6 +78,7 @@ export class Editor {
       cm.drawSelection(), cm.indentOnInput(), cm.bracketMatching(), cm.syntaxHighlighting(colours), look,
       cm.placeholder("Drop a JSON or YAML file here, paste one, or start from a sample."),
       cm.EditorView.contentAttributes.of({ "aria-label": "Dataflow document", "aria-describedby": "verdict" }),
+      typedOverSelection,
       cm.keymap.of([...cm.lintKeymap, ...cm.searchKeymap, ...cm.historyKeymap, ...cm.defaultKeymap]),
       this.language.of([]), cm.EditorView.lineWrapping,
       cm.EditorView.updateListener.of((update) => update.docChanged && this.changed()),

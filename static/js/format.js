@@ -52,6 +52,11 @@ export function ago(iso, now = Date.now()) {
   return `${Math.floor(seconds / 86400)} d ago`;
 }
 
+export function until(ms, now = Date.now()) {
+  const seconds = Math.ceil((ms - now) / 1000);
+  return seconds > 0 ? `in ${seconds} s` : "now";
+}
+
 export function text(value) {
   return value == null || value === "" ? NONE : String(value);
 }

@@ -9,28 +9,30 @@ import { layOut } from "./layout.js";
 const MANY = 300;
 const NARROW_PX = 560;
 const READABLE = 0.72;
+const LEAST_READABLE = 0.55;
 const WIDTH = 176;
+const NARROW_WIDTH = 124; // three boxes side by side fit a phone
 
-function lines(task) {
+function lines(task, width) {
   const found = [task.label];
   if (task.note) found.push(task.note);
   if (task.metric || task.type !== task.label) found.push(task.metric ?? task.type);
-  return found.map((line) => clipped(line)).join("\n");
+  return found.map((line) => clipped(line, width)).join("\n");
 }
 
 const ruler = document.createElement("canvas").getContext("2d");
 
 /** A line that fits its box: as long as it is, or cut with an ellipsis. */
-function clipped(line) {
-  const fits = (text) => ruler.measureText(text).width <= WIDTH - 18;
+function clipped(line, width) {
+  const fits = (text) => ruler.measureText(text).width <= width - 18;
   if (fits(line)) return line;
   let length = line.length - 1;
   while (length > 1 && !fits(`${line.slice(0, length)}…`)) length -= 1;
   return `${line.slice(0, length)}…`;
 }
 
-function measured(graph) {
-  const tasks = graph.tasks.map((task) => ({ ...task, width: WIDTH, height: task.note ? 62 : 46 }));
+function measured(graph, width) {
+  const tasks = graph.tasks.map((task) => ({ ...task, width, height: task.note ? 62 : 46 }));
   return { ...graph, tasks };
 }
 
@@ -62,7 +64,7 @@ function edgeData(stream, layout) {
 
 function elements(graph, layout) {
   const nodes = graph.tasks.map((task) => ({
-    data: { id: task.id, text: lines(task), width: task.width, height: task.height, textWidth: 2 * task.width },
+    data: { id: task.id, text: lines(task, task.width), width: task.width, height: task.height, textWidth: 2 * task.width },
     position: { x: layout.nodes[task.id][0], y: layout.nodes[task.id][1] },
     classes: [task.kind, ...(task.marks ?? [])].join(" "),
   }));
@@ -95,7 +97,7 @@ export class Graph {
 
   async draw(graph) {
     ruler.font = `500 12px ${getComputedStyle(document.body).fontFamily}`;
-    this.graph = measured(graph);
+    this.graph = measured(graph, this.shape().direction === "DOWN" ? NARROW_WIDTH : WIDTH);
     this.byId = new Map(this.graph.tasks.map((task) => [task.id, task]));
     this.say(`Laying out ${format.count(graph.tasks.length)} tasks…`);
     try {
@@ -150,7 +152,7 @@ export class Graph {
         if (!task) continue;
         task.metric = found.rate_per_s == null ? null : `${format.rate(found.rate_per_s)} · ${format.latency(found.latency_ms)}`;
         const node = this.cy.getElementById(id);
-        const text = lines(task);
+        const text = lines(task, task.width);
         if (node.data("text") !== text) node.data("text", text);
         node.toggleClass("failed", Boolean(found.failed));
       }
@@ -171,11 +173,12 @@ export class Graph {
     } else if (!this.graph.large && this.shape().direction === "DOWN" && this.cy.zoom() < READABLE) this.fromTheTop();
   }
 
-  /** A narrow stage begins with the sources at a size that can be read; the rest is a swipe away. */
+  /** A narrow stage begins with the sources, as wide as all of it is where that can be read; the rest is a swipe away. */
   fromTheTop() {
     const { x1, w, y1 } = this.cy.elements().boundingBox();
-    this.cy.zoom(READABLE);
-    this.cy.pan({ x: this.stage.clientWidth / 2 - (x1 + w / 2) * READABLE, y: 20 - y1 * READABLE });
+    const zoom = Math.min(READABLE, Math.max(LEAST_READABLE, (this.stage.clientWidth - 16) / w));
+    this.cy.zoom(zoom);
+    this.cy.pan({ x: this.stage.clientWidth / 2 - (x1 + w / 2) * zoom, y: 20 - y1 * zoom });
   }
 
   zoom(factor) {

@@ -19,7 +19,7 @@ function streamLatency(stream) {
 
 function metricsOf(state) {
   const tasks = Object.entries(state.tasks ?? {}).map(([id, task]) => [id, {
-    rate_per_s: task.rate_per_s, latency_ms: task.latency_p50_ms, failed: task.state !== "running" && Boolean(task.error) }]);
+    rate_per_s: task.rate_per_s, latency_ms: task.latency_p50_ms, failed: task.failed }]);
   const streams = Object.entries(state.streams ?? {}).map(([id, stream]) => [id, {
     rate_per_s: stream.rate_per_s, latency_ms: streamLatency(stream), fused: stream.fused }]);
   return { tasks: Object.fromEntries(tasks), streams: Object.fromEntries(streams) };

@@ -2,7 +2,7 @@
 
 import { loadScript, VENDOR } from "./scripts.js";
 
-const PREFIX = "weir-layout:5:";
+const PREFIX = "weir-layout:6:";
 const KEPT = 12;
 const WRAPPED = 60;
 const WORTH_WRAPPING = 1.4;
@@ -62,7 +62,7 @@ function request(graph, direction, way) {
     "elk.direction": direction,
     "elk.edgeRouting": "ORTHOGONAL",
     "elk.layered.spacing.nodeNodeBetweenLayers": direction === "RIGHT" ? String(between) : "58",
-    "elk.spacing.nodeNode": direction === "RIGHT" ? "34" : "40",
+    "elk.spacing.nodeNode": direction === "RIGHT" ? "34" : "24",
     "elk.layered.spacing.edgeNodeBetweenLayers": "26",
     "elk.spacing.edgeEdge": "14",
     "elk.layered.nodePlacement.strategy": graph.tasks.length > 400 ? "LINEAR_SEGMENTS" : "NETWORK_SIMPLEX",

@@ -1,9 +1,10 @@
 // The narrow screen's navigation, menus that close by Escape or a click elsewhere, and relative times that age.
 
-import { ago } from "./format.js";
+import { ago, until } from "./format.js";
 import { toggleTheme } from "./theme.js";
 
 const TIMES_EVERY_MS = 5000;
+const COUNT_DOWN_EVERY_MS = 1000;
 
 function closeMenus(except) {
   for (const menu of document.querySelectorAll("details.menu[open]")) if (menu !== except) menu.open = false;
@@ -15,9 +16,18 @@ function toggleNav(button) {
   button.setAttribute("aria-expanded", String(open));
 }
 
+/** Times that are past age, and those to come count down. */
 export function ageTimes(root = document) {
+  countDown(root);
   for (const element of root.querySelectorAll("time[datetime][data-ago]")) {
     const shown = ago(element.dateTime);
+    if (element.textContent !== shown) element.textContent = shown;
+  }
+}
+
+function countDown(root = document) {
+  for (const element of root.querySelectorAll("time[data-until]")) {
+    const shown = until(Number(element.dataset.until));
     if (element.textContent !== shown) element.textContent = shown;
   }
 }
@@ -38,7 +48,8 @@ export function startMenus() {
     menu.querySelector("summary").focus();
   });
   ageTimes();
-  setInterval(ageTimes, TIMES_EVERY_MS);
+  setInterval(() => ageTimes(), TIMES_EVERY_MS);
+  setInterval(() => countDown(), COUNT_DOWN_EVERY_MS);
 }
 
 async function copy(button) {

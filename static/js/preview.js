@@ -1,21 +1,27 @@
 // Beside the editor: what the document would reuse if it were submitted now. The site plans it each time that the text
 // is valid, or another team is chosen; what is shown meanwhile is the last answer, faded.
 
-import { GraphPanel } from "./graph_page.js";
-
 const SLOW_MS = 1000;
 
-class PreviewGraph extends GraphPanel {
-  async fetch() {
-    return null; // drawn when the first answer is there
+/** The graph and what draws it, which is as large as the editor: loaded with the first answer, not with the page. */
+async function previewGraph(panel) {
+  const { GraphPanel } = await import("./graph_page.js");
+
+  class PreviewGraph extends GraphPanel {
+    async fetch() {
+      return null; // drawn when an answer is there
+    }
+
+    async draw(graph) {
+      this.data = graph;
+      this.graph.kept = false; // another document: show it whole
+      await this.graph.draw(graph);
+    }
   }
 
-  async draw(graph) {
-    this.data = graph;
-    this.panel.hidden = false;
-    this.graph.kept = false; // another document: show it whole
-    await this.graph.draw(graph);
-  }
+  const graph = new PreviewGraph(panel);
+  window.weirGraphs = [graph.graph]; // for the console, and for whoever tests what is drawn
+  return graph;
 }
 
 class Preview {
@@ -25,8 +31,7 @@ class Preview {
     this.figures = card.querySelector("[data-part='figures']");
     this.near = document.getElementById("preview-near");
     this.progress = card.querySelector("[data-part='progress']");
-    this.graph = new PreviewGraph(document.getElementById("preview-graph"));
-    window.weirGraphs = [this.graph.graph]; // for the console, and for whoever tests what is drawn
+    this.panel = document.getElementById("preview-graph");
     form.addEventListener("weir:checked", (event) => this.checked(event.detail));
     // Another team, or another way to join what runs: another plan. Text is checked first, the format with it.
     form.addEventListener("change", (event) => this.valid && ["team", "fresh"].includes(event.target.name) && this.ask());
@@ -39,7 +44,7 @@ class Preview {
     else if (state === "empty") {
       this.card.hidden = true;
       this.near.hidden = true;
-      this.graph.panel.hidden = true;
+      this.panel.hidden = true;
     } else this.card.toggleAttribute("data-stale", true);
   }
 
@@ -75,7 +80,9 @@ class Preview {
     this.card.hidden = false;
     this.card.toggleAttribute("data-stale", false);
     this.card.dataset.reused = answer.reused;
-    await this.graph.draw(answer.graph);
+    this.panel.hidden = false;
+    this.graph ??= previewGraph(this.panel);
+    await (await this.graph).draw(answer.graph);
   }
 
   fail(message) {

@@ -1,8 +1,8 @@
-// Tables that are wider than their place scroll; the keyboard must reach them to do that.
+// Tables and texts that are larger than their place scroll; the keyboard must reach them to do that.
 
 function mark() {
-  for (const wrap of document.querySelectorAll(".table-wrap")) {
-    const scrolls = wrap.scrollWidth > wrap.clientWidth + 1;
+  for (const wrap of document.querySelectorAll(".table-wrap, pre")) {
+    const scrolls = wrap.scrollWidth > wrap.clientWidth + 1 || (wrap.tagName === "PRE" && wrap.scrollHeight > wrap.clientHeight + 1);
     if (scrolls) wrap.tabIndex = 0;
     else if (!wrap.hasAttribute("role")) wrap.removeAttribute("tabindex");
   }

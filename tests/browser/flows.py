@@ -15,7 +15,6 @@ def write(page: Page, text: str) -> None:
     """Replace what the editor holds."""
     page.locator(".cm-content").click()
     page.keyboard.press("Control+A")
-    # First emptied: Chromium's own editing gives text that replaces coloured text a style, which the policy refuses.
     page.keyboard.press("Backspace")
     page.keyboard.insert_text(text)
 

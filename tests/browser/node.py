@@ -21,7 +21,8 @@ OUTPUT_TYPES = {"output"}
 
 
 class PlayedNode(threading.Thread):
-    """Runs whatever is desired of ``name``; fragments in ``failing`` report that cause instead."""
+    """Runs whatever is desired of ``name``; fragments in ``failing`` report that cause instead, and what is in
+    ``failures`` of them besides. Who is to be tried again runs again."""
 
     def __init__(self, url: str, name: str = "n1", *, rate_per_s: float = 40.0) -> None:
         super().__init__(daemon=True)
@@ -29,6 +30,7 @@ class PlayedNode(threading.Thread):
         self.node = name
         self.rate_per_s = rate_per_s
         self.failing: dict[str, str] = {}
+        self.failures: dict[str, dict[str, Any]] = {}
         self._ended = threading.Event()
         self._since: dict[str, int] = {}
         self._emitted: dict[str, int] = {}
@@ -66,6 +68,8 @@ class PlayedNode(threading.Thread):
 
     def _fragment(self, fragment: dict[str, Any]) -> dict[str, Any]:
         key = fragment["id"]
+        if key in self.failing and self.broker.getdel(keys.try_again(key)):
+            del self.failing[key]
         cause = self.failing.get(key)
         since = self._since.setdefault(key, _now_ms())
         if cause is None:
@@ -76,6 +80,7 @@ class PlayedNode(threading.Thread):
             "since_ms": since, "restarts": 3 if cause else 0, "error": cause,
             "retry_at_ms": _now_ms() + 4000 if cause else None, "throttled_by": None,
             "outlets": fragment["outlets"], "active": fragment["active"],
+            **(self.failures.get(key, {}) if cause else {}),
         }
 
     def _meter(self, fragment: dict[str, Any]) -> None:

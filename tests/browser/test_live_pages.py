@@ -99,6 +99,39 @@ def test_a_failing_query_is_told_with_its_cause(merged: dict[str, str], site: Ru
     expect(page.locator("#notes")).not_to_contain_text("no column temperature")
 
 
+def test_a_query_that_was_given_up_marks_its_task_and_is_tried_again(
+    merged: dict[str, str], site: RunningSite, page_of: PageOf
+) -> None:
+    with redis.Redis.from_url(site.redis_url) as broker:
+        desired = json.loads(broker.get("weir:desired:n1"))
+    fragment, task = next(
+        (f["id"], task["id"]) for slot in desired["slots"].values() for f in slot["fragments"] for task in f["tasks"]
+        if task["type"] == "kalman_filter")
+    page = page_of()
+    page.goto(merged["stats"])
+    settled(page)
+    drawn(page)
+    try:
+        site.node.failures[fragment] = {
+            "gave_up": True, "retry_at_ms": None, "failures": 9, "failed_tasks": [task],
+            "traceback": "Traceback (most recent call last):\nValueError: no number"}
+        site.node.failing[fragment] = f"task {task}: ValueError: no number"
+        note = page.locator(f"[data-failing='{fragment}']")
+        expect(note).to_have_attribute("data-failed", "smooth")
+        expect(note).to_have_attribute("data-gave-up", "yes")
+        expect(note).to_contain_text("task smooth: ValueError")
+        marked = "window.weirGraphs[0].cy.nodes('.failed').map((node) => node.id())"
+        until(lambda: page.evaluate(marked) == ["smooth"], "the task alone is marked")
+        note.locator("summary").click()
+        expect(note.locator("pre")).to_contain_text("ValueError: no number")
+        note.get_by_role("button", name="Try again").click()
+        expect(note).to_have_count(0)
+        until(lambda: page.evaluate(marked) == [], "no task is marked")
+    finally:
+        site.node.failing.clear()
+        site.node.failures.clear()
+
+
 def test_plots_are_drawn_under_the_policy(merged: dict[str, str], page_of: PageOf) -> None:
     page = page_of()
     page.goto(merged["etl"] + "#plots")

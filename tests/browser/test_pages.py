@@ -40,6 +40,23 @@ def test_problems_show_where_they_are_with_remedies(site: RunningSite, page_of: 
     expect(page.get_by_role("button", name="Make a plan")).to_be_enabled()
 
 
+def test_text_that_replaces_coloured_text_keeps_to_the_policy(site: RunningSite, page_of: PageOf) -> None:
+    """Chromium's own editing would give it a style; the page's fixture fails for what the policy refuses."""
+    page = page_of()
+    page.goto(f"{site.url}/dataflows/new")
+    settled(page)
+    flows.write(page, ETL)
+    expect(page.locator("#verdict")).to_contain_text("Valid")
+    page.locator(".cm-line").filter(has_text="name: City ETL").dblclick()  # a word of it
+    page.keyboard.type("Plain")
+    until(lambda: "Plain" in page.evaluate("weirEditor.text()"), "what is typed is there")
+    page.keyboard.press("Control+A")
+    page.keyboard.type("n")
+    until(lambda: page.evaluate("weirEditor.text()") == "n", "all of it is replaced")
+    page.keyboard.press("Control+z")
+    until(lambda: "Plain" in page.evaluate("weirEditor.text()"), "and can be taken back")
+
+
 def test_a_dropped_file_is_opened_in_its_format(site: RunningSite, page_of: PageOf) -> None:
     page = page_of()
     page.goto(f"{site.url}/dataflows/new")

@@ -27,7 +27,7 @@ class Observed:
     record: DataflowRecord
     promise: Promise
     patch: Callable[[jobs.LiveReading], None]
-    at: datetime = field(default_factory=lambda: timezone.now() + timedelta(minutes=1))
+    at: datetime = field(default_factory=lambda: timezone.now() + timedelta(minutes=2))
     over_s: float = 0.0  # for how long each reading has counted; 0 does not tell
     silent: bool = False  # nothing is heard of the node
     states: Mapping[str, str] = field(default_factory=dict)  # of slots whose driver does not serve, by index

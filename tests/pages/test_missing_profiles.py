@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from django.urls import reverse
+from django.utils import timezone
 
 from dashboard.operations.models import SlotRow
 from dashboard.operations.services import register_node
 from dashboard.profiles.models import ProfileRecord, SweepRecord
 from dashboard.profiles.services.choosing import set_aside_profile
-from tests.dashboard.building import World, planned
+from dashboard.profiles.services.sweeps import start_sweep
+from dashboard.profiles.subjects import subject_of_type
+from tests.dashboard.building import World, document, planned, running
 from tests.pages.building import JSON, rows
 from tests.pages.conftest import ClientOf
 from tests.pages.markup import Markup, assert_sound
@@ -142,3 +147,28 @@ def test_what_was_filled_in_stays_where_measuring_is_refused(world: World, clien
     assert (place.attributes["value"], place.attributes["data-use"]) == ("n1/3", "reserved")
     values = {field.attributes["name"]: field.attributes.get("value") for field in sent.every("input")}
     assert float(values["budget_minutes"]) == 2.5 and values["rate"] == "40"
+
+
+def test_measuring_cannot_be_asked_for_where_no_slot_is_free_and_says_how_long_it_takes(
+    world: World, client_of: ClientOf
+) -> None:
+    register_node(name="n1", slots=1)
+    record = planned(world.carla, world.city, linear()).dataflow
+    client, address = client_of("carla"), reverse("schedule", args=[record.pk])
+
+    def button(page: Markup) -> dict[str, str | None]:
+        [form] = page.having("action", reverse("schedule_measure", args=[record.pk]))
+        return form.one("type", "submit").attributes
+
+    page = Markup(client.get(address).text)
+    assert "disabled" not in button(page) and page.field("measuring.minutes") == ""
+    began = timezone.now()
+    sweep = start_sweep(
+        actor=world.carla, subject=subject_of_type("block_average", {"window": 2}, feed_key=""), slot="n1/0")
+    SweepRecord.objects.filter(pk=sweep.pk).update(
+        status="done", started=began, ended=began + timedelta(minutes=6))
+    SlotRow.objects.update(reserved_for="")
+    assert Markup(client.get(address).text).number("measuring.minutes") == 12, "two types, six minutes each"
+    running(world.carla, world.city, document("traffic"), world.ana)
+    page = Markup(client.get(address).text)
+    assert "disabled" in button(page) and "no-slot-free" in page.notes

@@ -123,6 +123,20 @@ def test_of_a_slot_that_others_are_on_too_no_task_is_named(client_of: ClientOf, 
     assert page.one("id", "outcome-notes").links(reverse("slots"))
 
 
+def test_who_was_behind_at_first_is_not_blamed_once_it_keeps_up(client_of: ClientOf, observed: Observed) -> None:
+    observed.keep(count=5, pi={"rate_per_s": 40.0})
+    assert [miss.cause for miss in misses_on(page_of(client_of, observed.record))] == ["drift"]
+    observed.keep(count=3)
+    assert misses_on(page_of(client_of, observed.record)) == []
+
+
+def test_nothing_is_judged_in_the_first_minute_and_a_half(client_of: ClientOf, observed: Observed) -> None:
+    observed.at -= timedelta(minutes=1)
+    observed.keep(count=3, pi={"rate_per_s": 40.0})
+    page = page_of(client_of, observed.record)
+    assert misses_on(page) == [] and "too-soon" in page.notes
+
+
 def test_one_odd_reading_changes_nothing(client_of: ClientOf, observed: Observed) -> None:
     observed.keep(count=3)
     observed.keep(factor=0.1, count=1)

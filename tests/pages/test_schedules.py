@@ -44,6 +44,15 @@ def test_all_pairs_stand_side_by_side(client_of: ClientOf, asked: DataflowRecord
     assert set(page.values("data-origin")) == {"measured here", "declared by its type, not measured"}
 
 
+def test_a_rate_that_the_source_never_makes_is_warned_about(client_of: ClientOf, asked: DataflowRecord) -> None:
+    client, address = client_of("carla"), f"/dataflows/{asked.pk}/schedule"
+    assert "more-than-made" not in Markup(client.get(address).text).notes
+    assert "more-than-made" not in Markup(client.get(f"{address}?rate=50").text).notes
+    assert "more-than-made" in Markup(client.get(f"{address}?rate=51").text).notes
+    moved = client.get(f"{address}/pairs.json?rate=220", headers=JSON).json()
+    assert "more-than-made" in Markup(moved["pairs"]).notes
+
+
 def test_what_if_answers_with_the_table_at_that_rate(client_of: ClientOf, asked: DataflowRecord) -> None:
     client, address = client_of("carla"), f"/dataflows/{asked.pk}/schedule/pairs.json"
     slots = []

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from django.test import Client
 
 from dashboard.audit.models import AuditEntry
+from dashboard.operations.models import NodeRow
 from dashboard.profiles import selectors
 from dashboard.profiles.models import ProfileRecord
 from dashboard.profiles.services.importing import import_profiles
@@ -12,9 +14,10 @@ from dashboard.profiles.stored import entry_of, profile_of
 from dashboard.teams.permissions import viewer_of
 from scheduler.model.dataflow import Task
 from scheduler.model.errors import InvalidProfile, MissingProfile, PermissionDenied
-from scheduler.model.profile_csv import read_profiles, write_entries, write_profiles
+from scheduler.model.profile_csv import OPTIONAL, REQUIRED, read_profiles, write_entries, write_profiles
 from tests.dashboard.building import World
 from tests.dashboard.concurrency import at_once
+from tests.pages.markup import Markup
 from tests.profiles.building import HEADER
 from tests.scheduler.shared_data import shared_data
 
@@ -132,3 +135,25 @@ def test_a_profile_is_stale_when_its_type_or_the_machine_is_another(world: World
     assert "version 99" in selectors.staleness(found["senml_parse"])
     assert selectors.staleness(found["block_average"]) == ""  # nothing was measured here: no machine is known
     assert "measured on old" in selectors.staleness(found["block_average"], machine="new")
+
+
+def test_rows_without_a_machine_are_of_the_class_that_is_given_and_not_stale_at_once(world: World):
+    NodeRow.objects.update(machine="m1")
+    text = f"{HEADER},machine\nsenml_parse,1,10,10,10,\nblock_average,1,5,1,1,m2\n"
+    own, other = import_profiles(actor=world.carla, text=text, machine="m1")
+    assert (own.machine, other.machine) == ("m1", "m2")
+    assert not selectors.staleness(profile_of(own)) and selectors.staleness(profile_of(other))
+    [unknown] = import_profiles(actor=world.carla, text=f"{HEADER}\nsenml_parse,1,10,10,10\n")
+    assert selectors.staleness(profile_of(unknown))
+
+
+def test_the_template_that_the_site_offers_can_be_imported(world: World):
+    NodeRow.objects.update(machine="m1")
+    client = Client()
+    client.force_login(world.carla, backend="dashboard.teams.logins.ThrottledBackend")
+    text = client.get("/profiles/template.csv").text
+    assert text.splitlines()[0].split(",") == [*REQUIRED, *OPTIONAL]
+    [record] = import_profiles(actor=world.carla, text=text)
+    assert not selectors.staleness(profile_of(record))
+    page = Markup(client.get("/profiles/import").text)
+    assert page.links("/profiles/template.csv") and page.having("name", "machine_here")

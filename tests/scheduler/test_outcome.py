@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from scheduler.model.placement import Crowd
 from scheduler.model.promise import BundlePromise, Load, Promise
-from scheduler.performance.outcome import blur_of, deviations, misses, taken_of
+from scheduler.performance.outcome import blur_of, deviations, lasting_misses, misses, taken_of
 from scheduler.performance.rates import falls_short
 from scheduler.performance.seen import BundleSeen, Seen
 
@@ -49,6 +49,14 @@ def seen(bundle: str, **changes: object) -> Seen:
 def test_what_keeps_its_promises_is_not_blamed() -> None:
     assert misses(PROMISE, kept()) == ()
     assert misses(PROMISE, Seen()) == ()  # nothing was measured, so nothing is judged
+
+
+def test_only_what_is_still_missed_counts_with_the_reason_that_it_has_by_now() -> None:
+    behind = replace(seen("f1-2", rate_per_s=20.0), read_per_s=READ | {"fetch": 70.0})
+    assert misses(PROMISE, behind) and lasting_misses(PROMISE, behind, kept()) == ()
+    assert lasting_misses(PROMISE, behind, None) == lasting_misses(PROMISE, behind, behind) == misses(PROMISE, behind)
+    (miss,) = lasting_misses(PROMISE, behind, kept(0.5))
+    assert (miss.what, miss.reason.cause) == ("rate", "source")
 
 
 @given(st.floats(0.01, 0.9))

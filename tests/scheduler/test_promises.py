@@ -82,9 +82,16 @@ def test_a_source_that_runs_already_and_makes_more_is_told_of_too():
                rates=rates)
     plan = submitted(estate, two, rate_per_s=20)
     assert {one.task for one in plan.promise.bundles} == {"by", "out"}
-    assert plan.notes == (
-        "other makes 30 events/s, and the schedule is for 20: what is more than it sustains is late.",)
-    assert submitted(estate, two).notes == submitted(estate, two, rate_per_s=30).notes == ()
+    too_little, too_much = plan.notes
+    assert too_little.startswith("one makes 10 events/s, and the schedule is for 20: that rate never comes")
+    assert too_much == "other makes 30 events/s, and the schedule is for 20: what is more than it sustains is late."
+    assert submitted(estate, two).notes == submitted(estate, two, rate_per_s=10).notes[1:] == ()
+
+
+def test_a_rate_that_a_source_never_makes_is_warned_about_before_it_is_approved():
+    [note] = submitted(ESTATE, PI, rate_per_s=200).notes
+    assert note.startswith("in makes 10 events/s, and the schedule is for 200")
+    assert submitted(ESTATE, PI, rate_per_s=10).notes == ()
 
 
 PI = flow("pi", {"in": "sensors", "by": ("scale", {"by": 2}), "out": "archive"}, "in > by > out")

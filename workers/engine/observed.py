@@ -14,6 +14,7 @@ import redis
 from scheduler.contracts.reports import Reports, reports_of
 from scheduler.model.fragment import Fragment
 from workers.engine.channels import keys
+from workers.engine.steady import Growth
 
 REPORT_LIVES_S = 15  # in the broker, unless the next one takes its place
 
@@ -118,17 +119,42 @@ def flows(
         (its fragment was made anew) counts from zero.
     """
     elapsed_s = (after.at_ms - before.at_ms) / 1000
+    growths = {
+        name: Growth(_grown(before.counts.get(name, {}), counts), elapsed_s) for name, counts in after.counts.items()}
+    return flows_of(growths, after, fragments, parents, over_s=elapsed_s)
+
+
+def flows_of(
+    growths: Mapping[str, Growth], after: Meters, fragments: Iterable[Fragment],
+    parents: Mapping[str, tuple[str, ...]], *, over_s: float,
+) -> Flows:
+    """Rates and latencies from what each query counted.
+
+    Parameters
+    ----------
+    growths : Mapping[str, Growth]
+        By query.
+    after : Meters
+        The newest reading.
+    fragments : Iterable[Fragment]
+        The fragments whose queries were read.
+    parents : Mapping[str, tuple[str, ...]]
+        Parents by running task id.
+    over_s : float
+        For how long all together was counted.
+    """
     tasks: dict[str, TaskFlow] = {}
     streams: dict[tuple[str, str], StreamFlow] = {}
-    growths = Meters(after.at_ms, {
-        name: _grown(before.counts.get(name, {}), counts) for name, counts in after.counts.items()})
+    counted = Meters(after.at_ms, {name: growth.counts for name, growth in growths.items()})
     fragments = list(fragments)
     for fragment in fragments:
-        growth, total = growths.of(fragment), after.of(fragment)
+        growth, total = counted.of(fragment), after.of(fragment)
         for position, task_id in enumerate(fragment.active_tasks):
             latency = _histogram(growth, f"{position}:lat:")
             tasks[task_id] = TaskFlow(
-                rate_per_s=_rate(growth.get(f"{position}:n", 0), elapsed_s),
+                rate_per_s=sum(
+                    _rate(growths[bundle.id].counts.get(f"{position}:n", 0), growths[bundle.id].over_s)
+                    for bundle in fragment.queries if bundle.id in growths),
                 events=total.get(f"{position}:n", 0),
                 latency_p50_ms=percentile_ms(latency, 0.50),
                 latency_p99_ms=percentile_ms(latency, 0.99),
@@ -137,13 +163,13 @@ def flows(
         for position, task_id in enumerate(fragment.active_tasks):
             for parent in parents.get(task_id, ()):
                 rate_per_s = tasks[parent].rate_per_s if parent in tasks else 0.0
-                growth = growths.of(fragment) if position == 0 else {}
+                growth = counted.of(fragment) if position == 0 else {}
                 streams[parent, task_id] = _stream_flow(rate_per_s, growth)
     queries = {
-        bundle.id: _rate(_taken_in(growths.counts[bundle.id], fragment, parents), elapsed_s)
+        bundle.id: _rate(_taken_in(growths[bundle.id].counts, fragment, parents), growths[bundle.id].over_s)
         for fragment in fragments if fragment.active_tasks
-        for bundle in fragment.queries if bundle.id in growths.counts}
-    return Flows(tasks=tasks, streams=streams, queries=queries, over_s=elapsed_s)
+        for bundle in fragment.queries if bundle.id in growths}
+    return Flows(tasks=tasks, streams=streams, queries=queries, over_s=over_s)
 
 
 def selectivities(meters: Meters, fragments: Iterable[Fragment], *, least: int) -> dict[str, float]:

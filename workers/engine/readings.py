@@ -1,4 +1,4 @@
-"""Readings of the estate for live pages: reports, and rates over a window of the last seconds.
+"""Readings of the estate for live pages: reports, and steady rates of the last seconds (``steady.py``).
 
 Imports the broker's client and ``observed``, nothing of Spark.
 """
@@ -16,8 +16,8 @@ import redis
 from scheduler.contracts.reports import Reports
 from scheduler.model.fragment import Fragment
 from workers.engine import observed
+from workers.engine.steady import WINDOW_MS, Track
 
-WINDOW_MS = 5_000  # rates are over this much: steady to the eye, yet a change shows within a second
 SHORTEST_MS = 300  # two readings nearer than this make no rate
 LONGEST_MS = 60_000  # nor do two further apart: nobody looked for a while, or the broker was restarted
 FRESH_S = 0.25  # a reading is shared by everybody who asks within this time
@@ -33,7 +33,7 @@ class Reading:
 
 
 class RateWindow:
-    """Keeps the meters of the last seconds, so that each new reading gives rates. Safe to share among threads.
+    """Keeps what the meters of the last seconds say, so that each new reading gives rates. Safe to share among threads.
 
     What is kept is of the whole estate: a query that an older reading does not have began after it, so all that it has
     counted since is its growth. Whoever wants a part of the estate compares with these readings and adds none.
@@ -44,6 +44,7 @@ class RateWindow:
         self._monotonic_s = monotonic_s
         self._lock = threading.Lock()
         self._meters: deque[observed.Meters] = deque()
+        self._tracks: dict[str, Track] = {}
         self._reports = Reports()
         self._read_at_s = float("-inf")
         self._names: frozenset[str] = frozenset()
@@ -62,7 +63,11 @@ class RateWindow:
                 self._read_anew(names)
             before, after = self._meters[0], self._meters[-1]
             measured = after.at_ms - before.at_ms >= SHORTEST_MS
-            flows = observed.flows(before, after, fragments, parents) if measured else observed.Flows()
+            flows = observed.Flows()
+            if measured:
+                growths = {name: self._tracks[name].growth() for name in names}
+                over_s = (after.at_ms - before.at_ms) / 1000
+                flows = observed.flows_of(growths, after, fragments, parents, over_s=over_s)
             return Reading(reports=self._reports, flows=flows, measured=measured)
 
     def read_part(self, fragments: Sequence[Fragment], parents: Mapping[str, tuple[str, ...]]) -> observed.Flows:
@@ -85,7 +90,17 @@ class RateWindow:
         self._read_at_s, self._names = self._monotonic_s(), names
         if self._meters and not 0 <= meters.at_ms - self._meters[-1].at_ms <= LONGEST_MS:
             self._meters.clear()
+            self._tracks.clear()
+        self._follow(meters)
         self._meters.append(meters)
         # The oldest goes only where what is left is still long enough: of a part of a second a rate is chance.
         while len(self._meters) > 2 and meters.at_ms - self._meters[1].at_ms >= WINDOW_MS:
             self._meters.popleft()
+
+    def _follow(self, meters: observed.Meters) -> None:
+        before_ms = self._meters[-1].at_ms if self._meters else None
+        for name, counts in meters.counts.items():
+            self._tracks.setdefault(name, Track()).look(meters.at_ms, counts, before_ms=before_ms)
+        # One that is away comes back where a plan is taken back: what it had counted before is not counted again.
+        self._tracks = {
+            name: track for name, track in self._tracks.items() if meters.at_ms - track.looked_at_ms <= LONGEST_MS}

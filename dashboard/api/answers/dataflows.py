@@ -133,6 +133,8 @@ class LiveTask(Answer):
     slot: str
     state: str
     error: str | None
+    failed: bool
+    gave_up: bool
     retry_at_ms: Annotated[int | None, Moving()]
     throttled_by: str | None
     rate_per_s: Figure
@@ -195,6 +197,27 @@ class DataflowHistory(History):
 
     latency_p50_ms: list[float | None]
     latency_p99_ms: list[float | None]
+
+
+class FailingQuery(Answer):
+    """A query that fails: in which of the dataflow's tasks, why, and the traceback for members of its team."""
+
+    query: str
+    slot: str
+    tasks: list[str]
+    failed: list[str]
+    error: str
+    traceback: str | None
+    failures: int
+    gave_up: bool
+    retry_at_ms: int | None
+    since_ms: int
+
+
+class TriedAgain(Answer):
+    """The queries that are tried again within a second or two."""
+
+    queries: list[str]
 
 
 class Output(Answer):

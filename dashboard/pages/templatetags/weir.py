@@ -26,12 +26,13 @@ _CHIPS = {
     },
     "warn": {"planned", "pending", "stale", "throttled", "low"},
     "bad": {
-        "failed", "rejected", "unplannable", "backoff", "silent", "lost", "reject", "stalled", "full", "away"},
+        "failed", "rejected", "unplannable", "backoff", "gave_up", "silent", "lost", "reject", "stalled", "full",
+        "away"},
 }
 _WORDS = {
     "computing": "planning", "pending": "in review", "planned": "in review", "executing": "in progress",
     "rolling_back": "rolling back", "rolled_back": "rolled back", "unplannable": "no plan possible",
-    "approve": "approved", "reject": "rejected", "backoff": "failing",
+    "approve": "approved", "reject": "rejected", "backoff": "failing", "gave_up": "failed",
 }
 
 _ENDED = {"done": "finished", "failed": "could not finish, still retrying", "rolled_back": "was rolled back"}
@@ -43,7 +44,7 @@ _DEEDS = {
     "proposal.cancel": "cancelled", "proposal.recompute": "asked to recompute", "proposal.roll_back": "rolled back",
     "dataflow.propose_pause": "proposed to pause", "dataflow.propose_resume": "proposed to resume",
     "dataflow.propose_defragment": "proposed to defragment",
-    "dataflow.propose_schedule": "proposed a schedule for",
+    "dataflow.propose_schedule": "proposed a schedule for", "dataflow.try_again": "tried again the failed queries of",
     "dataflow.recommend_defragmentation": "recommended to defragment",
     "proposal.choose_joining": "chose how to reuse state in", "team.set_defragmentation": "set the defragmentation of",
     "proposal.progress": "updated", "proposal.overtaken": "marked stale", "proposal.give_up": "stopped waiting for",

@@ -24,12 +24,17 @@ from dashboard.catalog.lifecycle import AT_REST, LIFECYCLE, PAUSED, RUNNING
 from dashboard.core.errors import http_status
 from dashboard.explorer.preview import preview_submission
 from dashboard.operations import selectors as operations
+from dashboard.operations.failures import failures
 from dashboard.operations.fragments import fragmentation_of
+from dashboard.operations.services import try_again
+from dashboard.operations.states import GAVE_UP
 from dashboard.pages import flash
 from dashboard.pages.figures import latency_figure, rate_figure
 from dashboard.pages.graphs import dataflow_graph, preview_graph, stream_id
+from dashboard.pages.line_changes import line_changes
 from dashboard.teams import selectors as teams
 from dashboard.teams.models import Role
+from scheduler.contracts.reports import FAILING
 from scheduler.model.errors import InvalidDataflow, NotFound, WeirError
 from scheduler.model.plan_kinds import DEFRAGMENT, PAUSE, PLAN_KINDS, RESUME
 
@@ -132,8 +137,10 @@ def dataflow(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
         "record": record, "live": live, "tasks": tasks, "streams": streams, "outputs": _outputs(request, record),
         "document": catalog.current_version(record), "versions": catalog.versions(record), "proposals": proposals[:10],
         "entries": trail.entries_of(record, *proposals[:10])[:30],
-        "failing": _failing(tasks),
-        "findings": [row for row in live["health"].values() if row["severity"] != "note" and row["state"] != "backoff"],
+        "failing": failures(request.viewer, dataflow_id), "may_try_again": may,
+        "findings": [
+            row for row in live["health"].values()
+            if row["severity"] != "note" and not (row["part"] == "query" and row["state"] in (FAILING, GAVE_UP))],
         "notable": operations.notable_events(request.viewer, dataflow_id),
         "shared": _sharing(tasks), "may_remove": may and record.status in {RUNNING, PAUSED},
         "may_pause": may and record.status == RUNNING, "may_resume": may and record.status == PAUSED,
@@ -141,6 +148,21 @@ def dataflow(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
         "may_renew": may and record.status in AT_REST, "is_running": record.status == RUNNING,
         "may_read_bill": request.viewer.sees_private_of(record.team_id),
         "live_topic": f"dataflow:{record.pk}",
+    })
+
+
+@require_safe
+@login_required
+def dataflow_version(request: HttpRequest, dataflow_id: UUID, number: int) -> HttpResponse:
+    """The document of one version, what it changed of the one before, and the proposals for it."""
+    record = catalog.dataflow(request.viewer, dataflow_id)
+    version = catalog.version(record, number)
+    before = catalog.versions(record).filter(number__lt=number).first()
+    return render(request, "dataflow_version.html", {
+        "record": record, "version": version, "before": before,
+        "changes": line_changes(before.text, version.text) if before else [],
+        "versions": catalog.versions(record),
+        "proposals": approvals.proposals(request.viewer, dataflow_id=record.pk).filter(plan__version=number)[:10],
     })
 
 
@@ -176,7 +198,7 @@ def output_events(request: HttpRequest, dataflow_id: UUID, task: str) -> HttpRes
     columns = list(dict.fromkeys(name for event in events for name in event))
     columns.sort(key=lambda name: (not name.startswith("_"), name != "_seq"))
     rows = [[_shown(name, event.get(name)) for name in columns] for event in events]
-    return render(request, "parts/events.html", {"columns": columns, "rows": rows, "problem": problem})
+    return render(request, "parts/events.html", {"task": task, "columns": columns, "rows": rows, "problem": problem})
 
 
 @require_POST
@@ -191,6 +213,17 @@ def dataflow_remove(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
         return redirect("dataflow", dataflow_id)
     flash.success(request, "Removal proposed. Nothing stops until it is approved.", code="remove")
     return redirect("proposal", proposal.pk)
+
+
+@require_POST
+@login_required
+def dataflow_retry(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
+    """Try the failing queries of a dataflow again now."""
+    catalog.dataflow(request.viewer, dataflow_id)
+    flash.attempt(
+        request, lambda: try_again(actor=request.user, dataflow_id=dataflow_id),
+        text="Trying again. This page shows what comes of it.", code="try-again")
+    return redirect("dataflow", dataflow_id)
 
 
 @require_POST
@@ -242,17 +275,6 @@ def _editor(request: HttpRequest, may: Any, record: DataflowRecord | None, **giv
 
 def _outputs(request: HttpRequest, record: DataflowRecord) -> list[dict[str, str]]:
     return operations.outputs(request.viewer, record.pk) if record.status == RUNNING else []
-
-
-def _failing(tasks: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Failing queries, each with its tasks of this dataflow."""
-    chosen: dict[str, dict[str, Any]] = {}
-    for task in tasks:
-        live = task["live"]
-        if live.get("error") and live["state"] != RUNNING:
-            query = chosen.setdefault(live["fragment"], {"id": live["fragment"], "cause": live["error"], "tasks": []})
-            query["tasks"].append(task["id"])
-    return list(chosen.values())
 
 
 def _sharing(tasks: list[dict[str, Any]]) -> dict[str, Any]:

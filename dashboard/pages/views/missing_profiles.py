@@ -14,7 +14,7 @@ from django.views.decorators.http import require_POST
 from dashboard.catalog import selectors as catalog
 from dashboard.pages import flash
 from dashboard.pages.views.sweeps import bounds_given
-from dashboard.profiles.measurable import profile_requests, slot_choices
+from dashboard.profiles.measurable import profile_requests, slot_choices, typical_sweep_s
 from dashboard.profiles.permissions import may_measure
 from dashboard.profiles.progress import progress_of
 from dashboard.profiles.services.sweeps import USUAL, start_sweeps
@@ -64,16 +64,28 @@ def missing_part(request: HttpRequest, record: DataflowRecord, failure: WeirErro
     if not missing:
         return {"missing": []}
     slots = slot_choices()
+    unasked, budget_minutes = sum(row.unasked for row in missing), _budget_minutes(request)
     return {
         "missing": [
             {"wanted": row, "progress": progress_of(row.sweep) if row.sweep else None,
              "url": measure_address(record, row.tasks[0])}
             for row in missing],
-        "unasked": sum(row.unasked for row in missing), "hindered": any(row.hindrance for row in missing),
+        "unasked": unasked, "hindered": any(row.hindrance for row in missing),
         "may_measure": may_measure_for(request, record),
-        "places": slots, "any_free": any(place.free for place in slots), "slot": request.GET.get("slot", ""),
-        "budget_minutes": request.GET.get("budget_minutes") or USUAL.budget_s / 60,
+        "places": slots, "any_free": any(place.free for place in slots),
+        "can_start": any(place.free or place.reserved_for for place in slots), "slot": request.GET.get("slot", ""),
+        "budget_minutes": budget_minutes, **_duration(unasked),
     }
+
+
+def _budget_minutes(request: HttpRequest) -> str | float:
+    return request.GET.get("budget_minutes") or USUAL.budget_s / 60
+
+
+def _duration(unasked: int) -> dict[str, float | None]:
+    """How many minutes measuring so many types will take: as what was measured here took; None where nothing was."""
+    typical_s = typical_sweep_s()
+    return {"expected_minutes": None if typical_s is None else max(1.0, round(unasked * typical_s / 60))}
 
 
 def measure_address(record: DataflowRecord, task: str) -> str:

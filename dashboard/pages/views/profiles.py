@@ -30,7 +30,8 @@ from dashboard.profiles.services.importing import import_profiles
 from dashboard.profiles.stored import entry_of, profile_of
 from dashboard.profiles.trials import bounds_of
 from scheduler.model.errors import InvalidProfile, WeirError
-from scheduler.model.profile_csv import OPTIONAL, REQUIRED, write_entries
+from scheduler.model.profile import Point, Profile
+from scheduler.model.profile_csv import OPTIONAL, REQUIRED, Entry, write_entries
 from scheduler.performance.drift import BOUND
 
 PER_PAGE = 50
@@ -109,6 +110,16 @@ def profiles_export(request: HttpRequest) -> HttpResponse:
     return _file(selectors.profiles(request.viewer, search=request.GET.get("q", "").strip()), "profiles")
 
 
+@require_safe
+@login_required
+def profiles_template(request: HttpRequest) -> HttpResponse:
+    """A CSV file to fill in: every column, and an example of two points, of the class of machine that is here."""
+    example = Profile(
+        "senml_parse", (Point(1, 100.0, 0.25, 0.02), Point(2, 180.0, 0.45, 0.03)), machine=selectors.current_machine(),
+        origin="example: replace these rows by your own")
+    return _csv(write_entries([Entry(example)]), "profiles-template")
+
+
 @require_http_methods(["GET", "HEAD", "POST"])
 @login_required
 def profiles_import(request: HttpRequest) -> HttpResponse:
@@ -120,7 +131,8 @@ def profiles_import(request: HttpRequest) -> HttpResponse:
     try:
         if file is not None:
             text = _decoded(file.read())
-        records = import_profiles(actor=request.user, text=text)
+        machine = selectors.current_machine() if request.POST.get("machine_here") == "1" else ""
+        records = import_profiles(actor=request.user, text=text, machine=machine)
     except InvalidProfile as error:
         return _import_page(request, text=text, failure=error, problems=error.facts.get("problems", []), status=422)
     except WeirError as error:
@@ -173,7 +185,9 @@ def _bounded(record: ProfileRecord) -> list[int]:
 
 def _import_page(request: HttpRequest, *, status: int = 200, **given: Any) -> HttpResponse:
     return render(request, "profiles/import.html", {
-        "required": REQUIRED, "optional": OPTIONAL, "may_measure": may_measure(request.viewer), **given,
+        "required": REQUIRED, "optional": OPTIONAL, "machine": selectors.current_machine(),
+        "machine_here": request.method != "POST" or request.POST.get("machine_here") == "1",
+        "may_measure": may_measure(request.viewer), **given,
     }, status=status)
 
 
@@ -187,7 +201,11 @@ def _decoded(data: bytes) -> str:
 
 
 def _file(records: Any, name: str) -> HttpResponse:
-    response = HttpResponse(write_entries(map(entry_of, records)), content_type="text/csv; charset=utf-8")
+    return _csv(write_entries(map(entry_of, records)), name)
+
+
+def _csv(text: str, name: str) -> HttpResponse:
+    response = HttpResponse(text, content_type="text/csv; charset=utf-8")
     # A type may be called anything: what no header or file holds is left out of the file's name.
     response["Content-Disposition"] = content_disposition_header(True, get_valid_filename(f"{name}.csv"))
     return response

@@ -32,6 +32,7 @@ from dashboard.schedules.slots import slots_grid
 from dashboard.teams.models import Role
 from scheduler.model.errors import NotFound, WeirError
 from scheduler.model.plan_kinds import PLAN_KINDS, SCHEDULE, SUBMIT
+from scheduler.model.resources import TOLERANCE
 from scheduler.pairs import MODEL_BASED, PAIRS, QUICK_PAIRS, pair_of, quick_pair
 from scheduler.performance.routing import Routing
 
@@ -160,6 +161,8 @@ def _answer(request: HttpRequest, answer: options.ScheduleOptions) -> dict[str, 
     shown_row = next((row for row in answer.rows if row.pair == wanted), None) or best or (answer.rows or (None,))[0]
     chosen = shown_row or Row(PAIRS[0], error=answer.failure)
     return {
+        "sources_make": sorted(own, reverse=True),
+        "more_than_made": answer.rate_per_s is not None and answer.rate_per_s > max(own) * (1 + TOLERANCE),
         "rows": answer.rows, "at": at, "rate_asked": given, "together_per_s": sum(own),
         "chosen": chosen.key if shown_row else "", "cannot": chosen.cannot, "chosen_row": chosen,
         "best": best.key if best and best.keeps else "", "currency": settings.CURRENCY, "waiting": True,

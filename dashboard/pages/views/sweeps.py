@@ -20,7 +20,7 @@ from dashboard.pages import flash
 from dashboard.pages.profile_figures import sweep_figure
 from dashboard.profiles import approval, selectors, subjects
 from dashboard.profiles.lifecycle import CANCELLED, LIFECYCLE, PAUSED, QUEUED
-from dashboard.profiles.measurable import most_threads, slot_choices
+from dashboard.profiles.measurable import most_threads, slot_choices, typical_sweep_s
 from dashboard.profiles.models import ProfileRecord, SweepRecord
 from dashboard.profiles.permissions import may_measure
 from dashboard.profiles.progress import disturbed_by, progress_of, speeds_of
@@ -128,7 +128,8 @@ def _form(request: HttpRequest, given: Any, *, failure: WeirError | None = None,
         "types": sorted(jobs.task_types().values(), key=lambda task_type: (task_type.kind, task_type.name)),
         "dataflows": catalog.dataflows(request.viewer)[:200],
         "places": slots, "slot": slot,
-        "any_free": any(place.free for place in slots),
+        "any_free": any(place.free for place in slots), "typical_s": typical_sweep_s(),
+        "can_start": any(place.free or place.reserved_for for place in slots),
         "amounts": {name: given.get(name) or f"{getattr(bounds, field) / factor:.12g}"
                     for name, (field, factor) in AMOUNTS.items()},
         "most_threads": most_threads(), "warm_up_s": given.get("warm_up_s") or f"{manner.warm_up_s:g}",

@@ -30,10 +30,11 @@ Found = tuple[int | None, str, str, str]  # a mistake: line, column's name, mess
 FORMULA = ("=", "+", "-", "@")  # what a spreadsheet takes for one, where an export is opened
 
 
-def import_profiles(*, actor: User, text: str) -> list[ProfileRecord]:
+def import_profiles(*, actor: User, text: str, machine: str = "") -> list[ProfileRecord]:
     """Import the profiles of a CSV file, each in place of the active one of its type, config and machine.
 
-    They are everybody's. Types that are not installed may be among them.
+    They are everybody's. Types that are not installed may be among them. Rows that name no ``machine`` were measured on
+    that class, where one is given; else their profiles are stale as soon as a node has told what it is.
 
     Raises
     ------
@@ -44,7 +45,7 @@ def import_profiles(*, actor: User, text: str) -> list[ProfileRecord]:
     """
     require_measuring(viewer_of(actor))
     _require_text(text)
-    entries, problems = _canonical(read_entries(text))
+    entries, problems = _canonical(_on_machine(read_entries(text), machine))
     profiles = [entry.profile for entry in entries]
     _require_few(profiles)
     require_none(
@@ -60,6 +61,12 @@ def import_profiles(*, actor: User, text: str) -> list[ProfileRecord]:
         for record in records[1:]:
             audit.also(verb="profile.import", subject=record, team=None)
         return records
+
+
+def _on_machine(entries: Iterable[Entry], machine: str) -> list[Entry]:
+    return [
+        entry if entry.profile.machine else replace(entry, profile=replace(entry.profile, machine=machine))
+        for entry in entries]
 
 
 def _require_text(text: str) -> None:

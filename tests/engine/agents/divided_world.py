@@ -29,6 +29,7 @@ from workers.engine.agents.executor import FragmentExecutor
 from workers.engine.agents.fragment_run import FragmentRun
 from workers.engine.agents.handover import Stage, stage_of
 from workers.engine.agents.reconcile import State, reconcile
+from workers.engine.spark.failures import FragmentFailed
 
 from .played_broker import Broker, Gap
 from .played_queries import Failed, PlayedEngine, Query, Store
@@ -165,7 +166,7 @@ class World:
             self.gaps += isinstance(error, Gap)
             run.query.stop()
             run.query = None
-            run.failed("it failed", now_ms=self.now_ms)
+            run.failed(FragmentFailed("it failed", may_pass=True), now_ms=self.now_ms)
 
     def _bury(self, slot: str) -> None:
         store = self.stores[slot]

@@ -114,3 +114,14 @@ def test_a_query_that_has_begun_since_counts_from_its_start(window: RateWindow, 
         found = whole(window)
     assert found.flows.tasks["t3"].rate_per_s == pytest.approx(600), "3 of the 5 seconds"
     assert found.flows.tasks["t0"].rate_per_s == pytest.approx(PER_S)
+
+
+def test_a_query_that_was_away_for_a_moment_counts_nothing_twice(window: RateWindow, played: Played):
+    for now_s in (0.0, 1.0, 2.0):
+        played.now_s = now_s
+        whole(window)
+    played.now_s = 3.0
+    window.read(FRAGMENTS[:3], {})
+    for now_s in (4.0, 5.0, 6.0):
+        played.now_s = now_s
+        assert rates(whole(window).flows) == {PER_S}

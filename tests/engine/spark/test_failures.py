@@ -1,6 +1,7 @@
 """Why a query failed, said in one line: without a driver, on texts as Spark gives them."""
 
 from workers.engine.spark.failures import Cause, TaskPlace, explain, explain_error, is_broker_away
+from workers.library.config import InvalidConfig
 
 PYTHON = """Job aborted due to stage failure: Task 0 in stage 3.0 failed 1 times, most recent failure: Lost task 0.0:
 org.apache.spark.api.python.PythonException: Traceback (most recent call last):
@@ -57,3 +58,22 @@ def test_where_the_data_folder_is_stays_the_installations_own(monkeypatch, tmp_p
     monkeypatch.setenv("WEIR_DATA_DIR", str(tmp_path))
     failure = explain_error(OSError(f"File name too long: '{tmp_path}/outputs/x/_spark_metadata'"), task="files")
     assert str(tmp_path) not in str(failure) and "<data folder>/outputs/x" in str(failure)
+
+
+def test_a_traceback_is_kept_whole_and_of_javas_none_of_it_is():
+    failure = explain([Cause("org.apache.spark.SparkException", PYTHON)], PLACES)
+    assert failure.tasks == ("parser",)
+    assert failure.traceback.startswith("Traceback (most recent call last):")
+    assert 'File "/site/workers/library/parse.py", line 40' in failure.traceback
+    assert "BasePythonRunner" not in failure.traceback
+
+
+def test_what_reaches_beyond_weir_may_pass_and_what_only_weir_does_goes_wrong_again():
+    causes = [Cause("org.apache.spark.SparkException", PYTHON)]
+    outside = [PLACES[0], TaskPlace("parser", "http_get", "/site/workers/library/parse.py", reaches_out=True)]
+    assert not explain(causes, PLACES).may_pass
+    assert explain(causes, outside).may_pass
+    assert explain([Cause("java.io.IOException", "No space left on device")], PLACES).may_pass
+    assert not explain_error(KeyError("window"), task="average").may_pass
+    assert explain_error(OSError("timed out"), task="look_up", reaches_out=True).may_pass
+    assert not explain_error(InvalidConfig("its input has no sensor_id"), task="look_up", reaches_out=True).may_pass

@@ -207,8 +207,9 @@ class FragmentExecutor:
     def failed(self, run: FragmentRun, failure: FragmentFailed) -> None:
         """The fragment's start or its query failed: tell, and let it wait."""
         now_ms = self._clock_ms()
-        retry_at_ms = run.failed(str(failure), now_ms=now_ms, broker_is_away=failure.broker_is_away)
-        self._log.warning("fragment failed", fragment=run.id, error=str(failure), retry_in_ms=retry_at_ms - now_ms)
+        retry_at_ms = run.failed(failure, now_ms=now_ms)
+        retry_in_ms = None if retry_at_ms is None else retry_at_ms - now_ms
+        self._log.warning("fragment failed", fragment=run.id, error=str(failure), retry_in_ms=retry_in_ms)
         self._on_event("fragment_failed", at_ms=now_ms, fragment=run.id, error=str(failure), retry_at_ms=retry_at_ms)
 
 

@@ -13,6 +13,7 @@ from .reconcile import Actual, State, check_transition
 
 if TYPE_CHECKING:
     from workers.engine.spark.compile import Compiled
+    from workers.engine.spark.failures import FragmentFailed
 
 BROKER_AWAY_LONGEST_MS = 4_000  # the broker's absence is nobody's fault: look often whether it is back
 
@@ -40,8 +41,11 @@ class FragmentRun:
         self._active = 1
         self._since_ms = now_ms
         self._failures = 0
+        self._failed_alike = 0  # of these, how many were the last one's like, without a break
+        self._gave_up = False
         self._restarts = 0
         self._error: str | None = None
+        self._failure: FragmentFailed | None = None  # the last one, until the query has recovered
         self._retry_at_ms: int | None = None
         self._has_run = False
 
@@ -75,7 +79,7 @@ class FragmentRun:
             return Actual(
                 self.id, self._state, busy=self._busy, outlets=self._outlets, active=self._active,
                 retry_at_ms=self._retry_at_ms, inputs=self.fragment.inputs, threads=self.fragment.threads,
-                routes=self._routes, activate_at_ms=self._settle_at_ms,
+                routes=self._routes, activate_at_ms=self._settle_at_ms, gave_up=self._gave_up,
             )
 
     def begin(self, state: State | None, *, now_ms: int) -> None:
@@ -128,17 +132,29 @@ class FragmentRun:
             self._move(State.WAITING, now_ms)
             self._retry_at_ms = retry_at_ms
 
-    def failed(self, message: str, *, now_ms: int, broker_is_away: bool = False) -> int:
-        """Its start or its query failed; returns when it is tried again."""
+    def failed(self, failure: FragmentFailed, *, now_ms: int) -> int | None:
+        """Its start or its query failed; returns when it is tried again, or None where nobody but a person does that:
+        what can only go wrong again has done so often enough."""
         with self._lock:
             ran_ms = now_ms - self._since_ms if self._state is State.RUNNING else 0
             self._failures = backoff.failures_after(self._failures, ran_ms=ran_ms)
-            longest_ms = BROKER_AWAY_LONGEST_MS if broker_is_away else backoff.LONGEST_MS
+            is_alike = self._failures > 1 and backoff.is_alike(str(failure), self._error)
+            self._failed_alike = self._failed_alike + 1 if is_alike else 1
+            self._gave_up = not failure.may_pass and self._failed_alike > backoff.RETRIES
+            longest_ms = BROKER_AWAY_LONGEST_MS if failure.broker_is_away else backoff.LONGEST_MS
             self._move(State.BACKOFF, now_ms)
-            self._error = message
-            self._retry_at_ms = now_ms + backoff.delay_ms(self._failures, longest_ms=longest_ms)
+            self._error, self._failure = str(failure), failure
+            self._retry_at_ms = None
+            if not self._gave_up:
+                self._retry_at_ms = now_ms + backoff.delay_ms(self._failures, longest_ms=longest_ms)
             self.query = self.run_id = None
             return self._retry_at_ms
+
+    def try_again(self) -> None:
+        """Somebody wants it tried now, however often it failed."""
+        with self._lock:
+            if self._state is State.BACKOFF:
+                self._gave_up, self._failures, self._failed_alike, self._retry_at_ms = False, 0, 0, None
 
     def stopped(self, *, retry_at_ms: int | None, now_ms: int) -> None:
         """Its query is gone, or as good as; what it left is still to be removed."""
@@ -195,7 +211,8 @@ class FragmentRun:
         with self._lock:
             healthy = self._state is State.RUNNING and now_ms - self._since_ms >= backoff.HEALTHY_MS
             if healthy:
-                self._failures, self._error = 0, None
+                self._failures, self._error, self._failure = 0, None, None
+            failed = self._failure if self._state is not State.RUNNING else None
             return {
                 "state": str(self._state),
                 **progress,
@@ -203,6 +220,8 @@ class FragmentRun:
                 "restarts": self._restarts,
                 "failures": self._failures,
                 "error": self._error,
+                "gave_up": self._gave_up,
+                **({"failed_tasks": failed.tasks, "traceback": failed.traceback} if failed else {}),
                 "retry_at_ms": self._retry_at_ms if self._state is State.BACKOFF else None,
                 "throttled_by": throttled_by,
                 "run_id": self.run_id,
@@ -218,6 +237,10 @@ class FragmentRun:
         check_transition(self.id, self._state, state)
         self._state = state
         self._since_ms = now_ms
+        if state is not State.BACKOFF:
+            self._gave_up = False
+        if state is State.STOPPED:
+            self._failures = self._failed_alike = 0
 
 
 def _document(routes: Routes) -> dict[str, dict[str, dict[str, float]]]:

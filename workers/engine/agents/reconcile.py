@@ -58,6 +58,7 @@ class Actual:
     threads: int = 1
     routes: Routes = field(default_factory=dict)
     activate_at_ms: int | None = None  # routes are not in force yet as far as is known; it is looked at then
+    gave_up: bool = False  # it failed too often to be started again unless somebody says so
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,7 +265,9 @@ def reconcile(
                 changes.append(Leave(fragment))
         elif fragment.leaving:
             starts.append(Leave(fragment))
-        elif actual_run is None or actual_run.state in (State.STOPPED, State.WAITING, State.BACKOFF):
+        elif actual_run is None or (
+            actual_run.state in (State.STOPPED, State.WAITING, State.BACKOFF) and not actual_run.gave_up
+        ):
             starts.append(Start(fragment))
     for fragment, stage in handing_over.values():
         starts += _ceding(fragment, stage, actual.get(fragment.id), now_ms)
@@ -284,7 +287,8 @@ def _ceding(fragment: WantedFragment, stage: Stage, actual_run: Actual | None, n
         return []
     if stage is Stage.END:
         return [End(fragment)]
-    return [Start(fragment)] if actual_run is None or actual_run.state is not State.RUNNING else []
+    is_to_start = actual_run is None or (actual_run.state is not State.RUNNING and not actual_run.gave_up)
+    return [Start(fragment)] if is_to_start else []
 
 
 def _may_act(actual_run: Actual, now_ms: int) -> bool:

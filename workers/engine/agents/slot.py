@@ -176,6 +176,7 @@ class Slot:
         now_ms = _now_ms()
         self._desired = self._newest()
         self._notice_ends(now_ms)
+        self._look_who_is_to_be_tried_again(now_ms)
         actual = {run.id: run.actual() for run in list(self._runs.values())}
         self._stages = self._look_at_stages()
         self._left = self._look_who_left()
@@ -251,6 +252,16 @@ class Slot:
                 places = places_of(run.fragment.tasks, task_types())
                 run.query = None
                 self._executor.failed(run, explain(queries.causes_of(query), places))
+
+    def _look_who_is_to_be_tried_again(self, now_ms: int) -> None:
+        """People ask through the broker; nobody is asked for while nothing fails."""
+        failed = [run for run in list(self._runs.values()) if run.state is State.BACKOFF]
+        if not failed or not self._is_due("retries", REPORT_MS, now_ms):
+            return
+        with suppress(redis.RedisError):
+            for run in failed:
+                if self._broker.getdel(keys.try_again(run.id)):
+                    run.try_again()
 
     # -- telling -------------------------------------------------------------------------------------------------
 

@@ -64,6 +64,11 @@ def valve(fragment_id: str) -> str:
     return f"{PREFIX}valve:{fragment_id}"
 
 
+def try_again(fragment_id: str) -> str:
+    """Is there while somebody wants a query that failed to be tried again; its slot takes it away."""
+    return f"{PREFIX}again:{fragment_id}"
+
+
 def meter(fragment_id: str) -> str:
     """The hash of a fragment's meters."""
     return f"{PREFIX}meter:{fragment_id}"

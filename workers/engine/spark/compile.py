@@ -112,18 +112,19 @@ def compile_chain(
             task_type = task_types[task.type]
             if not chain.approved and needs_approval(task_type, task.config):
                 raise FragmentFailed(
-                    f"task {task.id}: {task.type} reaches {effects_in_words(task_type)}, and was not approved")
+                    f"task {task.id}: {task.type} reaches {effects_in_words(task_type)}, and was not approved",
+                    tasks=[task.id])
             if frame is None:
                 frame = _input(spark, chain, task_type, config=config, folder=folder)
             with going_on(task.id, inherited=chain.beginning.states) as counted:
                 config_here = opened(task.config, redis_url=config.redis_url, data_dir=folder)
                 frame = resolve(task_type)(frame, config_here)
-        except KeyError as error:
-            if task.type not in task_types:
-                raise FragmentFailed(f"task {task.id}: its type {task.type} is not installed on this node") from error
-            raise explain_error(error, task=task.id) from error
         except Exception as error:
-            raise explain_error(error, task=task.id) from error
+            if task.type not in task_types:
+                raise FragmentFailed(
+                    f"task {task.id}: its type {task.type} is not installed on this node", tasks=[task.id]) from error
+            reaches_out = needs_approval(task_types[task.type], task.config)
+            raise explain_error(error, task=task.id, reaches_out=reaches_out) from error
         if position == 0:
             frame = gather(frame, threads=chain.threads)
         schemas.append(frame.schema.json())
@@ -149,7 +150,11 @@ def output_positions(tasks: Sequence[Task], task_types: Mapping[str, TaskType]) 
 def places_of(tasks: Sequence[Task], task_types: Mapping[str, TaskType]) -> list[TaskPlace]:
     """Where each task's code is, so that a traceback can be told to be of a task."""
     known = [(task, resolve(task_types[task.type])) for task in tasks if task.type in task_types]
-    return [TaskPlace(task=task.id, type=task.type, file=inspect.getfile(build)) for task, build in known]
+    return [
+        TaskPlace(
+            task=task.id, type=task.type, file=inspect.getfile(build),
+            reaches_out=needs_approval(task_types[task.type], task.config))
+        for task, build in known]
 
 
 def _input(

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from workers.engine.secrets import redacted
+from workers.library.config import InvalidConfig
 from workers.library.files import data_folder
 
 LONGEST = 600
+LONGEST_TRACEBACK = 6_000  # its end says most
 DISK_IS_FULL = (
     "The disk of this node's data folder is full. Make room: the query goes on from its checkpoint by itself.")
 BROKER_DISK_IS_FULL = (
@@ -35,20 +38,45 @@ class Cause:
 
 @dataclass(frozen=True, slots=True)
 class TaskPlace:
-    """Where the code of a task lives: the file of the module that builds it."""
+    """Where the code of a task lives: the file of the module that builds it; whether it reaches beyond Weir."""
 
     task: str
     type: str
     file: str
+    reaches_out: bool = False
 
 
 class FragmentFailed(Exception):
-    """A fragment could not be compiled or its query ended; the message says why and where."""
+    """A fragment could not be compiled or its query ended; the message says why and where.
 
-    def __init__(self, message: str, *, broker_is_away: bool = False) -> None:
-        # Teams read it: where the installation keeps its data is nobody's business.
-        super().__init__(redacted(message).replace(str(data_folder()), "<data folder>"))
+    Parameters
+    ----------
+    message : str
+        What went wrong, in one paragraph.
+    broker_is_away : bool
+        The broker does not answer.
+    may_pass : bool
+        What is wrong may go by itself: a service that is away, a full disk. What Weir alone does goes wrong again.
+    tasks : sequence of str
+        The running tasks that it was in; none where that cannot be told.
+    traceback : str
+        Python's or Java's, as far as there is one.
+    """
+
+    def __init__(
+        self, message: str, *, broker_is_away: bool = False, may_pass: bool = False, tasks: Sequence[str] = (),
+        traceback: str = "",
+    ) -> None:
+        super().__init__(_for_teams(message))
         self.broker_is_away = broker_is_away
+        self.may_pass = may_pass or broker_is_away
+        self.tasks = tuple(tasks)
+        self.traceback = _for_teams(traceback)[-LONGEST_TRACEBACK:]
+
+
+def _for_teams(text: str) -> str:
+    """A text without secrets; where the installation keeps its data is nobody's business either."""
+    return redacted(text).replace(str(data_folder()), "<data folder>")
 
 
 def explain(causes: Sequence[Cause], places: Sequence[TaskPlace]) -> FragmentFailed:
@@ -60,23 +88,44 @@ def explain(causes: Sequence[Cause], places: Sequence[TaskPlace]) -> FragmentFai
     text = next((cause.message for cause in reversed(causes) if _TRACEBACK in cause.message), None)
     if text is not None:
         reason, files = _python_error(text)
-        return FragmentFailed(_located(reason, _tasks_in(files, places)))
+        tasks = _tasks_in(files, places)
+        may_pass = bool(_full_disk(text)) or any(
+            place.reaches_out for place in places if place.task in tasks or not tasks)
+        return FragmentFailed(
+            _located(reason, tasks), may_pass=may_pass or is_broker_away(reason), tasks=tasks,
+            traceback=text[text.rindex(_TRACEBACK) :].partition("\n\tat ")[0].rstrip())
     root = causes[-1] if causes else Cause("unknown", "the query ended without saying why")
     reason = f"{root.kind.rpartition('.')[2]}: {_first_paragraph(root.message)}"
     if full := _full_disk(" ".join(cause.message for cause in causes)):
-        return FragmentFailed(full)
-    return FragmentFailed(reason[:LONGEST], broker_is_away=is_broker_away(root.kind + ": " + root.message))
+        return FragmentFailed(full, may_pass=True)
+    return FragmentFailed(
+        reason[:LONGEST], broker_is_away=is_broker_away(root.kind + ": " + root.message),
+        may_pass=any(place.reaches_out for place in places),
+        traceback="\n".join(f"{cause.kind}: {cause.message}" for cause in causes))
 
 
-def explain_error(error: BaseException, *, task: str | None = None) -> FragmentFailed:
-    """One readable message for an error that was raised here, while a task was compiled or the broker was asked."""
+def explain_error(error: BaseException, *, task: str | None = None, reaches_out: bool = False) -> FragmentFailed:
+    """One readable message for an error that was raised here, while a task was compiled or the broker was asked.
+
+    Parameters
+    ----------
+    error : BaseException
+        What was raised.
+    task : str, optional
+        The task that was being compiled.
+    reaches_out : bool
+        Whether that asks something beyond Weir, which may be back later.
+    """
     if isinstance(error, FragmentFailed):
         return error
     text = f"{type(error).__name__}: {_first_paragraph(str(error))}"
     if full := _full_disk(text):
-        return FragmentFailed(full)
-    message = _located(text, [task] if task else [])
-    return FragmentFailed(message, broker_is_away=is_broker_away(text))
+        return FragmentFailed(full, may_pass=True)
+    tasks = [task] if task else []
+    return FragmentFailed(
+        _located(text, tasks), broker_is_away=is_broker_away(text), tasks=tasks,
+        may_pass=task is None or (reaches_out and not isinstance(error, InvalidConfig)),
+        traceback="".join(traceback.format_exception(error)))
 
 
 def _full_disk(text: str) -> str:
