@@ -14,7 +14,7 @@ from .model.plan_kinds import DEFRAGMENT, PAUSE, RESUME
 from .model.ports import EstateView
 from .model.prices import Prices
 from .model.task_types import TaskTypes
-from .performance.pricing import query_cores
+from .performance.pricing import query_cores, running_cores
 from .plan_building import plan_of_change, price_of_rearrangement, submitted_in, touched_by
 from .reuse.activity import adjust, crowding_note, is_working, queries_begun, queries_ceased
 from .reuse.defragment import Evidence, Fusion, Rule, Worth, fusions, in_words, worth_of
@@ -59,7 +59,8 @@ def plan_pause(estate: EstateView, dataflow_id: str, *, task_types: TaskTypes, p
         rested=rested,
         price=price_of_rearrangement(
             estate, submitted, task_types=task_types, prices=prices, queries_stopped=queries_ceased(change),
-            task_cores_delta=-sum(estate.tasks[task_id].cores for task_id in rested)),
+            task_cores_delta=-sum(
+                running_cores(estate.tasks[task_id], task_types=task_types, prices=prices) for task_id in rested)),
     ))
 
 
@@ -97,7 +98,8 @@ def plan_resumption(estate: EstateView, dataflow_id: str, *, task_types: TaskTyp
         resumed=resumed,
         price=price_of_rearrangement(
             estate, submitted, task_types=task_types, prices=prices, queries_started=queries_begun(change),
-            task_cores_delta=sum(estate.tasks[task_id].cores for task_id in resumed)),
+            task_cores_delta=sum(
+                running_cores(estate.tasks[task_id], task_types=task_types, prices=prices) for task_id in resumed)),
         notes=tuple(filter(None, [crowding_note(estate, change, own=own)])),
     ))
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields
 from datetime import datetime
 from typing import Any
 
 from dashboard.bills.models import PriceList
 from dashboard.plans.prices import prices
 from scheduler.model.prices import Prices, VmSize
+
+_OF_ESTIMATES = {"trigger_ms", "costs"}
 
 
 def prices_at(at: datetime) -> Prices:
@@ -34,9 +36,9 @@ def lists_between(since: datetime, until: datetime) -> list[tuple[datetime | Non
 
 
 def _to_json(given: Prices) -> dict[str, Any]:
-    document = asdict(replace(given, trigger_ms=0))
-    del document["trigger_ms"]
-    return document | {"sizes": {node: asdict(size) for node, size in given.sizes}}
+    # What plans are estimated with charges nothing.
+    charged = {field.name: getattr(given, field.name) for field in fields(given) if field.name not in _OF_ESTIMATES}
+    return charged | {"sizes": {node: asdict(size) for node, size in given.sizes}}
 
 
 def _from_json(document: dict[str, Any]) -> Prices:

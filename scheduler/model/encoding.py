@@ -23,7 +23,9 @@ _LEFT_OUT_WHERE_EMPTY = {
     Plan: (
         "touched_teams", "touched_count", "rested", "resumed", "fresh", "refined", "otherwise", "promise", "notes",
         "why"),
+    Price: ("cores_error", "measured_queries", "machine", "not_measured"),
     Promise: ("latencies_s", "slots_bound", "traffic_bound", "crowded"),
+    RunningTask: ("rate_per_s",),
     Step: ("bundle",),
     Submitted: ("paused", "scheduled"),
 }
@@ -84,13 +86,17 @@ def _plan_from_data(data: Mapping[str, Any]) -> Plan:
             "fragments_before": _fragments_from_data(data["fragments_before"]),
             "fragments_after": _fragments_from_data(data["fragments_after"]),
             "touched": tuple(data["touched"]),
-            "price": None if data["price"] is None else Price(**data["price"]),
+            "price": None if data["price"] is None else _price_from_data(data["price"]),
             "refined": tuple(Refinement(**entry) for entry in data.get("refined", ())),
-            "otherwise": Price(**data["otherwise"]) if "otherwise" in data else None,
+            "otherwise": _price_from_data(data["otherwise"]) if "otherwise" in data else None,
         }
         | {name: tuple(data[name]) for name in ("touched_teams", "rested", "resumed", "fresh", "notes") if name in data}
         | ({"promise": promise_from_data(data["promise"])} if "promise" in data else {})
     )
+
+
+def _price_from_data(data: Mapping[str, Any]) -> Price:
+    return Price(**{**data, "not_measured": tuple(data.get("not_measured", ()))})
 
 
 def estate_to_json(estate: Estate) -> str:

@@ -50,6 +50,10 @@ class Price:
     cores_alone: float  # estimated CPU of the dataflow if it ran alone
     money_per_hour_delta: float
     basis: str  # how it was estimated, in a sentence for the reviewer
+    cores_error: float = 0.0  # by which cores_delta may be off (root mean square); 0 where nothing was measured
+    measured_queries: int = 0  # that it rests on, on machines of the class ``machine``; 0 where all is declared
+    machine: str = ""
+    not_measured: tuple[str, ...] = ()  # types of its tasks that are as declared, where others were measured
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,8 @@ from scheduler.model.errors import AlreadySubmitted, AlteredPlan, NoSlots, NotSu
 from scheduler.model.estate import Estate
 from scheduler.model.prices import Prices
 from scheduler.model.task_types import TaskTypes
-from scheduler.performance.rates import input_rates_per_s, task_cores
+from scheduler.performance.pricing import task_cores
+from scheduler.performance.rates import input_rates_per_s
 from scheduler.planning import plan_removal, plan_submission
 from scheduler.reuse.running import running_dataflows
 from tests.scheduler.reversing import reverse_plan, reverse_steps
@@ -134,9 +135,9 @@ def test_rates_follow_the_streams():
         replace(stream, selectivity=0.5) if stream.source == "a" else stream for stream in dataflow.streams
     )
     assert input_rates_per_s(replace(dataflow, streams=streams), task_types=TYPES)["b"] == pytest.approx(60)
-    cores = task_cores(dataflow, task_types=TYPES, trigger_ms=500)
+    cores = task_cores(dataflow, task_types=TYPES, prices=Prices(trigger_ms=500))
     assert cores["s"] == pytest.approx(100 * 8 / 1e6 + 2 * 0.005)
-    often = task_cores(dataflow, task_types=TYPES, trigger_ms=250)
+    often = task_cores(dataflow, task_types=TYPES, prices=Prices(trigger_ms=250))
     more = {task_id: often[task_id] - cores[task_id] for task_id in tasks}
     state = {task_id: 0.020 * TYPES[kind].stateful for task_id, kind in tasks.items()}
     assert more == pytest.approx({task_id: 2 * (0.005 + state[task_id]) for task_id in tasks})
