@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from dashboard.bills.models import PriceList
-from dashboard.plans.prices import prices
+from dashboard.plans.prices import tariff
 from scheduler.model.prices import Prices, VmSize
 
 _OF_ESTIMATES = {"trigger_ms", "costs"}
@@ -16,12 +16,12 @@ _OF_ESTIMATES = {"trigger_ms", "costs"}
 def prices_at(at: datetime) -> Prices:
     """The prices that applied at a moment; before the first list, the first."""
     price_list = PriceList.objects.filter(since__lte=at).first() or PriceList.objects.order_by("since").first()
-    return prices() if price_list is None else _from_json(price_list.prices)
+    return tariff() if price_list is None else _from_json(price_list.prices)
 
 
 def note_prices(*, at: datetime) -> None:
     """From a moment on the prices of the settings apply, where they are others than before."""
-    now = _to_json(prices())
+    now = _to_json(tariff())
     newest = PriceList.objects.first()
     if newest is None or newest.prices != now:
         PriceList.objects.create(since=at, prices=now)
@@ -32,7 +32,7 @@ def lists_between(since: datetime, until: datetime) -> list[tuple[datetime | Non
     inside = list(PriceList.objects.filter(since__gt=since, since__lt=until).order_by("since"))
     first = PriceList.objects.filter(since__lte=since).first()
     lists = [first, *inside] if first is not None else inside
-    return [(price_list.since, _from_json(price_list.prices)) for price_list in lists] or [(None, prices())]
+    return [(price_list.since, _from_json(price_list.prices)) for price_list in lists] or [(None, tariff())]
 
 
 def _to_json(given: Prices) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What CPU time, memory and traffic cost here, how often a query runs a batch, and what CPU that is expected to take."""
+"""What CPU time, memory and traffic cost here, how often a query runs a batch, and what CPU that is to take."""
 
 from __future__ import annotations
 

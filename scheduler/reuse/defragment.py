@@ -151,7 +151,8 @@ def worth_of(
     rule : Rule
         When a step is worth its disruption.
     """
-    cores = (len(fusion.path) - 1) * query_cores + fusion.dead_tasks * prices.costs.scale * TASK_BATCH_S * 1000 / prices.trigger_ms
+    dead_cores = fusion.dead_tasks * prices.costs.scale * TASK_BATCH_S * 1000 / prices.trigger_ms
+    cores = (len(fusion.path) - 1) * query_cores + dead_cores
     rate_per_s = _rate_into(estate, estate.fragments[fusion.path[0]], evidence)
     latency_ms, crossing_per_s = 0.0, 0.0
     if fusion.stream is not None:

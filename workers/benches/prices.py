@@ -63,8 +63,9 @@ tasks:
 streams: [{from: meters, to: out}]
 rates: {meters: 10}
 """
-SAMPLES = ("urban_variability", "wearable_motion", "meter_forecast", "urban_clean_averages", "taxi_stats", "urban_stats",
-           "urban_etl")
+SAMPLES = (
+    "urban_variability", "wearable_motion", "meter_forecast", "urban_clean_averages", "taxi_stats", "urban_stats",
+    "urban_etl")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -79,10 +80,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--again", type=Path, metavar="FILE", help="measure nothing: fit anew to what FILE keeps")
     parser.add_argument("--out", type=Path, default=Path("bench-results/prices.json"))
     given = parser.parse_args(argv)
-    if given.again:
-        measured = results.read(given.again)["measured"]
-    else:
-        measured = measure(given)
+    measured = results.read(given.again)["measured"] if given.again else measure(given)
     seen = {entry["dataflow"]: _seen(entry) for entry in measured}
     types = task_types()
     fitted = fit_costs(_lasting(seen.values()), task_types=types, machine=machine_class(1))
