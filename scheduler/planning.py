@@ -31,6 +31,7 @@ from .reuse.activity import (
     queries_begun,
     queries_ceased,
 )
+from .reuse.bill_changes import bill_changes
 from .reuse.containment import Containment, contain
 from .reuse.fragments import NOW, attach, cut_into_chains
 from .reuse.merge import Merge, merge
@@ -138,6 +139,8 @@ def plan_submission(
         refined=contained.refinements,
         price=price if schedule is None else in_slots(price, prices=prices, slots=laid_out.all_slots),
         otherwise=None if schedule else submission.price_otherwise(merged, fresh=not fresh),
+        bill_changes=bill_changes(
+            estate, merged.reused, team=team, comes=True, task_types=task_types, prices=prices),
         promise=schedule and promise_of(
             schedule, currency=prices.currency, id_of=bundle_ids(change.after.values(), merged.running)),
         notes=(
@@ -315,6 +318,8 @@ def plan_removal(estate: EstateView, dataflow_id: str, *, task_types: TaskTypes,
             queries_alone=len(cut_into_chains(own, task_types=task_types)),
             types={task.type for task in own},
         ),
+        bill_changes=() if submitted.paused else bill_changes(
+            estate, unmerged.kept, team=submitted.team, comes=False, task_types=task_types, prices=prices),
     ))
 
 

@@ -10,10 +10,10 @@ from .task_types import TaskType
 
 # CPU seconds of a batch, whatever is in it: Spark plans every batch anew. Fitted to `./weir bench prices`
 # (docs/bills.md), and used where nothing was measured on this class of machine.
-QUERY_BATCH_S = 0.026  # of a query, besides its tasks'
-TASK_BATCH_S = 0.005  # what a task adds to each batch of its query
-STATE_BATCH_S = 0.020  # what a stateful task adds to that
-SLOT_CORES = 0.005  # of a driver by itself, in cores
+QUERY_BATCH_S = 0.033  # of a query, besides its tasks'
+TASK_BATCH_S = 0.006  # what a task adds to each batch of its query
+STATE_BATCH_S = 0.025  # what a stateful task adds to that
+SLOT_CORES = 0.007  # of a driver by itself, in cores
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,8 @@ from scheduler.model.task_types import TaskTypes
 
 LEAST_S = 240.0  # seconds that a slot must have been seen with the same queries
 NOISE = 0.1  # relative, of what a slot is seen to take
-TRUST = 0.6  # relative: how far a figure may be from what is declared, by the machine's scale
+TRUST = 0.6  # relative: how far a figure of batches is from what is declared, by the machine's scale
+TRUST_EVENTS = 2.0  # the same of events: what types declare is a first guess
 UNPROVED = 0.3  # the error of what fewer groups were seen for than can be held against each other
 FEWEST_GROUPS = 3
 FOLDS = 20
@@ -116,6 +117,7 @@ class _Figures:
             DECLARED.slot_cores, DECLARED.query_batch_s,
             *(declared_batch_s(task_types[name]) for name in types),
             *(max(task_types[name].cost_us, LEAST_US) / 1e6 for name in types)])
+        self.trust = np.array([TRUST] * (2 + len(types)) + [TRUST_EVENTS] * len(types))
 
     def row(self, slot: SlotSeen) -> np.ndarray:
         """How often each figure is in what a slot did, by what it took: their products add up to 1."""
@@ -156,11 +158,11 @@ def _fit(figures: _Figures, groups: Sequence[SlotSeen]) -> tuple[float, np.ndarr
     rows = np.array([figures.row(slot) for slot in groups])
     scale = median(1 / row.sum() for row in rows)
     factors = np.full(rows.shape[1], scale)
-    ridge = 1 / (TRUST * scale) ** 2
+    ridge = 1 / (figures.trust * scale) ** 2
     for _ in range(ROUNDS):
         off = np.abs(rows @ factors - 1) / NOISE
         weights = np.minimum(1.0, HUBER / np.maximum(off, HUBER)) / NOISE**2
-        gram = (rows.T * weights) @ rows + ridge * np.eye(len(factors))
+        gram = (rows.T * weights) @ rows + np.diag(ridge)
         aim = rows.T @ weights + ridge * scale
         factors = _not_negative(gram, aim, factors)
     return float(scale), factors

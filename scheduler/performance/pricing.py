@@ -132,12 +132,12 @@ def _basis(prices: Prices, not_measured: Sequence[str]) -> str:
 def in_slots(
     price: Price, *, prices: Prices, slots: Mapping[str, float], before: Mapping[str, float] = NOTHING
 ) -> Price:
-    """The price of a plan that counts on slots for itself, whatever their CPU does.
+    """The price of a plan that counts on slots for itself, whatever their CPU does: with what those cost besides.
 
     Parameters
     ----------
     price : Price
-        By CPU; what that would cost stays in its ``basis``.
+        By CPU, as bills charge it.
     slots, before : mapping of str to float
         The part of each slot, by name, that the schedule counts on, and that it counted on before.
     """
@@ -146,12 +146,12 @@ def in_slots(
 
     delta = per_hour(slots) - per_hour(before)
     instead = f" instead of {len(before)} at {per_hour(before):g}" if before else ""
+    number = f"{len(slots)} {'slot' if len(slots) == 1 else 'slots'}"
     return replace(
-        price, money_per_hour_delta=round(delta, 6),
+        price, slots_kept=len(slots), slots_per_hour_delta=round(delta, 6),
         basis=(
-            f"{len(slots)} slots at {per_hour(slots):g} {prices.currency} an hour{instead}: a schedule has slots to "
-            "itself, or what others leave of them. By CPU alone it would be "
-            f"{price.money_per_hour_delta:+g}. {price.basis}"))
+            f"{price.basis} Besides, the schedule keeps {number} at {per_hour(slots):g} {prices.currency} an "
+            f"hour{instead} for itself, or what others leave of them: capacity, which is in no bill."))
 
 
 def cost_nanos(used: Amounts, *, node: str, prices: Prices) -> int:
