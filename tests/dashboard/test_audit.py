@@ -36,6 +36,7 @@ WRITERS = {
     "dashboard/operations/estate_writer.py": "checked when it runs: inside a command only",
     "dashboard/operations/telemetry.py": "measurements, no state",
     "dashboard/bills/measuring.py": "measurements, no state",
+    "dashboard/operations/cost_learning.py": "measurements, no state",
     "dashboard/schedules/outcome_store.py": "measurements, no state",
     "dashboard/bills/needs.py": "follows the states of dataflows, whose commands leave rows",
     "dashboard/bills/prices.py": "follows the settings",
