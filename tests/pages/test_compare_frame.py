@@ -28,7 +28,7 @@ def test_free_slots_are_those_that_the_page_of_slots_calls_so(client_of: ClientO
 
 def test_what_runs_now_stands_above_what_could(client_of: ClientOf, scheduled: DataflowRecord) -> None:
     page = Markup(client_of("carla").get(f"/dataflows/{scheduled.pk}/schedule").text)
-    row = page.one("data-now")
+    row = page.one("data-as-it-runs")
     assert "As it runs now" in row.text and row.number("cores") > 0 and row.number("slots") >= 1
     assert "estimated" in row.text, "nothing of it was measured yet"
 
