@@ -48,6 +48,7 @@ def reversed_plan(plan: Plan, change: FragmentChange) -> Plan:
         queries_stopped=plan.price.queries_started,
         cores_delta=-plan.price.cores_delta,
         money_per_hour_delta=-plan.price.money_per_hour_delta,
+        slots_per_hour_delta=-plan.price.slots_per_hour_delta,
     )
     kind = PLAN_KINDS[plan.kind]
     return replace(
@@ -55,6 +56,8 @@ def reversed_plan(plan: Plan, change: FragmentChange) -> Plan:
         kind=kind.undone_by,
         dataflow=replace(plan.dataflow, paused=plan.dataflow.paused is not (kind.entry == "turned")),
         generation=plan.generation + 1,
+        bill_changes=tuple(
+            replace(change, money_per_hour_delta=-change.money_per_hour_delta) for change in plan.bill_changes),
         started=plan.stopped,
         stopped=plan.started,
         rested=plan.resumed,

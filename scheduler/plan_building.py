@@ -13,7 +13,7 @@ from .model.ports import EstateView
 from .model.prices import Prices
 from .model.task_types import TaskTypes
 from .model.usage import NAMED
-from .performance.pricing import price_of
+from .performance.pricing import price_of, running_cores
 from .reuse.activity import FragmentChange
 from .reuse.fragments import cut_into_chains
 
@@ -64,7 +64,8 @@ def price_of_rearrangement(
     own = tuple(estate.tasks[task_id] for task_id in sorted(set(submitted.running.values())))
     return price_of(
         prices=prices, tasks_reused=len(own), queries_started=queries_started, queries_stopped=queries_stopped,
-        task_cores_delta=task_cores_delta, task_cores_alone=sum(task.cores for task in own),
+        task_cores_delta=task_cores_delta, types={task.type for task in own},
+        task_cores_alone=sum(running_cores(task, task_types=task_types, prices=prices) for task in own),
         queries_alone=len(cut_into_chains(own, task_types=task_types)),
     )
 

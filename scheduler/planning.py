@@ -20,8 +20,8 @@ from .model.prices import Prices
 from .model.secrets import with_scoped_secrets
 from .model.task_types import TaskTypes, require_types
 from .model.usage import SlotLoad, growth_of
-from .performance.pricing import in_slots, price_of, query_cores
-from .performance.rates import task_cores
+from .performance.pricing import cores_at, in_slots, price_of, query_cores, running_cores
+from .performance.rates import input_rates_per_s
 from .plan_building import plan_of_change, submitted_in
 from .reuse.activity import (
     FragmentChange,
@@ -31,6 +31,7 @@ from .reuse.activity import (
     queries_begun,
     queries_ceased,
 )
+from .reuse.bill_changes import bill_changes
 from .reuse.containment import Containment, contain
 from .reuse.fragments import NOW, attach, cut_into_chains
 from .reuse.merge import Merge, merge
@@ -138,6 +139,8 @@ def plan_submission(
         refined=contained.refinements,
         price=price if schedule is None else in_slots(price, prices=prices, slots=laid_out.all_slots),
         otherwise=None if schedule else submission.price_otherwise(merged, fresh=not fresh),
+        bill_changes=bill_changes(
+            estate, merged.reused, team=team, comes=True, task_types=task_types, prices=prices),
         promise=schedule and promise_of(
             schedule, currency=prices.currency, id_of=bundle_ids(change.after.values(), merged.running)),
         notes=(
@@ -163,16 +166,26 @@ class _Submission:
     longest_chain: int | None
 
     @cached_property
+    def rates_per_s(self) -> Mapping[str, float]:
+        """Events per second that each task is expected to work on, by its id in the dataflow."""
+        return input_rates_per_s(self.dataflow, task_types=self.task_types)
+
+    @cached_property
     def cores(self) -> Mapping[str, float]:
         """CPU cores that each task is expected to take, by its id in the dataflow."""
-        return task_cores(self.dataflow, task_types=self.task_types, trigger_ms=self.prices.trigger_ms)
+        return self._cores(self.dataflow, self.rates_per_s)
 
     @cached_property
     def cores_alone(self) -> float:
         """CPU cores of all tasks if the dataflow ran alone."""
-        cores = self.cores if self.dataflow is self.alone else task_cores(
-            self.alone, task_types=self.task_types, trigger_ms=self.prices.trigger_ms)
-        return sum(cores.values())
+        if self.dataflow is self.alone:
+            return sum(self.cores.values())
+        return sum(self._cores(self.alone, input_rates_per_s(self.alone, task_types=self.task_types)).values())
+
+    def _cores(self, dataflow: Dataflow, rates_per_s: Mapping[str, float]) -> dict[str, float]:
+        return {
+            task.id: cores_at(self.task_types[task.type], rates_per_s[task.id], prices=self.prices)
+            for task in dataflow.tasks}
 
     def merged(self, *, fresh: bool) -> Merge:
         """What it finds running and what it adds, with its stateful tasks joined or started anew."""
@@ -181,9 +194,11 @@ class _Submission:
             fresh_for=self.dataflow_id if fresh else "")
 
     def started(self, merged: Merge) -> dict[str, RunningTask]:
-        """The tasks that a merge starts, with the cores that they are expected to take, by running id."""
-        cores = self._running_cores(merged)
-        return {task.id: replace(task, cores=cores[task.id]) for task in merged.started}
+        """The tasks that a merge starts, with the rate and the cores that they are expected to take, by running id."""
+        named = {running_id: task_id for task_id, running_id in merged.running.items()}
+        return {
+            task.id: replace(task, cores=self.cores[named[task.id]], rate_per_s=self.rates_per_s[named[task.id]])
+            for task in merged.started}
 
     def chains(self, tasks: Sequence[RunningTask]) -> tuple[tuple[str, ...], ...]:
         """Tasks cut into chains, each a query."""
@@ -208,7 +223,8 @@ class _Submission:
             prices=self.prices, tasks_started=len(merged.started), tasks_reused=len(merged.reused),
             queries_started=queries + queries_begun(change), task_cores_alone=self.cores_alone,
             task_cores_delta=sum(cores[task_id] for task_id in working),
-            queries_alone=len(self.chains(_as_running(self.alone))))
+            queries_alone=len(self.chains(_as_running(self.alone))),
+            types={task.type for task in self.alone.tasks})
 
     def price_otherwise(self, merged: Merge, *, fresh: bool) -> Price | None:
         """The price of the other choice: to start anew what this joins, or the reverse; None where it is the same."""
@@ -296,10 +312,14 @@ def plan_removal(estate: EstateView, dataflow_id: str, *, task_types: TaskTypes,
             tasks_reused=len(unmerged.kept),
             tasks_stopped=len(stopped),
             queries_stopped=queries_ceased(change),
-            task_cores_delta=-sum(estate.tasks[task_id].cores for task_id in ceased),
-            task_cores_alone=sum(task.cores for task in own),
+            task_cores_delta=-sum(
+                running_cores(estate.tasks[task_id], task_types=task_types, prices=prices) for task_id in ceased),
+            task_cores_alone=sum(running_cores(task, task_types=task_types, prices=prices) for task in own),
             queries_alone=len(cut_into_chains(own, task_types=task_types)),
+            types={task.type for task in own},
         ),
+        bill_changes=() if submitted.paused else bill_changes(
+            estate, unmerged.kept, team=submitted.team, comes=False, task_types=task_types, prices=prices),
     ))
 
 

@@ -14,9 +14,10 @@ from .model.plan_kinds import DEFRAGMENT, PAUSE, RESUME
 from .model.ports import EstateView
 from .model.prices import Prices
 from .model.task_types import TaskTypes
-from .performance.pricing import query_cores
+from .performance.pricing import query_cores, running_cores
 from .plan_building import plan_of_change, price_of_rearrangement, submitted_in, touched_by
 from .reuse.activity import adjust, crowding_note, is_working, queries_begun, queries_ceased
+from .reuse.bill_changes import bill_changes
 from .reuse.defragment import Evidence, Fusion, Rule, Worth, fusions, in_words, worth_of
 from .reuse.division import is_scheduled
 from .reuse.handover import Piece, recut
@@ -59,7 +60,10 @@ def plan_pause(estate: EstateView, dataflow_id: str, *, task_types: TaskTypes, p
         rested=rested,
         price=price_of_rearrangement(
             estate, submitted, task_types=task_types, prices=prices, queries_stopped=queries_ceased(change),
-            task_cores_delta=-sum(estate.tasks[task_id].cores for task_id in rested)),
+            task_cores_delta=-sum(
+                running_cores(estate.tasks[task_id], task_types=task_types, prices=prices) for task_id in rested)),
+        bill_changes=bill_changes(
+            estate, unmerged.kept, team=submitted.team, comes=False, task_types=task_types, prices=prices),
     ))
 
 
@@ -97,7 +101,10 @@ def plan_resumption(estate: EstateView, dataflow_id: str, *, task_types: TaskTyp
         resumed=resumed,
         price=price_of_rearrangement(
             estate, submitted, task_types=task_types, prices=prices, queries_started=queries_begun(change),
-            task_cores_delta=sum(estate.tasks[task_id].cores for task_id in resumed)),
+            task_cores_delta=sum(
+                running_cores(estate.tasks[task_id], task_types=task_types, prices=prices) for task_id in resumed)),
+        bill_changes=bill_changes(
+            estate, own, team=submitted.team, comes=True, task_types=task_types, prices=prices, is_paused_user=True),
         notes=tuple(filter(None, [crowding_note(estate, change, own=own)])),
     ))
 

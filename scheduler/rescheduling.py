@@ -19,7 +19,7 @@ from .model.plan_kinds import SCHEDULE
 from .model.ports import EstateView
 from .model.prices import Prices
 from .model.task_types import TaskTypes
-from .performance.pricing import in_slots, price_of
+from .performance.pricing import in_slots, price_of, running_cores
 from .plan_building import plan_of_change, submitted_in
 from .reuse.activity import FragmentChange, is_working
 from .reuse.cutting import TaskDivision, scheduled_anew, why_fused
@@ -153,7 +153,8 @@ def plan_schedule(
             remedy="There is nothing to do.", dataflow=dataflow_id)
     of_task = {task_id: fragment for fragment in change.after.values() for task_id in fragment.tasks}
     now = {task: of_task.get(own[task], fragment) for task, fragment in running.items()}
-    price = _price(estate, submitted, change, prices=prices, schedule=schedule, running=running, now=now)
+    price = _price(
+        estate, submitted, change, task_types=task_types, prices=prices, schedule=schedule, running=running, now=now)
     plan = _plan(estate, submitted, change, price, schedule, now, task_types, prices)
     stays = _stays_fused(estate, dataflow_id, job.dataflow, task_types)
     return freeze_plan(replace(
@@ -267,17 +268,22 @@ def _stays_fused(estate: EstateView, dataflow_id: str, dataflow: Dataflow, task_
 
 
 def _price(
-    estate: EstateView, submitted: Submitted, change: FragmentChange, *, prices: Prices, schedule: Schedule,
-    running: Mapping[str, Fragment], now: Mapping[str, Fragment],
+    estate: EstateView, submitted: Submitted, change: FragmentChange, *, task_types: TaskTypes, prices: Prices,
+    schedule: Schedule, running: Mapping[str, Fragment], now: Mapping[str, Fragment],
 ) -> Price:
-    """What its slots cost more or less than before, and by CPU alone its queries."""
-    queries = _queries(change.after.values()) - _queries(change.before.values())
-    own = set(submitted.running.values())
+    """What its queries take more or less than before, and what its slots cost besides."""
+    before, after = _query_ids(change.before.values()), _query_ids(change.after.values())
+    own = [estate.tasks[task_id] for task_id in sorted(set(submitted.running.values()))]
     by_cpu = price_of(
-        prices=prices, tasks_reused=len(own), queries_started=max(queries, 0), queries_stopped=max(-queries, 0),
-        task_cores_delta=0.0, task_cores_alone=sum(estate.tasks[task_id].cores for task_id in sorted(own)),
+        prices=prices, tasks_reused=len(own), queries_started=len(after - before), queries_stopped=len(before - after),
+        task_cores_delta=0.0, types={task.type for task in own},
+        task_cores_alone=sum(running_cores(task, task_types=task_types, prices=prices) for task in own),
         queries_alone=_queries(now.values()))
     return in_slots(by_cpu, prices=prices, slots=parts_of_slots(schedule), before=_counted_on(running, schedule))
+
+
+def _query_ids(fragments: Iterable[Fragment]) -> set[str]:
+    return {bundle.id for fragment in fragments for bundle in working_bundles(fragment)}
 
 
 def _queries(fragments: Iterable[Fragment]) -> int:
@@ -285,7 +291,8 @@ def _queries(fragments: Iterable[Fragment]) -> int:
 
 
 def _counted_on(running: Mapping[str, Fragment], schedule: Schedule) -> dict[str, float]:
-    """Share of each slot now billed to the dataflow (0 to 1); slots that the new schedule keeps use its share."""
+    """The part of each slot (0 to 1) that a schedule keeps now; of slots that the new one keeps, its part."""
     after = parts_of_slots(schedule)
-    used = {bundle.slot for fragment in running.values() for bundle in working_bundles(fragment)}
+    used = {
+        bundle.slot for fragment in running.values() if fragment.divided for bundle in working_bundles(fragment)}
     return {slot: after.get(slot, 1.0) for slot in sorted(used)}

@@ -15,6 +15,7 @@ from ninja import Query, Router, Status
 from dashboard.api import schemas
 from dashboard.api.answers.common import Page
 from dashboard.api.answers.dataflows import (
+    DataflowCost,
     DataflowDetail,
     DataflowHistory,
     DataflowRow,
@@ -27,6 +28,7 @@ from dashboard.api.answers.dataflows import (
 )
 from dashboard.api.answers.proposals import ProposalRow
 from dashboard.approvals import services
+from dashboard.bills.costs import cost_of
 from dashboard.catalog import selectors as catalog
 from dashboard.operations import failures as failing
 from dashboard.operations import fragments
@@ -99,6 +101,15 @@ def dataflow_fragmentation(request: HttpRequest, dataflow_id: UUID) -> dict[str,
     if document is None:
         raise NotFound("This dataflow is not in the estate.", remedy="Submit it first.")
     return document
+
+
+@router.get("/dataflows/{uuid:dataflow_id}/cost", response=DataflowCost)
+def dataflow_cost(request: HttpRequest, dataflow_id: UUID) -> dict[str, Any]:
+    """What a dataflow in the estate costs an hour: estimated, measured, paid, and kept of slots."""
+    cost = cost_of(request.viewer, dataflow_id)
+    if cost is None:
+        raise NotFound("This dataflow is not in the estate.", remedy="Submit it first.")
+    return asdict(cost)
 
 
 @router.get("/dataflows/{uuid:dataflow_id}/live", response=LiveDataflow)

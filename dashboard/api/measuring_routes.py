@@ -13,6 +13,7 @@ from dashboard.api.answers.common import Page
 from dashboard.api.answers.profiles import Feed, Observation, Profile
 from dashboard.api.profile_routes import profile_row
 from dashboard.api.schemas import page_of
+from dashboard.operations.nodes import current_machine
 from dashboard.profiles import selectors
 from dashboard.profiles.measurable import unmeasured
 from dashboard.profiles.models import ObservationRow
@@ -44,7 +45,7 @@ def seen(request: HttpRequest, profile_id: UUID, page: int = Query(1, ge=1, le=1
 def history(request: HttpRequest, profile_id: UUID, page: int = Query(1, ge=1, le=10**6)) -> dict[str, Any]:
     """All profiles of the same type, config, machine and team, newest first: those that were superseded, too."""
     entries = selectors.history_of(selectors.profile(request.viewer, profile_id))
-    row = partial(profile_row, machine=selectors.current_machine())
+    row = partial(profile_row, machine=current_machine())
     return page_of(entries.select_related("team").prefetch_related("points"), page, row)
 
 

@@ -15,6 +15,7 @@ from ninja import Query, Router, Schema, Status
 from dashboard.api.answers.common import Page
 from dashboard.api.answers.profiles import Profile, ProfileDetail, Sweep, SweepDetail, TrialDetail
 from dashboard.api.schemas import page_of
+from dashboard.operations.nodes import current_machine
 from dashboard.profiles import selectors
 from dashboard.profiles.models import ProfileRecord, SweepRecord, TrialRecord
 from dashboard.profiles.progress import disturbed_by, progress_of
@@ -73,7 +74,7 @@ def profiles(
     request: HttpRequest, search: str = "", set_aside: bool = False, page: int = Query(1, ge=1, le=10**6)
 ) -> dict[str, Any]:
     """Active profiles that the caller may know of, by type; or those that were set aside."""
-    row = partial(profile_row, machine=selectors.current_machine())
+    row = partial(profile_row, machine=current_machine())
     records = selectors.set_aside(request.viewer) if set_aside else selectors.profiles(request.viewer)
     return page_of(selectors.matching(records, search), page, row)
 
@@ -90,7 +91,7 @@ def import_csv(request: HttpRequest, given: ProfilesIn) -> Status:
     """Import all profiles of a CSV file: 201; or 422 with the place of every mistake, and nothing is imported."""
     records = import_profiles(actor=request.user, text=given.text, machine=given.machine)
     prefetch_related_objects(records, "points")
-    machine = selectors.current_machine()
+    machine = current_machine()
     return Status(201, [profile_row(record, machine=machine) for record in records])
 
 

@@ -16,6 +16,7 @@ from dashboard.catalog.permissions import visible_to
 from dashboard.catalog.selectors import graph_of
 from dashboard.operations.models import RunningTaskRow, Use
 from dashboard.plans.selectors import plan_of
+from dashboard.teams.models import Team
 from dashboard.teams.permissions import Viewer
 from scheduler.model.encoding import to_json
 from scheduler.model.plan import Plan
@@ -38,7 +39,7 @@ def difference(viewer: Viewer, proposal: Proposal) -> dict[str, Any] | None:
         ``why``: of a defragmentation, in words; ``notes``: what reviewers should know besides, in sentences;
         ``bundles``: the divided fragments' bundles before and after, see `bundles_of`; ``promise``: of a schedule, the
         fields of ``scheduler.model.promise.Promise``, or null; ``joining``: what is joined and since when it runs, or
-        null.
+        null; ``bill_changes``: ``team`` and ``money_per_hour_delta`` of those who share its tasks.
     """
     plan = plan_of(proposal.plan)
     if plan is None:
@@ -72,7 +73,16 @@ def difference(viewer: Viewer, proposal: Proposal) -> dict[str, Any] | None:
         "bundles": bundles_of(plan, names),
         "promise": json.loads(to_json(plan.promise)) if plan.promise else None,
         "joining": joining_of(plan, proposal.plan.options),
+        "bill_changes": _bill_changes(plan),
     }
+
+
+def _bill_changes(plan: Plan) -> list[dict[str, Any]]:
+    names = dict(Team.objects.filter(slug__in=[change.team for change in plan.bill_changes]).values_list(
+        "slug", "name")) if plan.bill_changes else {}
+    return [
+        {"team": names.get(change.team, change.team), "money_per_hour_delta": change.money_per_hour_delta}
+        for change in plan.bill_changes]
 
 
 def _own_graph(proposal: Proposal, plan: Plan) -> tuple[dict[str, dict], dict[tuple[str, str], dict]]:

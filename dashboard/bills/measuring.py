@@ -17,6 +17,8 @@ from dashboard import jobs
 from dashboard.bills.models import SUMMED, NeedRow, SlotReading, UsageHour
 from dashboard.bills.needs import note_needs_of
 from dashboard.bills.prices import note_prices, prices_at
+from dashboard.bills.settled import same_queries_since, settled_slots
+from dashboard.operations.cost_learning import note_slots
 from dashboard.operations.estate_reader import queries_of
 from dashboard.operations.models import RunningTaskRow
 from scheduler.model.amounts import Amounts
@@ -56,9 +58,13 @@ def record_usage(*, at: datetime) -> int:
         note_needs_of(fingerprints={task for of_slot in tasks.values() for task in _ids(of_slot)}, at=at)
         growth = grown({slot: Counters(**reading.counters) for slot, reading in last.items()}, fresh)
         _charge({slot: growth[slot] for slot in begun}, tasks, begun, until=at)
+        same_since = {
+            slot: same_queries_since(last.get(slot), counters, tasks[slot], at=at) for slot, counters in fresh.items()}
+        note_slots(settled_slots(
+            {slot: growth[slot] for slot in begun}, tasks, fragments, last, same_since, at=at), at=at)
         for slot, counters in fresh.items():
-            SlotReading.objects.update_or_create(
-                slot=slot, defaults={"at": at, "counters": asdict(counters), "tasks": tasks[slot]})
+            SlotReading.objects.update_or_create(slot=slot, defaults={
+                "at": at, "counters": asdict(counters), "tasks": tasks[slot], "same_since": same_since[slot]})
         note_prices(at=at)
         _forget(at)
     return len(begun)

@@ -28,6 +28,7 @@ class SlotReading(models.Model):
     at = models.DateTimeField()
     counters = models.JSONField()
     tasks = models.JSONField(default=dict)
+    same_since = models.DateTimeField(null=True)  # since when its process has run the same queries with the same tasks
 
 
 SUMMED = ("cpu_us", "memory_mb_s", "traffic_bytes", "cost_nanos", "alone_nanos", "needed_ms", "user_ms")

@@ -5,6 +5,7 @@ For pages and API:
 - ``bills(viewer, period, team)``: a row for each dataflow that paid, with its amounts
 - ``bill_of(viewer, dataflow_id, period)``: a row for each task of one dataflow, with its share
 - ``cost_history(viewer, period, team, dataflow_id)``: columns over time for a plot
+- ``changes_by_others(viewer, period, team)``: bills that others' plans changed
 - ``nobodys(viewer, period)``: what slots used for nobody, for administrators
 - ``task_costs(viewer, fingerprints, since, until)``, ``task_cost(…)``: what running tasks cost
 
@@ -21,6 +22,8 @@ from uuid import UUID
 
 from django.db.models import Max, QuerySet, Sum
 
+from dashboard.audit.models import AuditEntry
+from dashboard.audit.selectors import entries_for
 from dashboard.bills.models import NeedRow, UsageHour
 from dashboard.bills.periods import Period
 from dashboard.bills.permissions import bill_for, billed_to
@@ -186,6 +189,13 @@ def nobodys(viewer: Viewer, period: Period) -> Charge:
         return Charge()
     sums = _in(period).filter(dataflow=None).aggregate(**_SUMS)
     return _charge({name: value or 0 for name, value in sums.items()})
+
+
+def changes_by_others(viewer: Viewer, period: Period, *, team: str = "") -> QuerySet[AuditEntry]:
+    """What others' plans changed in the bills of the viewer's teams, newest first: ``team``, ``details.of`` (whose plan
+    it was) and ``details.money_per_hour``, as it was estimated."""
+    entries = entries_for(viewer).filter(verb="bill.change", at__gte=period.since, at__lt=period.until)
+    return entries.filter(team__slug=team) if team else entries
 
 
 def task_costs(

@@ -14,7 +14,7 @@ from django.db.models import Count, Q, QuerySet
 from dashboard.catalog.permissions import dataflow_for, visible_to
 from dashboard.explorer.generation_cache import cached
 from dashboard.explorer.overlap import running_dataflows
-from dashboard.operations.models import RunningTaskRow, Use
+from dashboard.operations.models import FragmentRow, RunningTaskRow, Use
 from dashboard.teams.models import Team
 from dashboard.teams.permissions import Viewer
 from scheduler.reuse.outline import Outline, outline, sheets
@@ -62,6 +62,16 @@ def tasks_for(viewer: Viewer) -> QuerySet[RunningTaskRow]:
         return RunningTaskRow.objects.all()
     own = Team.objects.filter(pk__in=viewer.team_ids).values("slug")
     return RunningTaskRow.objects.filter(Q(scope="") | Q(scope__in=own))
+
+
+def tasks_working(viewer: Viewer) -> int:
+    """How many running tasks that the viewer may know of work, as on the estate's page: those that rest do not count.
+
+    A task works where its fragment's working part reaches it.
+    """
+    active = dict(FragmentRow.objects.values_list("pk", "active"))
+    places = tasks_for(viewer).exclude(fragment="").values_list("fragment", "position")
+    return sum(position < active.get(fragment, 0) for fragment, position in places.iterator(2000))
 
 
 def shape_for(viewer: Viewer) -> Shape:
@@ -125,7 +135,7 @@ def _sheet(viewer: Viewer, shape: Shape, number: int, wanted: set[str], lit: str
     users = _users(drawn.shown)
     return {
         "number": number, "sheets": len(shape.sheets), "running_dataflows": len(shape.running),
-        "tasks_running": len(shape.parents), "dataflows": dataflows, "dataflows_left_out": left_out, "lit": lit,
+        "tasks_running": tasks_working(viewer), "dataflows": dataflows, "dataflows_left_out": left_out, "lit": lit,
         "tasks": [
             {"id": key, "type": rows[key].type, "config": rows[key].config, "cores": rows[key].cores,
              "parents": shape.parents[key], "users": users.get(key, 0), "of": of.get(key, []),

@@ -133,7 +133,7 @@ def task_of(row: RunningTaskRow) -> RunningTask:
     """The running task of a row."""
     return RunningTask(
         id=row.fingerprint, type=row.type, config=row.config, parents=tuple(row.parents), scope=row.scope,
-        cores=row.cores)
+        cores=row.cores, rate_per_s=row.rate_per_s)
 
 
 def slots_gone(slots: Collection[str]) -> set[str]:

@@ -168,8 +168,8 @@ def _store_started(tasks: Iterable[RunningTask], fragments: Mapping[str, Fragmen
     RunningTaskRow.objects.bulk_create(
         RunningTaskRow(
             fingerprint=task.id, type=task.type, config=dict(task.config), parents=list(task.parents),
-            scope=task.scope, cores=task.cores, started_generation=generation, fragment=places[task.id][0],
-            position=places[task.id][1], kin=kin_of(task))
+            scope=task.scope, cores=task.cores, rate_per_s=task.rate_per_s, started_generation=generation,
+            fragment=places[task.id][0], position=places[task.id][1], kin=kin_of(task))
         for task in tasks
     )
 

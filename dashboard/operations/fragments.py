@@ -16,6 +16,7 @@ from django.conf import settings
 
 from dashboard import jobs
 from dashboard.catalog.permissions import dataflow_for
+from dashboard.operations.costs import costs_here
 from dashboard.operations.view import View, view_for
 from dashboard.teams.permissions import Viewer
 from scheduler.model.prices import Prices
@@ -30,28 +31,31 @@ def fragmentation_of(viewer: Viewer, dataflow_id: UUID | str) -> dict[str, Any] 
     """
     record = dataflow_for(viewer, dataflow_id)
     view = view_for(viewer)
-    return _row(view, str(record.pk)) if str(record.pk) in view.records else None
+    return _row(view, str(record.pk), query=_query_cores()) if str(record.pk) in view.records else None
 
 
 def fragmentations(viewer: Viewer) -> list[dict[str, Any]]:
     """Of every dataflow in the estate: ``id``, ``name``, ``team``, ``status`` and its fragmentation."""
-    view = view_for(viewer)
+    view, query = view_for(viewer), _query_cores()
     rows = [
         {"id": dataflow_id, "name": record.name, "team": record.team.name, "status": record.status,
-         **_row(view, dataflow_id)}
+         **_row(view, dataflow_id, query=query)}
         for dataflow_id, record in view.records.items()
     ]
     return sorted(rows, key=lambda row: (-row["spare_queries"], -row["dead_tasks"], -row["queries"], row["name"]))
 
 
-def _row(view: View, dataflow_id: str) -> dict[str, Any]:
-    cores = query_cores(Prices(trigger_ms=settings.TRIGGER_MS))
+def _query_cores() -> float:
+    return query_cores(Prices(trigger_ms=settings.TRIGGER_MS, costs=costs_here()))
+
+
+def _row(view: View, dataflow_id: str, *, query: float) -> dict[str, Any]:
     latency_ms = {
         stream: (flow.channel_p50_ms or 0.0) + (flow.wait_p50_ms or 0.0)
         for stream, flow in view.reading.flows.streams.items() if flow.channel_p50_ms is not None
     }
     result = fragmentation(
-        view.estate, dataflow_id, task_types=jobs.task_types(), query_cores=cores, latency_ms=latency_ms)
+        view.estate, dataflow_id, task_types=jobs.task_types(), query_cores=query, latency_ms=latency_ms)
     return asdict(result) | {
         "idle_cores": round(result.idle_cores, 3),
         "money_per_hour": round(result.idle_cores * settings.CORE_HOUR_PRICE, 6),

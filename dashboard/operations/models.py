@@ -27,6 +27,7 @@ class RunningTaskRow(models.Model):
     parents = models.JSONField()
     scope = models.CharField(max_length=40, blank=True)
     cores = models.FloatField(default=0.0)
+    rate_per_s = models.FloatField(null=True)  # that it was expected to work at; null where nobody noted it
     kin = models.CharField(max_length=32, db_index=True, default="")  # of type, parents and scope: its siblings'
     fragment = models.CharField(max_length=40, db_index=True, default="")  # id of the one that it works or rests in
     position = models.PositiveIntegerField(default=0)  # there
@@ -118,6 +119,38 @@ class SlotRow(models.Model):
 
     class Meta:
         ordering = ["node_id", "index"]
+
+
+class CostObservation(models.Model):
+    """What a slot was seen to take and to do over an hour while it ran the same queries, as costs are learned from.
+
+    ``group`` is a digest of the queries; ``queries`` holds, by id, ``batches`` and ``tasks``: pairs of type and events.
+    """
+
+    machine = models.CharField(max_length=120)
+    slot = models.CharField(max_length=80)
+    group = models.CharField(max_length=64)
+    hour = models.DateTimeField()
+    seconds = models.FloatField(default=0.0)
+    cpu_us = models.BigIntegerField(default=0)
+    queries = models.JSONField(default=dict)
+
+    class Meta:
+        indexes = [models.Index(fields=["machine", "-hour"])]
+        constraints = [models.UniqueConstraint(fields=["slot", "group", "hour"], name="one_observation_an_hour")]
+
+
+class CostFit(models.Model):
+    """Costs that were learned for a class of machine (`scheduler.model.costs.Costs`); the newest version counts."""
+
+    machine = models.CharField(max_length=120)
+    version = models.PositiveIntegerField()
+    at = models.DateTimeField()
+    costs = models.JSONField()
+
+    class Meta:
+        ordering = ["machine", "-version"]
+        constraints = [models.UniqueConstraint(fields=["machine", "version"], name="one_fit_a_version")]
 
 
 class HistoryPoint(models.Model):

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 
 from django.conf import settings
+from django.db.models import Sum
 
 from dashboard import jobs
 from dashboard.operations.models import NodeRow
@@ -31,6 +32,12 @@ UNPINNED = {
     "never": "WEIR_PIN is never",
     "cluster": "a Spark cluster runs their queries",
 }
+
+
+def current_machine() -> str:
+    """The class of machine that offers the most slots, by its agent's report; empty where none has reported yet."""
+    known = NodeRow.objects.exclude(machine="").values("machine").annotate(offered=Sum("slots"))
+    return known.order_by("-offered", "machine").values_list("machine", flat=True).first() or ""
 
 
 def unpinned(report: NodeReport | None) -> str:

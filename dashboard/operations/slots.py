@@ -7,6 +7,7 @@ from itertools import groupby
 
 from django.conf import settings
 
+from dashboard.operations.costs import costs_here
 from dashboard.operations.offered_slots import offered_slots
 from scheduler.model.fragment import Slot
 from scheduler.model.prices import Prices
@@ -40,7 +41,7 @@ def supply(
     ours, more = own or {}, besides or {}
     offered: dict[Slot, Taken] = {}
     threads: dict[str, int] = {}
-    query = query_cores(Prices(trigger_ms=settings.TRIGGER_MS))
+    query = query_cores(Prices(trigger_ms=settings.TRIGGER_MS, costs=costs_here()))
     # Values, not rows: an estate has hundreds, and they are read anew while a slider moves.
     rows = offered_slots().order_by("node_id", "index").values_list(
         "node_id", "index", "queries", "task_nanocores", "bundles", "node__threads")

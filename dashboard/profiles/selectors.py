@@ -4,7 +4,6 @@ For planning:
 
 - ``profiles_for(tasks, team)``: the profiles to look tasks up in; ``staleness(profile)``: why one says nothing sure;
   all that may be wrong with some: ``warnings.warnings_about``
-- ``current_machine()``: the class of the machines that measure and run
 
 For pages, API and live connections:
 
@@ -19,10 +18,10 @@ from collections.abc import Collection, Iterable
 from datetime import datetime
 from uuid import UUID
 
-from django.db.models import Exists, OuterRef, Q, QuerySet, Sum
+from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from dashboard import jobs
-from dashboard.operations.models import NodeRow
+from dashboard.operations.nodes import current_machine
 from dashboard.profiles import permissions
 from dashboard.profiles.models import ProfileRecord, SweepRecord, TrialRecord
 from dashboard.profiles.stored import profile_of
@@ -87,12 +86,6 @@ def staleness(profile: Profile, *, machine: str | None = None) -> str:
     if not why and here and not profile.machine:
         return f"nobody noted on which machine it was measured; here is {here}"
     return why
-
-
-def current_machine() -> str:
-    """The class of machine that offers the most slots, by its agent's report; empty where none has reported yet."""
-    known = NodeRow.objects.exclude(machine="").values("machine").annotate(offered=Sum("slots"))
-    return known.order_by("-offered", "machine").values_list("machine", flat=True).first() or ""
 
 
 def profiles(viewer: Viewer, *, search: str = "") -> QuerySet[ProfileRecord]:

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from dashboard.operations.models import NodeRow
+from dashboard.operations.nodes import current_machine
 from dashboard.profiles.models import ProfileRecord, TrialRecord
 from dashboard.profiles.progress import disturbance
-from dashboard.profiles.selectors import current_machine, records_for, staleness
+from dashboard.profiles.selectors import records_for, staleness
 from dashboard.profiles.stored import profile_of
 from scheduler.model.profile import Profile, counted_threads
 from scheduler.performance.declared import DECLARED

@@ -88,6 +88,11 @@ class Row:
         return self.schedule.acquisition.per_hour * HOURS_PER_MONTH if self.schedule else 0.0
 
     @property
+    def cores(self) -> float:
+        """CPU that its allocation counts on, in slots' worth."""
+        return self.schedule.allocation.cpu if self.schedule else 0.0
+
+    @property
     def bounds(self) -> tuple[tuple[str, Bound], ...]:
         """How far it may be from the best there is, where that is known."""
         if self.schedule is None:

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from django.conf import settings
 
+from dashboard.operations.costs import costs_here
 from dashboard.operations.models import NodeRow, SlotRow
 from dashboard.operations.nodes import unpinned
 from dashboard.operations.offered_slots import silent_nodes
@@ -157,6 +158,11 @@ class _Maker:
         stopped = self.plan.stopped if self.plan else ()
         return {**self.view.estate.tasks, **{task.id: task for task in (*stopped, *started)}}
 
+    @cached_property
+    def query_cores(self) -> float:
+        """What a query is expected to take for running batches at all."""
+        return query_cores(Prices(trigger_ms=settings.TRIGGER_MS, costs=costs_here()))
+
     def name_of(self, task: str) -> str:
         """What a running task is called: by one of the dataflows that use it, else by its type."""
         if task in self.names:
@@ -275,7 +281,7 @@ def _planned(
         return promised[bundle.id]
     tasks = maker.tasks
     cores = sum(tasks[task].cores for task in fragment.active_tasks if task in tasks)
-    return Load(bundle.weight * cores + query_cores(Prices(trigger_ms=settings.TRIGGER_MS)))
+    return Load(bundle.weight * cores + maker.query_cores)
 
 
 def _slot(

@@ -1,4 +1,4 @@
-"""Measuring profiles: sweeps moved on, trial by trial; what runs held to what was measured."""
+"""Measuring: sweeps moved on, trial by trial; what runs held to what was measured, and costs learned from it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from django.utils import timezone
 
 from dashboard import queue
 from dashboard.jobs import BrokerAway
+from dashboard.operations import cost_learning
 from dashboard.profiles import observations
 from dashboard.profiles.services import sweep_driver
 from dashboard.queue import app
@@ -24,3 +25,9 @@ def advance_sweeps() -> int:
 def observe_profiles() -> int:
     """Note what running bundles do beside their profiles; how many were noted."""
     return observations.record_observations(at=timezone.now())
+
+
+@app.task(name=queue.FIT_COSTS)
+def fit_costs() -> int:
+    """Learn what plans are priced with from what slots take; how many classes of machine have new costs."""
+    return cost_learning.learn(at=timezone.now())

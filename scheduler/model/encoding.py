@@ -13,7 +13,7 @@ from .errors import AlteredPlan
 from .estate import Estate, Submitted
 from .fragment import Fragment, RunningBundle, RunningTask, Slot
 from .placement import Bound, Crowd
-from .plan import Plan, Price, Step
+from .plan import BillChange, Plan, Price, Step
 from .promise import BundlePromise, Load, ProfileUsed, Promise
 from .refinement import Refinement
 
@@ -22,8 +22,10 @@ _LEFT_OUT_WHERE_EMPTY = {
     Fragment: ("channels", "inherits", "joins", "resting", "bundles"),
     Plan: (
         "touched_teams", "touched_count", "rested", "resumed", "fresh", "refined", "otherwise", "promise", "notes",
-        "why"),
+        "bill_changes", "why"),
+    Price: ("cores_error", "measured_queries", "machine", "not_measured", "slots_kept", "slots_per_hour_delta"),
     Promise: ("latencies_s", "slots_bound", "traffic_bound", "crowded"),
+    RunningTask: ("rate_per_s",),
     Step: ("bundle",),
     Submitted: ("paused", "scheduled"),
 }
@@ -84,13 +86,18 @@ def _plan_from_data(data: Mapping[str, Any]) -> Plan:
             "fragments_before": _fragments_from_data(data["fragments_before"]),
             "fragments_after": _fragments_from_data(data["fragments_after"]),
             "touched": tuple(data["touched"]),
-            "price": None if data["price"] is None else Price(**data["price"]),
+            "price": None if data["price"] is None else _price_from_data(data["price"]),
+            "bill_changes": tuple(BillChange(**entry) for entry in data.get("bill_changes", ())),
             "refined": tuple(Refinement(**entry) for entry in data.get("refined", ())),
-            "otherwise": Price(**data["otherwise"]) if "otherwise" in data else None,
+            "otherwise": _price_from_data(data["otherwise"]) if "otherwise" in data else None,
         }
         | {name: tuple(data[name]) for name in ("touched_teams", "rested", "resumed", "fresh", "notes") if name in data}
         | ({"promise": promise_from_data(data["promise"])} if "promise" in data else {})
     )
+
+
+def _price_from_data(data: Mapping[str, Any]) -> Price:
+    return Price(**{**data, "not_measured": tuple(data.get("not_measured", ()))})
 
 
 def estate_to_json(estate: Estate) -> str:

@@ -19,6 +19,7 @@ class RunningTask:
     parents: tuple[str, ...]  # running task ids, sorted; a stream for each
     scope: str = ""  # "" for shared tasks, else the team whose private task it is
     cores: float = 0.0  # CPU cores that the plan which started it expects it to take
+    rate_per_s: float | None = None  # events/s that it expected; None in plans of older versions
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "config", _frozen(self.config))

@@ -39,7 +39,11 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """What the estate costs for this dataflow; cores are CPU cores, money is per hour in the setting's currency."""
+    """What the estate costs for this dataflow; cores are CPU cores, money is per hour in the setting's currency.
+
+    Money is for CPU, as bills charge it. What a schedule keeps of slots for itself, whether it uses them or not, is
+    ``slots_kept`` and ``slots_per_hour_delta``: that capacity is in no bill.
+    """
 
     tasks_started: int
     tasks_reused: int
@@ -50,6 +54,21 @@ class Price:
     cores_alone: float  # estimated CPU of the dataflow if it ran alone
     money_per_hour_delta: float
     basis: str  # how it was estimated, in a sentence for the reviewer
+    cores_error: float = 0.0  # by which cores_delta may be off (root mean square); 0 where nothing was measured
+    measured_queries: int = 0  # that it rests on, on machines of the class ``machine``; 0 where all is declared
+    machine: str = ""
+    not_measured: tuple[str, ...] = ()  # types of its tasks that are as declared, where others were measured
+    slots_kept: int = 0  # by its schedule
+    slots_per_hour_delta: float = 0.0  # what those cost an hour more than those that it kept before
+
+
+@dataclass(frozen=True, slots=True)
+class BillChange:
+    """By how much the bills of a team's other dataflows change together, in money an hour: shares are equal, and one
+    user more or less makes each of them smaller or larger."""
+
+    team: str
+    money_per_hour_delta: float
 
 
 @dataclass(frozen=True)
@@ -86,6 +105,7 @@ class Plan:
     otherwise: Price | None = None  # the price of the other choice: to join where this starts fresh, or the reverse
     promise: Promise | None = None  # of a schedule: what it keeps if its profiles are right
     notes: tuple[str, ...] = ()  # what reviewers should know besides, in sentences
+    bill_changes: tuple[BillChange, ...] = ()  # of who shares its tasks, by team
     why: str = ""  # what a defragmentation gains, against what it disturbs, in a sentence or two
     digest: str = ""  # SHA-256 over everything above, canonical JSON
 

@@ -1,8 +1,10 @@
-"""What CPU time, memory and traffic cost here, and how often a query runs a batch: the settings of prices."""
+"""What CPU time, memory and traffic cost here, how often a query runs a batch, and what CPU that is to take."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+from .costs import DECLARED, Costs
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +26,7 @@ class Prices:
     """Prices in ``currency``; ``trigger_ms`` is the time between two batches of a query.
 
     ``core_hour`` is a slot's price where its node has no size in ``sizes``. Memory and traffic have prices of their
-    own where a slot's price does not cover them.
+    own where a slot's price does not cover them. ``costs`` is the CPU that plans are priced with.
     """
 
     core_hour: float = 0.04
@@ -33,6 +35,7 @@ class Prices:
     memory_gb_hour: float = 0.0
     traffic_gb: float = 0.0
     sizes: tuple[tuple[str, VmSize], ...] = ()  # by node
+    costs: Costs = DECLARED
 
     def slot_hour(self, node: str) -> float:
         """What a slot of this node costs for an hour."""

@@ -10,8 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from scheduler.model.amounts import Amounts, share_out
-from scheduler.performance.pricing import QUERY_BATCH_S
-from scheduler.performance.rates import TASK_BATCH_S
+from scheduler.model.costs import QUERY_BATCH_S, TASK_BATCH_S
 
 NOBODY = ""  # stands for a running task where a slot worked for none
 

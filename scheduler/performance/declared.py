@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from scheduler.model.costs import QUERY_BATCH_S, declared_batch_s
 from scheduler.model.errors import RateNotHeld
 from scheduler.model.profile import Point, Profile
 from scheduler.model.resources import TOLERANCE
 from scheduler.model.task_types import TaskType
 
-from .pricing import QUERY_BATCH_S
-from .rates import MICROSECONDS_PER_S, STATE_BATCH_S, TASK_BATCH_S
+from .rates import MICROSECONDS_PER_S
 
 DECLARED = "declared"  # the origin of such a profile
 DECLARED_MEMORY = 0.05  # of a slot: what a query keeps besides its events, a guess
@@ -24,7 +24,7 @@ def declared_profile(task_type: TaskType, *, rate_per_s: float, trigger_s: float
     RateNotHeld
         By what is declared a slot does not hold that rate.
     """
-    batch_s = QUERY_BATCH_S + TASK_BATCH_S + (STATE_BATCH_S if task_type.stateful else 0.0)
+    batch_s = QUERY_BATCH_S + declared_batch_s(task_type)
     cpu = rate_per_s * task_type.cost_us / MICROSECONDS_PER_S + batch_s / trigger_s
     if cpu > 1 + TOLERANCE:
         left = max(0.0, 1 - batch_s / trigger_s)  # nothing where batches alone take more: events may cost nothing

@@ -2,24 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from types import MappingProxyType
 
 from scheduler.model.amounts import Amounts
+from scheduler.model.costs import STATE_BATCH_S, TASK_BATCH_S
+from scheduler.model.dataflow import Dataflow
+from scheduler.model.fragment import RunningTask
 from scheduler.model.plan import Price
 from scheduler.model.prices import Prices
+from scheduler.model.task_types import TaskType, TaskTypes
 
-from .rates import STATE_BATCH_S, TASK_BATCH_S
+from .rates import MICROSECONDS_PER_S, input_rates_per_s
 
-QUERY_BATCH_S = 0.026  # CPU seconds that Spark takes for one batch of one query, besides its tasks'
 NOTHING: Mapping[str, float] = MappingProxyType({})
 
 
 def query_cores(prices: Prices) -> float:
     """CPU cores that a query takes for running batches at all."""
-    return 1000 / prices.trigger_ms * QUERY_BATCH_S
+    return 1000 / prices.trigger_ms * prices.costs.query_batch_s
+
+
+def cores_at(task_type: TaskType, rate_per_s: float, *, prices: Prices) -> float:
+    """CPU cores that a task is expected to take at a rate: for its events, and for its part in every batch."""
+    costs = prices.costs
+    return (
+        rate_per_s * costs.task_event_us(task_type) / MICROSECONDS_PER_S
+        + 1000 / prices.trigger_ms * costs.task_batch_s(task_type))
+
+
+def task_cores(dataflow: Dataflow, *, task_types: TaskTypes, prices: Prices) -> dict[str, float]:
+    """The CPU cores that each task of a dataflow is expected to take, by its id there."""
+    rates = input_rates_per_s(dataflow, task_types=task_types)
+    return {task.id: cores_at(task_types[task.type], rates[task.id], prices=prices) for task in dataflow.tasks}
+
+
+def running_cores(task: RunningTask, *, task_types: TaskTypes, prices: Prices) -> float:
+    """The CPU cores that a running task is expected to take, by what is known now.
+
+    Of one whose rate nobody noted, or whose type is not installed any more, what was expected when it started.
+    """
+    if task.rate_per_s is None or task.type not in task_types:
+        return task.cores
+    return cores_at(task_types[task.type], task.rate_per_s, prices=prices)
 
 
 def price_of(
@@ -33,6 +60,7 @@ def price_of(
     task_cores_delta: float,
     task_cores_alone: float,
     queries_alone: int,
+    types: Collection[str] = (),
 ) -> Price:
     """The price of a plan from what its tasks are expected to take and how many queries run them.
 
@@ -56,7 +84,10 @@ def price_of(
         Cores that they would take if nothing were shared.
     queries_alone : int
         Queries that would run if nothing were shared.
+    types : collection of str, optional
+        The types of the tasks that this is the price of.
     """
+    costs = prices.costs
     for_query = query_cores(prices)
     cores_delta = task_cores_delta + (queries_started - queries_stopped) * for_query
     return Price(
@@ -68,24 +99,45 @@ def price_of(
         cores_delta=round(cores_delta, 6),
         cores_alone=round(task_cores_alone + queries_alone * for_query, 6),
         money_per_hour_delta=round(cores_delta * prices.core_hour, 6),
-        basis=(
-            "Estimated, not measured: each task's declared CPU time for an event times its rate, plus a batch every "
-            f"{prices.trigger_ms} ms that takes {QUERY_BATCH_S * 1000:g} ms for each query, {TASK_BATCH_S * 1000:g} ms "
-            f"for each task and {STATE_BATCH_S * 1000:g} ms more for each with state, at {prices.core_hour:g} "
-            f"{prices.currency} for a core and hour."
-        ),
+        basis=_basis(prices, costs.not_measured(types)),
+        cores_error=round(abs(cores_delta) * costs.error, 6),
+        measured_queries=costs.queries, machine=costs.machine,
+        not_measured=costs.not_measured(types) if costs.are_measured else (),
     )
+
+
+def _basis(prices: Prices, not_measured: Sequence[str]) -> str:
+    """How CPU and money were estimated, in a sentence or two for reviewers."""
+    costs = prices.costs
+    at_price = f"at {prices.core_hour:g} {prices.currency} for a core and hour"
+    if not costs.are_measured:
+        return (
+            "Estimated, not measured: each task's declared CPU time for an event times its rate, plus a batch every "
+            f"{prices.trigger_ms} ms that takes {costs.query_batch_s * 1000:g} ms for each query, "
+            f"{TASK_BATCH_S * 1000:g} ms for each task and {STATE_BATCH_S * 1000:g} ms more for each with state, "
+            f"{at_price}.")
+    number = f"{costs.queries} {'query' if costs.queries == 1 else 'queries'}"
+    basis = (
+        f"From {number} measured on machines of this class ({costs.machine}): a batch every {prices.trigger_ms} ms "
+        f"takes {costs.query_batch_s * 1000:.3g} ms for each query and what each type of task was seen to take, and so "
+        f"do events, {at_price}. Of queries that they were not fitted to such figures were off by "
+        f"{costs.error:.0%} (root mean square).")
+    if not_measured:
+        basis += (
+            f" Not measured yet, so as declared times {costs.scale:.2f}, which is what the others take of what they "
+            f"declare: {', '.join(not_measured)}.")
+    return basis
 
 
 def in_slots(
     price: Price, *, prices: Prices, slots: Mapping[str, float], before: Mapping[str, float] = NOTHING
 ) -> Price:
-    """The price of a plan that counts on slots for itself, whatever their CPU does.
+    """The price of a plan that counts on slots for itself, whatever their CPU does: with what those cost besides.
 
     Parameters
     ----------
     price : Price
-        By CPU; what that would cost stays in its ``basis``.
+        By CPU, as bills charge it.
     slots, before : mapping of str to float
         The part of each slot, by name, that the schedule counts on, and that it counted on before.
     """
@@ -94,12 +146,12 @@ def in_slots(
 
     delta = per_hour(slots) - per_hour(before)
     instead = f" instead of {len(before)} at {per_hour(before):g}" if before else ""
+    number = f"{len(slots)} {'slot' if len(slots) == 1 else 'slots'}"
     return replace(
-        price, money_per_hour_delta=round(delta, 6),
+        price, slots_kept=len(slots), slots_per_hour_delta=round(delta, 6),
         basis=(
-            f"{len(slots)} slots at {per_hour(slots):g} {prices.currency} an hour{instead}: a schedule has slots to "
-            "itself, or what others leave of them. By CPU alone it would be "
-            f"{price.money_per_hour_delta:+g}. {price.basis}"))
+            f"{price.basis} Besides, the schedule keeps {number} at {per_hour(slots):g} {prices.currency} an "
+            f"hour{instead} for itself, or what others leave of them: capacity, which is in no bill."))
 
 
 def cost_nanos(used: Amounts, *, node: str, prices: Prices) -> int:

@@ -13,10 +13,6 @@ from scheduler.model.task_types import TaskTypes
 MICROSECONDS_PER_S = 1_000_000
 KEEPS_UP = 0.95  # of a rate: who does so much of it keeps up with it
 CHANCE = 3.0  # standard deviations of how many events come at random (Poisson): so many fewer may be chance
-# CPU seconds that a task adds to each batch of its query, whatever is in it: Spark plans every batch anew.
-# Fitted to chains of 2, 5 and 9 tasks with 0, 1 and 2 states (docs/engine.md).
-TASK_BATCH_S = 0.005
-STATE_BATCH_S = 0.020  # what a stateful task adds to that
 
 
 def input_rates_per_s(
@@ -84,18 +80,3 @@ def falls_short(measured_per_s: float, due_per_s: float, *, over_s: float | None
 def by_chance(rate_per_s: float, *, over_s: float | None) -> float:
     """How much of a rate may be missing by chance where it was counted for so long; nothing where nobody noted it."""
     return CHANCE * sqrt(rate_per_s / over_s) if over_s else 0.0
-
-
-def task_cores(dataflow: Dataflow, *, task_types: TaskTypes, trigger_ms: int) -> dict[str, float]:
-    """The CPU cores that each task is expected to take, for its events and for its part in every batch.
-
-    Events are its rate times its type's declared cost for one; a query runs a batch every ``trigger_ms``.
-    """
-    rates = input_rates_per_s(dataflow, task_types=task_types)
-    batches_per_s = 1000 / trigger_ms
-    expected: dict[str, float] = {}
-    for task in dataflow.tasks:
-        task_type = task_types[task.type]
-        batch_s = TASK_BATCH_S + (STATE_BATCH_S if task_type.stateful else 0.0)
-        expected[task.id] = rates[task.id] * task_type.cost_us / MICROSECONDS_PER_S + batches_per_s * batch_s
-    return expected

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from scheduler.model.costs import TASK_BATCH_S
 from scheduler.model.fragment import Fragment
 from scheduler.model.ports import EstateView
 from scheduler.model.prices import Prices
 from scheduler.model.task_types import TaskTypes
-from scheduler.performance.rates import TASK_BATCH_S
 
 from .division import is_scheduled
 
@@ -151,7 +151,8 @@ def worth_of(
     rule : Rule
         When a step is worth its disruption.
     """
-    cores = (len(fusion.path) - 1) * query_cores + fusion.dead_tasks * TASK_BATCH_S * 1000 / prices.trigger_ms
+    dead_cores = fusion.dead_tasks * prices.costs.scale * TASK_BATCH_S * 1000 / prices.trigger_ms
+    cores = (len(fusion.path) - 1) * query_cores + dead_cores
     rate_per_s = _rate_into(estate, estate.fragments[fusion.path[0]], evidence)
     latency_ms, crossing_per_s = 0.0, 0.0
     if fusion.stream is not None:

@@ -20,8 +20,7 @@ from scheduler.model.dataflow import Dataflow, Task
 from scheduler.model.fragment import RunningTask
 from scheduler.model.prices import Prices
 from scheduler.model.task_types import TaskTypes
-from scheduler.performance.pricing import query_cores
-from scheduler.performance.rates import task_cores
+from scheduler.performance.pricing import query_cores, task_cores
 
 from .containment import Containment, contain
 from .fingerprint import fingerprint
@@ -113,7 +112,7 @@ def near_misses(
     """
     search = _Search(running, dataflow, siblings, task_types, scope)
 
-    expected = task_cores(dataflow, task_types=task_types, trigger_ms=prices.trigger_ms)
+    expected = task_cores(dataflow, task_types=task_types, prices=prices)
 
     def cores_of(trial: _Trial) -> float:
         changed = search.changed(trial)
@@ -127,7 +126,7 @@ def near_misses(
             started, ids = search.started(trial), trial.ids
         cores = expected
         if containment is not None or changed.rates_per_s != dataflow.rates_per_s:
-            cores = task_cores(changed, task_types=task_types, trigger_ms=prices.trigger_ms)
+            cores = task_cores(changed, task_types=task_types, prices=prices)
         names = {running_id: task_id for task_id, running_id in ids.items()}
         begun = {task.id for task in started}
         woken, queries_woken = waking([running_id for running_id in names if running_id not in begun])

@@ -36,7 +36,7 @@ from workers.benches.experiments import (
 )
 from workers.benches.highest_rate import highest_rate
 from workers.benches.laboratory import runs_as, told
-from workers.benches.schedules_on_spark import at_their_speed, retold
+from workers.benches.predict_again import at_their_speed, retold
 from workers.library.registry import task_types
 
 RATES = st.floats(1, 1000)

@@ -38,6 +38,7 @@ WRITERS = {
     "dashboard/bills/measuring.py": "measurements, no state",
     "dashboard/bills/rollup.py": "the same sums in fewer rows",
     "dashboard/core/sessions.py": "of sessions that have ended",
+    "dashboard/operations/cost_learning.py": "measurements, no state",
     "dashboard/schedules/outcome_store.py": "measurements, no state",
     "dashboard/bills/needs.py": "follows the states of dataflows, whose commands leave rows",
     "dashboard/bills/prices.py": "follows the settings",

@@ -168,7 +168,7 @@ def test_what_others_leave_of_a_slot_is_scheduled_and_told(here: World):
     for slot in plan.promise.slots:
         assert plan.promise.others[slot].cpu < plan.promise.load_of(slot).cpu <= 1
     whole = 0.048 * len(plan.promise.slots)
-    assert 0 < plan.promise.per_hour < whole and plan.price.money_per_hour_delta == pytest.approx(
+    assert 0 < plan.promise.per_hour < whole and plan.price.slots_per_hour_delta == pytest.approx(
         plan.promise.per_hour, abs=1e-5)
     record = enacted(approved(proposal, here.ana)).dataflow
     check_rows()

@@ -26,6 +26,13 @@ def test_free_slots_are_those_that_the_page_of_slots_calls_so(client_of: ClientO
     assert (found["free_slots"], found["own_slots"], found["shared_slots"]) == (16 - own, own, 0)
 
 
+def test_what_runs_now_stands_above_what_could(client_of: ClientOf, scheduled: DataflowRecord) -> None:
+    page = Markup(client_of("carla").get(f"/dataflows/{scheduled.pk}/schedule").text)
+    row = page.one("data-as-it-runs")
+    assert "As it runs now" in row.text and row.number("cores") > 0 and row.number("slots") >= 1
+    assert "estimated" in row.text, "nothing of it was measured yet"
+
+
 def test_what_a_dataflow_runs_by_is_said_as_long_as_it_does(client_of: ClientOf, scheduled: DataflowRecord) -> None:
     address = f"/dataflows/{scheduled.pk}/schedule"
     response = client_of("vera").get(address)

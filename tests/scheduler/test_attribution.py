@@ -43,10 +43,10 @@ def used_by(query: QueryWork, cpu_us: int) -> dict[str, int]:
 
 def test_what_a_batch_takes_whatever_is_in_it_is_shared_evenly() -> None:
     query = QueryWork(busy_ms=50, batches=4, tasks=(TaskWork("a", events=1000, cost_us=100), TaskWork("b")))
-    # 4 batches of 26 ms and 5 for each task, and 100 ms of events
-    assert used_by(query, 244_000) == {"a": 172_000, "b": 72_000}
-    assert used_by(query, 122_000) == {"a": 86_000, "b": 36_000}  # less than the model says: all alike
-    assert used_by(query, 944_000) == {"a": 872_000, "b": 72_000}  # more: it went into the events
+    # 4 batches of 33 ms and 6 for each task, and 100 ms of events
+    assert used_by(query, 280_000) == {"a": 190_000, "b": 90_000}
+    assert used_by(query, 140_000) == {"a": 95_000, "b": 45_000}  # less than the model says: all alike
+    assert used_by(query, 980_000) == {"a": 890_000, "b": 90_000}  # more: it went into the events
 
 
 def test_without_declared_costs_a_query_is_shared_evenly() -> None:

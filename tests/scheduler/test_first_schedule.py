@@ -62,7 +62,8 @@ def test_what_was_submitted_without_a_schedule_is_cut_and_divided_while_it_runs(
     assert plan.notes[1].startswith("by, again work on several slots from now on")
     promised = {one.id for one in plan.promise.bundles}
     assert promised == {one.id for fragment in after.fragments.values() for one in fragment.queries if not one.leaving}
-    assert plan.price.queries_started == len(promised) - 1 and plan.price.money_per_hour_delta > 0
+    assert (plan.price.queries_started, plan.price.queries_stopped) == (len(promised), 1), "each of them is named"
+    assert plan.price.money_per_hour_delta > 0 and plan.price.slots_per_hour_delta > 0, "it kept no slot before"
     check_stored(plan)
     with pytest.raises(NothingToChange):
         plan_schedule(after, "air", found, task_types=TYPES, prices=PRICES)

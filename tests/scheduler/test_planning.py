@@ -13,7 +13,8 @@ from scheduler.model.errors import AlreadySubmitted, AlteredPlan, NoSlots, NotSu
 from scheduler.model.estate import Estate
 from scheduler.model.prices import Prices
 from scheduler.model.task_types import TaskTypes
-from scheduler.performance.rates import input_rates_per_s, task_cores
+from scheduler.performance.pricing import task_cores
+from scheduler.performance.rates import input_rates_per_s
 from scheduler.planning import plan_removal, plan_submission
 from scheduler.reuse.running import running_dataflows
 from tests.scheduler.reversing import reverse_plan, reverse_steps
@@ -134,24 +135,24 @@ def test_rates_follow_the_streams():
         replace(stream, selectivity=0.5) if stream.source == "a" else stream for stream in dataflow.streams
     )
     assert input_rates_per_s(replace(dataflow, streams=streams), task_types=TYPES)["b"] == pytest.approx(60)
-    cores = task_cores(dataflow, task_types=TYPES, trigger_ms=500)
-    assert cores["s"] == pytest.approx(100 * 8 / 1e6 + 2 * 0.005)
-    often = task_cores(dataflow, task_types=TYPES, trigger_ms=250)
+    cores = task_cores(dataflow, task_types=TYPES, prices=Prices(trigger_ms=500))
+    assert cores["s"] == pytest.approx(100 * 8 / 1e6 + 2 * 0.006)
+    often = task_cores(dataflow, task_types=TYPES, prices=Prices(trigger_ms=250))
     more = {task_id: often[task_id] - cores[task_id] for task_id in tasks}
-    state = {task_id: 0.020 * TYPES[kind].stateful for task_id, kind in tasks.items()}
-    assert more == pytest.approx({task_id: 2 * (0.005 + state[task_id]) for task_id in tasks})
+    state = {task_id: 0.025 * TYPES[kind].stateful for task_id, kind in tasks.items()}
+    assert more == pytest.approx({task_id: 2 * (0.006 + state[task_id]) for task_id in tasks})
 
 
 def batches(dataflow, *task_ids):
     """Cores that a dataflow's tasks, or some of them, take for batches every 200 ms."""
     types = [TYPES[task.type] for task in dataflow.tasks if not task_ids or task.id in task_ids]
-    return 5 * sum(0.025 if task_type.stateful else 0.005 for task_type in types)
+    return 5 * sum(0.031 if task_type.stateful else 0.006 for task_type in types)
 
 
 def test_the_price_is_what_events_queries_and_batches_cost():
     plan = planned(EMPTY, ETL)
     tasks = (100 * 8 + 100 * 10 + 100 * 2 + 10 * 5) / 1e6 + batches(ETL)
-    query = 1000 / 200 * 0.026
+    query = 1000 / 200 * 0.033
     assert plan.price.cores_delta == plan.price.cores_alone == pytest.approx(tasks + query)
     assert plan.price.money_per_hour_delta == pytest.approx((tasks + query) * 0.10)
     assert (plan.price.tasks_started, plan.price.queries_started) == (4, 1)

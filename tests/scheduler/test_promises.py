@@ -113,6 +113,6 @@ def test_what_is_promised_for_an_hour_is_what_the_plan_asks_for_the_slots_that_h
     plan = plan_submission(
         ESTATE, PI, dataflow_id="pi", team="water", task_types=TYPES, prices=PRICES, schedule=found)
     assert found.slots == len(plan.promise.slots) == len(found.prediction.slots)
-    assert found.acquisition.per_hour == plan.promise.per_hour == pytest.approx(plan.price.money_per_hour_delta)
+    assert found.acquisition.per_hour == plan.promise.per_hour == pytest.approx(plan.price.slots_per_hour_delta)
     assert plan.promise.per_hour == pytest.approx(PRICES.core_hour * found.slots)
     assert (found.slots < found.placement.needed) is (pair == ("LSA", "RSM"))

@@ -116,8 +116,10 @@ def test_a_submission_runs_as_its_schedule_has_it():
     assert plan.promise.pair == SAM and plan.promise.rate_per_s == 100 <= plan.promise.sustained_per_s
     origins = {one.task: one.origin for one in plan.promise.profiles}
     assert (origins["in"], origins["by"]) == ("declared", "")
-    assert plan.price.money_per_hour_delta == pytest.approx(0.1 * len(plan.promise.slots))
-    assert plan.price.queries_started == 5 and "slots at" in plan.price.basis
+    assert plan.price.slots_per_hour_delta == pytest.approx(0.1 * len(plan.promise.slots))
+    assert plan.price.slots_kept == len(plan.promise.slots)
+    assert plan.price.money_per_hour_delta == pytest.approx(0.1 * plan.price.cores_delta, abs=1e-5), "what is billed"
+    assert plan.price.queries_started == 5 and "keeps 3 slots at" in plan.price.basis
     assert plan_from_json(plan_to_json(plan)) == plan
 
 
@@ -181,7 +183,7 @@ def test_more_threads_of_one_slot_are_a_move_and_another_slot_a_new_bundle():
     assert [one.threads for one in by.bundles] == [4, 4] and by.bundles[1].id.startswith(f"f{more.generation}-")
     kinds = [(step.kind, step.bundle) for step in plan.steps if step.fragment == by.id]
     assert ("start_bundle", by.bundles[1].id) in kinds and kinds[-1] == ("route", None)
-    assert plan.price.money_per_hour_delta > 0 and "instead of" in plan.price.basis
+    assert plan.price.slots_per_hour_delta > 0 and "instead of" in plan.price.basis
 
 
 def test_fewer_bundles_leave_and_are_dropped_once_they_are_gone():

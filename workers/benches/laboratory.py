@@ -15,8 +15,9 @@ from urllib.parse import urlsplit
 from scheduler.model.estate import Estate
 from scheduler.model.fragment import Slot
 from scheduler.model.prices import Prices
+from scheduler.model.profile import Profiles
 from scheduler.model.resources import Node, Supply
-from scheduler.scheduling import Schedule
+from scheduler.scheduling import Job, Schedule, SchedulingOptions, prepare
 from workers.engine import secrets
 from workers.library.registry import task_types
 
@@ -48,7 +49,7 @@ class Laboratory:
     def __init__(self, estate: RunningEstate, tasks: Mapping[str, Kind], folder: Path) -> None:
         self.estate = estate
         self.tasks = tasks
-        self.supply = Supply(free=(Node(NODE, estate.estate.slots),), threads={NODE: DRIVER_THREADS})
+        self.supply = supply_of(estate.estate.slots)
         self._folder = folder
         self._slots: Slots | None = None
         self._base_cpu: Mapping[str, float] = {}
@@ -76,6 +77,11 @@ class Laboratory:
             recording.unlink()
             clear(self._folder)
         return _facts(planned, base) | {"stairs": [with_loads(planned, document(stair)) for stair in stairs_found]}
+
+
+def supply_of(slots: Sequence[Slot]) -> Supply:
+    """What schedules of the experiments are planned for: these slots and nothing else."""
+    return Supply(free=(Node(NODE, tuple(slots)),), threads={NODE: DRIVER_THREADS})
 
 
 @contextmanager
@@ -143,3 +149,28 @@ def with_loads(planned: Schedule, stair: dict[str, Any]) -> dict[str, Any]:
     """A stair with the loads of its slots that are predicted for its rate."""
     loads = loads_at(planned, stair["rate_per_s"])
     return stair | {"predicted": {slot: {"cpu": cpu, "memory": memory} for slot, (cpu, memory) in loads.items()}}
+
+
+def job_of(tasks: Mapping[str, Kind], trigger_ms: int, name: str, known: Profiles, rate_per_s: float) -> Job:
+    """One of the dataflows, to be scheduled.
+
+    Parameters
+    ----------
+    tasks : mapping of str to Kind
+        The tasks, by their names in dataflows.
+    trigger_ms : int
+        Milliseconds between two batches.
+    name : str
+        The dataflow's.
+    known : Profiles
+        Of its tasks.
+    rate_per_s : float
+        Events/s at the source.
+    """
+    flow = dataflow(name, tasks, path=RECORDING, run="planned")
+    return prepare(flow, task_types=task_types(), profiles=known, rate_per_s=rate_per_s, trigger_s=trigger_ms / 1000)
+
+
+def options_of(trigger_ms: int) -> SchedulingOptions:
+    """How the experiments are scheduled."""
+    return SchedulingOptions(routing="slot_aware", trigger_s=trigger_ms / 1000)

@@ -53,6 +53,11 @@ def write(path: Path, content: Mapping[str, Any]) -> None:
     write_atomically(path, json.dumps(content, indent=2) + "\n")
 
 
+def read(path: Path) -> dict[str, Any]:
+    """A result that was written before."""
+    return json.loads(path.read_text())
+
+
 def _shown(value: Any) -> str:
     if value is None:
         return "–"

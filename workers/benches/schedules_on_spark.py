@@ -14,28 +14,26 @@ import json
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 from scheduler.model.errors import WeirError
 from scheduler.model.profile import Profiles
 from scheduler.model.profile_csv import Entry, read_entries, write_entries
-from scheduler.model.resources import Supply
 from scheduler.pairs import BASELINE, MODEL_BASED, PUBLISHED_PAIRS, Pair
 from scheduler.performance.modelling import Sweep
-from scheduler.scheduling import Job, Schedule, SchedulingOptions, predicted, prepare, schedule
+from scheduler.scheduling import Job, Schedule, schedule
 from workers.engine.measuring.machine import machine_class
-from workers.library.registry import task_types
 
 from . import ends, profiling, results
 from .arguments import count, file, positive
-from .experiment_dataflows import ENDS, RECORDING, SERVICE_S, SHAPES, dataflow
-from .experiments import Stair, loads_at, plan, stairs
-from .laboratory import Laboratory, laboratory, runs_as, told, with_loads
+from .experiment_dataflows import ENDS, SERVICE_S, SHAPES
+from .experiments import Stair, plan, stairs
+from .laboratory import Laboratory, job_of, laboratory, options_of
+from .predict_again import at_their_speed, predict_again, retold
 from .schedules_page import page
-from .schedules_summary import DEFINITION, MOST_RUNS, better, fits, highest_stable, is_to_repeat, shown, summary
+from .schedules_summary import DEFINITION, MOST_RUNS, better, fits, is_to_repeat, shown, summary
 
 ORIGIN = "bench schedules --on-spark"
 FIRST_S = 25.0  # of a run, while its queries and their Python workers start
@@ -83,6 +81,8 @@ def unlike(earlier: Mapping[str, Any], sizes: Sizes) -> str:
 def main(argv: Sequence[str] | None = None) -> int:
     """Measure what is missing, print the tables, write JSON, CSV and the page."""
     given = _options(argv)
+    if given.predict_again:
+        return predict_again(given.predict_again, given.out)
     sizes = sizes_of(given)
     document = json.loads(given.out.read_text()) if given.out.exists() and not given.anew else {}
     if differs := unlike(document, sizes):
@@ -105,6 +105,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         measured = read or [*_tasks(lab, sizes, document, save), *_ends(lab, sizes, document, save)]
         entries = [entry for entry, _ in measured]
         given.out.with_suffix(".csv").write_text(write_entries(entries), encoding="utf-8")
+        document["speeds"] = {entry.profile.task_type: speed for entry, speed in measured}
         print(results.table(profiling.rows(entry.profile for entry in entries)), flush=True)
         _experiments(lab, sizes, measured, document, save, most_s=60 * given.minutes)
     document["fits"] = fits(document["runs"])
@@ -120,6 +121,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="weir bench schedules --on-spark", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="two schedules and rough profiles, in some five minutes")
+    parser.add_argument("--predict-again", type=file, metavar="FILE",
+                        help="measure nothing: what is predicted now of the runs that FILE keeps, against then")
     parser.add_argument("--profiles", type=file, help="CSV of profiles that were measured before")
     parser.add_argument("--dataflows", nargs="+", default=["linear", "diamond", "fetch", "enrich"],
                         choices=sorted(set(SHAPES) - {ENDS}))
@@ -161,8 +164,8 @@ def _tasks(lab: Laboratory, sizes: Sizes, document: dict[str, Any], save: Callab
 
 def _ends(lab: Laboratory, sizes: Sizes, document: dict[str, Any], save: Callable[[], None]) -> Measured:
     """Profiles of the source and the sink."""
-    job = _job(lab, sizes, ENDS, Profiles([]), max(ends.RATES_PER_S))
-    apart = ends.apart(job, supply=lab.supply, options=_scheduling_options(sizes))
+    job = job_of(lab.tasks, sizes.trigger_ms, ENDS, Profiles([]), max(ends.RATES_PER_S))
+    apart = ends.apart(job, supply=lab.supply, options=options_of(sizes.trigger_ms))
     climb = ends.climb(first_s=COLD_S, stair_s=2 * sizes.stair_s)
     for attempt in range(MOST_RUNS):  # one bad moment at the source would limit every schedule
         if ENDS in document and ends.reached(document[ENDS]["stairs"]):
@@ -189,10 +192,10 @@ def _experiments(
     known = Profiles([entry.profile for entry, _ in measured])
     speeds = {entry.profile.task_type: speed for entry, speed in measured}
 
-    options = _scheduling_options(sizes)
+    options = options_of(sizes.trigger_ms)
 
     def job_at(name: str, rate_per_s: float) -> Job:
-        return _job(lab, sizes, name, known, rate_per_s)
+        return job_of(lab.tasks, sizes.trigger_ms, name, known, rate_per_s)
 
     def scheduled(name: str, pair: Pair, rate_per_s: float) -> Schedule:
         return schedule(job_at(name, rate_per_s), pair, supply=lab.supply, options=options)
@@ -228,79 +231,3 @@ def _experiments(
         before = next((run for run in document["runs"] if run["key"] == key), {})
         document["runs"] = [run for run in document["runs"] if run["key"] != key] + [better(before, facts)]
         save()
-
-
-def retold(
-    run: dict[str, Any], scheduled: Callable[[str, Pair, float], Schedule], speeds: Mapping[str, float | None],
-    *, supply: Supply,
-) -> dict[str, Any] | None:
-    """A run that was made before, with what is predicted by the profiles and the model as they are now; None where its
-    schedule would be another now, so that it has to be made again.
-
-    Parameters
-    ----------
-    run : mapping of str to Any
-        The run, as it was kept.
-    scheduled : Callable[[str, Pair, float], Schedule]
-        Makes the schedule of a dataflow, a pair and a rate.
-    speeds : Mapping[str, float | None]
-        The speed at which each profile was measured; None where it is not known.
-    supply : Supply
-        Free slots, what others leave of used ones, and machines to buy.
-    """
-    if not run.get("stairs"):
-        return run
-    try:
-        now = scheduled(run["dataflow"], tuple(run["pair"]), run["planned_per_s"])
-    except WeirError:
-        return None
-    if told(now)["placement"] != run["placement"] or run.get("runs_as", runs_as(now)) != runs_as(now):
-        return None
-    updated = run | told(now) | {"stairs": [with_loads(now, stair) for stair in run["stairs"]]}
-    at_their_speed(updated, now, speeds, supply=supply)
-    return updated
-
-
-def at_their_speed(
-    facts: dict[str, Any], planned: Schedule, speeds: Mapping[str, float | None], *, supply: Supply
-) -> None:
-    """Add to what was measured of a run what is predicted for cores as fast as they then were.
-
-    Parameters
-    ----------
-    facts : dict
-        The run; ``predicted_at_speed_per_s`` is added, for the highest stable stair (the one that carried most where
-        none is), and ``predicted_at_speed`` to each stair.
-    planned : Schedule
-        What ran.
-    speeds : mapping
-        By task type, of the cores that profiles are of. Where one is not known, nothing is added.
-    supply : Supply
-        That it was planned for.
-    """
-    sustained = highest_stable(facts) or max(
-        facts["stairs"], key=lambda stair: stair["carried_per_s"], default=None)
-    for stair in facts["stairs"]:
-        ran = [stair["speeds"].get(slot.name) for slot in planned.placement.slots]
-        if not (all(ran) and all(speeds.get(profile.task_type) for profile in planned.job.profiles.values())):
-            return
-        job = replace(planned.job, profiles={
-            task: profile.at_speed(fmean(ran) / speeds[profile.task_type])
-            for task, profile in planned.job.profiles.items()})
-        then = predicted(
-            job, planned.pair, planned.allocation, planned.placement, supply=supply, options=planned.options)
-        stair["predicted_at_speed"] = {
-            slot: {"cpu": cpu, "memory": memory}
-            for slot, (cpu, memory) in loads_at(then, stair["rate_per_s"]).items()}
-        if stair is sustained:
-            facts["predicted_at_speed_per_s"] = then.sustained_per_s
-
-
-def _job(lab: Laboratory, sizes: Sizes, name: str, known: Profiles, rate_per_s: float) -> Job:
-    flow = dataflow(name, lab.tasks, path=RECORDING, run="planned")
-    return prepare(
-        flow, task_types=task_types(), profiles=known, rate_per_s=rate_per_s, trigger_s=sizes.trigger_ms / 1000)
-
-
-def _scheduling_options(sizes: Sizes) -> SchedulingOptions:
-    return SchedulingOptions(routing="slot_aware", trigger_s=sizes.trigger_ms / 1000)

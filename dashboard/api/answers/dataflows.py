@@ -97,6 +97,30 @@ class Fragmentation(Answer):
     spare_queries: int
 
 
+class MeasuredCost(Answer):
+    """What was measured over so many hours, if nobody shared its tasks; ``pays_per_hour`` is for its own team."""
+
+    hours: float
+    cores: float
+    per_hour: float
+    pays_per_hour: float | None
+
+
+class DataflowCost(Answer):
+    """What a dataflow costs an hour: ``cores`` and ``per_hour`` are estimated, ``kept_per_hour`` is the price of the
+    slots that its schedule keeps, which is in no bill."""
+
+    currency: str
+    cores: float
+    cores_error: float | None
+    per_hour: float
+    measured_queries: int
+    not_measured: list[str]
+    measured: MeasuredCost | None
+    slots_kept: int
+    kept_per_hour: float | None
+
+
 class DataflowFragmentation(Fragmentation):
     """The same, with the dataflow."""
 

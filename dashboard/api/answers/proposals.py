@@ -28,7 +28,12 @@ class ProposalRow(Answer):
 
 
 class Price(Answer):
-    """What the estate costs for this dataflow; cores are CPU cores, money is per hour."""
+    """What the estate costs for this dataflow; cores are CPU cores, money is per hour, for CPU as bills charge it.
+
+    ``cores_error`` is by how much ``cores_delta`` may be off (root mean square), from ``measured_queries`` queries on
+    machines of the class ``machine``; of types in ``not_measured``, and of all where nothing was measured, costs are as
+    declared. ``slots_kept`` and ``slots_per_hour_delta`` are the capacity that a schedule keeps: it is in no bill.
+    """
 
     tasks_started: int
     tasks_reused: int
@@ -39,6 +44,19 @@ class Price(Answer):
     cores_alone: float
     money_per_hour_delta: float
     basis: str
+    cores_error: float
+    measured_queries: int
+    machine: str
+    not_measured: list[str]
+    slots_kept: int
+    slots_per_hour_delta: float
+
+
+class BillChange(Answer):
+    """By how much the bills of a team's other dataflows change with the plan, in money an hour."""
+
+    team: str
+    money_per_hour_delta: float
 
 
 class DifferenceTask(Answer):
@@ -149,6 +167,7 @@ class Difference(Answer):
     bundles: list[BundleChange]
     promise: Promise | None
     joining: Joining | None
+    bill_changes: list[BillChange]
 
 
 class TeamReview(Answer):

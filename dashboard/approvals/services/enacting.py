@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from django.conf import settings
 from django.utils import timezone
 
 from dashboard import jobs
@@ -32,7 +33,7 @@ from dashboard.plans.models import PlanRecord
 from dashboard.plans.scheduling_problem import problem_of
 from dashboard.plans.selectors import plan_of
 from dashboard.plans.stale_profiles import profiles_since
-from dashboard.teams.models import User
+from dashboard.teams.models import Team, User
 from dashboard.teams.permissions import viewer_of
 from scheduler.model.errors import InvalidTransition
 from scheduler.model.plan import Plan
@@ -53,6 +54,15 @@ class Observed:
     plan_id: UUID
     done: Collection[str]
     failing: Mapping[str, str] = field(default_factory=dict)
+
+
+def _tell_who_pays(audit: Audit, proposal: Proposal, plan: Plan) -> None:
+    """Leave a row in the trail of each other team whose bill the plan changes: it may not have been asked."""
+    changes = {change.team: change.money_per_hour_delta for change in plan.bill_changes}
+    for team in Team.objects.filter(slug__in=changes).exclude(pk=proposal.dataflow.team_id).order_by("slug"):
+        audit.also(
+            verb="bill.change", subject=proposal, team=team, plan=plan.kind, of=proposal.dataflow.team.name,
+            currency=settings.CURRENCY, money_per_hour=changes[team.slug])
 
 
 def execute(audit: Audit, proposal: Proposal, *, generation: int) -> None:
@@ -76,6 +86,7 @@ def execute(audit: Audit, proposal: Proposal, *, generation: int) -> None:
     if kind.becomes:
         move_dataflow(proposal.dataflow, kind.becomes)
     audit.details["generation"] = generation + 1
+    _tell_who_pays(audit, proposal, plan)
     jobs.enact(str(proposal.pk))
 
 

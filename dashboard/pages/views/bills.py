@@ -39,7 +39,7 @@ def bills(request: HttpRequest) -> HttpResponse:
         "page": page, "rows": [{"dataflow": bill.dataflow, "shown": row} for bill, row in page.object_list],
         "team_rows": [{"team": name, "shown": row} for (name, _), row in zip(sums, team_rows, strict=True)],
         "whole": whole, "idle": idle, "idle_cost": money(idle.pays_nanos), "prices": _prices(period),
-        "query": _query(period, team),
+        "query": _query(period, team), "changes": selectors.changes_by_others(request.viewer, period, team=team)[:20],
     })
 
 

@@ -19,6 +19,7 @@ from dashboard.approvals import selectors as approvals
 from dashboard.approvals import services
 from dashboard.approvals.near_misses import near_misses_in
 from dashboard.audit import selectors as trail
+from dashboard.bills.costs import cost_of
 from dashboard.catalog import selectors as catalog
 from dashboard.catalog.lifecycle import AT_REST, LIFECYCLE, PAUSED, RUNNING
 from dashboard.core.errors import http_status
@@ -145,6 +146,7 @@ def dataflow(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
         "shared": _sharing(tasks), "may_remove": may and record.status in {RUNNING, PAUSED},
         "may_pause": may and record.status == RUNNING, "may_resume": may and record.status == PAUSED,
         "fragmentation": fragmentation_of(request.viewer, dataflow_id), "currency": settings.CURRENCY,
+        "cost": cost_of(request.viewer, dataflow_id),
         "may_renew": may and record.status in AT_REST, "is_running": record.status == RUNNING,
         "may_read_bill": request.viewer.sees_private_of(record.team_id),
         "live_topic": f"dataflow:{record.pk}",

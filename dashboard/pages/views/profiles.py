@@ -17,6 +17,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from dashboard import jobs
 from dashboard.core.errors import BadInput, http_status
+from dashboard.operations.nodes import current_machine
 from dashboard.pages import flash
 from dashboard.pages.profile_figures import profile_figures, trial_figures
 from dashboard.profiles import selectors
@@ -48,7 +49,7 @@ def profiles(request: HttpRequest) -> HttpResponse:
     """Every active profile that the viewer may know of, what is being measured, and what nobody has measured."""
     search = request.GET.get("q", "").strip()
     page = Paginator(selectors.profiles(request.viewer, search=search), PER_PAGE).get_page(request.GET.get("page"))
-    sweeps, machine = selectors.sweeps(request.viewer), selectors.current_machine()
+    sweeps, machine = selectors.sweeps(request.viewer), current_machine()
     return render(request, "profiles/profiles.html", {
         "page": page, "rows": [row_of(record, machine) for record in page.object_list], "search": search,
         "sweeps": sweeps.filter(status__in=[*OPEN, PAUSED]),
@@ -66,7 +67,7 @@ def profile(request: HttpRequest, profile_id: UUID) -> HttpResponse:
     record = selectors.profile(request.viewer, profile_id)
     sweep = getattr(record, "sweep", None)
     return render(request, "profiles/profile.html", {
-        "record": record, "row": row_of(record, selectors.current_machine()), "points": list(record.points.all()),
+        "record": record, "row": row_of(record, current_machine()), "points": list(record.points.all()),
         "sweep": sweep, "disturbed": disturbed_by(sweep) if sweep else None,
         "bounded": _bounded(record),
         "trials": sweep.trials.without_raw() if sweep else [],

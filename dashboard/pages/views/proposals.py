@@ -67,6 +67,7 @@ def proposal(request: HttpRequest, proposal_id: UUID) -> HttpResponse:
         "is_under_way": record.status in UNDER_WAY,
         **_near_misses(request, record),
         "may_choose": _may_choose(request, record),
+        "money_error": diff["price"]["cores_error"] * settings.CORE_HOUR_PRICE if diff and diff["price"] else 0.0,
         "currency": settings.CURRENCY, "entries": trail.entries_of(record, record.plan)[:20],
         "together": sum(task["kind"] == "source" for task in tasks) > 1, "live_topic": f"proposal:{record.pk}",
     })

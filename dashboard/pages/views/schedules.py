@@ -27,6 +27,7 @@ from dashboard.pages.views.missing_profiles import may_measure_for, measure_addr
 from dashboard.plans.choices import LEAST_RATE_PER_S, Choice
 from dashboard.plans.selectors import plan_of
 from dashboard.schedules import options, selectors
+from dashboard.schedules.as_it_runs import as_it_runs
 from dashboard.schedules.comparison import Row, best_of
 from dashboard.schedules.slots import slots_grid
 from dashboard.teams.models import Role
@@ -75,7 +76,7 @@ def schedule(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
     failure = refused or answer.failure
     return render(request, "schedules/compare.html", {
         "record": record, "failure": failure, **missing_part(request, record, failure),
-        **_answer(request, answer), **_frame(request, record, answer),
+        **_answer(request, record, answer), **_frame(request, record, answer),
     }, status=http_status(refused) if refused else 200)
 
 
@@ -87,7 +88,7 @@ def schedule_pairs(request: HttpRequest, dataflow_id: UUID) -> JsonResponse:
     answer = _ask(request, record)
     if answer.failure is not None:
         raise answer.failure
-    context = _answer(request, answer)
+    context = _answer(request, record, answer)
     return JsonResponse({
         "rate": context["rate_asked"], "together_per_s": context["together_per_s"], "shown": context["at"],
         "chosen": context["chosen"],
@@ -149,7 +150,7 @@ def _routing(request: HttpRequest) -> Routing:
     return next((routing for routing in ROUTINGS if routing == named), ROUTINGS[0])
 
 
-def _answer(request: HttpRequest, answer: options.ScheduleOptions) -> dict[str, Any]:
+def _answer(request: HttpRequest, record: DataflowRecord, answer: options.ScheduleOptions) -> dict[str, Any]:
     """What the table and the figures of the chosen pair show; ``rate_asked`` asks for the same again."""
     own = options.own_rates(answer.problem)
     rate_per_s = answer.rate_per_s or own[0]
@@ -166,7 +167,7 @@ def _answer(request: HttpRequest, answer: options.ScheduleOptions) -> dict[str, 
         "rows": answer.rows, "at": at, "rate_asked": given, "together_per_s": sum(own),
         "chosen": chosen.key if shown_row else "", "cannot": chosen.cannot, "chosen_row": chosen,
         "best": best.key if best and best.keeps else "", "currency": settings.CURRENCY, "waiting": True,
-        "routing": _routing(request),
+        "routing": _routing(request), "now": as_it_runs(request.viewer, record),
     }
 
 

@@ -18,6 +18,7 @@ from dashboard.catalog.permissions import is_uuid
 from dashboard.catalog.selectors import dataflows
 from dashboard.commands.actors import actor_of
 from dashboard.commands.files import text_of
+from dashboard.operations.nodes import current_machine
 from dashboard.profiles import selectors
 from dashboard.profiles.lifecycle import DONE, OPEN
 from dashboard.profiles.measurable import slot_choices
@@ -92,7 +93,7 @@ class Command(BaseCommand):
             raise CommandError(error.full_message) from error
 
     def _list(self, actor: User, options: dict[str, Any]) -> None:
-        machine = selectors.current_machine()
+        machine = current_machine()
         viewer = viewer_of(actor)
         records = selectors.set_aside(viewer) if options["set_aside"] else selectors.profiles(viewer)
         for record in selectors.matching(records, options["search"]):

@@ -1,0 +1,98 @@
+"""Which of the slots that are charged say what queries take for good: drivers that are warm, and queries unchanged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+
+from dashboard.bills.models import SlotReading
+from dashboard.operations.cost_learning import SETTLED, WARM
+from dashboard.operations.models import BundleSlot, RunningTaskRow
+from scheduler.model.fragment import Fragment
+from scheduler.performance.attribution import Counters, query_work
+from scheduler.performance.cost_model import QuerySeen, SlotSeen
+
+Tasks = Mapping[str, list[tuple[str, float, str]]]  # as in ``measuring``
+
+
+def same_queries_since(
+    last: SlotReading | None, counters: Counters, tasks: Tasks, *, at: datetime
+) -> datetime:
+    """Since when a slot's process has run these queries, with these tasks and without a restart of any.
+
+    Parameters
+    ----------
+    last : SlotReading or None
+        What was read of the slot before.
+    counters : Counters
+        What it reports now.
+    tasks : mapping of str to list
+        The tasks of its queries.
+    at : datetime
+        When that was read.
+    """
+    if last is None or last.same_since is None or last.counters["since_ms"] != counters.since_ms:
+        return at
+    before = last.counters["queries"]
+    same = _ids(last.tasks) == _ids(tasks) and all(
+        name in before and before[name]["batches"] <= counts["batches"] for name, counts in counters.queries.items())
+    return last.same_since if same else at
+
+
+def settled_slots(
+    growth: Mapping[str, Counters], tasks: Mapping[str, Tasks], fragments: Mapping[str, Fragment],
+    last: Mapping[str, SlotReading], same_since: Mapping[str, datetime], *, at: datetime,
+) -> dict[str, SlotSeen]:
+    """What slots took and did since their last reading, of those that say something for good.
+
+    Left out are drivers that have not warmed up, slots whose queries are new or changed, and those with a query that
+    has more in it than works (a closed tail takes CPU, too) or that a schedule divides (its threads take more).
+
+    Parameters
+    ----------
+    growth : mapping of str to Counters
+        By how much the counters of each slot grew.
+    tasks : mapping of str to mapping
+        The tasks of each query, by slot.
+    fragments : mapping of str to Fragment
+        What is known of the queries.
+    last : mapping of str to SlotReading
+        The readings that the growth is told from.
+    same_since : mapping of str to datetime
+        Since when each slot has run the same.
+    at : datetime
+        When the counters were read.
+    """
+    settled = [
+        slot for slot, counters in growth.items()
+        if slot in last and counters.queries and last[slot].at - same_since[slot] >= SETTLED
+        and last[slot].at - datetime.fromtimestamp(counters.since_ms / 1000, UTC) >= WARM
+        and all(
+            _is_whole(fragments.get(name), tasks[slot].get(name, ()), counts["batches"])
+            for name, counts in counters.queries.items())]
+    names = {name for slot in settled for name in growth[slot].queries}
+    divided = set(BundleSlot.objects.filter(bundle__in=names).values_list("bundle", flat=True)) if names else set()
+    types = dict(RunningTaskRow.objects.filter(
+        pk__in={task for slot in settled for of_query in tasks[slot].values() for task, _, _ in of_query},
+    ).values_list("fingerprint", "type")) if names else {}
+    return {
+        slot: _seen(growth[slot], tasks[slot], types, seconds=(at - last[slot].at).total_seconds())
+        for slot in settled if not divided & growth[slot].queries.keys()
+        and all(task in types for of_query in tasks[slot].values() for task, _, _ in of_query)}
+
+
+def _seen(growth: Counters, tasks: Tasks, types: Mapping[str, str], *, seconds: float) -> SlotSeen:
+    return SlotSeen(seconds, 1000 * growth.cpu_ms, tuple(
+        QuerySeen(name, counts["batches"], tuple(
+            (types[work.id], work.events) for work in query_work(counts, tasks[name]).tasks))
+        for name, counts in sorted(growth.queries.items()) if counts["batches"]))
+
+
+def _is_whole(fragment: Fragment | None, tasks: Sequence[tuple[str, float, str]], batches: int) -> bool:
+    """Whether all of a query works, or nothing of it does."""
+    return fragment is not None and (
+        len(fragment.tasks) == fragment.active == len(tasks) or (fragment.paused and not batches))
+
+
+def _ids(tasks: Tasks) -> dict[str, list[str]]:
+    return {name: [task[0] for task in of_query] for name, of_query in tasks.items()}

@@ -1,0 +1,48 @@
+"""A dataflow as it runs now, in the figures of the comparison of schedules: what its other rows are held against."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dashboard.bills.costs import DataflowCost, cost_of
+from dashboard.catalog.models import DataflowRecord
+from dashboard.operations.view import totals_of, view_for
+from dashboard.teams.permissions import Viewer
+from scheduler.model.fragment import node_of
+
+
+@dataclass(frozen=True, slots=True)
+class AsItRuns:
+    """Its queries and the slots that they are on, by name; what it costs; events/s at its sources and latency in
+    seconds, where they are measured just now."""
+
+    queries: int
+    slots: tuple[str, ...]
+    nodes: tuple[str, ...]
+    cost: DataflowCost
+    rate_per_s: float | None
+    latency_s: float | None
+
+    @property
+    def cores(self) -> float:
+        """CPU that it takes, measured where it is, if nobody shared its tasks."""
+        return self.cost.measured.cores if self.cost.measured else self.cost.cores
+
+
+def as_it_runs(viewer: Viewer, record: DataflowRecord) -> AsItRuns | None:
+    """The dataflow as it runs now; None where nothing of it works."""
+    view, key = view_for(viewer), str(record.pk)
+    submitted = view.estate.submitted.get(key)
+    cost = None if submitted is None or submitted.paused else cost_of(viewer, key)
+    if submitted is None or cost is None:
+        return None
+    own = set(submitted.running.values())
+    bundles = [
+        bundle for fragment in view.estate.fragments.values() if not own.isdisjoint(fragment.active_tasks)
+        for bundle in fragment.queries if not bundle.leaving]
+    totals = totals_of(view, key)
+    latency_ms = totals["latency_p50_ms"]
+    slots = tuple(sorted({bundle.slot for bundle in bundles}))
+    return AsItRuns(
+        len(bundles), slots, tuple(sorted(set(map(node_of, slots)))), cost,
+        totals["events_in_per_s"] if view.reading.measured else None, None if latency_ms is None else latency_ms / 1000)

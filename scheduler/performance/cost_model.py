@@ -1,0 +1,196 @@
+"""Costs learned from slots that work: ridge regression towards declared figures, by non-negative least squares.
+
+A slot's CPU over a time is taken to be a line: so much for being there, so much for each batch of a query, for each
+batch of a task by its type, and for each of its events. Nothing has to be apportioned among queries first, so slots
+with several are of use, too. Where what was seen cannot tell two figures apart, they keep the proportion that is
+declared; Huber's weights keep what is far off from deciding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+import numpy as np
+
+from scheduler.model.costs import DECLARED, Costs, declared_batch_s
+from scheduler.model.task_types import TaskTypes
+
+LEAST_S = 240.0  # seconds that a slot must have been seen with the same queries
+NOISE = 0.1  # relative, of what a slot is seen to take
+TRUST = 0.6  # relative: how far a figure of batches is from what is declared, by the machine's scale
+TRUST_EVENTS = 2.0  # the same of events: what types declare is a first guess
+UNPROVED = 0.3  # the error of what fewer groups were seen for than can be held against each other
+FEWEST_GROUPS = 3
+FOLDS = 20
+HUBER = 2.0  # times the noise: what is further off counts by its distance, not by the square of it
+ROUNDS = 5
+LEAST_US = 0.1  # of an event, where a type declares less
+
+
+@dataclass(frozen=True, slots=True)
+class QuerySeen:
+    """A query over a time: its batches, and the types of its tasks with the events that each took in."""
+
+    id: str
+    batches: int
+    tasks: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SlotSeen:
+    """A slot over a time: seconds, the CPU of its driver and Python workers in microseconds, and its queries."""
+
+    seconds: float
+    cpu_us: int
+    queries: tuple[QuerySeen, ...]
+
+    @property
+    def group(self) -> tuple[str, ...]:
+        """The queries, by id: what is seen of the same ones belongs together."""
+        return tuple(sorted(query.id for query in self.queries))
+
+    @property
+    def types(self) -> frozenset[str]:
+        """The types of its tasks."""
+        return frozenset(name for query in self.queries for name, _ in query.tasks)
+
+    @property
+    def cores(self) -> float:
+        """CPU cores that it took."""
+        return self.cpu_us / 1e6 / self.seconds
+
+
+def fit_costs(seen: Iterable[SlotSeen], *, task_types: TaskTypes, machine: str = "", version: int = 1) -> Costs | None:
+    """Costs of a class of machine from what its slots were seen to take; None where too little was seen.
+
+    Parameters
+    ----------
+    seen : iterable of SlotSeen
+        Of slots that had warmed up; several of the same queries are added up.
+    task_types : TaskTypes
+        The catalogue; what has tasks of other types is left out.
+    machine : str, optional
+        The class of machine, for the result.
+    version : int, optional
+        The number of this fit, for the result.
+
+    References
+    ----------
+    .. [1] Hoerl and Kennard, "Ridge Regression: Biased Estimation for Nonorthogonal Problems", 1970.
+    .. [2] Huber, "Robust Estimation of a Location Parameter", 1964.
+    """
+    groups = [slot for slot in _grouped(seen) if slot.types <= set(task_types)]
+    if not groups:
+        return None
+    types = sorted(frozenset().union(*(slot.types for slot in groups)))
+    figures = _Figures(types, task_types)
+    scale, factors = _fit(figures, groups)
+    fitted = factors * figures.declared
+    by_batch, by_event = fitted[2:2 + len(types)], fitted[2 + len(types):]
+    return Costs(
+        query_batch_s=float(fitted[1]), slot_cores=float(fitted[0]),
+        batch_s=dict(zip(types, map(float, by_batch), strict=True)),
+        event_us={name: float(event_s * 1e6) for name, event_s in zip(types, by_event, strict=True)},
+        scale=scale, queries=len({query.id for slot in groups for query in slot.queries}),
+        error=_error(figures, groups), machine=machine, version=version)
+
+
+def expected_cores(slot: SlotSeen, *, costs: Costs, task_types: TaskTypes) -> float:
+    """CPU cores that a slot would take for what it was seen to do."""
+    used_s = costs.slot_cores * slot.seconds
+    for query in slot.queries:
+        used_s += query.batches * costs.query_batch_s
+        for name, events in query.tasks:
+            task_type = task_types[name]
+            used_s += query.batches * costs.task_batch_s(task_type) + events * costs.task_event_us(task_type) / 1e6
+    return used_s / slot.seconds
+
+
+class _Figures:
+    """The figures to find, in the order of the columns, and what is declared of each: s for a batch or an event."""
+
+    def __init__(self, types: Sequence[str], task_types: TaskTypes) -> None:
+        self._column = {name: index for index, name in enumerate(types)}
+        self.declared = np.array([
+            DECLARED.slot_cores, DECLARED.query_batch_s,
+            *(declared_batch_s(task_types[name]) for name in types),
+            *(max(task_types[name].cost_us, LEAST_US) / 1e6 for name in types)])
+        self.trust = np.array([TRUST] * (2 + len(types)) + [TRUST_EVENTS] * len(types))
+
+    def row(self, slot: SlotSeen) -> np.ndarray:
+        """How often each figure is in what a slot did, by what it took: their products add up to 1."""
+        counts = np.zeros(len(self.declared))
+        counts[0] = slot.seconds
+        types = len(self._column)
+        for query in slot.queries:
+            counts[1] += query.batches
+            for name, events in query.tasks:
+                counts[2 + self._column[name]] += query.batches
+                counts[2 + types + self._column[name]] += events
+        return counts * self.declared * 1e6 / slot.cpu_us
+
+
+def _grouped(seen: Iterable[SlotSeen]) -> list[SlotSeen]:
+    """What was seen of the same queries added up, where that is long enough and something was done."""
+    groups: dict[tuple[str, ...], SlotSeen] = {}
+    for slot in seen:
+        groups[slot.group] = _added(groups[slot.group], slot) if slot.group in groups else slot
+    return [
+        slot for _, slot in sorted(groups.items())
+        if slot.seconds >= LEAST_S and slot.cpu_us > 0 and sum(query.batches for query in slot.queries)]
+
+
+def _added(before: SlotSeen, slot: SlotSeen) -> SlotSeen:
+    queries: dict[str, QuerySeen] = {query.id: query for query in before.queries}
+    for query in slot.queries:
+        old = queries[query.id]
+        if [name for name, _ in old.tasks] != [name for name, _ in query.tasks]:
+            return slot  # its tail was closed or opened: the newer one counts
+        tasks = tuple((name, events + more) for (name, events), (_, more) in zip(old.tasks, query.tasks, strict=True))
+        queries[query.id] = QuerySeen(query.id, old.batches + query.batches, tasks)
+    return SlotSeen(before.seconds + slot.seconds, before.cpu_us + slot.cpu_us, tuple(queries.values()))
+
+
+def _fit(figures: _Figures, groups: Sequence[SlotSeen]) -> tuple[float, np.ndarray]:
+    """What this class takes of all that is declared, and of each figure."""
+    rows = np.array([figures.row(slot) for slot in groups])
+    scale = median(1 / row.sum() for row in rows)
+    factors = np.full(rows.shape[1], scale)
+    ridge = 1 / (figures.trust * scale) ** 2
+    for _ in range(ROUNDS):
+        off = np.abs(rows @ factors - 1) / NOISE
+        weights = np.minimum(1.0, HUBER / np.maximum(off, HUBER)) / NOISE**2
+        gram = (rows.T * weights) @ rows + np.diag(ridge)
+        aim = rows.T @ weights + ridge * scale
+        factors = _not_negative(gram, aim, factors)
+    return float(scale), factors
+
+
+def _not_negative(gram: np.ndarray, aim: np.ndarray, start: np.ndarray) -> np.ndarray:
+    """The x ≥ 0 with the least x·Gx/2 − aim·x, by coordinate descent: G is positive definite."""
+    x = start.copy()
+    for _ in range(500):
+        largest = 0.0
+        for column in range(len(x)):
+            better = max(0.0, x[column] + (aim[column] - gram[column] @ x) / gram[column, column])
+            largest = max(largest, abs(better - x[column]))
+            x[column] = better
+        if largest < 1e-9:
+            break
+    return x
+
+
+def _error(figures: _Figures, groups: Sequence[SlotSeen]) -> float:
+    """How far off each group is from what the others say of it: the root mean square of relative errors."""
+    if len(groups) < FEWEST_GROUPS:
+        return UNPROVED
+    folds = min(FOLDS, len(groups))
+    squares = []
+    for fold in range(folds):
+        held_out = groups[fold::folds]
+        rest = [slot for index, slot in enumerate(groups) if index % folds != fold]
+        _, factors = _fit(figures, rest)
+        squares += [float(figures.row(slot) @ factors - 1) ** 2 for slot in held_out]
+    return (sum(squares) / len(squares)) ** 0.5

@@ -1,0 +1,70 @@
+"""By how much a plan changes the bills of others: every running task is paid for in equal shares by those who need it.
+
+Where one user more comes, everybody else pays less for what they share; where one goes, more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from scheduler.model.plan import BillChange
+from scheduler.model.ports import EstateView, expect
+from scheduler.model.prices import Prices
+from scheduler.model.task_types import TaskTypes
+from scheduler.performance.pricing import query_cores, running_cores
+
+LEAST = 5e-7  # money an hour: less is rounding
+
+
+def bill_changes(
+    estate: EstateView, shared: Iterable[str], *, team: str, comes: bool, task_types: TaskTypes, prices: Prices,
+    is_paused_user: bool = False,
+) -> tuple[BillChange, ...]:
+    """What the other users of some running tasks pay more or less an hour, by team, where that is anything.
+
+    Paused users pay nothing; where a task has some, they are taken to be spread evenly over the teams.
+
+    Parameters
+    ----------
+    estate : EstateView
+        What runs before the plan.
+    shared : iterable of str
+        Running tasks that the dataflow begins or ceases to pay for, and that work before and after.
+    team : str
+        The dataflow's own, by its short name: it does not count among the others of its team.
+    comes : bool
+        Whether it begins to pay; else it is one of those who pay, and ceases.
+    task_types : TaskTypes
+        The catalogue, by type name.
+    prices : Prices
+        What a core costs, and what tasks and queries take.
+    is_paused_user : bool, optional
+        Whether it is one of the paused users, and goes on; else who begins to pay is none of the users yet.
+    """
+    shared = list(shared)
+    expect(estate.places, shared)
+    expect(estate.fragments, {estate.places[task_id][0] for task_id in shared})
+    is_user = is_paused_user or not comes
+    changes: dict[str, float] = {}
+    for task_id in shared:
+        users = estate.users_of(task_id)
+        paying = users.count - users.paused
+        after = paying + 1 if comes else paying - 1
+        others = min(paying, after)
+        if others < 1:
+            continue
+        growth = _money(estate, task_id, task_types=task_types, prices=prices) * (1 / after - 1 / paying)
+        of_team = {name: number - (name == team and is_user) for name, number in users.by_team.items()}
+        spread = others / sum(of_team.values())
+        for name, number in of_team.items():
+            changes[name] = changes.get(name, 0.0) + number * spread * growth
+    return tuple(
+        BillChange(name, round(change, 6)) for name, change in sorted(changes.items()) if abs(change) >= LEAST)
+
+
+def _money(estate: EstateView, task_id: str, *, task_types: TaskTypes, prices: Prices) -> float:
+    """What a running task costs an hour: its CPU, and its even part of what its query takes for batches."""
+    cores = running_cores(estate.tasks[task_id], task_types=task_types, prices=prices)
+    fragment = estate.fragments[estate.places[task_id][0]]
+    return (cores + query_cores(prices) / max(1, len(fragment.active_tasks))) * prices.slot_hour(
+        fragment.slot.rpartition("/")[0])

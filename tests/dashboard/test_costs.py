@@ -1,0 +1,229 @@
+"""Costs in the database: what slots take is kept, learned from, and what plans and pages say of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from django.test import Client
+
+from dashboard import jobs
+from dashboard.approvals.difference import difference
+from dashboard.approvals.services import pause_dataflow, prepare_proposal
+from dashboard.audit.models import AuditEntry
+from dashboard.bills.costs import cost_of
+from dashboard.bills.measuring import record_usage
+from dashboard.catalog.models import DataflowRecord
+from dashboard.explorer.merged import sheet, tasks_working
+from dashboard.operations import cost_learning
+from dashboard.operations.costs import costs_here
+from dashboard.operations.estate import load_estate
+from dashboard.operations.live import live_estate
+from dashboard.operations.models import CostFit, CostObservation, NodeRow, RunningTaskRow
+from dashboard.plans.prices import prices
+from dashboard.plans.selectors import plan_of
+from dashboard.tasks import measuring
+from dashboard.tasks.app import app
+from dashboard.teams.permissions import viewer_of
+from scheduler.model.costs import DECLARED, Costs
+from scheduler.performance.cost_model import QuerySeen, SlotSeen, expected_cores
+from tests.dashboard.building import PASSWORD, World, approved, document, enacted, planned, removal_planned, running
+
+NOON = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
+MINUTE = timedelta(minutes=1)
+MACHINE = "cpu-a, 2 cores, 8 GiB, 2 slots"
+TRUTH = Costs(query_batch_s=2.5 * DECLARED.query_batch_s, slot_cores=2.5 * DECLARED.slot_cores, scale=2.5)
+
+
+@dataclass
+class Slots:
+    """Slots that take, for what they do, what ``TRUTH`` says; two batches a second and ten events."""
+
+    cpu_ms: dict[str, float] = field(default_factory=lambda: {"n1/0": 0.0, "n1/1": 0.0})
+    since: datetime = NOON - timedelta(hours=2)
+    seconds: float = 0.0
+    started: dict[str, float] = field(default_factory=dict)
+
+    def read(self, look_up) -> dict:
+        estate = load_estate()
+        look_up(list(estate.fragments))
+        readings = {}
+        for slot, cpu_ms in self.cpu_ms.items():
+            queries = {}
+            for fragment in estate.fragments.values():
+                if fragment.slot == slot:
+                    seconds = self.seconds - self.started.setdefault(fragment.id, self.seconds)
+                    queries[fragment.id] = {
+                        "busy_ms": round(100 * seconds), "batches": round(2 * seconds),
+                        **{f"{n}:n": round(10 * seconds) for n in range(len(fragment.tasks))}}
+            readings[slot] = {
+                "since_ms": round(self.since.timestamp() * 1000), "cpu_ms": round(cpu_ms), "memory_mb_s": 0,
+                "queries": queries}
+        return readings
+
+    def work(self, seconds: float) -> None:
+        estate = load_estate()
+        self.seconds += seconds
+        for slot in self.cpu_ms:
+            queries = tuple(
+                QuerySeen(fragment.id, round(2 * seconds), tuple(
+                    (estate.tasks[task].type, round(10 * seconds)) for task in fragment.tasks))
+                for fragment in estate.fragments.values() if fragment.slot == slot)
+            self.cpu_ms[slot] += 1000 * seconds * expected_cores(
+                SlotSeen(seconds, 0, queries), costs=TRUTH, task_types=jobs.task_types())
+
+
+@pytest.fixture
+def slots(world: World, monkeypatch: pytest.MonkeyPatch) -> Slots:
+    NodeRow.objects.update(machine=MACHINE)
+    made = Slots()
+    monkeypatch.setattr(jobs, "slot_counters", made.read)
+    return made
+
+
+def passes(slots: Slots, *, minutes: int, since: datetime) -> datetime:
+    """So many minutes, each read at its end; when that was."""
+    for minute in range(minutes):
+        slots.work(60)
+        record_usage(at=since + (minute + 1) * MINUTE)
+    return since + minutes * MINUTE
+
+
+def started(world: World, slots: Slots) -> tuple[DataflowRecord, datetime]:
+    record = running(world.carla, world.city, document("traffic"), world.ana)
+    record_usage(at=NOON)
+    return record, NOON
+
+
+def test_what_slots_take_is_learned_and_plans_are_priced_with_it(world: World, slots: Slots) -> None:
+    _, at = started(world, slots)
+    running(world.carla, world.city, document("smog", window=20), world.ana)
+    assert costs_here() == DECLARED
+    text = document("jams", window=30, visibility="private")
+    before = plan_of(planned(world.mo, world.mobility, text).plan)
+    at = passes(slots, minutes=20, since=at)
+    assert CostObservation.objects.filter(machine=MACHINE).exists()
+    assert cost_learning.learn(at=at) == 1
+    costs = costs_here()
+    assert (costs.machine, costs.version) == (MACHINE, 1) and costs.queries >= 1
+    assert costs.scale == pytest.approx(2.5, rel=0.02) and prices().costs == costs
+    plan = plan_of(planned(world.ben, world.mobility, document("trams", window=30, visibility="private")).plan)
+    assert plan.price.cores_delta == pytest.approx(2.5 * before.price.cores_delta, rel=0.05)
+    assert plan.price.machine == MACHINE and plan.price.cores_error > 0 and plan.price.not_measured == ()
+    assert before.price.measured_queries == 0
+
+
+def test_the_price_of_a_frozen_plan_stays_when_more_is_learned(world: World, slots: Slots) -> None:
+    _, at = started(world, slots)
+    proposal = planned(world.mo, world.mobility, document("jams", window=30))
+    frozen = plan_of(proposal.plan)
+    cost_learning.learn(at=passes(slots, minutes=20, since=at))
+    proposal.plan.refresh_from_db()
+    assert plan_of(proposal.plan) == frozen
+    assert approved(proposal, world.ben, world.ana).status == "executing", "and it is not stale by that"
+
+
+def test_only_what_has_warmed_up_and_settled_is_kept(world: World, slots: Slots) -> None:
+    slots.since = NOON - 5 * MINUTE  # a driver that has just started
+    _, at = started(world, slots)
+    at = passes(slots, minutes=4, since=at)
+    assert not CostObservation.objects.exists(), "its compilers work"
+    at = passes(slots, minutes=6, since=at)
+    [row] = CostObservation.objects.all()
+    seconds = row.seconds
+    assert seconds < 600 and {len(query["tasks"]) for query in row.queries.values()} == {4}
+    running(world.carla, world.city, document("smog", window=20, visibility="private"), world.ana)
+    running(world.carla, world.city, document("rain", window=25, visibility="private"), world.ana)
+    at = passes(slots, minutes=2, since=at)
+    assert sum(CostObservation.objects.values_list("seconds", flat=True)) == pytest.approx(seconds, abs=61), (
+        "what is new is not settled, on whatever slot it is")
+    passes(slots, minutes=6, since=at)
+    assert CostObservation.objects.count() > 1
+
+
+def test_what_says_nothing_new_makes_no_version_and_what_is_old_is_forgotten(world: World, slots: Slots) -> None:
+    _, at = started(world, slots)
+    at = passes(slots, minutes=20, since=at)
+    assert [cost_learning.learn(at=at) for _ in range(3)] == [1, 0, 0]
+    assert CostFit.objects.count() == 1
+    assert cost_learning.learn(at=at + timedelta(days=30)) == 0
+    assert not CostObservation.objects.exists() and costs_here().version == 1, "what was learned stays"
+
+
+def test_repeating_a_reading_notes_nothing_twice(world: World, slots: Slots) -> None:
+    _, at = started(world, slots)
+    at = passes(slots, minutes=8, since=at)
+    before = list(CostObservation.objects.values_list("seconds", "cpu_us"))
+    record_usage(at=at)
+    assert list(CostObservation.objects.values_list("seconds", "cpu_us")) == before
+
+
+def test_a_node_whose_class_nobody_knows_teaches_nothing(world: World, slots: Slots) -> None:
+    NodeRow.objects.update(machine="")
+    _, at = started(world, slots)
+    passes(slots, minutes=10, since=at)
+    assert not CostObservation.objects.exists() and measuring.fit_costs() == 0
+    assert "weir.fit_costs" in {entry["task"] for entry in app.conf.beat_schedule.values()}
+
+
+def test_a_dataflow_costs_one_thing_each_named_for_what_it_is(world: World, slots: Slots) -> None:
+    first, at = started(world, slots)
+    viewer = viewer_of(world.carla)
+    alone = cost_of(viewer, first.pk)
+    plan = plan_of(first.plans.first())
+    assert alone.cores == pytest.approx(plan.price.cores_delta, abs=1e-4), "as the plan said"
+    assert alone.per_hour == pytest.approx(plan.price.money_per_hour_delta, abs=1e-5) and alone.cores_error is None
+    assert alone.measured is None and alone.kept_per_hour is None
+    second = running(world.mo, world.mobility, document("jams", window=20), world.ben, world.ana)
+    at = passes(slots, minutes=20, since=at)
+    cost_learning.learn(at=at)
+    cost = cost_of(viewer, second.pk)
+    assert cost.measured is None or cost.measured.pays_per_hour is None, "another team's bill"
+    own = cost_of(viewer_of(world.mo), second.pk)
+    assert own.cores_error > 0 and own.measured_queries == costs_here().queries
+
+
+def test_the_other_team_is_told_what_a_removal_does_to_its_bill(world: World, slots: Slots, client: Client) -> None:
+    started(world, slots)
+    second = running(world.mo, world.mobility, document("jams", window=20), world.ben, world.ana)
+    proposal = removal_planned(world.mo, second)
+    [change] = difference(viewer_of(world.mo), proposal)["bill_changes"]
+    assert change["team"] == "City" and change["money_per_hour_delta"] > 0
+    client.login(username="ben", password=PASSWORD)
+    page = client.get(f"/proposals/{proposal.pk}/").content.decode()
+    assert 'data-part="bill-changes"' in page and "Bill of City" in page
+    before = AuditEntry.objects.filter(verb="bill.change").count()
+    assert before == 1, "the submission made it smaller"
+    enacted(approved(proposal, *(user for user in (world.ben,))))
+    told = AuditEntry.objects.filter(verb="bill.change").first()
+    assert told.team == world.city and told.details["of"] == "Mobility"
+    assert told.details["money_per_hour"] == change["money_per_hour_delta"]
+    client.login(username="carla", password=PASSWORD)
+    bills = client.get("/bills/").content.decode()
+    assert "Changed by others" in bills and 'data-team="city"' in bills
+    client.login(username="mo", password=PASSWORD)
+    assert "Changed by others" not in client.get("/bills/").content.decode()
+
+
+def test_the_graph_counts_the_tasks_that_the_estate_counts(world: World, slots: Slots) -> None:
+    first, _ = started(world, slots)
+    running(world.mo, world.mobility, document("jams", window=20), world.ben, world.ana)
+    proposal = prepare_proposal(proposal_id=pause_dataflow(actor=world.carla, dataflow_id=first.pk).pk)
+    enacted(approved(proposal, world.ana))
+    for user in (world.carla, world.mo, world.root):
+        viewer = viewer_of(user)
+        counted = live_estate(viewer)["counts"]["running_tasks"]
+        assert sheet(viewer)["tasks_running"] == tasks_working(viewer) == counted < RunningTaskRow.objects.count()
+
+
+def test_pages_and_the_api_say_the_same(world: World, slots: Slots, client: Client) -> None:
+    first, at = started(world, slots)
+    at = passes(slots, minutes=20, since=at)
+    cost_learning.learn(at=at)
+    client.login(username="carla", password=PASSWORD)
+    answer = client.get(f"/api/dataflows/{first.pk}/cost").json()
+    page = client.get(f"/dataflows/{first.pk}/").content.decode()
+    assert 'data-part="estimated"' in page and f"{answer['cores']:.3f} ± {answer['cores_error']:.3f} cores" in page
+    assert answer["measured_queries"] == 1 and "1 query measured on this class of machine" in page
+    assert client.get("/api/dataflows/00000000-0000-0000-0000-000000000000/cost").status_code == 404

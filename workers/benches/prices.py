@@ -1,0 +1,215 @@
+"""`./weir bench prices`: what plans say that dataflows take, against what a slot is measured to take for them.
+
+One slot runs all of them together until its driver has warmed up, then each alone: driver and Python workers, by the
+slot's own report. Three estimates stand beside what was measured: by declared figures, by figures fitted to the *other*
+dataflows (what a plan for one of a new kind would have said), and by figures fitted to all. The fitted figures are
+printed, too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from scheduler.applying import apply_plan
+from scheduler.model.costs import DECLARED, Costs
+from scheduler.model.dataflow import Dataflow
+from scheduler.model.documents import read_document
+from scheduler.model.estate import Estate
+from scheduler.model.fragment import Slot
+from scheduler.model.prices import Prices
+from scheduler.performance.attribution import Counters, grown, query_work
+from scheduler.performance.cost_model import QuerySeen, SlotSeen, expected_cores, fit_costs
+from scheduler.planning import plan_removal, plan_submission
+from workers.engine.counters import read_counters
+from workers.engine.measuring.load import Compilers
+from workers.engine.measuring.machine import machine_class
+from workers.library.registry import task_types
+
+from . import results
+from .arguments import count, positive
+from .estate import NODE, RunningEstate, running
+
+SLOT = f"{NODE}/0"
+CHAIN = """
+name: chain-of-five
+tasks:
+  - {id: stations, type: urban_sensing, config: {sensors: 20}}
+  - {id: parse, type: senml_parse, config: {schema: urban}}
+  - {id: in_range, type: range_filter, config: {ranges: {temperature: [-10, 40]}}}
+  - {id: smooth, type: kalman_filter}
+  - {id: out, type: output, config: {name: smoothed}}
+streams:
+  - {from: stations, to: parse}
+  - {from: parse, to: in_range}
+  - {from: in_range, to: smooth}
+  - {from: smooth, to: out}
+rates: {stations: 10}
+"""
+PAIR = """
+name: two-tasks
+tasks:
+  - {id: meters, type: smart_meter, config: {sensors: 20}}
+  - {id: out, type: output, config: {name: meters}}
+streams: [{from: meters, to: out}]
+rates: {meters: 10}
+"""
+SAMPLES = (
+    "urban_variability", "wearable_motion", "meter_forecast", "urban_clean_averages", "taxi_stats", "urban_stats",
+    "urban_etl")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Measure, print the tables, write JSON; or fit anew to what a file keeps."""
+    parser = argparse.ArgumentParser(prog="weir bench prices", description=__doc__)
+    parser.add_argument("--dataflows", nargs="+", metavar="NAME", choices=sorted(dataflows()),
+                        default=list(dataflows()), help=f"some of {', '.join(dataflows())}")
+    parser.add_argument("--warm-up", type=positive, default=240.0, help="seconds in which all run together")
+    parser.add_argument("--settle", type=positive, default=15.0, help="seconds that each runs before it is measured")
+    parser.add_argument("--seconds", type=positive, default=45.0, help="that each is measured")
+    parser.add_argument("--trigger-ms", type=count, default=500, help="between two batches of a query")
+    parser.add_argument("--again", type=Path, metavar="FILE", help="measure nothing: fit anew to what FILE keeps")
+    parser.add_argument("--out", type=Path, default=Path("bench-results/prices.json"))
+    given = parser.parse_args(argv)
+    measured = results.read(given.again)["measured"] if given.again else measure(given)
+    seen = {entry["dataflow"]: _seen(entry) for entry in measured}
+    types = task_types()
+    fitted = fit_costs(_lasting(seen.values()), task_types=types, machine=machine_class(1))
+    rows = [_row(entry, seen, fitted or DECLARED) for entry in measured]
+    print(results.table(rows))
+    for name in ("declared", "by the others", "by all"):
+        off = [abs(row[name] / row["measured"] - 1) for row in rows if row[name] is not None]
+        if off:
+            print(f"{name}: off by {100 * sum(off) / len(off):.0f}% in the mean, {100 * max(off):.0f}% at worst")
+    if fitted is not None:
+        print(f"A query {1000 * fitted.query_batch_s:.1f} ms a batch, a slot {fitted.slot_cores:.4f} cores, what is "
+              f"declared {fitted.scale:.2f} times; ± {fitted.error:.0%}")
+        for name, batch_s in fitted.batch_s.items():
+            print(f"  {name}: {1000 * batch_s:.1f} ms a batch, {fitted.event_us[name]:.0f} µs an event")
+    results.write(given.out, {
+        "bench": "prices", "machine": results.machine(), "trigger_ms": given.trigger_ms, "measured": measured,
+        "rows": rows, "fitted": None if fitted is None else _as_object(fitted)})
+    return 0
+
+
+def dataflows() -> dict[str, Dataflow]:
+    """What is measured, by name: two small ones, and samples of the library."""
+    folder = resources.files("workers.library").joinpath("samples")
+    texts = {"two-tasks": PAIR, "chain-of-five": CHAIN} | {
+        name: folder.joinpath(f"{name}.yaml").read_text(encoding="utf-8") for name in SAMPLES}
+    return {name: read_document(text, task_types=task_types()) for name, text in texts.items()}
+
+
+def measure(given: argparse.Namespace) -> list[dict[str, Any]]:
+    """Run all together, then each alone: what each was seen to take, and to do."""
+    chosen = {name: dataflow for name, dataflow in dataflows().items() if name in given.dataflows}
+    prices = Prices(trigger_ms=given.trigger_ms)
+    with tempfile.TemporaryDirectory(prefix="weir-prices-") as folder:
+        estate = Estate(slots=(Slot(NODE, 0),))
+        for name, dataflow in chosen.items():
+            estate = _with(estate, f"warm-{name}", dataflow, prices)
+        with running(estate, Path(folder), trigger_ms=given.trigger_ms) as runs:
+            runs.wait_running(within_s=400)
+            print(f"{len(chosen)} dataflows run together for {given.warm_up:g} s …", flush=True)
+            time.sleep(given.warm_up)
+            measured = []
+            for name, dataflow in chosen.items():
+                for other in list(estate.submitted):
+                    estate = apply_plan(estate, plan_removal(estate, other, task_types=task_types(), prices=prices))
+                estate = _with(estate, name, dataflow, prices)
+                runs.enact(estate, within_s=400)
+                time.sleep(given.settle)
+                measured.append({"dataflow": name, **_window(runs, given.seconds)})
+                print(f"{name}: {measured[-1]['cores']:.3f} cores", flush=True)
+    return measured
+
+
+def _with(estate: Estate, dataflow_id: str, dataflow: Dataflow, prices: Prices) -> Estate:
+    """The estate with one more dataflow, which shares nothing."""
+    alone = replace(dataflow, visibility="private")
+    return apply_plan(estate, plan_submission(
+        estate, alone, dataflow_id=dataflow_id, team=dataflow_id, task_types=task_types(), prices=prices))
+
+
+def _window(runs: RunningEstate, seconds: float) -> dict[str, Any]:
+    """What the slot takes and does over some seconds."""
+    fragments = runs.queries()
+    before, compiling_s = _counters(runs), _compiling_s(runs)
+    time.sleep(seconds)
+    after, at_end_s = _counters(runs), _compiling_s(runs)
+    passed_s = after[1] - before[1]
+    growth = grown({SLOT: before[0]}, {SLOT: after[0]})[SLOT]
+    tasks = runs.estate.tasks
+    queries = [
+        {"id": name, "batches": growth.queries[name]["batches"], "busy_ms": growth.queries[name]["busy_ms"],
+         "tasks": [[tasks[work.id].type, work.events] for work in query_work(
+             growth.queries[name], [(task, 0.0, "") for task in fragment.active_tasks]).tasks]}
+        for name, fragment in fragments.items()]
+    return {
+        "seconds": round(passed_s, 3), "cpu_ms": growth.cpu_ms, "cores": round(growth.cpu_ms / 1000 / passed_s, 4),
+        "compilers": round((at_end_s - compiling_s) / passed_s, 4), "queries": queries,
+        "load": round(psutil.getloadavg()[0], 1)}
+
+
+def _counters(runs: RunningEstate) -> tuple[Counters, float]:
+    """The slot's counters, and when they were read: just after a report, which comes every second."""
+    reported = read_counters(runs.client, lambda _: runs.queries())[SLOT]
+    for _ in range(200):
+        fresh = read_counters(runs.client, lambda _: runs.queries())[SLOT]
+        if fresh["cpu_ms"] != reported["cpu_ms"]:
+            return Counters(**fresh), time.monotonic()
+        time.sleep(0.05)
+    raise TimeoutError(f"{SLOT} has not reported for 10 s")
+
+
+def _compiling_s(runs: RunningEstate) -> float:
+    """CPU seconds of the compilers of the slot's JVM so far."""
+    total_s = 0.0
+    for process in psutil.Process(runs.agent_pid).children(recursive=True):
+        with suppress(psutil.Error):
+            total_s += Compilers().cpu_s(process)
+    return total_s
+
+
+def _seen(entry: Mapping[str, Any]) -> SlotSeen:
+    return SlotSeen(entry["seconds"], 1000 * entry["cpu_ms"], tuple(
+        QuerySeen(query["id"], query["batches"], tuple((name, events) for name, events in query["tasks"]))
+        for query in entry["queries"]))
+
+
+def _lasting(seen: Any) -> list[SlotSeen]:
+    """As if each had been seen for long enough: a bench measures for seconds what an estate shows for hours."""
+    return [SlotSeen(1000 * slot.seconds, 1000 * slot.cpu_us, tuple(
+        QuerySeen(query.id, 1000 * query.batches, tuple((name, 1000 * events) for name, events in query.tasks))
+        for query in slot.queries)) for slot in seen]
+
+
+def _row(entry: Mapping[str, Any], seen: Mapping[str, SlotSeen], fitted: Costs) -> dict[str, Any]:
+    name, types = entry["dataflow"], task_types()
+    slot = seen[name]
+    others = fit_costs(_lasting(other for key, other in seen.items() if key != name), task_types=types)
+
+    def cores(costs: Costs) -> float:
+        return round(expected_cores(slot, costs=costs, task_types=types), 3)
+
+    return {
+        "dataflow": name, "tasks": sum(len(query.tasks) for query in slot.queries), "queries": len(slot.queries),
+        "batches/s": round(sum(query.batches for query in slot.queries) / slot.seconds, 2),
+        "measured": round(slot.cores, 3), "of it compilers": entry["compilers"], "declared": cores(DECLARED),
+        "by the others": None if others is None else cores(others), "by all": cores(fitted), "load": entry["load"]}
+
+
+def _as_object(costs: Costs) -> dict[str, Any]:
+    return {
+        "query_batch_s": costs.query_batch_s, "slot_cores": costs.slot_cores, "scale": costs.scale,
+        "batch_s": dict(costs.batch_s), "event_us": dict(costs.event_us), "queries": costs.queries,
+        "error": costs.error}
