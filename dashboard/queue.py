@@ -20,6 +20,7 @@ OBSERVE_PROFILES = "weir.observe_profiles"
 ADVANCE_SWEEPS = "weir.advance_sweeps"
 RECORD_USAGE = "weir.record_usage"
 RECOMMEND_DEFRAGMENTATION = "weir.recommend_defragmentation"
+GUARD = "weir.guard"
 SWEEP = "weir.sweep"
 
 LONGEST_TASK_S = 120

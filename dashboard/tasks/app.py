@@ -24,6 +24,7 @@ CHARGE_EVERY_S = 15.0
 ADVANCE_EVERY_S = 1.0
 MEASURE_EVERY_S = 2.0
 OBSERVE_PROFILES_EVERY_S = 60.0
+GUARD_EVERY_S = 3.0
 SWEEP_EVERY_S = 15.0
 DEFRAGMENT_EVERY_S = 300.0
 
@@ -43,6 +44,7 @@ app.conf.update(
         "record_usage": _every(CHARGE_EVERY_S, queue.RECORD_USAGE),
         "advance_sweeps": _every(MEASURE_EVERY_S, queue.ADVANCE_SWEEPS),
         "observe_profiles": _every(OBSERVE_PROFILES_EVERY_S, queue.OBSERVE_PROFILES),
+        "guard": _every(GUARD_EVERY_S, queue.GUARD),
         "sweep": _every(SWEEP_EVERY_S, queue.SWEEP),
         "recommend_defragmentation": _every(DEFRAGMENT_EVERY_S, queue.RECOMMEND_DEFRAGMENTATION),
     },

@@ -28,6 +28,7 @@ class Settings:
     slot_memory_mb: int = 1024  # the JVM's heap; Python workers and RocksDB come on top
     hold_s: float = 10.0  # for how long a slow reader may hold back a stream that others need
     spill_mb: int = 1024  # on disk, for all slow readers of the node
+    spill_team_mb: int = 512  # of that, for those of one team
     spares: int = 0  # drivers that are kept ready to take the place of one that dies: 0 or 1
     pin: Literal["auto", "always", "never"] = "auto"
 
@@ -48,6 +49,7 @@ def from_environment(environment: Mapping[str, str] | None = None) -> Settings:
         slot_memory_mb=int(env.get("WEIR_SLOT_MEMORY_MB", default.slot_memory_mb)),
         hold_s=float(env.get("WEIR_HOLD_S", default.hold_s)),
         spill_mb=int(env.get("WEIR_SPILL_MB", default.spill_mb)),
+        spill_team_mb=int(env.get("WEIR_SPILL_TEAM_MB", default.spill_team_mb)),
         spares=int(_choice(env, "WEIR_SPARES", ("0", "1"), str(default.spares))),
         pin=_choice(env, "WEIR_PIN", ("auto", "always", "never"), default.pin),
     )

@@ -215,6 +215,13 @@ class Defragmentation(Answer):
     defragmentation: str
 
 
+class TeamWhenBehind(Answer):
+    """What becomes of the team's dataflows that are too slow and choose nothing themselves."""
+
+    team: str
+    when_behind: str
+
+
 class Token(Answer):
     """A new API token; its secret is shown this once."""
 

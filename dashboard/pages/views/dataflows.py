@@ -21,6 +21,7 @@ from dashboard.approvals.near_misses import near_misses_in
 from dashboard.audit import selectors as trail
 from dashboard.catalog import selectors as catalog
 from dashboard.catalog.lifecycle import AT_REST, LIFECYCLE, PAUSED, RUNNING
+from dashboard.catalog.services import choose_when_behind
 from dashboard.core.errors import http_status
 from dashboard.explorer.preview import preview_submission
 from dashboard.operations import selectors as operations
@@ -30,6 +31,7 @@ from dashboard.pages.figures import latency_figure, rate_figure
 from dashboard.pages.graphs import dataflow_graph, preview_graph, stream_id
 from dashboard.teams import selectors as teams
 from dashboard.teams.models import Role
+from scheduler.model.behind import WORDS
 from scheduler.model.errors import InvalidDataflow, NotFound, WeirError
 from scheduler.model.plan_kinds import DEFRAGMENT, PAUSE, PLAN_KINDS, RESUME
 
@@ -140,8 +142,22 @@ def dataflow(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
         "fragmentation": fragmentation_of(request.viewer, dataflow_id), "currency": settings.CURRENCY,
         "may_renew": may and record.status in AT_REST, "is_running": record.status == RUNNING,
         "may_read_bill": request.viewer.sees_private_of(record.team_id),
-        "live_topic": f"dataflow:{record.pk}",
+        "live_topic": f"dataflow:{record.pk}", "hold_s": settings.HOLD_S,
+        "may_choose_behind": request.viewer.has_role(record.team_id, Role.APPROVER),
+        "when_behind_choices": WORDS, "when_behind_words": WORDS[record.behind_choice],
     })
+
+
+@require_POST
+@login_required
+def dataflow_when_behind(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
+    """Choose what becomes of a dataflow that is too slow for a stream that others need."""
+    choice = request.POST.get("choice", "")
+    flash.attempt(
+        request, lambda: choose_when_behind(actor=request.user, dataflow_id=dataflow_id, choice=choice),
+        text=lambda record: f"If it is too slow for others, {record.name} {WORDS[record.behind_choice]}.",
+        code="when-behind")
+    return redirect("dataflow", dataflow_id)
 
 
 @require_safe

@@ -17,7 +17,38 @@ from .config import CAPACITY_BLOCKS
 from .control import Route, begin_batch, route_prefix, routes_of
 from .spill import Entry
 
-LIMIT, SPILL = keys.limit(""), keys.spill("")
+LIMIT, SPILL, SKIP, LOSE = keys.limit(""), keys.spill(""), keys.skip(""), keys.lose("")
+LOST_EVENTS = keys.lost("", "events")
+
+
+@dataclass(frozen=True, slots=True)
+class Skip:
+    """A step of a reader over blocks that it gave up: a batch that begins at ``entry`` reads what follows ``to``."""
+
+    entry: Offset
+    to: Offset
+
+    def after(self, offset: Offset) -> Offset:
+        """Where a reader reads on whose checkpoint is at an entry."""
+        return self.to if self.entry <= offset < self.to else offset
+
+
+@dataclass(frozen=True, slots=True)
+class OnDisk:
+    """What a node has on disk for a reader: so many blocks and events after an entry, up to another."""
+
+    after: Offset
+    reach: Offset
+    blocks: int = 0
+    events: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """How much a reader gave up so far."""
+
+    blocks: int
+    events: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +56,8 @@ class ChannelInfo:
     """The state of a channel. Entry ids are ``<batch + 1>-<n>``. ``rejected`` counts the writes that were refused, and
     ``duplicates`` those of them that repeated a batch. ``readers`` are the offsets that readers have committed;
     ``limits`` the last entries for readers whose place in the channel ends, or has ended, for good; ``spills`` those up
-    to which a reader's node has on disk what it has not read."""
+    to which a reader's node has on disk what it has not read. ``skips`` are the last steps of readers over what they gave up,
+    ``lost`` is how much that was in all; ``losing`` are the readers that were asked to give up more."""
 
     channel: str
     schema_json: str | None
@@ -40,6 +72,14 @@ class ChannelInfo:
     readers: dict[str, Offset]
     limits: dict[str, Offset] = field(default_factory=dict)
     spills: dict[str, Offset] = field(default_factory=dict)
+    skips: dict[str, Skip] = field(default_factory=dict)
+    lost: dict[str, Lost] = field(default_factory=dict)
+    losing: frozenset[str] = frozenset()
+
+    def reads_on_after(self, reader: str, offset: Offset) -> Offset:
+        """Where a reader reads on whose checkpoint is at an entry: behind what it gave up."""
+        skip = self.skips.get(reader)
+        return offset if skip is None else skip.after(offset)
 
     @property
     def is_full(self) -> bool:
@@ -149,6 +189,32 @@ class Channels:
         """
         mark = scripts.run(self._redis, "spill", self._keys(channel), [reader, to])
         return Offset(mark.decode()) if mark else None
+
+    def ask_to_lose(self, channel: str, reader: str, *, keep_blocks: int) -> None:
+        """Ask a reader to give up what it has not read, but for so many of the newest blocks, before its next batch."""
+        self._redis.hset(keys.meta(channel), keys.lose(reader), keep_blocks)
+
+    def ask_to_lose_nothing(self, channel: str, reader: str) -> None:
+        """Take back what was asked of a reader, unless it has done it already."""
+        self._redis.hdel(keys.meta(channel), keys.lose(reader))
+
+    def skip(self, channel: str, reader: str, entry: Offset, on_disk: OnDisk) -> Offset | None:
+        """A reader gives up what it was asked to, between two batches; where it goes on, or None where it stays.
+
+        The Java side does this; here it is for those who play a reader.
+
+        Parameters
+        ----------
+        channel, reader : str
+            Who reads what.
+        entry : Offset
+            Where its checkpoint is.
+        on_disk : OnDisk
+            What its node has on disk of what it has not read.
+        """
+        to = scripts.run(self._redis, "skip", self._keys(channel), [
+            reader, entry, on_disk.after, on_disk.reach, on_disk.blocks, on_disk.events])
+        return Offset(to.decode()) if to else None
 
     def entries(self, channel: str, *, after: Offset, count: int) -> list[Entry]:
         """Up to ``count`` blocks after an entry as the broker has them, oldest first."""
@@ -350,6 +416,13 @@ def _info(channel: str, meta: dict, blocks: int, readers: dict) -> ChannelInfo |
         duplicates=int(meta.get("duplicates", 0)), readers={reader: Offset(entry) for reader, entry in readers.items()},
         limits={name.removeprefix(LIMIT): Offset(entry) for name, entry in meta.items() if name.startswith(LIMIT)},
         spills={name.removeprefix(SPILL): Offset(entry) for name, entry in meta.items() if name.startswith(SPILL)},
+        skips={
+            name.removeprefix(SKIP): Skip(*map(Offset, entries.split())) for name, entries in meta.items()
+            if name.startswith(SKIP)},
+        lost={
+            reader: Lost(int(meta.get(keys.lost(reader, "blocks"), 0)), int(events)) for name, events in meta.items()
+            if name.startswith(LOST_EVENTS) for reader in (name.removeprefix(LOST_EVENTS),)},
+        losing=frozenset(name.removeprefix(LOSE) for name in meta if name.startswith(LOSE)),
     )
 
 
