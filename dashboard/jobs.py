@@ -179,7 +179,8 @@ def flows_since(
     """What has left each task of a fragment since its meters had these counts; none where the broker is away."""
     before = observed.Meters(at_ms=at_ms, counts=counts)
     now_ms, now = meters([fragment.id])
-    return observed.flows(before, observed.Meters(at_ms=now_ms, counts=now), [fragment], {}).tasks if now_ms > at_ms else {}
+    after = observed.Meters(at_ms=now_ms, counts=now)
+    return observed.flows(before, after, [fragment], {}).tasks if now_ms > at_ms else {}
 
 
 def selectivities(fragments: Iterable[Fragment], *, least: int) -> dict[str, float]:

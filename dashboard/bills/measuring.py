@@ -161,13 +161,14 @@ def _add(parts: Iterable[tuple[str, BillShare]]) -> None:
     UsageHour.objects.bulk_create((row for key, row in totals.items() if key not in known), batch_size=1_000)
 
 
-_SUMMED = ("cpu_us", "memory_mb_s", "traffic_bytes", "cost_nanos", "alone_nanos", "needed_ms", "user_ms")
+_SUMMED = ("cpu_us", "memory_mb_s", "traffic_bytes", "disk_kb_s", "cost_nanos", "alone_nanos", "needed_ms", "user_ms")
 
 
 def _add_to(row: UsageHour, pays: Amounts, *, alone: int, ms: int, users: int) -> None:
     row.cpu_us += pays.cpu_us
     row.memory_mb_s += pays.memory_mb_s
     row.traffic_bytes += pays.traffic_bytes
+    row.disk_kb_s += pays.disk_kb_s
     row.cost_nanos += pays.cost_nanos
     row.alone_nanos += alone
     row.needed_ms += ms

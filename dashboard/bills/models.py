@@ -43,6 +43,7 @@ class UsageHour(models.Model):
     cpu_us = models.BigIntegerField(default=0)
     memory_mb_s = models.BigIntegerField(default=0)
     traffic_bytes = models.BigIntegerField(default=0)
+    disk_kb_s = models.BigIntegerField(default=0)  # on disk for it, because it read too slowly
     cost_nanos = models.BigIntegerField(default=0)
     alone_nanos = models.BigIntegerField(default=0)
     needed_ms = models.BigIntegerField(default=0)

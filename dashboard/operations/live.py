@@ -29,16 +29,16 @@ from dashboard.operations.view import (
 )
 from dashboard.teams.permissions import Viewer
 from scheduler.contracts.reports import SlotReport
-from scheduler.model.plan_kinds import PAUSE
 from scheduler.model.fragment import Fragment, RunningBundle, node_of
+from scheduler.model.plan_kinds import PAUSE
 from scheduler.reuse.activity import is_working
 
 # Fields that change from moment to moment: pages write them in place and fetch nothing anew for them. A test holds this
 # to the fields that the API's answers mark.
 MOVING = frozenset({
     "bundles_cpu", "bundles_memory", "channel_p50_ms", "channel_p99_ms", "cpu", "events", "events_in_per_s",
-    "events_out_per_s", "latency_p50_ms", "latency_p99_ms", "lost_events", "measured", "memory_mb", "rate_per_s", "retry_at_ms",
-    "since_ms", "wait_p50_ms", "wait_p99_ms"})
+    "events_out_per_s", "latency_p50_ms", "latency_p99_ms", "lost_events", "measured", "memory_mb", "rate_per_s",
+    "retry_at_ms", "since_ms", "wait_p50_ms", "wait_p99_ms"})
 _NO_TOTALS = {
     "state": "", "events_in_per_s": None, "events_out_per_s": None, "latency_p50_ms": None, "latency_p99_ms": None}
 
@@ -104,7 +104,7 @@ def live_dataflow(viewer: Viewer, dataflow_id: UUID | str) -> dict[str, Any]:
     newest = record.proposals.select_related("plan").first()
     inside = key in view.records
     is_by_weir = newest is not None and newest.author_id is None and newest.plan.kind == PAUSE.name
-    told = paused_slow(record, newest.plan.options.get("why", "") if is_by_weir else "") | {
+    own_findings = paused_slow(record, newest.plan.options.get("why", "") if is_by_weir else "") | {
         finding.key: finding for finding in findings(view)
         if inside and key in {user["id"] for user in finding.dataflows}}
     return {
@@ -113,7 +113,7 @@ def live_dataflow(viewer: Viewer, dataflow_id: UUID | str) -> dict[str, Any]:
         "totals": totals_of(view, key) if inside else _NO_TOTALS | {"state": record.status},
         "tasks": _tasks(view, key) if inside else {},
         "streams": _streams(view, key) if inside else {},
-        "health": {name: asdict(finding) for name, finding in told.items()},
+        "health": {name: asdict(finding) for name, finding in own_findings.items()},
         "when_behind": record.behind_choice, "lost_events": lost_by(record.pk)["events"],
         "proposal": {"id": str(newest.pk), "kind": newest.plan.kind, "status": newest.status} if newest else None,
     }

@@ -35,7 +35,7 @@ class SlowTask:
 
 
 def slow_tasks(*, at: datetime) -> list[SlowTask]:
-    """The tasks that have made a query slow for longer than a reader may hold back others; notes what is slow since when.
+    """The tasks that have made a query slow for longer than a reader may hold back others; notes since when.
 
     A broker that is away tells nothing, and changes nothing.
     """
@@ -54,8 +54,8 @@ def slow_tasks(*, at: datetime) -> list[SlowTask]:
             ignore_conflicts=True)
     due = [
         behind[name] for name, row in known.items() if (at - row.since).total_seconds() >= settings.HOLD_S]
-    found = [_slow_task(estate, fragment, known[fragment.id]) for fragment in due]
-    return [slow for slow in found if slow is not None]
+    candidates = [_slow_task(estate, fragment, known[fragment.id]) for fragment in due]
+    return [slow for slow in candidates if slow is not None]
 
 
 def note_why_not(slow: SlowTask, why_not: str) -> None:

@@ -249,7 +249,8 @@ def set_when_behind(*, actor: User, team: Team, choice: str) -> Team:
     choices = [name for name, _ in Team._meta.get_field("when_behind").choices]
     if choice not in choices:
         raise InvalidValue(
-            f"{choice[:40]!r} is no choice for all of a team's dataflows.", remedy=f"Choose one of {', '.join(choices)}.")
+            f"{choice[:40]!r} is no choice for all of a team's dataflows.",
+            remedy=f"Choose one of {', '.join(choices)}.")
     with audited(actor=actor, verb="team.set_when_behind", subject=team, team=team) as audit:
         audit.details = {"before": team.when_behind, "after": choice}
         if team.when_behind == choice:

@@ -129,7 +129,7 @@ class NodeReport:
     disk_total_mb: float | None = None
     spare: SpareReport | None = None
     spills: Mapping[str, SpillReport] = field(default_factory=dict)  # by fragment or bundle
-    spilled_kb_s: Mapping[str, int] = field(default_factory=dict)  # KB on disk for it times seconds, since its agent began
+    spilled_kb_s: Mapping[str, int] = field(default_factory=dict)  # KB on disk for each, times seconds
     losses: tuple[LossReport, ...] = ()
     slots: Mapping[str, SlotReport] = field(default_factory=dict)
 

@@ -118,7 +118,9 @@ def fusions(
         last = upper.active_tasks[-1]
         for reader in sorted(upper.outlets.get(last, ())):
             lower = movable.get(reader)
-            if lower is None or lower.tasks[0] in apart or not _continues(estate, upper, lower, task_types, longest_chain):
+            if lower is None or lower.tasks[0] in apart:
+                continue
+            if not _continues(estate, upper, lower, task_types, longest_chain):
                 continue
             slot = _slot_for(estate, upper, lower, loads)
             if slot is not None:

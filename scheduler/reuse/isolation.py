@@ -22,7 +22,7 @@ DOMINANT = 0.5  # of a chain's latency: what one task adds at least where the ch
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """A chain that is to be cut in front of its ``position``-th task, because of the ``slow``-th one; or ``why_not``."""
+    """A chain to be cut in front of its ``position``-th task, because of the ``slow``-th one; or ``why_not``."""
 
     fragment: str
     position: int

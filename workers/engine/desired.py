@@ -53,7 +53,7 @@ def desired_of(
     trigger_ms : int
         Interval between the micro-batches of each query.
     needs : mapping of str to Needed, optional
-        Who needs the first task of each fragment; told by the estate's dataflows if not given, which a part of it lacks.
+        Who needs the first task of each fragment; by default told by the estate's dataflows, which a part of it lacks.
 
     Returns
     -------

@@ -138,6 +138,7 @@ class Amounts(Answer):
     core_hours: float
     memory_gib_hours: float
     traffic_bytes: int
+    disk_gb_hours: float
     pays: str
     alone: str
     saved: str

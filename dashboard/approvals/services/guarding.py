@@ -30,8 +30,8 @@ from scheduler.model.plan_kinds import ISOLATE, PAUSE, PlanKind
 from scheduler.reuse.isolation import cut_for_others
 
 WHY_PAUSED = (
-    "It read a stream more slowly than events came, and others need that stream. Its team chose that it is paused then. "
-    "Resume it when it can keep up; what came meanwhile is not made up for.")
+    "It read a stream more slowly than events came, and others need that stream: its team chose that it is paused "
+    "then. Resume it when it can keep up; what came meanwhile is not made up for.")
 
 
 def guard(*, at: datetime) -> list[Proposal]:
@@ -57,10 +57,10 @@ def _to_pause(reports: Reports) -> list[DataflowRecord]:
     return [record for record in records.values() if record.status == dataflows.RUNNING]
 
 
-def _isolate(found: list[SlowTask]) -> Proposal | None:
+def _isolate(slow_ones: list[SlowTask]) -> Proposal | None:
     """Cut the first of these out of its query, one at a time in the whole estate: each hands queries over."""
     estate, apart = current_estate(), cut_tasks()
-    for slow in found:
+    for slow in slow_ones:
         cut = cut_for_others(estate, slow.fragment, slow=slow.position, task_types=jobs.task_types())
         if cut is None:
             continue
@@ -79,8 +79,8 @@ def _isolate(found: list[SlowTask]) -> Proposal | None:
 def _why_cut(slow: SlowTask, task_type: str) -> str:
     return (
         f"A task of type {task_type} adds {slow.added_ms / 1000:.1f} s to an event's {slow.latency_ms / 1000:.1f} s in "
-        f"{slow.fragment.id}, whose other tasks dataflows need that do not need this one. It gets a query of its own, so "
-        "that they go on at their rate. No output changes.")
+        f"{slow.fragment.id}, whose other tasks dataflows need that do not need this one. It gets a query of its own, "
+        "so that they go on at their rate. No output changes.")
 
 
 def _propose(record: DataflowRecord, kind: PlanKind, why: str, *, slow: str = "", head: str = "") -> Proposal | None:

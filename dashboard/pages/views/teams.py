@@ -25,7 +25,8 @@ def teams(request: HttpRequest) -> HttpResponse:
         for team in selectors.teams(request.viewer)
     ]
     return render(request, "teams.html", {
-        "teams": rows, "roles": Role.choices, "controllers": Controller.choices, "when_behind": {choice: WORDS[choice] for choice in (SPILL, PAUSE)},
+        "teams": rows, "roles": Role.choices, "controllers": Controller.choices,
+        "when_behind": {choice: WORDS[choice] for choice in (SPILL, PAUSE)},
         "tokens": selectors.tokens(request.user), "new_token": request.session.pop("new_token", None),
     })
 

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from scheduler.contracts.offsets import Offset
-from workers.engine.channels.registry import ChannelInfo
+from workers.engine.channels.channel_info import ChannelInfo
 from workers.engine.channels.spill import ChannelSpill, Segment
 
 MOST_READERS = 1_000  # whose counters are kept

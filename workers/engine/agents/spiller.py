@@ -21,7 +21,8 @@ from scheduler.contracts.desired import DesiredState
 from scheduler.contracts.offsets import Offset
 from scheduler.contracts.reports import LossReport, SpillReport
 from scheduler.model.behind import LOSE_OLDEST, SPILL
-from workers.engine.channels.registry import ChannelInfo, Channels
+from workers.engine.channels.channel_info import ChannelInfo
+from workers.engine.channels.registry import Channels
 from workers.engine.channels.spill import ChannelSpill
 
 from .logs import logger

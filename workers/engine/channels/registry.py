@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import redis
@@ -13,78 +13,10 @@ import redis
 from scheduler.contracts.offsets import START, Offset
 
 from . import codec, keys, scripts
+from .channel_info import ChannelInfo, OnDisk, info_of, texts
 from .config import CAPACITY_BLOCKS
 from .control import Route, begin_batch, route_prefix, routes_of
 from .spill import Entry
-
-LIMIT, SPILL, SKIP, LOSE = keys.limit(""), keys.spill(""), keys.skip(""), keys.lose("")
-LOST_EVENTS = keys.lost("", "events")
-
-
-@dataclass(frozen=True, slots=True)
-class Skip:
-    """A step of a reader over blocks that it gave up: a batch that begins at ``entry`` reads what follows ``to``."""
-
-    entry: Offset
-    to: Offset
-
-    def after(self, offset: Offset) -> Offset:
-        """Where a reader reads on whose checkpoint is at an entry."""
-        return self.to if self.entry <= offset < self.to else offset
-
-
-@dataclass(frozen=True, slots=True)
-class OnDisk:
-    """What a node has on disk for a reader: so many blocks and events after an entry, up to another."""
-
-    after: Offset
-    reach: Offset
-    blocks: int = 0
-    events: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Lost:
-    """How much a reader gave up so far."""
-
-    blocks: int
-    events: int
-
-
-@dataclass(frozen=True, slots=True)
-class ChannelInfo:
-    """The state of a channel. Entry ids are ``<batch + 1>-<n>``. ``rejected`` counts the writes that were refused, and
-    ``duplicates`` those of them that repeated a batch. ``readers`` are the offsets that readers have committed;
-    ``limits`` the last entries for readers whose place in the channel ends, or has ended, for good; ``spills`` those up
-    to which a reader's node has on disk what it has not read. ``skips`` are the last steps of readers over what they gave up,
-    ``lost`` is how much that was in all; ``losing`` are the readers that were asked to give up more."""
-
-    channel: str
-    schema_json: str | None
-    blocks: int
-    capacity: int
-    retain: int
-    fence: int
-    last: Offset
-    trimmed: Offset
-    rejected: int
-    duplicates: int
-    readers: dict[str, Offset]
-    limits: dict[str, Offset] = field(default_factory=dict)
-    spills: dict[str, Offset] = field(default_factory=dict)
-    skips: dict[str, Skip] = field(default_factory=dict)
-    lost: dict[str, Lost] = field(default_factory=dict)
-    losing: frozenset[str] = frozenset()
-
-    def reads_on_after(self, reader: str, offset: Offset) -> Offset:
-        """Where a reader reads on whose checkpoint is at an entry: behind what it gave up."""
-        skip = self.skips.get(reader)
-        return offset if skip is None else skip.after(offset)
-
-    @property
-    def is_full(self) -> bool:
-        """Whether whoever writes it must wait."""
-        return self.blocks > self.capacity + self.retain
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,8 +182,8 @@ class Channels:
         for channel in channels:
             pipe.hgetall(keys.meta(channel)).xlen(keys.channel(channel)).hgetall(keys.readers(channel))
         replies = iter(pipe.execute())
-        controls = {fragment: _text(next(replies)) for fragment in fragments}
-        infos = (_info(channel, *(next(replies) for _ in range(3))) for channel in channels)
+        controls = {fragment: texts(next(replies)) for fragment in fragments}
+        infos = (info_of(channel, *(next(replies) for _ in range(3))) for channel in channels)
         return {info.channel: info for info in infos if info is not None}, controls
 
     def read_blocks(self, channel: str, *, after: Offset = START, count: int = 100) -> list[tuple[Offset, list[dict]]]:
@@ -301,7 +233,7 @@ class Channels:
 
         A change is in force once its ``from`` is set: the valve does so at its next batch that carries events.
         """
-        return _text(self._redis.hgetall(keys.valve(fragment)))
+        return texts(self._redis.hgetall(keys.valve(fragment)))
 
     def route(
         self, fragment: str, position: int, reader: str, weights: Mapping[str, float], *,
@@ -397,37 +329,9 @@ class Channels:
 
     def meters(self, fragment: str) -> dict[str, int | str]:
         """A fragment's meters; every value is a running total, except ``throttled_by``: a channel that is full."""
-        meters = _text(self._redis.hgetall(keys.meter(fragment)))
+        meters = texts(self._redis.hgetall(keys.meter(fragment)))
         return {name: value if name == "throttled_by" else int(value) for name, value in meters.items()}
 
     @staticmethod
     def _keys(channel: str) -> list[str]:
         return [keys.channel(channel), keys.meta(channel), keys.readers(channel)]
-
-
-def _info(channel: str, meta: dict, blocks: int, readers: dict) -> ChannelInfo | None:
-    meta, readers = _text(meta), _text(readers)
-    if "capacity" not in meta:
-        return None
-    return ChannelInfo(
-        channel=channel, schema_json=meta.get("schema"), blocks=blocks, capacity=int(meta["capacity"]),
-        retain=int(meta.get("retain", 0)), fence=int(meta.get("fence", 0)), last=Offset(meta.get("last", START)),
-        trimmed=Offset(meta.get("trimmed", START)), rejected=int(meta.get("rejected", 0)),
-        duplicates=int(meta.get("duplicates", 0)), readers={reader: Offset(entry) for reader, entry in readers.items()},
-        limits={name.removeprefix(LIMIT): Offset(entry) for name, entry in meta.items() if name.startswith(LIMIT)},
-        spills={name.removeprefix(SPILL): Offset(entry) for name, entry in meta.items() if name.startswith(SPILL)},
-        skips={
-            name.removeprefix(SKIP): Skip(*map(Offset, entries.split())) for name, entries in meta.items()
-            if name.startswith(SKIP)},
-        lost={
-            reader: Lost(int(meta.get(keys.lost(reader, "blocks"), 0)), int(events)) for name, events in meta.items()
-            if name.startswith(LOST_EVENTS) for reader in (name.removeprefix(LOST_EVENTS),)},
-        losing=frozenset(name.removeprefix(LOSE) for name in meta if name.startswith(LOSE)),
-    )
-
-
-def _text(mapping: dict) -> dict[str, str]:
-    return {
-        (name.decode() if isinstance(name, bytes) else name): (value.decode() if isinstance(value, bytes) else value)
-        for name, value in mapping.items()
-    }
