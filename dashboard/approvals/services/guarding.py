@@ -7,6 +7,7 @@ nothing of anybody's but for some seconds, and can be taken back. Each is a prop
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime
 
 from django.conf import settings
@@ -34,6 +35,16 @@ WHY_PAUSED = (
     "then. Resume it when it can keep up; what came meanwhile is not made up for.")
 
 
+@dataclass(frozen=True, slots=True)
+class _Due:
+    """A slow running task of a dataflow that is to be cut out of its query, which then begins with ``head``."""
+
+    record: DataflowRecord
+    slow: str
+    head: str
+    why: str
+
+
 def guard(*, at: datetime) -> list[Proposal]:
     """Look for readers and tasks that slow others, and propose what is due; which proposals were made."""
     reading = jobs.read_live([], {})
@@ -41,8 +52,9 @@ def guard(*, at: datetime) -> list[Proposal]:
         return []
     losses.record_losses(reading.reports)
     proposals = [_propose(record, PAUSE, WHY_PAUSED) for record in _to_pause(reading.reports)]
-    if settings.ISOLATES:
-        proposals.append(_isolate(slow_tasks(at=at)))
+    due = _to_cut(slow_tasks(at=at)) if settings.ISOLATES else None
+    if due is not None:
+        proposals.append(_propose(due.record, ISOLATE, due.why, slow=due.slow, head=due.head))
     return [proposal for proposal in proposals if proposal is not None]
 
 
@@ -57,8 +69,8 @@ def _to_pause(reports: Reports) -> list[DataflowRecord]:
     return [record for record in records.values() if record.status == dataflows.RUNNING]
 
 
-def _isolate(slow_ones: list[SlowTask]) -> Proposal | None:
-    """Cut the first of these out of its query, one at a time in the whole estate: each hands queries over."""
+def _to_cut(slow_ones: list[SlowTask]) -> _Due | None:
+    """The first of these that can be cut out of its query, one at a time in the whole estate: each hands queries over."""
     estate, apart = current_estate(), cut_tasks()
     for slow in slow_ones:
         cut = cut_for_others(estate, slow.fragment, slow=slow.position, task_types=jobs.task_types())
@@ -72,7 +84,7 @@ def _isolate(slow_ones: list[SlowTask]) -> Proposal | None:
             pk__in=estate.users[slow.task], status=dataflows.RUNNING).order_by("pk")
         record = users.first()
         if record is not None:
-            return _propose(record, ISOLATE, _why_cut(slow, estate.tasks[slow.task].type), slow=slow.task, head=head)
+            return _Due(record, slow.task, head, _why_cut(slow, estate.tasks[slow.task].type))
     return None
 
 

@@ -152,9 +152,9 @@ def dataflow(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
 @login_required
 def dataflow_when_behind(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
     """Choose what becomes of a dataflow that is too slow for a stream that others need."""
-    choice = request.POST.get("choice", "")
+    choice, record = request.POST.get("choice", ""), catalog.dataflow(request.viewer, dataflow_id)
     flash.attempt(
-        request, lambda: choose_when_behind(actor=request.user, dataflow_id=dataflow_id, choice=choice),
+        request, lambda: choose_when_behind(actor=request.user, dataflow_id=record.pk, choice=choice),
         text=lambda record: f"If it is too slow for others, {record.name} {WORDS[record.behind_choice]}.",
         code="when-behind")
     return redirect("dataflow", dataflow_id)
