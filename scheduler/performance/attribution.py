@@ -145,8 +145,8 @@ def attribute(*, cpu_us: int, memory_mb_s: int, queries: Iterable[QueryWork]) ->
         Running task id to what it used; together exactly what the slot used, the traffic, and what was on disk. A query
         gets CPU and memory in proportion to the time that it was busy (evenly where none was). Of the query's CPU each
         task gets an even part of what batches take whatever is in them, and a part for its events, by the CPU that its
-        type declares for one; where the query took more than both together, the rest goes with the events, where it took
-        less, all parts shrink alike. What no query was there for is `NOBODY`'s.
+        type declares for one; where the query took more than both together, the rest goes with the events, where it
+        took less, all parts shrink alike. What no query was there for is `NOBODY`'s.
     """
     queries = [query for query in queries if query.tasks]
     slot = Amounts(cpu_us=cpu_us, memory_mb_s=memory_mb_s)

@@ -70,7 +70,7 @@ def _to_pause(reports: Reports) -> list[DataflowRecord]:
 
 
 def _to_cut(slow_ones: list[SlowTask]) -> _Due | None:
-    """The first of these that can be cut out of its query, one at a time in the whole estate: each hands queries over."""
+    """The first of these that can be cut out of its query; one at a time in the whole estate, as queries hand over."""
     estate, apart = current_estate(), cut_tasks()
     for slow in slow_ones:
         cut = cut_for_others(estate, slow.fragment, slow=slow.position, task_types=jobs.task_types())
