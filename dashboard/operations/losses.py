@@ -36,7 +36,9 @@ def _record(loss: LossReport) -> int:
         rows.filter(events__lt=loss.events).update(blocks=loss.blocks, events=loss.events)
         return 1
     head = head_of(loss.reader)
-    for record in working_users(head, choice=LOSE_OLDEST) if head else ():
+    # A team may have chosen otherwise by now.
+    users = (working_users(head, choice=LOSE_OLDEST) or working_users(head)) if head else []
+    for record in users:
         with audited(actor=None, verb="dataflow.lose_events", subject=record, team=record.team) as audit:
             Loss.objects.create(
                 dataflow=record, reader=loss.reader, channel=loss.channel, blocks=loss.blocks, events=loss.events)

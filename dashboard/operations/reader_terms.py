@@ -52,8 +52,8 @@ def head_of(query_id: str) -> str:
     return tasks[0] if tasks else ""
 
 
-def working_users(fragment_head: str, *, choice: str) -> list[DataflowRecord]:
-    """The dataflows that need a running task and are not paused, with that choice."""
-    chosen = Q(when_behind=choice) | Q(when_behind="", team__when_behind=choice)
+def working_users(fragment_head: str, *, choice: str = "") -> list[DataflowRecord]:
+    """The dataflows that need a running task and are not paused; those with a choice, where one is given."""
+    chosen = Q(when_behind=choice) | Q(when_behind="", team__when_behind=choice) if choice else Q()
     ids = Use.objects.filter(running_task=fragment_head, paused=False).values("dataflow")
     return list(DataflowRecord.objects.filter(chosen, pk__in=ids).select_related("team").order_by("pk"))

@@ -74,9 +74,9 @@ def _to_cut(slow_ones: list[SlowTask]) -> _Due | None:
     estate, apart = current_estate(), cut_tasks()
     for slow in slow_ones:
         cut = cut_for_others(estate, slow.fragment, slow=slow.position, task_types=jobs.task_types())
+        note_why_not(slow, "" if cut is None else cut.why_not)
         if cut is None:
             continue
-        note_why_not(slow, cut.why_not)
         head = slow.fragment.tasks[cut.position]
         if cut.why_not or head in apart or Proposal.objects.under_way().exists():
             continue
