@@ -122,7 +122,7 @@ def test_a_fragment_ends_only_between_two_batches_and_with_all_read():
         READER, State.RUNNING, **{**running, "desired": behind}, records=done, savepoints={"f1-0": upstream_end})
     assert decide(not_read, End(READER)) == (do.RetryAt(60_030),)
     young = snapshot(READER, State.RUNNING, **{**running, "since_ms": 59_000}, records=half)
-    assert decide(young, End(READER)) == (do.HoldQuery(), do.Again(End(READER))), "it ends its batch first, and the last"
+    assert decide(young, End(READER)) == (do.HoldQuery(), do.Again(End(READER))), "it ends its batch first"
     assert decide(replace(young, is_held=False), End(READER)) == (do.RetryAt(60_030),), "however long that takes"
     held = replace(young, is_held=True, records=done)
     assert [type(step) for step in decide(held, End(READER))] == [do.Show, do.StopQuery, do.Stopped, do.Again]
