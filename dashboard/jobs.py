@@ -183,6 +183,25 @@ def read_part(fragments: Iterable[Fragment], parents: Mapping[str, tuple[str, ..
         return observed.Flows()
 
 
+def meters(query_ids: Iterable[str]) -> tuple[int, dict[str, dict[str, int]]]:
+    """The meters of queries and the broker's time in ms; none where the broker is away."""
+    try:
+        reading = observed.read_meters(broker(settings.REDIS_URL), query_ids)
+    except redis.RedisError:
+        return 0, {}
+    return reading.at_ms, {name: dict(counts) for name, counts in reading.counts.items()}
+
+
+def flows_since(
+    at_ms: int, counts: Mapping[str, Mapping[str, int]], fragment: Fragment
+) -> Mapping[str, observed.TaskFlow]:
+    """What has left each task of a fragment since its meters had these counts; none where the broker is away."""
+    before = observed.Meters(at_ms=at_ms, counts=counts)
+    now_ms, now = meters([fragment.id])
+    after = observed.Meters(at_ms=now_ms, counts=now)
+    return observed.flows(before, after, [fragment], {}).tasks if now_ms > at_ms else {}
+
+
 def selectivities(fragments: Iterable[Fragment], *, least: int) -> dict[str, float]:
     """Output events for each input event of running tasks that have read so many; none where the broker is away."""
     running = list(fragments)

@@ -21,6 +21,7 @@ ADVANCE_SWEEPS = "weir.advance_sweeps"
 FIT_COSTS = "weir.fit_costs"
 RECORD_USAGE = "weir.record_usage"
 RECOMMEND_DEFRAGMENTATION = "weir.recommend_defragmentation"
+GUARD = "weir.guard"
 SWEEP = "weir.sweep"
 TIDY = "weir.tidy"
 

@@ -24,7 +24,9 @@ from .reuse.handover import Piece, recut
 from .reuse.unmerge import unmerge
 
 
-def plan_pause(estate: EstateView, dataflow_id: str, *, task_types: TaskTypes, prices: Prices) -> Plan:
+def plan_pause(
+    estate: EstateView, dataflow_id: str, *, task_types: TaskTypes, prices: Prices, why: str = ""
+) -> Plan:
     """Plan that a submitted dataflow rests: what no other working dataflow needs ceases to work and keeps its state.
 
     Nothing that works on is restarted. While it rests, its tasks get no events, and none of those later on.
@@ -39,6 +41,8 @@ def plan_pause(estate: EstateView, dataflow_id: str, *, task_types: TaskTypes, p
         The catalogue, by type name.
     prices : Prices
         What a core, a query and what they take cost an hour.
+    why : str, optional
+        Why, for those who look at the plan.
 
     Raises
     ------
@@ -64,6 +68,7 @@ def plan_pause(estate: EstateView, dataflow_id: str, *, task_types: TaskTypes, p
                 running_cores(estate.tasks[task_id], task_types=task_types, prices=prices) for task_id in rested)),
         bill_changes=bill_changes(
             estate, unmerged.kept, team=submitted.team, comes=False, task_types=task_types, prices=prices),
+        why=why,
     ))
 
 
@@ -119,6 +124,7 @@ def plan_defragmentation(
     rule: Rule | None = None,
     longest_chain: int | None = None,
     busy: Collection[str] = (),
+    apart: Collection[str] = (),
 ) -> Plan:
     """Plan one step of defragmentation among the fragments that a submitted dataflow runs in: the one that gains most.
 
@@ -132,6 +138,8 @@ def plan_defragmentation(
         Most tasks in a fragment; None for no limit.
     busy : collection of str
         Fragments that are being handed over, and are left alone until that is done.
+    apart : collection of str
+        Running tasks that were cut out of a query because they were too slow for the rest of it.
 
     Returns
     -------
@@ -151,7 +159,8 @@ def plan_defragmentation(
     ranked = [
         (worth_of(estate, candidate, prices=prices, query_cores=for_query, evidence=evidence, rule=rule), candidate)
         for candidate in fusions(
-            estate, own, task_types=task_types, query_cores=for_query, longest_chain=longest_chain, busy=busy)
+            estate, own, task_types=task_types, query_cores=for_query, longest_chain=longest_chain, busy=busy,
+            apart=apart)
     ]
     if not ranked:
         raise NothingToGain(

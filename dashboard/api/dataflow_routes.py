@@ -25,12 +25,14 @@ from dashboard.api.answers.dataflows import (
     Output,
     Submitted,
     TriedAgain,
+    WhenBehind,
 )
 from dashboard.api.answers.proposals import ProposalRow
 from dashboard.approvals import services
 from dashboard.bills.costs import cost_of
 from dashboard.catalog import selectors as catalog
 from dashboard.operations import failures as failing
+from dashboard.catalog.services import choose_when_behind
 from dashboard.operations import fragments
 from dashboard.operations import selectors as operations
 from dashboard.operations.services import try_again
@@ -92,6 +94,13 @@ def resume(request: HttpRequest, dataflow_id: UUID) -> dict[str, Any]:
 def defragment(request: HttpRequest, dataflow_id: UUID) -> dict[str, Any]:
     """Propose a step of defragmentation."""
     return schemas.proposal_row(services.defragment_dataflow(actor=request.user, dataflow_id=dataflow_id))
+
+
+@router.post("/dataflows/{uuid:dataflow_id}/when-behind", response=WhenBehind)
+def when_behind(request: HttpRequest, dataflow_id: UUID, choice: schemas.WhenBehindIn) -> dict[str, Any]:
+    """Say what becomes of a dataflow that reads a stream too slowly that others need; by an approver of its team."""
+    record = choose_when_behind(actor=request.user, dataflow_id=dataflow_id, choice=choice.choice)
+    return {"id": str(record.pk), "chosen": record.when_behind, "when_behind": record.behind_choice}
 
 
 @router.get("/dataflows/{uuid:dataflow_id}/fragmentation", response=Fragmentation)

@@ -63,6 +63,13 @@ class ControllerIn(Schema):
     choice: str
 
 
+class WhenBehindIn(Schema):
+    """What becomes of a reader that is too slow: ``spill``, ``pause`` or ``lose_oldest``; of a dataflow, empty for its
+    team's choice. What loses the oldest events has other outputs than it would have alone."""
+
+    choice: str
+
+
 class JoiningIn(Schema):
     """How a submission joins what is under way."""
 

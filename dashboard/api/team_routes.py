@@ -11,7 +11,7 @@ from django.http import HttpRequest
 from ninja import Router, Status
 
 from dashboard.api import schemas
-from dashboard.api.answers.site import Containment, Defragmentation, Me, SecretRow, Token
+from dashboard.api.answers.site import Containment, Defragmentation, Me, SecretRow, TeamWhenBehind, Token
 from dashboard.api.auth import Session
 from dashboard.teams import selectors as teams
 from dashboard.teams.models import Role
@@ -22,6 +22,7 @@ from dashboard.teams.services import (
     set_containment,
     set_defragmentation,
     set_secret,
+    set_when_behind,
 )
 
 router = Router()
@@ -67,6 +68,16 @@ def defragmentation(request: HttpRequest, slug: str, choice: schemas.ControllerI
     """Say whether Weir defragments the team's dataflows: off, recommends or acts; by an admin of the team."""
     team = set_defragmentation(actor=request.user, team=teams.team(request.viewer, slug), choice=choice.choice)
     return {"team": team.slug, "defragmentation": team.defragmentation}
+
+
+@router.post("/teams/{slug:slug}/when-behind", response=TeamWhenBehind)
+def when_behind(request: HttpRequest, slug: str, choice: schemas.WhenBehindIn) -> dict[str, Any]:
+    """Say what becomes of the team's dataflows that read a stream too slowly that others need; by an admin of the team.
+
+    It is ``spill`` or ``pause``: what loses events is chosen for one dataflow at a time.
+    """
+    team = set_when_behind(actor=request.user, team=teams.team(request.viewer, slug), choice=choice.choice)
+    return {"team": team.slug, "when_behind": team.when_behind}
 
 
 @router.post("/tokens", response={201: Token}, auth=Session())

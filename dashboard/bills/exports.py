@@ -37,6 +37,7 @@ def amounts_of(charge: Charge) -> dict[str, Any]:
         "core_hours": round(charge.used.cpu_us / 3_600_000_000, 9),
         "memory_gib_hours": round(charge.used.memory_mb_s / 1024 / 3600, 9),
         "traffic_bytes": charge.used.traffic_bytes,
+        "disk_gb_hours": round(charge.used.disk_kb_s / 1_000_000 / 3600, 9),
         "pays": exact(charge.pays_nanos), "alone": exact(charge.alone_nanos), "saved": exact(charge.saved_nanos),
     }
 

@@ -171,6 +171,7 @@ def _add_to(row: UsageHour, pays: Amounts, *, alone: int, ms: int, users: int) -
     row.cpu_us += pays.cpu_us
     row.memory_mb_s += pays.memory_mb_s
     row.traffic_bytes += pays.traffic_bytes
+    row.disk_kb_s += pays.disk_kb_s
     row.cost_nanos += pays.cost_nanos
     row.alone_nanos += alone
     row.needed_ms += ms

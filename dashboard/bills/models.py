@@ -31,7 +31,7 @@ class SlotReading(models.Model):
     same_since = models.DateTimeField(null=True)  # since when its process has run the same queries with the same tasks
 
 
-SUMMED = ("cpu_us", "memory_mb_s", "traffic_bytes", "cost_nanos", "alone_nanos", "needed_ms", "user_ms")
+SUMMED = ("cpu_us", "memory_mb_s", "traffic_bytes", "disk_kb_s", "cost_nanos", "alone_nanos", "needed_ms", "user_ms")
 
 
 class UsageHour(models.Model):
@@ -47,6 +47,7 @@ class UsageHour(models.Model):
     cpu_us = models.BigIntegerField(default=0)
     memory_mb_s = models.BigIntegerField(default=0)
     traffic_bytes = models.BigIntegerField(default=0)
+    disk_kb_s = models.BigIntegerField(default=0)  # on disk for it, because it read too slowly
     cost_nanos = models.BigIntegerField(default=0)
     alone_nanos = models.BigIntegerField(default=0)
     needed_ms = models.BigIntegerField(default=0)

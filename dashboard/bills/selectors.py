@@ -33,7 +33,7 @@ from dashboard.teams.permissions import Viewer
 from scheduler.model.amounts import Amounts
 
 BY_HOUR_UP_TO = timedelta(days=2)
-_AMOUNTS = ("cpu_us", "memory_mb_s", "traffic_bytes", "cost_nanos")
+_AMOUNTS = ("cpu_us", "memory_mb_s", "traffic_bytes", "disk_kb_s", "cost_nanos")
 _SUMS = {name: Sum(name) for name in (*_AMOUNTS, "alone_nanos", "needed_ms", "user_ms")}
 
 

@@ -8,6 +8,7 @@ from django.conf import settings
 from django.db import models
 
 from dashboard.catalog.lifecycle import LIFECYCLE, SUBMITTED
+from scheduler.model.behind import CHOICES
 
 
 class DataflowRecord(models.Model):
@@ -20,6 +21,8 @@ class DataflowRecord(models.Model):
     description = models.TextField(blank=True)
     visibility = models.CharField(max_length=10, choices=[("shared", "shared"), ("private", "private")])
     status = models.CharField(max_length=12, choices=[(s, s) for s in LIFECYCLE.states], default=SUBMITTED)
+    when_behind = models.CharField(  # of `scheduler.model.behind`; empty: as its team has it
+        max_length=12, choices=[(choice, choice) for choice in CHOICES], blank=True, default="")
     version = models.PositiveIntegerField(default=1)
     tasks = models.PositiveIntegerField()
     created = models.DateTimeField(auto_now_add=True)
@@ -34,6 +37,11 @@ class DataflowRecord(models.Model):
     def private(self) -> bool:
         """Whether only its team may know of it."""
         return self.visibility == "private"
+
+    @property
+    def behind_choice(self) -> str:
+        """What becomes of it where it reads a stream too slowly that others need."""
+        return self.when_behind or self.team.when_behind
 
 
 class DataflowVersion(models.Model):

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
+from dashboard import jobs
 from dashboard.audit.trail import Audit, audited
 from dashboard.catalog.lifecycle import AT_REST, SUBMITTED
 from dashboard.catalog.models import DataflowRecord, DataflowVersion
 from dashboard.catalog.moves import move_dataflow
-from dashboard.teams.models import Team, User
+from dashboard.catalog.permissions import dataflow_for
+from dashboard.teams.models import Role, Team, User
+from dashboard.teams.permissions import require_role, viewer_of
+from dashboard.teams.services import InvalidValue
+from scheduler.model.behind import CHOICES
 from scheduler.model.dataflow import Dataflow
 from scheduler.model.documents import to_document
 from scheduler.model.errors import InvalidDataflow, Problem, WeirError
@@ -49,6 +56,41 @@ def store_dataflow(*, actor: User, team: Team, dataflow: Dataflow, text: str, fo
             author=actor,
         )
         _close(audit, record)
+        return record
+
+
+def choose_when_behind(*, actor: User, dataflow_id: UUID | str, choice: str) -> DataflowRecord:
+    """Say what becomes of a dataflow that reads a stream too slowly that others need; by an approver of its team.
+
+    Parameters
+    ----------
+    actor : User
+        Who asks, for permission and the audit.
+    dataflow_id : UUID | str
+        The dataflow's id.
+    choice : str
+        Of `scheduler.model.behind`; empty for what its team has for all.
+
+    Raises
+    ------
+    InvalidValue
+        There is no such choice.
+    """
+    viewer = viewer_of(actor)
+    with audited(actor=actor, verb="dataflow.choose_when_behind") as audit:
+        record = dataflow_for(viewer, dataflow_id)
+        require_role(viewer, record.team, Role.APPROVER)
+        if choice and choice not in CHOICES:
+            raise InvalidValue(
+                f"{choice[:40]!r} is no choice.", remedy=f"Choose one of {', '.join(CHOICES)}, or none for the team's.")
+        audit.subject, audit.team = record, record.team
+        audit.details = {"before": record.when_behind or "team", "after": choice or "team"}
+        if record.when_behind == choice:
+            audit.nothing_changed()
+            return record
+        record.when_behind = choice
+        record.save(update_fields=["when_behind"])
+        jobs.republish()
         return record
 
 

@@ -1,4 +1,4 @@
-"""Commands that propose something for a dataflow that is there."""
+"""Commands about a dataflow that is there; most propose something for it."""
 
 from __future__ import annotations
 
@@ -14,23 +14,22 @@ from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.permissions import is_uuid
 from dashboard.catalog.selectors import dataflows
 from dashboard.commands.actors import actor_of
+from dashboard.teams.models import User
 from dashboard.teams.permissions import viewer_of
 from scheduler.model.errors import WeirError
 
 
-class ProposingCommand(BaseCommand):
-    """Looks up a dataflow by its id or name and calls ``propose`` for it."""
-
-    propose: Callable[..., Proposal]
+class DataflowCommand(BaseCommand):
+    """Looks up a dataflow by its id or name and calls ``act`` for it."""
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("dataflow", help="its id, or its name where that is of one dataflow only")
         parser.add_argument("--team", help="short name of its team, where several have one of that name")
-        parser.add_argument("--as", dest="username", help="who proposes; otherwise the first administrator")
+        parser.add_argument("--as", dest="username", help="who asks; otherwise the first administrator")
 
-    def more(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """What ``propose`` is told besides, from the command's own options."""
-        return {}
+    def act(self, record: DataflowRecord, actor: User, options: Mapping[str, Any]) -> str:
+        """Do what the command is for; what is printed then."""
+        raise NotImplementedError
 
     def handle(self, *, dataflow: str, team: str | None, username: str | None, **options: Any) -> None:
         actor = actor_of(username)
@@ -42,7 +41,20 @@ class ProposingCommand(BaseCommand):
         if len(records) > 1:
             raise CommandError(f"Several teams have a dataflow {dataflow}: name one with --team, or give its id.")
         try:
-            proposal = type(self).propose(actor=actor, dataflow_id=records[0].pk, **self.more(options))
+            self.stdout.write(self.act(records[0], actor, options))
         except WeirError as error:
             raise CommandError(error.full_message) from error
-        self.stdout.write(f"Proposed for {records[0].name}: /proposals/{proposal.pk}/")
+
+
+class ProposingCommand(DataflowCommand):
+    """Calls ``propose`` for a dataflow."""
+
+    propose: Callable[..., Proposal]
+
+    def more(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """What ``propose`` is told besides, from the command's own options."""
+        return {}
+
+    def act(self, record: DataflowRecord, actor: User, options: Mapping[str, Any]) -> str:
+        proposal = type(self).propose(actor=actor, dataflow_id=record.pk, **self.more(options))
+        return f"Proposed for {record.name}: /proposals/{proposal.pk}/"

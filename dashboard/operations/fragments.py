@@ -17,6 +17,7 @@ from django.conf import settings
 from dashboard import jobs
 from dashboard.catalog.permissions import dataflow_for
 from dashboard.operations.costs import costs_here
+from dashboard.operations.slow_queries import cut_tasks
 from dashboard.operations.view import View, view_for
 from dashboard.teams.permissions import Viewer
 from scheduler.model.prices import Prices
@@ -55,7 +56,8 @@ def _row(view: View, dataflow_id: str, *, query: float) -> dict[str, Any]:
         for stream, flow in view.reading.flows.streams.items() if flow.channel_p50_ms is not None
     }
     result = fragmentation(
-        view.estate, dataflow_id, task_types=jobs.task_types(), query_cores=query, latency_ms=latency_ms)
+        view.estate, dataflow_id, task_types=jobs.task_types(), query_cores=query, latency_ms=latency_ms,
+        apart=cut_tasks())
     return asdict(result) | {
         "idle_cores": round(result.idle_cores, 3),
         "money_per_hour": round(result.idle_cores * settings.CORE_HOUR_PRICE, 6),

@@ -8,47 +8,21 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Collection, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from typing import Any
 
 from django.conf import settings
 
+from dashboard.operations.findings import BAD, NOTE, WARN, Finding
+from dashboard.operations.slow_queries import stuck_queries
+from dashboard.operations.slow_readers import held_up, spilled
 from dashboard.operations.states import GAVE_UP, NODE_SILENT_MS, RECOVERING, SILENT, SILENT_SOURCE, THROTTLED
 from dashboard.operations.view import View
-from scheduler.contracts.reports import FAILING, RUNNING, STALLED, NodeReport, QueryReport, SlotReport, SpillReport
+from scheduler.contracts.reports import FAILING, RUNNING, STALLED, NodeReport, QueryReport, SlotReport
 from scheduler.model.fragment import Fragment, RunningBundle
 
-BAD, WARN, NOTE = "bad", "warn", "note"
-BEHIND = "behind"  # a reader that goes on from disk
 FULL, FULL_MB = "full", 64  # so little free space is as good as none
 _ORDER = {BAD: 0, WARN: 1, NOTE: 2}
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that is wrong.
-
-    ``part`` is one of ``node``, ``slot``, ``query``, ``channel``, ``spill``, ``source``, ``broker``, ``disk`` and
-    ``worker``;
-    ``severity`` is ``bad`` (something stands still), ``warn`` (it goes on, or comes back by itself) or
-    ``note``. ``dataflows`` (id, name, team) are those of the viewer that it concerns.
-    """
-
-    part: str
-    name: str
-    state: str
-    severity: str
-    cause: str
-    remedy: str
-    slot: str | None = None
-    since_ms: int | None = None
-    retry_at_ms: int | None = None
-    dataflows: list[dict[str, str]] = field(default_factory=list)
-
-    @property
-    def key(self) -> str:
-        """Its name among all findings."""
-        return f"{self.part}/{self.name}"
 
 
 def findings(view: View) -> list[Finding]:
@@ -142,7 +116,10 @@ def _since(report: SlotReport, node: NodeReport) -> int | None:
 
 
 def _queries(view: View) -> Iterator[Finding]:
+    stuck = stuck_queries()
     for fragment in view.fragments():
+        if fragment.id in stuck:
+            yield held_up(view, fragment, stuck[fragment.id])
         for bundle in fragment.queries:
             slot = view.reading.reports.slot(bundle.slot)
             if slot is not None and slot.state == RUNNING:  # else it is the slot's or the node's
@@ -151,26 +128,7 @@ def _queries(view: View) -> Iterator[Finding]:
                     yield finding
                 spill = view.reading.reports.spill(bundle.slot, bundle.id)
                 if spill is not None:
-                    yield _spilled(view, fragment, bundle, spill)
-
-
-def _spilled(view: View, fragment: Fragment, bundle: RunningBundle, spill: SpillReport) -> Finding:
-    """A reader that is behind on a stream that others need; they are told, too, where it holds them back."""
-    tasks = view.name_of(fragment.tasks[0])
-    remedy = "Give the slow task more threads by a schedule, or pause or remove the dataflow."
-    if not spill.refused:
-        return Finding(
-            "spill", bundle.id, BEHIND, WARN,
-            f"{tasks} reads more slowly than events come. It goes on from disk, so that nobody waits for it.",
-            remedy, slot=bundle.slot, since_ms=spill.since_ms, dataflows=view.users(fragment.active_tasks))
-    why = "what WEIR_SPILL_MB allows is used up" if spill.refused == "full" else spill.refused
-    writer = view.fragment_of.get(spill.channel.partition("@")[0].rpartition(".")[0])
-    held = view.users({*fragment.active_tasks, *(writer.active_tasks if writer is not None else ())})
-    return Finding(
-        "spill", bundle.id, BEHIND, BAD,
-        f"{tasks} reads more slowly than events come, and its node can keep no more for it on disk ({why}): others "
-        "wait for it.",
-        remedy, slot=bundle.slot, since_ms=spill.since_ms, dataflows=held)
+                    yield spilled(view, fragment, bundle, spill)
 
 
 def _query(view: View, fragment: Fragment, bundle: RunningBundle, report: QueryReport) -> Finding | None:

@@ -15,7 +15,9 @@ from dashboard import jobs
 from dashboard.catalog.permissions import dataflow_for
 from dashboard.operations.failures import failed_tasks
 from dashboard.operations.health import findings, health_document
+from dashboard.operations.losses import lost_by
 from dashboard.operations.reservations import reserved_slots
+from dashboard.operations.slow_readers import paused_slow
 from dashboard.operations.states import SILENT
 from dashboard.operations.view import (
     View,
@@ -29,14 +31,15 @@ from dashboard.operations.view import (
 from dashboard.teams.permissions import Viewer
 from scheduler.contracts.reports import SlotReport
 from scheduler.model.fragment import Fragment, RunningBundle, node_of
+from scheduler.model.plan_kinds import PAUSE
 from scheduler.reuse.activity import is_working
 
 # Fields that change from moment to moment: pages write them in place and fetch nothing anew for them. A test holds this
 # to the fields that the API's answers mark.
 MOVING = frozenset({
     "bundles_cpu", "bundles_memory", "channel_p50_ms", "channel_p99_ms", "cpu", "events", "events_in_per_s",
-    "events_out_per_s", "latency_p50_ms", "latency_p99_ms", "measured", "memory_mb", "rate_per_s", "retry_at_ms",
-    "since_ms", "wait_p50_ms", "wait_p99_ms"})
+    "events_out_per_s", "latency_p50_ms", "latency_p99_ms", "lost_events", "measured", "memory_mb", "rate_per_s",
+    "retry_at_ms", "since_ms", "wait_p50_ms", "wait_p99_ms"})
 _NO_TOTALS = {
     "state": "", "events_in_per_s": None, "events_out_per_s": None, "latency_p50_ms": None, "latency_p99_ms": None}
 
@@ -93,6 +96,8 @@ def live_dataflow(viewer: Viewer, dataflow_id: UUID | str) -> dict[str, Any]:
     - ``streams`` by ``"<source>><target>"`` (submitted ids): ``rate_per_s``, ``channel_p50_ms``, ``channel_p99_ms``,
       ``wait_p50_ms``, ``wait_p99_ms``; ``fused`` where no channel carries it
     - ``health``: what is wrong of what it needs, as for the estate
+    - ``when_behind``: what becomes of it where it reads a stream too slowly that others need; ``lost_events``: how many
+      it has lost by that choice
     - ``proposal``: the newest one's ``id``, ``kind`` and ``status``, or null
     """
     record = dataflow_for(viewer, dataflow_id)
@@ -100,15 +105,18 @@ def live_dataflow(viewer: Viewer, dataflow_id: UUID | str) -> dict[str, Any]:
     key = str(record.pk)
     newest = record.proposals.select_related("plan").first()
     inside = key in view.records
+    is_by_weir = newest is not None and newest.author_id is None and newest.plan.kind == PAUSE.name
+    own_findings = paused_slow(record, newest.plan.options.get("why", "") if is_by_weir else "") | {
+        finding.key: finding for finding in findings(view)
+        if inside and key in {user["id"] for user in finding.dataflows}}
     return {
         "live": live_part(view.reading),
         "id": key, "name": record.name, "status": record.status,
         "totals": totals_of(view, key) if inside else _NO_TOTALS | {"state": record.status},
         "tasks": _tasks(view, key) if inside else {},
         "streams": _streams(view, key) if inside else {},
-        "health": {
-            finding.key: asdict(finding) for finding in findings(view)
-            if inside and key in {user["id"] for user in finding.dataflows}},
+        "health": {name: asdict(finding) for name, finding in own_findings.items()},
+        "when_behind": record.behind_choice, "lost_events": lost_by(record.pk)["events"],
         "proposal": {"id": str(newest.pk), "kind": newest.plan.kind, "status": newest.status} if newest else None,
     }
 

@@ -168,3 +168,39 @@ class HistoryPoint(models.Model):
 
     class Meta:
         indexes = [models.Index(fields=["dataflow", "at"]), models.Index(fields=["scope", "at"])]
+
+
+class Loss(models.Model):
+    """How much a dataflow has lost of a stream because its team chose that: what a reader's node told last."""
+
+    dataflow = models.ForeignKey("catalog.DataflowRecord", on_delete=models.CASCADE, related_name="losses")
+    reader = models.CharField(max_length=40)
+    channel = models.CharField(max_length=100)
+    blocks = models.BigIntegerField(default=0)
+    events = models.BigIntegerField(default=0)
+    changed = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["dataflow", "reader", "channel"], name="one_loss_a_reader")]
+
+
+class SlowQuery(models.Model):
+    """A query that falls behind though others need a part of it: since when, and what its meters had counted then.
+
+    ``why_not`` says why the slow task cannot be cut out of it.
+    """
+
+    fragment = models.CharField(max_length=40, primary_key=True)
+    since = models.DateTimeField()
+    at_ms = models.BigIntegerField()
+    counts = models.JSONField(default=dict)
+    slow = models.CharField(max_length=100, blank=True, default="")  # running task
+    why_not = models.TextField(blank=True, default="")
+
+
+class CutTask(models.Model):
+    """A running task that begins a query because it was too slow for the one that it was in: it is not fused again."""
+
+    task = models.OneToOneField(
+        RunningTaskRow, primary_key=True, on_delete=models.CASCADE, db_constraint=False, related_name="+")
+    at = models.DateTimeField(auto_now_add=True)

@@ -16,6 +16,7 @@ from dashboard.catalog.documents import stored_dataflow
 from dashboard.catalog.models import DataflowVersion
 from dashboard.operations.estate_reader import StoredEstate
 from dashboard.operations.nodes import pinning_remarks
+from dashboard.operations.slow_queries import cut_tasks
 from dashboard.plans.choices import Choice
 from dashboard.plans.containment import containment_of
 from dashboard.plans.evidence import evidence_of, left_bundles, rule
@@ -23,9 +24,9 @@ from dashboard.plans.models import PlanRecord
 from dashboard.plans.prices import prices
 from dashboard.plans.scheduling_problem import problem_of
 from dashboard.profiles.warnings import machine_warnings, warning_notes, warnings_about
-from scheduler import planning, rearranging, rescheduling
+from scheduler import isolating, planning, rearranging, rescheduling
 from scheduler.model.plan import Plan
-from scheduler.model.plan_kinds import DEFRAGMENT, PAUSE, REMOVE, RESUME, SCHEDULE, SUBMIT, PlanKind
+from scheduler.model.plan_kinds import DEFRAGMENT, ISOLATE, PAUSE, REMOVE, RESUME, SCHEDULE, SUBMIT, PlanKind
 from scheduler.scheduling import Schedule
 
 
@@ -86,7 +87,19 @@ def _defragmentation(record: PlanRecord, estate: StoredEstate) -> Plan:
     dataflow_id = str(record.dataflow_id)
     return rearranging.plan_defragmentation(
         estate, dataflow_id, task_types=jobs.task_types(), prices=prices(),
-        evidence=evidence_of(estate, dataflow_id), rule=rule())
+        evidence=evidence_of(estate, dataflow_id), rule=rule(), apart=cut_tasks())
+
+
+def _pause(record: PlanRecord, estate: StoredEstate) -> Plan:
+    return rearranging.plan_pause(
+        estate, str(record.dataflow_id), task_types=jobs.task_types(), prices=prices(),
+        why=record.options.get("why", ""))
+
+
+def _isolation(record: PlanRecord, estate: StoredEstate) -> Plan:
+    return isolating.plan_isolation(
+        estate, str(record.dataflow_id), slow=record.options.get("slow", ""), task_types=jobs.task_types(),
+        prices=prices(), why=record.options.get("why", ""))
 
 
 def _scheduling(record: PlanRecord, estate: StoredEstate) -> Plan:
@@ -123,9 +136,10 @@ SITE_PLAN_KINDS: Mapping[str, SitePlanKind] = {kind.name: kind for kind in (
         REMOVE, partial(_of_what_runs, planning.plan_removal), dataflows.REMOVING,
         (dataflows.RUNNING, dataflows.PAUSED)),
     SitePlanKind(
-        PAUSE, partial(_of_what_runs, rearranging.plan_pause), dataflows.PAUSING, (dataflows.RUNNING,)),
+        PAUSE, _pause, dataflows.PAUSING, (dataflows.RUNNING,)),
     SitePlanKind(
         RESUME, partial(_of_what_runs, rearranging.plan_resumption), dataflows.RUNNING, (dataflows.PAUSED,)),
     SitePlanKind(DEFRAGMENT, _defragmentation, None, (dataflows.RUNNING,)),
     SitePlanKind(SCHEDULE, _scheduling, None, (dataflows.RUNNING,)),
+    SitePlanKind(ISOLATE, _isolation, None, (dataflows.RUNNING,)),
 )}

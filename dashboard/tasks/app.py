@@ -25,6 +25,7 @@ ADVANCE_EVERY_S = 1.0
 MEASURE_EVERY_S = 2.0
 OBSERVE_PROFILES_EVERY_S = 60.0
 FIT_COSTS_EVERY_S = 300.0
+GUARD_EVERY_S = 3.0
 SWEEP_EVERY_S = 15.0
 DEFRAGMENT_EVERY_S = 300.0
 TIDY_EVERY_S = 600.0  # the clock begins anew with its process: what is due seldom must still come
@@ -46,6 +47,7 @@ app.conf.update(
         "advance_sweeps": _every(MEASURE_EVERY_S, queue.ADVANCE_SWEEPS),
         "observe_profiles": _every(OBSERVE_PROFILES_EVERY_S, queue.OBSERVE_PROFILES),
         "fit_costs": _every(FIT_COSTS_EVERY_S, queue.FIT_COSTS),
+        "guard": _every(GUARD_EVERY_S, queue.GUARD),
         "sweep": _every(SWEEP_EVERY_S, queue.SWEEP),
         "tidy": _every(TIDY_EVERY_S, queue.TIDY),
         "recommend_defragmentation": _every(DEFRAGMENT_EVERY_S, queue.RECOMMEND_DEFRAGMENTATION),

@@ -13,6 +13,7 @@ from django.utils import timezone
 from dashboard import queue
 from dashboard.approvals import selectors, services
 from dashboard.approvals.services.enacting import Observed
+from dashboard.operations.reader_terms import needs_in_part
 from dashboard.operations.selectors import fragments_where, load_part_of, slots_around, slots_gone
 from dashboard.operations.selectors import nodes as all_nodes
 from dashboard.plans.selectors import plan_of
@@ -85,7 +86,9 @@ def publish(nodes: Iterable[str] | None = None) -> None:
     with _broker() as broker:
         secrets.publish(broker, sealed_secrets())
         for node in sorted(nodes if nodes is not None else (node.name for node in all_nodes())):
-            wanted = desired.desired_of(load_part_of(node), node, registry.task_types(), settings.TRIGGER_MS)
+            part = load_part_of(node)
+            wanted = desired.desired_of(
+                part, node, registry.task_types(), settings.TRIGGER_MS, needs=needs_in_part(part))
             if not desired.stands(broker, wanted) and not desired.publish(broker, wanted):
                 log.warning("newer_desired_state_stands", node=node, version=wanted.version)
 

@@ -29,6 +29,12 @@ def recommend_defragmentation() -> bool:
     return services.recommend_defragmentation(number=number) is not None
 
 
+@app.task(name=queue.GUARD)
+def guard() -> int:
+    """See that no team slows another; how many proposals were made for that."""
+    return len(services.guard(at=timezone.now()))
+
+
 @app.task(name=queue.SWEEP)
 def sweep() -> int:
     """Ask again for plans that were asked for long ago and are not there: a worker died, or the broker was away."""

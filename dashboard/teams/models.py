@@ -5,6 +5,8 @@ from __future__ import annotations
 from django.contrib.auth.models import AbstractUser
 from django.db import models
 
+from scheduler.model.behind import PAUSE, SPILL
+
 
 class Role(models.IntegerChoices):
     """What a member may do in a team; each role includes those before it."""
@@ -32,6 +34,8 @@ class Team(models.Model):
     name = models.CharField(max_length=80)
     defragmentation = models.CharField(max_length=10, choices=Controller.choices, default=Controller.RECOMMENDS)
     created = models.DateTimeField(auto_now_add=True)
+    # For its dataflows that choose nothing themselves; what loses events is chosen for one dataflow at a time.
+    when_behind = models.CharField(max_length=12, choices=[(SPILL, SPILL), (PAUSE, PAUSE)], default=SPILL)
     containment = models.BooleanField(default=False)  # plans may make tasks from wider ones that run
     members = models.ManyToManyField(User, through="Membership", related_name="teams")
 

@@ -240,3 +240,23 @@ def set_defragmentation(*, actor: User, team: Team, choice: str) -> Team:
         team.defragmentation = choice
         team.save(update_fields=["defragmentation"])
         return team
+
+
+def set_when_behind(*, actor: User, team: Team, choice: str) -> Team:
+    """Say what becomes of the team's dataflows that read a stream too slowly that others need, where these choose
+    nothing themselves; by an admin of the team."""
+    require_role(viewer_of(actor), team, Role.ADMIN)
+    choices = [name for name, _ in Team._meta.get_field("when_behind").choices]
+    if choice not in choices:
+        raise InvalidValue(
+            f"{choice[:40]!r} is no choice for all of a team's dataflows.",
+            remedy=f"Choose one of {', '.join(choices)}.")
+    with audited(actor=actor, verb="team.set_when_behind", subject=team, team=team) as audit:
+        audit.details = {"before": team.when_behind, "after": choice}
+        if team.when_behind == choice:
+            audit.nothing_changed()
+            return team
+        team.when_behind = choice
+        team.save(update_fields=["when_behind"])
+        jobs.republish()
+        return team

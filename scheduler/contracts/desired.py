@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
+from scheduler.model.behind import SPILL
 from scheduler.model.dataflow import Task
 from scheduler.model.fragment import channel_id
 
@@ -26,12 +27,15 @@ class Input:
 
     It is ``ending`` where its writer is leaving: a reader that has not begun need not wait for it. It is ``shared``
     where dataflows that do not need the reader need its writer: then a slow reader must not hold it back for long.
+    ``when_behind`` says what becomes of it then (`scheduler.model.behind`), and ``teams`` are those that need it.
     """
 
     channel: str
     task: str
     ending: bool = field(default=False, compare=False)
     shared: bool = field(default=False, compare=False)
+    when_behind: str = field(default=SPILL, compare=False)
+    teams: tuple[str, ...] = field(default=(), compare=False)
 
 
 class Writer(NamedTuple):

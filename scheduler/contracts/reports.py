@@ -93,15 +93,27 @@ class SpareReport:
 
 @dataclass(frozen=True, slots=True)
 class SpillReport:
-    """What a node has on disk of a channel for a reader that is too slow: MB, and since when.
+    """What a node has on disk of a channel for a reader that is too slow: MB, and since when it is behind.
 
-    ``refused`` says why it takes no more (``full``: as much as may be); then the reader holds its writer back.
+    ``refused`` says why it takes no more (``full``: as much as may be; ``team_full``: as much as its team may have);
+    then the reader holds its writer back. ``when_behind`` is what its team chose for it.
     """
 
     channel: str
     mb: float = 0.0
     since_ms: int = 0
     refused: str = ""
+    when_behind: str = "spill"
+
+
+@dataclass(frozen=True, slots=True)
+class LossReport:
+    """How much a reader has given up of a channel so far, because its team chose that."""
+
+    reader: str
+    channel: str
+    blocks: int = 0
+    events: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +132,8 @@ class NodeReport:
     disk_total_mb: float | None = None
     spare: SpareReport | None = None
     spills: Mapping[str, SpillReport] = field(default_factory=dict)  # by fragment or bundle
+    spilled_kb_s: Mapping[str, int] = field(default_factory=dict)  # KB on disk for each, times seconds
+    losses: tuple[LossReport, ...] = ()
     slots: Mapping[str, SlotReport] = field(default_factory=dict)
 
 

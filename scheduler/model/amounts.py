@@ -8,25 +8,28 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Amounts:
-    """CPU in microseconds, memory in MiB times seconds, bytes to and from the broker, money in billionths."""
+    """CPU in microseconds, memory in MiB times seconds, bytes to and from the broker, kB on disk for slow readers times
+    seconds, money in billionths."""
 
     cpu_us: int = 0
     memory_mb_s: int = 0
     traffic_bytes: int = 0
+    disk_kb_s: int = 0
     cost_nanos: int = 0
 
     def __add__(self, other: Amounts) -> Amounts:
         return Amounts(
             self.cpu_us + other.cpu_us, self.memory_mb_s + other.memory_mb_s,
-            self.traffic_bytes + other.traffic_bytes, self.cost_nanos + other.cost_nanos,
+            self.traffic_bytes + other.traffic_bytes, self.disk_kb_s + other.disk_kb_s,
+            self.cost_nanos + other.cost_nanos,
         )
 
     def __bool__(self) -> bool:
-        return any((self.cpu_us, self.memory_mb_s, self.traffic_bytes, self.cost_nanos))
+        return any((self.cpu_us, self.memory_mb_s, self.traffic_bytes, self.disk_kb_s, self.cost_nanos))
 
     def share_out(self, weights: Sequence[int]) -> tuple[Amounts, ...]:
         """Each kind of amount in proportion to the weights; the parts add up to the whole."""
-        kinds = (self.cpu_us, self.memory_mb_s, self.traffic_bytes, self.cost_nanos)
+        kinds = (self.cpu_us, self.memory_mb_s, self.traffic_bytes, self.disk_kb_s, self.cost_nanos)
         parts = (share_out(total, weights) for total in kinds)
         return tuple(Amounts(*part) for part in zip(*parts, strict=True))
 

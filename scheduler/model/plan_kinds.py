@@ -96,8 +96,14 @@ SCHEDULE = PlanKind(
     entry="renewed", undone_by="schedule", undo="from_plan", goes_on="goes on",
     pause="Shared tasks may pause for a few seconds; no event is lost.", moves_queries=True, schedules=True)
 
+ISOLATE = PlanKind(
+    name="isolate", verb="Isolate", noun="Isolation",
+    notice="Weir cuts a slow task out of a query that others need.",
+    entry="kept", undone_by="isolate", undo="from_plan", goes_on="goes on",
+    pause="It pauses for a few seconds; no event is lost.", moves_queries=True, undoable_when_done=True)
+
 PLAN_KINDS: Mapping[str, PlanKind] = {
-    kind.name: kind for kind in (SUBMIT, REMOVE, PAUSE, RESUME, DEFRAGMENT, SCHEDULE)}
+    kind.name: kind for kind in (SUBMIT, REMOVE, PAUSE, RESUME, DEFRAGMENT, SCHEDULE, ISOLATE)}
 
 
 def names_where(flag: str) -> tuple[str, ...]:

@@ -34,6 +34,7 @@ class Prices:
     trigger_ms: int = 500
     memory_gb_hour: float = 0.0
     traffic_gb: float = 0.0
+    spill_gb_hour: float = 0.0  # on disk, for readers that are too slow
     sizes: tuple[tuple[str, VmSize], ...] = ()  # by node
     costs: Costs = DECLARED
 

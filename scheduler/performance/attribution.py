@@ -17,12 +17,14 @@ NOBODY = ""  # stands for a running task where a slot worked for none
 
 @dataclass(frozen=True, slots=True)
 class TaskWork:
-    """A task's work over a time: events that it took in, bytes that it wrote and read; CPU declared for an event."""
+    """A task's work over a time: events that it took in, bytes that it wrote and read; CPU declared for an event; what
+    was on disk for it, because it read too slowly."""
 
     id: str
     events: int = 0
     traffic_bytes: int = 0
     cost_us: float = 0.0
+    disk_kb_s: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,7 @@ class Counters:
     ``queries`` holds counters by fragment id: ``busy_ms`` and ``batches``, which begin with the process; and the
     broker's, which go on wherever the query runs: ``in:n`` and ``<position>:n`` events, ``in:bytes`` read, and
     ``ch:<channel>`` bytes written, which are the channel's, whichever query writes it; of a stream that is divided,
-    ``ch:<channel>@<reader>`` for each part.
+    ``ch:<channel>@<reader>`` for each part. ``spilled_kb_s`` is the node's: what was on disk for the query.
     """
 
     since_ms: int
@@ -118,6 +120,7 @@ def query_work(counts: Mapping[str, int], tasks: Iterable[tuple[str, float, str]
         read = counts.get("in:bytes", 0) if position == 0 else 0
         windows.append(TaskWork(
             id=task_id, events=leaving if arriving is None else arriving, cost_us=cost_us,
+            disk_kb_s=counts.get("spilled_kb_s", 0) if position == 0 else 0,
             traffic_bytes=read + sum(
                 count for name, count in counts.items()
                 if name == CHANNEL + channel or name.startswith(f"{CHANNEL}{channel}@"))))
@@ -138,11 +141,11 @@ def attribute(*, cpu_us: int, memory_mb_s: int, queries: Iterable[QueryWork]) ->
     Returns
     -------
     dict
-        Running task id to what it used; together exactly what the slot used, and the traffic. A query gets CPU and
-        memory in proportion to the time that it was busy (evenly where none was). Of the query's CPU each task gets
-        an even part of what batches take whatever is in them, and a part for its events, by the CPU that its type
-        declares for one; where the query took more than both together, the rest goes with the events, where it took
-        less, all parts shrink alike. What no query was there for is `NOBODY`'s.
+        Running task id to what it used; together exactly what the slot used, the traffic, and what was on disk. A query
+        gets CPU and memory in proportion to the time that it was busy (evenly where none was). Of the query's CPU each
+        task gets an even part of what batches take whatever is in them, and a part for its events, by the CPU that its
+        type declares for one; where the query took more than both together, the rest goes with the events, where it
+        took less, all parts shrink alike. What no query was there for is `NOBODY`'s.
     """
     queries = [query for query in queries if query.tasks]
     slot = Amounts(cpu_us=cpu_us, memory_mb_s=memory_mb_s)
@@ -151,7 +154,7 @@ def attribute(*, cpu_us: int, memory_mb_s: int, queries: Iterable[QueryWork]) ->
     used: dict[str, Amounts] = {}
     for query, part in zip(queries, slot.share_out([query.busy_ms for query in queries]), strict=True):
         for task, amounts in zip(query.tasks, part.share_out(_weights(query, part.cpu_us)), strict=True):
-            amounts_seen = amounts + Amounts(traffic_bytes=task.traffic_bytes)
+            amounts_seen = amounts + Amounts(traffic_bytes=task.traffic_bytes, disk_kb_s=task.disk_kb_s)
             used[task.id] = used.get(task.id, Amounts()) + amounts_seen
     return used
 

@@ -155,12 +155,13 @@ def in_slots(
 
 
 def cost_nanos(used: Amounts, *, node: str, prices: Prices) -> int:
-    """What a task's CPU, memory and traffic on a node cost, in billionths of the currency, rounded to the nearest."""
+    """What a task's CPU, memory, traffic and disk on a node cost, in billionths of the currency, rounded."""
     core_hours = Fraction(used.cpu_us, 3_600_000_000)
     memory_gb_hours = Fraction(used.memory_mb_s, 1024 * 3600)
     traffic_gb = Fraction(used.traffic_bytes, 1_000_000_000)
+    spill_gb_hours = Fraction(used.disk_kb_s, 1_000_000 * 3600)
     cost = (
         core_hours * Fraction(prices.slot_hour(node)) + memory_gb_hours * Fraction(prices.memory_gb_hour)
-        + traffic_gb * Fraction(prices.traffic_gb)
+        + traffic_gb * Fraction(prices.traffic_gb) + spill_gb_hours * Fraction(prices.spill_gb_hour)
     )
     return round(cost * 1_000_000_000)

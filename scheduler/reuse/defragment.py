@@ -81,6 +81,7 @@ def fusions(
     query_cores: float,
     longest_chain: int | None = None,
     busy: Collection[str] = (),
+    apart: Collection[str] = (),
 ) -> list[Fusion]:
     """Every step that these fragments allow among themselves, in order of their ids.
 
@@ -102,6 +103,8 @@ def fusions(
         The most tasks of a query; no limit without one.
     busy : collection of str, optional
         Fragments that are not to be touched now.
+    apart : collection of str, optional
+        Running tasks that begin a query because they are too slow for the one that they were in.
     """
     loads = {slot.name: cores for slot, cores in estate.least_loaded(MOST_SLOTS, query_cores=query_cores)}
     free = {
@@ -115,7 +118,9 @@ def fusions(
         last = upper.active_tasks[-1]
         for reader in sorted(upper.outlets.get(last, ())):
             lower = movable.get(reader)
-            if lower is None or not _continues(estate, upper, lower, task_types, longest_chain):
+            if lower is None or lower.tasks[0] in apart:
+                continue
+            if not _continues(estate, upper, lower, task_types, longest_chain):
                 continue
             slot = _slot_for(estate, upper, lower, loads)
             if slot is not None:

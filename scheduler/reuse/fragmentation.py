@@ -6,7 +6,7 @@ Incremental merges leave small fragments joined by channels, and unmerges leave 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
 
@@ -38,6 +38,7 @@ def fragmentation(
     task_types: TaskTypes,
     query_cores: float,
     latency_ms: Mapping[tuple[str, str], float] | None = None,
+    apart: Collection[str] = (),
 ) -> Fragmentation:
     """Measure how a submitted dataflow is cut into queries; tasks that rest count nothing.
 
@@ -47,6 +48,8 @@ def fragmentation(
         CPU cores that one query takes for its batches.
     latency_ms : mapping of (str, str) to float, optional
         What a channel adds to the latency of a stream, by parent and task, where it is measured.
+    apart : collection of str, optional
+        Running tasks that begin a query because they are too slow for the one that they were in.
     """
     measured = latency_ms or {}
     own = {task_id: estate.tasks[task_id] for task_id in sorted(set(estate.submitted[dataflow_id].running.values()))}
@@ -68,7 +71,8 @@ def fragmentation(
     ]
     queries = sum(len(fragment.queries) for fragment in fragments)
     possible = fusions(
-        estate, {estate.places[task_id][0] for task_id in own}, task_types=task_types, query_cores=query_cores)
+        estate, {estate.places[task_id][0] for task_id in own}, task_types=task_types, query_cores=query_cores,
+        apart=apart)
     return Fragmentation(
         queries=queries,
         # Of the readers of one fragment's last task, one can go on in its query.

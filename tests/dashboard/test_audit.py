@@ -35,6 +35,8 @@ WRITERS = {
     "dashboard/operations/generation.py": "checked when it runs: inside a command only",
     "dashboard/operations/estate_writer.py": "checked when it runs: inside a command only",
     "dashboard/operations/telemetry.py": "measurements, no state",
+    "dashboard/operations/slow_queries.py": "measurements, no state",
+    "dashboard/operations/losses.py": "measurements; that a dataflow begins to lose is a command",
     "dashboard/bills/measuring.py": "measurements, no state",
     "dashboard/bills/rollup.py": "the same sums in fewer rows",
     "dashboard/core/sessions.py": "of sessions that have ended",

@@ -6,6 +6,7 @@ import json
 
 import pytest
 import redis
+from django.test import Client
 
 from dashboard import jobs
 from dashboard.bills.models import SlotReading, UsageHour
@@ -15,7 +16,7 @@ from dashboard.tasks.app import app
 from tests.dashboard.building import World, document, running
 
 
-def report(broker: redis.Redis, *, cpu_ms: int, busy_ms: int) -> None:
+def report(broker: redis.Redis, *, cpu_ms: int, busy_ms: int, spilled_kb_s: dict[str, int] | None = None) -> None:
     slots = {
         str(index): {"state": "running", "used": {"since_ms": 1, "cpu_ms": cpu_ms, "memory_mb_s": 10}, "fragments": {}}
         for index in range(2)}
@@ -24,7 +25,8 @@ def report(broker: redis.Redis, *, cpu_ms: int, busy_ms: int) -> None:
         found[fragment.id] = {"busy_ms": busy_ms, "batches": busy_ms // 10}
         broker.hset(f"weir:meter:{fragment.id}", mapping={f"{n}:n": busy_ms for n in range(len(fragment.tasks))})
         broker.hset(f"weir:ch:{fragment.id}.0:meta", "bytes", 3 * busy_ms)
-    broker.set("weir:observed:n1", json.dumps({"node": "n1", "slots": slots}))
+    broker.set("weir:observed:n1", json.dumps({
+        "node": "n1", "slots": slots, "spilled_kb_s": spilled_kb_s or {}}))
 
 
 @pytest.mark.broker
@@ -44,6 +46,31 @@ def test_what_reports_and_meters_say_is_charged(
     broker.flushall()  # and nothing is reported any more
     assert telemetry.record_usage() == 0
     assert SlotReading.objects.count() == 2
+
+
+@pytest.mark.broker
+def test_the_disk_of_a_slow_reader_is_paid_by_those_who_need_the_reader(
+    world: World, broker: redis.Redis, broker_url: str, settings
+) -> None:
+    settings.REDIS_URL, settings.SPILL_GB_HOUR_PRICE, settings.CORE_HOUR_PRICE = broker_url, 1.0, 0.0
+    owner = running(world.carla, world.city, document("traffic"), world.ana)
+    slow = [
+        running(world.mo, world.mobility, document(name, window=9), world.ana, world.ben) for name in ("one", "two")]
+    estate = load_estate()
+    reader = next(name for name, fragment in estate.fragments.items() if estate.tasks[fragment.tasks[0]].parents)
+    report(broker, cpu_ms=1_000, busy_ms=100)
+    telemetry.record_usage()
+    report(broker, cpu_ms=1_000, busy_ms=100, spilled_kb_s={reader: 7_200_000})
+    telemetry.record_usage()
+    paid = [
+        (sum(record.usage.values_list("disk_kb_s", flat=True)), sum(record.usage.values_list("cost_nanos", flat=True)))
+        for record in (owner, *slow)]
+    assert paid == [(0, 0), (3_600_000, 1_000_000), (3_600_000, 1_000_000)]
+    client = Client()
+    client.force_login(world.mo)
+    page = client.get(f"/bills/{slow[0].pk}/").content.decode()
+    assert "Disk, as slow readers" in page and "Disk for slow readers, a GB for an hour" in page
+    assert client.get("/api/bills").json()["total"]["disk_gb_hours"] == 0.002
 
 
 def test_a_broker_that_is_away_costs_nothing(world: World) -> None:

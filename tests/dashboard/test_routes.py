@@ -60,6 +60,8 @@ class Everything:
             "api/teams/<slug:slug>/secrets/<str:name>": {"value": "x"},
             "api/teams/<slug:slug>/containment": {"on": False},
             "api/teams/<slug:slug>/defragmentation": {"choice": "recommend"},
+            "api/teams/<slug:slug>/when-behind": {"choice": "pause"},
+            "api/dataflows/<uuidstr:dataflow_id>/when-behind": {"choice": "lose_oldest"},
             "api/dataflows/<uuidstr:dataflow_id>/schedule": {"pair": ["LSA", "DSM"]},
             "api/dataflows/<uuidstr:dataflow_id>/what-if": {"most_per_s": "50"},
             "api/proposals/<uuidstr:proposal_id>/adopt": {"key": "none"},
@@ -75,6 +77,8 @@ class Everything:
             "teams/<slug:slug>/secrets": {"name": "hook", "value": "x"},
             "teams/<slug:slug>/containment": {"on": "0"},
             "teams/<slug:slug>/defragmentation": {"choice": "recommend"},
+            "teams/<slug:slug>/when-behind": {"choice": "pause"},
+            "dataflows/<uuid:dataflow_id>/when-behind": {"choice": "lose_oldest"},
             "tokens/new": {"name": "ci"},
         }
         self.topics = {

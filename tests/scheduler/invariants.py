@@ -12,6 +12,7 @@ import networkx as nx
 
 from scheduler.applying import apply_plan
 from scheduler.model.estate import Estate
+from scheduler.model.fragment import Fragment, node_of
 from scheduler.model.plan import Plan
 from scheduler.model.task_types import TaskTypes
 from scheduler.model.usage import NAMED
@@ -136,6 +137,12 @@ def check_chains(estate: Estate, plan: Plan, task_types: TaskTypes, longest_chai
             assert len(tasks) == 1
 
 
+def check_homes(old: Fragment, new: Fragment) -> None:
+    """A query stays on its node: its checkpoint, and what is on disk for it, are there."""
+    homes = {bundle.id: node_of(bundle.slot) for bundle in old.queries}
+    assert all(homes.get(bundle.id, node_of(bundle.slot)) == node_of(bundle.slot) for bundle in new.queries)
+
+
 def check_plan(before: Estate, plan: Plan) -> None:
     """What every plan keeps to: no restart, steps that say what changes, and a way back."""
     after = apply_plan(before, plan)
@@ -148,6 +155,7 @@ def check_plan(before: Estate, plan: Plan) -> None:
     for fragment_id in set(before.fragments) & set(after.fragments):
         old, new = before.fragments[fragment_id], after.fragments[fragment_id]
         assert (old.tasks, old.slot, old.channels) == (new.tasks, new.slot, new.channels), "a fragment was changed"
+        check_homes(old, new)
         if plan.kind in {"submit", "resume"}:
             assert old.active <= new.active
             assert all(set(readers) <= set(new.outlets[task_id]) for task_id, readers in old.outlets.items())
@@ -158,7 +166,7 @@ def check_plan(before: Estate, plan: Plan) -> None:
     check_rest(before, after, plan)
     if plan.kind == "submit":
         used = set(plan.reused)
-    elif plan.kind == "defragment":
+    elif plan.kind in {"defragment", "isolate"}:
         gone = set(before.fragments) - set(after.fragments)
         used = {task_id for fragment_id in gone for task_id in before.fragments[fragment_id].active_tasks}
     else:
@@ -171,7 +179,7 @@ def check_plan(before: Estate, plan: Plan) -> None:
     assert plan.touched_teams == tuple(sorted({before.submitted[dataflow_id].team for dataflow_id in touched}))
     back = apply_plan(after, reverse_plan(plan))
     assert (back.tasks, back.submitted) == (before.tasks, before.submitted)
-    if plan.kind == "defragment":
+    if plan.kind in {"defragment", "isolate"}:
         assert cut_of(back) == cut_of(before), "what was fused is not cut as it was"
         check_outlets(back)
     else:

@@ -95,6 +95,16 @@ def test_counters_that_went_backwards_count_from_zero() -> None:
     assert grown({"s": before}, {"s": after}) == {"s": Counters(5, 200, 100, {"f": {"0:n": 30}})}
 
 
+def test_what_is_on_disk_for_a_slow_reader_is_its_first_tasks() -> None:
+    work = query_work({"in:n": 5, "0:n": 5, "1:n": 5, "spilled_kb_s": 7_200_000}, [("a", 1.0, "c"), ("b", 1.0, "d")])
+    used = attribute(cpu_us=100, memory_mb_s=10, queries=[work])
+    assert (used["a"].disk_kb_s, used["b"].disk_kb_s) == (7_200_000, 0)
+    prices = Prices(core_hour=0.0, spill_gb_hour=0.5)
+    assert cost_nanos(used["a"], node="n1", prices=prices) == 1_000_000  # 2 MB for an hour at 0.50 a GB
+    assert grown({"s": Counters(5, 0, 0, {"q": {"spilled_kb_s": 90}})}, {"s": Counters(5, 0, 0, {
+        "q": {"spilled_kb_s": 30}})})["s"].queries == {"q": {"spilled_kb_s": 30}}, "the agent was started again"
+
+
 def test_what_was_used_costs_by_the_size_of_the_node() -> None:
     prices = Prices(
         core_hour=0.05, memory_gb_hour=0.01, traffic_gb=0.02, sizes=(("n2", VmSize("large", slots=8, hour=0.32)),))

@@ -33,9 +33,11 @@ def read_counters(
         ``since_ms``, ``cpu_ms``, ``memory_mb_s``, and ``queries`` by fragment id as
         ``scheduler.performance.attribution.Counters`` has them.
     """
+    reports = observed.read_reports(broker)
+    spilled = {query_id: kb_s for report in reports.values() for query_id, kb_s in report.spilled_kb_s.items()}
     slots = {
         Slot(node, int(index)).name: slot
-        for node, report in observed.read_reports(broker).items() for index, slot in report.slots.items()
+        for node, report in reports.items() for index, slot in report.slots.items()
         if slot.used is not None
     }
     running = {query_id: query for slot in slots.values() for query_id, query in slot.fragments.items()}
@@ -49,6 +51,7 @@ def read_counters(
                     "busy_ms": query.busy_ms, "batches": query.batches,
                     **{field: count for field, count in meters.get(query_id, {}).items() if _is_told(field)},
                     **written.get(query_id, {}),
+                    **({"spilled_kb_s": spilled[query_id]} if query_id in spilled else {}),
                 }
                 for query_id, query in slot.fragments.items()
             },

@@ -19,6 +19,7 @@ from scheduler.contracts.desired import (
     WantedSlot,
     Writer,
 )
+from scheduler.model.behind import Needed, needs_in
 from scheduler.model.dataflow import Task
 from scheduler.model.estate import Estate, fragments_upstream_first
 from scheduler.model.fragment import Fragment, RunningBundle, Slot
@@ -36,7 +37,8 @@ return 1
 
 
 def desired_of(
-    estate: Estate, node: str, task_types: Mapping[str, TaskType], trigger_ms: int = DEFAULT_TRIGGER_MS
+    estate: Estate, node: str, task_types: Mapping[str, TaskType], trigger_ms: int = DEFAULT_TRIGGER_MS,
+    needs: Mapping[str, Needed] | None = None,
 ) -> DesiredState:
     """What the estate wants of one node.
 
@@ -50,6 +52,8 @@ def desired_of(
         The catalogue; every type that runs must be in it.
     trigger_ms : int
         Interval between the micro-batches of each query.
+    needs : mapping of str to Needed, optional
+        Who needs the first task of each fragment; by default told by the estate's dataflows, which a part of it lacks.
 
     Returns
     -------
@@ -61,13 +65,16 @@ def desired_of(
     KeyError
         A fragment reads a task that no fragment runs, or a task's type is not in the catalogue.
     """
+    needed = needs_in(estate) if needs is None else needs
     slots: dict[str, list[WantedFragment]] = {str(slot.index): [] for slot in estate.slots if slot.node == node}
     for fragment_id in fragments_upstream_first(estate):
         fragment = estate.fragments[fragment_id]
         for bundle in fragment.queries:
             slot = Slot.of(bundle.slot)
             if slot.node == node:
-                slots.setdefault(str(slot.index), []).append(_wanted(estate, fragment, bundle, task_types, trigger_ms))
+                wanted = _wanted(estate, fragment, bundle, task_types, trigger_ms)
+                slots.setdefault(str(slot.index), []).append(
+                    replace(wanted, inputs=_with_terms(estate, fragment, wanted.inputs, needed)))
     return DesiredState(
         version=estate.generation, node=node, generation=estate.generation,
         slots={index: WantedSlot(tuple(fragments)) for index, fragments in slots.items()})
@@ -110,7 +117,7 @@ def _wanted(
         id=bundle.id,
         tasks=tuple(Task(task.id, task_types[task.type].name, dict(task.config)) for task in tasks),
         inputs=tuple(
-            Input(channel, parent, writer.leaving, _is_shared(estate, fragment, parent))
+            Input(channel, parent, writer.leaving)
             for parent in tasks[0].parents for channel, writer in _read(estate, fragment, bundle, parent)),
         outlets={
             position(task_id): frozenset(_undivided(estate, fragment, task_id)) for task_id in fragment.outlets},
@@ -127,14 +134,20 @@ def _wanted(
     )
 
 
-def _is_shared(estate: Estate, fragment: Fragment, parent: str) -> bool:
-    """Whether dataflows that do not need a fragment need the one that writes what it reads, or a task of it."""
-    writer = estate.fragments[estate.places[parent][0]]
-    return not _users(estate, writer) <= _users(estate, fragment)
+def _with_terms(
+    estate: Estate, fragment: Fragment, inputs: Iterable[Input], needs: Mapping[str, Needed]
+) -> tuple[Input, ...]:
+    """Inputs with what becomes of a slow reader, where dataflows that do not need it need their writers."""
+    own = needs.get(fragment.tasks[0], Needed())
+    terms = {"shared": True, "when_behind": own.when_behind, "teams": own.teams}
+    return tuple(
+        replace(item, **terms) if _needed_by(estate, item.task, needs).dataflows > own.dataflows else item
+        for item in inputs)
 
 
-def _users(estate: Estate, fragment: Fragment) -> set[str]:
-    return {user for task_id in fragment.tasks for user in estate.users.get(task_id, ())}
+def _needed_by(estate: Estate, task_id: str, needs: Mapping[str, Needed]) -> Needed:
+    """Who needs the fragment that writes a task's stream, or a task of it: whoever reads it is among them."""
+    return needs.get(estate.fragments[estate.places[task_id][0]].tasks[0], Needed())
 
 
 def _read(

@@ -32,6 +32,7 @@ class Settings:
     file_s: float = 60.0  # or how many seconds after its first event
     files_keep_days: float = 0.0  # of closed files; 0: for ever
     files_keep_mb: int = 0  # of the closed files of each sink; 0: all
+    spill_team_mb: int = 512  # of that, for those of one team
     spares: int = 0  # drivers that are kept ready to take the place of one that dies: 0 or 1
     class_archive: bool = True  # one is written where it is missing; drivers start sooner with it
     pin: Literal["auto", "always", "never"] = "auto"
@@ -57,6 +58,7 @@ def from_environment(environment: Mapping[str, str] | None = None) -> Settings:
         file_s=float(env.get("WEIR_FILE_S", default.file_s)),
         files_keep_days=float(env.get("WEIR_FILES_KEEP_DAYS", default.files_keep_days)),
         files_keep_mb=int(env.get("WEIR_FILES_KEEP_MB", default.files_keep_mb)),
+        spill_team_mb=int(env.get("WEIR_SPILL_TEAM_MB", default.spill_team_mb)),
         spares=int(_choice(env, "WEIR_SPARES", ("0", "1"), str(default.spares))),
         class_archive=_choice(env, "WEIR_CLASS_ARCHIVE", ("0", "1"), "1") == "1",
         pin=_choice(env, "WEIR_PIN", ("auto", "always", "never"), default.pin),

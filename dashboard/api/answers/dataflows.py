@@ -82,6 +82,14 @@ class Checked(Answer):
     dataflow: CheckedDataflow | None
 
 
+class WhenBehind(Answer):
+    """What becomes of a dataflow that reads a stream too slowly that others need: by its own choice, and what holds."""
+
+    id: str
+    chosen: str
+    when_behind: str
+
+
 class Fragmentation(Answer):
     """How a dataflow is cut into queries, and what that costs an hour."""
 
@@ -213,6 +221,8 @@ class LiveDataflow(Answer):
     tasks: dict[str, LiveTask]
     streams: dict[str, LiveStream]
     health: dict[str, Finding]
+    when_behind: str
+    lost_events: Annotated[int, Moving()]
     proposal: LiveProposal | None
 
 

@@ -138,6 +138,7 @@ class Amounts(Answer):
     core_hours: float
     memory_gib_hours: float
     traffic_bytes: int
+    disk_gb_hours: float
     pays: str
     alone: str
     saved: str
@@ -213,6 +214,13 @@ class Defragmentation(Answer):
 
     team: str
     defragmentation: str
+
+
+class TeamWhenBehind(Answer):
+    """What becomes of the team's dataflows that are too slow and choose nothing themselves."""
+
+    team: str
+    when_behind: str
 
 
 class Token(Answer):

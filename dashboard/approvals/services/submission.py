@@ -192,7 +192,7 @@ def replan(*, actor: User, proposal: Proposal, options: Mapping[str, Any]) -> No
     plan_anew(actor=actor, proposal=proposal, options=options)
 
 
-def plan_anew(*, actor: User, proposal: Proposal, options: Mapping[str, Any]) -> None:
+def plan_anew(*, actor: User | None, proposal: Proposal, options: Mapping[str, Any]) -> None:
     """Ask for another plan of a proposal; reviews start anew. The caller is inside an audited command."""
     proposal.plan = plans.request_plan(
         actor=actor, dataflow=proposal.dataflow, kind=proposal.plan.kind, options=options)
@@ -301,6 +301,8 @@ def _keep(audit: Audit, proposal: Proposal, computed: Plan | WeirError) -> None:
 
 def _teams_to_ask(proposal: Proposal, plan: Plan) -> set[int]:
     """The own team, and the teams of the dataflows that the plan touches; a removal that nobody notices asks none."""
+    if proposal.author_id is None and proposal.plan.options.get("why"):
+        return set()  # its team chose it beforehand, or no output changes: `guarding`
     own = {proposal.dataflow.team_id}
     # What they stop or close is needed by no other dataflow, and what they open again was agreed to at submission.
     if PLAN_KINDS[plan.kind].only_own and all(kind_of(step).unnoticed for step in plan.steps):

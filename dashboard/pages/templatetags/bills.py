@@ -35,6 +35,13 @@ def traffic(count: int) -> str:
 
 
 @register.filter
+def disk(kb_s: int) -> str:
+    """What was on disk over time."""
+    hours = kb_s / 1_000_000 / 3600
+    return f"{hours:.2f} GB·h" if hours >= 1 or not kb_s else f"{hours:.2g} GB·h"
+
+
+@register.filter
 def price(value: float) -> str:
     """A price with as many digits as it has."""
     return f"{value:.6f}".rstrip("0").rstrip(".")

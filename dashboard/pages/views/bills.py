@@ -122,7 +122,8 @@ def _prices(period: Period) -> dict[str, Any]:
     return {
         "since": since, "currency": newest.currency, "slot_hour": newest.core_hour,
         "sizes": [{"node": node, "name": size.name, "slot_hour": size.slot_hour} for node, size in newest.sizes],
-        "memory_gb_hour": newest.memory_gb_hour, "traffic_gb": newest.traffic_gb, "changed": len(lists) > 1,
+        "memory_gb_hour": newest.memory_gb_hour, "traffic_gb": newest.traffic_gb,
+        "spill_gb_hour": newest.spill_gb_hour, "changed": len(lists) > 1,
         "currencies": sorted({prices.currency for _, prices in lists}),
     }
 

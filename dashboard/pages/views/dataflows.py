@@ -22,6 +22,7 @@ from dashboard.audit import selectors as trail
 from dashboard.bills.costs import cost_of
 from dashboard.catalog import selectors as catalog
 from dashboard.catalog.lifecycle import AT_REST, LIFECYCLE, PAUSED, RUNNING
+from dashboard.catalog.services import choose_when_behind
 from dashboard.core.errors import http_status
 from dashboard.explorer.preview import preview_submission
 from dashboard.operations import selectors as operations
@@ -36,6 +37,7 @@ from dashboard.pages.line_changes import line_changes
 from dashboard.teams import selectors as teams
 from dashboard.teams.models import Role
 from scheduler.contracts.reports import FAILING
+from scheduler.model.behind import WORDS
 from scheduler.model.errors import InvalidDataflow, NotFound, WeirError
 from scheduler.model.plan_kinds import DEFRAGMENT, PAUSE, PLAN_KINDS, RESUME
 
@@ -149,8 +151,22 @@ def dataflow(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
         "cost": cost_of(request.viewer, dataflow_id),
         "may_renew": may and record.status in AT_REST, "is_running": record.status == RUNNING,
         "may_read_bill": request.viewer.sees_private_of(record.team_id),
-        "live_topic": f"dataflow:{record.pk}",
+        "live_topic": f"dataflow:{record.pk}", "hold_s": settings.HOLD_S,
+        "may_choose_behind": request.viewer.has_role(record.team_id, Role.APPROVER),
+        "when_behind_choices": WORDS, "when_behind_words": WORDS[record.behind_choice],
     })
+
+
+@require_POST
+@login_required
+def dataflow_when_behind(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
+    """Choose what becomes of a dataflow that is too slow for a stream that others need."""
+    choice, record = request.POST.get("choice", ""), catalog.dataflow(request.viewer, dataflow_id)
+    flash.attempt(
+        request, lambda: choose_when_behind(actor=request.user, dataflow_id=record.pk, choice=choice),
+        text=lambda record: f"If it is too slow for others, {record.name} {WORDS[record.behind_choice]}.",
+        code="when-behind")
+    return redirect("dataflow", dataflow_id)
 
 
 @require_safe

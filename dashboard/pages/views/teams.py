@@ -11,6 +11,7 @@ from django.views.decorators.http import require_POST, require_safe
 from dashboard.pages import flash
 from dashboard.teams import selectors, services
 from dashboard.teams.models import Controller, Role
+from scheduler.model.behind import PAUSE, SPILL, WORDS
 from scheduler.model.errors import NotFound, WeirError
 
 
@@ -25,6 +26,7 @@ def teams(request: HttpRequest) -> HttpResponse:
     ]
     return render(request, "teams.html", {
         "teams": rows, "roles": Role.choices, "controllers": Controller.choices,
+        "when_behind": {choice: WORDS[choice] for choice in (SPILL, PAUSE)},
         "tokens": selectors.tokens(request.user), "new_token": request.session.pop("new_token", None),
     })
 
@@ -81,6 +83,19 @@ def defragmentation_set(request: HttpRequest, slug: str) -> HttpResponse:
     flash.attempt(
         request, lambda: services.set_defragmentation(actor=request.user, team=team, choice=choice),
         text=lambda _: f"Defragmentation for {team.name}: {team.defragmentation}.", code="defragmentation",
+    )
+    return redirect("teams")
+
+
+@require_POST
+@login_required
+def when_behind_set(request: HttpRequest, slug: str) -> HttpResponse:
+    """Say what becomes of the team's dataflows that are too slow for a stream that others need."""
+    team = selectors.team(request.viewer, slug)
+    choice = request.POST.get("choice", "")
+    flash.attempt(
+        request, lambda: services.set_when_behind(actor=request.user, team=team, choice=choice),
+        text=lambda _: f"A dataflow of {team.name} that is too slow: {choice}.", code="when-behind",
     )
     return redirect("teams")
 

@@ -60,6 +60,13 @@ def test_bytes_of_a_divided_stream_are_those_of_its_parts(broker: redis.Redis) -
     assert work.tasks[0].traffic_bytes == 105, "what was written to both and to the whole"
 
 
+def test_what_a_node_has_on_disk_for_a_query_is_among_its_counters(broker: redis.Redis) -> None:
+    slots = {"0": {"used": USED, "fragments": {"f1-0": {"busy_ms": 30, "batches": 4}, "f2-0": {}}}}
+    broker.set(keys.observed("n1"), json.dumps({"node": "n1", "slots": slots, "spilled_kb_s": {"f1-0": 70, "x": 9}}))
+    queries = read_counters(broker, lambda ids: {})["n1/0"]["queries"]
+    assert queries["f1-0"]["spilled_kb_s"] == 70 and "spilled_kb_s" not in queries["f2-0"]
+
+
 def test_a_slot_that_is_not_metered_is_left_out(broker: redis.Redis) -> None:
     publish(broker, {
         "0": {"used": None, "fragments": {}}, "1": {"fragments": {}}, "2": {"used": USED, "fragments": {}}})

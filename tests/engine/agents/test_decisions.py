@@ -28,6 +28,7 @@ from workers.engine.agents.reconcile import (
 )
 from workers.engine.agents.snapshot import LEFT, Records, Snapshot
 from workers.engine.agents.state_checks import validate_state
+from workers.engine.channels.channel_info import Skip
 from workers.engine.channels.registry import ChannelInfo
 
 TYPES = {"src": TaskType("src", "source", "", "a:b"), "add": TaskType("add", "transform", "", "a:b")}
@@ -121,7 +122,12 @@ def test_a_fragment_ends_only_between_two_batches_and_with_all_read():
         READER, State.RUNNING, **{**running, "desired": behind}, records=done, savepoints={"f1-0": upstream_end})
     assert decide(not_read, End(READER)) == (do.RetryAt(60_030),)
     young = snapshot(READER, State.RUNNING, **{**running, "since_ms": 59_000}, records=half)
-    assert decide(young, End(READER)) == (do.RetryAt(60_030),), "it repeats its batch first"
+    assert decide(young, End(READER)) == (do.HoldQuery(), do.Again(End(READER))), "it ends its batch first"
+    assert decide(replace(young, is_held=False), End(READER)) == (do.RetryAt(60_030),), "however long that takes"
+    held = replace(young, is_held=True, records=done)
+    assert [type(step) for step in decide(held, End(READER))] == [do.Show, do.StopQuery, do.Stopped, do.Again]
+    hangs = replace(young, now_ms=59_000 + 600_001)
+    assert do.StopQuery() in decide(hangs, End(READER)), "one that may hang is tried again"
     steps = decide(snapshot(READER, State.RUNNING, **running, records=done), End(READER))
     assert [type(step) for step in steps] == [do.Show, do.StopQuery, do.Stopped, do.Again]
     cut_short = snapshot(READER, desired=desired, records=half)
@@ -131,6 +137,16 @@ def test_a_fragment_ends_only_between_two_batches_and_with_all_read():
     assert released == do.Release() and recorded.savepoint == Savepoint(
         offsets={"f1-0.0": Offset("6-0")}, last_offsets={"f1-1.0": Offset("4-0")}, batch_bases={"f1-1.0": 4})
     assert recorded.state == do.HandedState(3, {})
+
+
+def test_who_goes_on_with_a_reader_that_gave_up_blocks_begins_behind_them():
+    done = Records(known=READER, progress=Progress(3, True, None, {"f1-0.0": Offset("6-0")}), has_begun=True)
+    skip = Skip(Offset("6-0"), Offset("40-0"))
+    for given, place in ((skip, "40-0"), (replace(skip, entry=Offset("2-0"), to=Offset("5-0")), "6-0")):
+        read = replace(info("f1-0.0", readers={"f1-1": Offset("6-0")}), skips={"f1-1": given})
+        at_rest = snapshot(READER, desired=wanting(HEIR, outgoing=(READER,)), records=done, channels={"f1-0.0": read})
+        recorded, _ = decide(at_rest, End(READER))
+        assert recorded.savepoint.offsets == {"f1-0.0": Offset(place)}
 
 
 # -- pauses, leaving, removal ----------------------------------------------------------------------------------------

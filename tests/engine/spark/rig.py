@@ -17,6 +17,7 @@ import psutil
 import redis
 
 from scheduler.contracts.reports import NODE_REPORTS, SLOT_REPORTS, Reports
+from scheduler.model.behind import needs_in
 from scheduler.model.estate import Estate
 from scheduler.model.fragment import Fragment, RunningTask, Slot
 from scheduler.model.task_types import TaskType, TaskTypes
@@ -172,13 +173,14 @@ class Rig(Watched):
     def log(self) -> Path:
         return self.data_dir / "agent.log"
 
-    def publish(self, estate: Estate) -> None:
+    def publish(self, estate: Estate, *, when_behind: Mapping[str, str] | None = None) -> None:
         self.version += 1
-        self.want(replace(estate, generation=self.version))
+        self.want(replace(estate, generation=self.version), when_behind=when_behind)
 
-    def want(self, estate: Estate) -> None:
-        """Make the agent want this estate, whose generation says how new it is."""
-        wanted = desired.desired_of(estate, self.node, self.task_types, self.trigger_ms)
+    def want(self, estate: Estate, *, when_behind: Mapping[str, str] | None = None) -> None:
+        """Make the agent want this estate, whose generation says how new it is; by dataflow, what its team chose."""
+        needs = needs_in(estate, when_behind)
+        wanted = desired.desired_of(estate, self.node, self.task_types, self.trigger_ms, needs=needs)
         assert desired.publish(self.broker, wanted)
 
     def report(self) -> Mapping[str, Any]:

@@ -10,7 +10,7 @@ from scheduler.contracts.desired import WantedFragment
 
 from .delays import LEAVE_MS, REPEAT_MS, SOON_MS
 from .inputs import channels_of
-from .instructions import Again, Instructions, RecordPause, Release, RetryAt, Show, Stopped, Unregister
+from .instructions import Again, HoldQuery, Instructions, RecordPause, Release, RetryAt, Show, Stopped, Unregister
 from .reconcile import End, Leave, Pause, Start, State
 from .retirement import has_read_all, retire
 from .savepoints import Readiness, beginning_of, end, has_read_to_the_end
@@ -28,9 +28,12 @@ def come_to_an_end(snapshot: Snapshot, action: End | Pause | Leave) -> Instructi
     is_drained = beginning.readiness is Readiness.READY and _is_drained(snapshot, action)
     is_done = snapshot.records.progress.is_done
     if snapshot.has_query:
-        # One that has just been started repeats a batch: stopped in the middle of it, it would have to again.
-        repeats = snapshot.now_ms - snapshot.since_ms < REPEAT_MS and not is_done
-        if not is_drained or repeats:
+        # Stopped in the middle of a batch it would have to repeat it: a slow one would never come to its end. So it is
+        # held, that no batch follows, and stopped when this one is done.
+        is_busy = snapshot.now_ms - snapshot.since_ms < REPEAT_MS and not is_done
+        if is_drained and is_busy and snapshot.is_held is None:
+            return (*beginning.instructions, HoldQuery(), Again(action))
+        if not is_drained or is_busy:
             again_ms = LEAVE_MS if isinstance(action, Leave) else SOON_MS
             return (*beginning.instructions, RetryAt(snapshot.now_ms + again_ms))
         return (*beginning.instructions, *come_to_rest(), Again(action))

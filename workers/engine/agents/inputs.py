@@ -12,7 +12,7 @@ from dataclasses import replace
 from scheduler.contracts.desired import Input, WantedFragment
 from scheduler.contracts.offsets import Offset
 from workers.engine.channels import keys
-from workers.engine.channels.registry import ChannelInfo
+from workers.engine.channels.channel_info import ChannelInfo
 
 from .checkpoint import Progress
 from .input_selection import select_inputs

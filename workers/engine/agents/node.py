@@ -35,7 +35,7 @@ from .archiver import Archiver
 from .broker_sync import DesiredStateWatcher, ReportPublisher, connect
 from .lease import Lease, LeaseState
 from .logs import configure, logger
-from .spiller import Spiller, SpillThread, documents, shared_inputs
+from .spiller import Spiller, SpillThread, shared_inputs
 from .store import FileLock, NewestDesired, NodeStore
 from .supervision import READY, SPARE, SlotProcess, Spare, reap_orphans
 from .trial_runner import TrialRunner
@@ -81,9 +81,9 @@ class Node:
         own_disk = not settings.spark_master  # executors on other machines lack it
         self._spiller = Spiller(
             Channels(self._broker), spill_folder(settings.data_dir, settings.node),
-            readers=lambda: shared_inputs(newest()) if own_disk else frozenset(),
+            readers=lambda: shared_inputs(newest()) if own_disk else {},
             hold_ms=round(settings.hold_s * 1000),
-            most_bytes=settings.spill_mb << 20)
+            most_bytes=settings.spill_mb << 20, team_bytes=settings.spill_team_mb << 20)
         self._memory_mb = psutil.virtual_memory().total >> 20
         self._log = logger()
 
@@ -218,7 +218,7 @@ class Node:
             "pinning": pinning(self._settings, cores=len(os.sched_getaffinity(0))),
             **_disk_of(self._settings.data_dir),
             "spare": self._spare_report(now_ms),
-            "spills": dict(documents(self._spiller.spilled())),
+            **self._spiller.report(),
             "slots": {slot.name: self._slot_report(slot, now_ms) for slot in self._slots},
         }
 

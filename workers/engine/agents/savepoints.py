@@ -144,12 +144,20 @@ def _left_by(snapshot: Snapshot, fragment: WantedFragment) -> Savepoint:
     infos = {channel: snapshot.channels.get(channel) for channel in fragment.written}
     return Savepoint(
         source_offset=source_offset,
-        offsets={} if records.is_paused else {name: offset for name, offset in offsets.items() if offset is not None},
+        offsets={} if records.is_paused else {
+            name: _read_on_after(snapshot, name, fragment.id, offset)
+            for name, offset in offsets.items() if offset is not None},
         last_offsets={channel: info.last for channel, info in infos.items() if info is not None},
         # Of parts of its streams, too, which may be further than the whole.
         batch_bases={
             channel: begun.batch_bases.get(channel, 0) + records.progress.batch + 1 for channel in fragment.written},
     )
+
+
+def _read_on_after(snapshot: Snapshot, channel: str, reader: str, offset: Offset) -> Offset:
+    """Where the next one reads on: behind what this one gave up and has had no batch since."""
+    info = snapshot.channels.get(channel)
+    return offset if info is None else info.reads_on_after(reader, offset)
 
 
 def _state_left(records: Records) -> HandedState:

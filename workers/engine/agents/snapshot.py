@@ -12,8 +12,8 @@ from scheduler.contracts.desired import DesiredState, WantedFragment
 from scheduler.contracts.offsets import Offset
 from scheduler.contracts.savepoints import RestorePoint, Savepoint
 from scheduler.model.task_types import TaskTypes
+from workers.engine.channels.channel_info import ChannelInfo
 from workers.engine.channels.control import Route, routes_of
-from workers.engine.channels.registry import ChannelInfo
 from workers.engine.spark.compile import output_positions
 
 from .checkpoint import Progress

@@ -2,40 +2,43 @@
 
 Where a reader has held a shared channel full for long enough, its node takes what it has not read from the broker to
 disk. The reader goes on from there by the same block ids, and in the channel when it has caught up; the others notice
-nothing. See docs/decisions/0041-slow-readers-spill.md.
+nothing. Where its team chose so, it is asked to give up the oldest instead, and what it reads meanwhile is on disk. See
+docs/decisions/0041-slow-readers-spill.md and 0042-a-team-chooses-for-its-slow-readers.md.
 """
 
 from __future__ import annotations
 
 import shutil
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import redis
 
 from scheduler.contracts.desired import DesiredState
 from scheduler.contracts.offsets import Offset
-from workers.engine.channels.registry import ChannelInfo, Channels
+from scheduler.contracts.reports import LossReport, SpillReport
+from scheduler.model.behind import LOSE_OLDEST, SPILL
+from workers.engine.channels.channel_info import ChannelInfo
+from workers.engine.channels.registry import Channels
 from workers.engine.channels.spill import ChannelSpill
 
 from .logs import logger
+from .spill_account import Reader, SpillMeter, by_team, parts_of
 
 TURN_S = 0.5
 CHUNK_BLOCKS = 64  # that are in memory at once
-
-Reader = tuple[str, str]  # channel, fragment or bundle
+FULL, TEAM_FULL = "full", "team_full"
 
 
 @dataclass(frozen=True, slots=True)
-class Spilled:
-    """What a node has on disk for one reader: bytes, since when (ms since the epoch), and why it takes no more."""
+class Terms:
+    """What becomes of a reader that is behind, and the teams that need it."""
 
-    channel: str
-    size: int
-    since_ms: int
-    refused: str = ""
+    when_behind: str = SPILL
+    teams: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -43,14 +46,15 @@ class _State:
     held_since_ms: int | None = None
     since_ms: int | None = None
     refused: str = ""
-    size: int = field(default=0)
+    size: int = 0
 
 
-def shared_inputs(desired: DesiredState) -> frozenset[Reader]:
+def shared_inputs(desired: DesiredState) -> dict[Reader, Terms]:
     """The channels that fragments of a node read, or read to the end, and that also serve dataflows of others."""
-    fragments = [*desired.wanted.values(), *desired.outgoing.values()]
-    return frozenset(
-        (item.channel, fragment.id) for fragment in fragments for item in fragment.inputs if item.shared)
+    fragments = [*desired.outgoing.values(), *desired.wanted.values()]
+    return {
+        (item.channel, fragment.id): Terms(item.when_behind, item.teams)
+        for fragment in fragments for item in fragment.inputs if item.shared}
 
 
 class Spiller:
@@ -63,24 +67,31 @@ class Spiller:
     folder : Path
         What is on disk, a folder a channel.
     readers : callable
-        The readers that may be spilled for; asked each turn.
+        The readers that may be spilled for, each with its terms; asked each turn.
     hold_ms : int
         For how long a reader may hold back others.
     most_bytes : int
         How much may be on disk for the whole node.
+    team_bytes : int, optional
+        How much of that may be for the readers of one team; as much as there is if not given.
     """
 
     def __init__(
-        self, channels: Channels, folder: Path, *, readers: Callable[[], frozenset[Reader]], hold_ms: int,
-        most_bytes: int,
+        self, channels: Channels, folder: Path, *, readers: Callable[[], Mapping[Reader, Terms]], hold_ms: int,
+        most_bytes: int, team_bytes: int | None = None,
     ) -> None:
         self._channels = channels
         self._folder = folder
         self._readers = readers
         self._hold_ms = hold_ms
         self._most_bytes = most_bytes
+        self._team_bytes = most_bytes if team_bytes is None else team_bytes
         self._states: dict[Reader, _State] = {}
         self._spills: dict[str, ChannelSpill] | None = None  # by channel; None until the first turn
+        self._terms: Mapping[Reader, Terms] = {}
+        self._taken: dict[str, int] = {}  # bytes by team
+        self._meter = SpillMeter()
+        self._losses: tuple[LossReport, ...] = ()
 
     def turn(self, now_ms: int) -> None:
         """Look at every reader once, and do what is due.
@@ -93,26 +104,51 @@ class Spiller:
         if self._spills is None:
             names = [path.name for path in self._folder.iterdir()] if self._folder.is_dir() else []
             self._spills = {name: ChannelSpill(self._folder / name) for name in names}
-        readers = self._readers()
-        infos, _ = self._channels.look(sorted({channel for channel, _ in readers} | self._spills.keys()))
-        for channel, reader in sorted(readers):
+        self._terms = self._readers()
+        infos, _ = self._channels.look(sorted({channel for channel, _ in self._terms} | self._spills.keys()))
+        self._count(infos, now_ms)
+        for channel, reader in sorted(self._terms):
             info = infos.get(channel)
             if info is not None and reader in info.readers:
                 self._serve(info, reader, now_ms)
             else:
                 self._states.pop((channel, reader), None)
-        self._states = {key: state for key, state in self._states.items() if key in readers}
+        self._states = {key: state for key, state in self._states.items() if key in self._terms}
         for channel in list(self._spills):
             self._prune(channel, infos.get(channel))
 
-    def spilled(self) -> Mapping[str, Spilled]:
-        """What is on disk, by reader; of one that reads several such streams, the largest."""
-        largest: dict[str, Spilled] = {}
+    def spilled(self) -> dict[str, SpillReport]:
+        """What is on disk, by reader that is behind; of one that reads several such streams, the largest."""
+        largest: dict[str, SpillReport] = {}
         for (channel, reader), state in sorted(list(self._states.items()), key=lambda item: item[1].size):
             since_ms = state.since_ms or (state.held_since_ms if state.refused else None)
             if since_ms is not None:
-                largest[reader] = Spilled(channel, state.size, since_ms, state.refused)
+                terms = self._terms.get((channel, reader), Terms())
+                largest[reader] = SpillReport(
+                    channel, round(state.size / 2**20, 3), since_ms, state.refused, terms.when_behind)
         return largest
+
+    def report(self) -> dict[str, Any]:
+        """What the node reports of its slow readers: fields of `NodeReport`."""
+        return {
+            "spills": {reader: asdict(spill) for reader, spill in self.spilled().items()},
+            "spilled_kb_s": {reader: round(total) for reader, total in list(self._meter.kb_s.items())},
+            "losses": [asdict(loss) for loss in self._losses],
+        }
+
+    def _count(self, infos: Mapping[str, ChannelInfo], now_ms: int) -> None:
+        """Who has how much on disk, and who lost how much so far."""
+        parts: dict[Reader, int] = {}
+        for channel, spill in self._spills.items():
+            if channel in infos:
+                own = {reader for name, reader in self._terms if name == channel}
+                parts |= {(channel, name): size for name, size in parts_of(spill, infos[channel], own).items()}
+        self._meter.add(parts, now_ms=now_ms)
+        self._taken = by_team(parts, {reader: terms.teams for reader, terms in self._terms.items()})
+        self._losses = tuple(
+            LossReport(reader, channel, lost.blocks, lost.events)
+            for channel, info in sorted(infos.items()) for reader, lost in sorted(info.lost.items())
+            if (channel, reader) in self._terms)
 
     def _serve(self, info: ChannelInfo, reader: str, now_ms: int) -> None:
         state = self._states.setdefault((info.channel, reader), _State())
@@ -132,24 +168,37 @@ class Spiller:
         state.size = spill.behind(place) if spill is not None and is_behind else 0
         if not holds_back:
             state.held_since_ms, state.refused = None, ""
-            return
-        if state.held_since_ms is None and (info.is_full or is_behind):
-            state.held_since_ms = now_ms
-        if state.held_since_ms is not None and (is_behind or now_ms - state.held_since_ms >= self._hold_ms):
-            self._take(info, reader, needs_from, state, now_ms)
+        else:
+            if state.held_since_ms is None and (info.is_full or is_behind):
+                state.held_since_ms = now_ms
+            if state.held_since_ms is not None and (is_behind or now_ms - state.held_since_ms >= self._hold_ms):
+                known = self._take(info, reader, needs_from, state, now_ms)
+                is_behind = True
+        self._let_lose(info, reader, known if is_behind else None)
+
+    def _let_lose(self, info: ChannelInfo, reader: str, mark: Offset | None) -> None:
+        """Ask a reader that is behind to give up the oldest, where its team chose so; take that back where not."""
+        skip = info.skips.get(reader)
+        is_due = (
+            mark is not None and self._terms[info.channel, reader].when_behind == LOSE_OLDEST
+            and (skip is None or mark > skip.to))
+        if is_due and reader not in info.losing:
+            self._channels.ask_to_lose(info.channel, reader, keep_blocks=max(1, info.capacity // 4))
+        elif reader in info.losing and not is_due:
+            self._channels.ask_to_lose_nothing(info.channel, reader)
 
     def _holds_back(self, info: ChannelInfo, reader: str, needs_from: Offset) -> bool:
         """Whether nobody reads more slowly, and the channel is more than half full of what this one needs."""
         slowest = min(max(place, info.spills.get(name, place)) for name, place in info.readers.items())
         return needs_from < info.last and needs_from <= slowest and info.blocks > info.retain + info.capacity // 2
 
-    def _take(self, info: ChannelInfo, reader: str, needs_from: Offset, state: _State, now_ms: int) -> None:
-        """Take to disk what the reader needs, until the channel is a quarter full."""
+    def _take(self, info: ChannelInfo, reader: str, needs_from: Offset, state: _State, now_ms: int) -> Offset:
+        """Take to disk what the reader needs, until the channel is a quarter full; up to where it is there then."""
         spill = self._spills.setdefault(info.channel, ChannelSpill(self._folder / info.channel))
         after, wanted, state.refused = needs_from, info.blocks - info.retain - info.capacity // 4, ""
         while wanted > 0:
-            if sum(known.size for known in self._spills.values()) >= self._most_bytes:
-                state.refused = "full"
+            state.refused = self._why_full(info.channel, reader)
+            if state.refused:
                 break
             entries = self._channels.entries(info.channel, after=after, count=min(wanted, CHUNK_BLOCKS))
             next_start = spill.room_after(after)
@@ -161,11 +210,27 @@ class Spiller:
             except OSError as error:
                 state.refused = error.strerror or str(error)
                 break
+            self._add_to_teams(info.channel, reader, sum(len(entry.payload) for entry in entries))
             after, wanted = spill.end_of(after), wanted - len(entries)
         if after > needs_from:
             state.since_ms = state.since_ms or now_ms
             self._channels.spill(info.channel, reader, after)
             state.size = spill.behind(info.readers[reader])
+        return after
+
+    def _why_full(self, channel: str, reader: str) -> str:
+        """Why no more may be on disk for a reader, or nothing."""
+        if sum(spill.size for spill in self._spills.values()) >= self._most_bytes:
+            return FULL
+        teams = self._terms[channel, reader].teams
+        if teams and all(self._taken.get(team, 0) >= self._team_bytes for team in teams):
+            return TEAM_FULL
+        return ""
+
+    def _add_to_teams(self, channel: str, reader: str, size: int) -> None:
+        teams = self._terms[channel, reader].teams
+        for team in teams:
+            self._taken[team] = self._taken.get(team, 0) + size // len(teams)
 
     def _prune(self, channel: str, info: ChannelInfo | None) -> None:
         spill = self._spills[channel]
@@ -199,11 +264,3 @@ class SpillThread(threading.Thread):
                 if str(error) != problem:
                     problem = str(error)
                     logger().warning("a slow reader was not served", error=problem)
-
-
-def documents(spilled: Mapping[str, Spilled]) -> Iterator[tuple[str, dict[str, object]]]:
-    """What a node reports of each reader."""
-    for reader, spill in spilled.items():
-        yield reader, {
-            "channel": spill.channel, "mb": round(spill.size / 2**20, 3), "since_ms": spill.since_ms,
-            "refused": spill.refused}

@@ -49,6 +49,21 @@ def spill(reader: str) -> str:
     return f"spill:{reader}"
 
 
+def lose(reader: str) -> str:
+    """The field of a channel's meta that asks a reader to give up what it has not read, but for so many blocks."""
+    return f"lose:{reader}"
+
+
+def skip(reader: str) -> str:
+    """The field of a channel's meta with the last step of a reader over blocks that it gave up: two entries."""
+    return f"skip:{reader}"
+
+
+def lost(reader: str, what: str) -> str:
+    """The field of a channel's meta with how many ``blocks`` or ``events`` a reader gave up so far."""
+    return f"lost_{what}:{reader}"
+
+
 def is_part(channel_id: str) -> bool:
     """Whether a channel is a part of a divided stream."""
     return "@" in channel_id

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import redis
@@ -13,38 +13,10 @@ import redis
 from scheduler.contracts.offsets import START, Offset
 
 from . import codec, keys, scripts
+from .channel_info import ChannelInfo, OnDisk, info_of, texts
 from .config import CAPACITY_BLOCKS
 from .control import Route, begin_batch, route_prefix, routes_of
 from .spill import Entry
-
-LIMIT, SPILL = keys.limit(""), keys.spill("")
-
-
-@dataclass(frozen=True, slots=True)
-class ChannelInfo:
-    """The state of a channel. Entry ids are ``<batch + 1>-<n>``. ``rejected`` counts the writes that were refused, and
-    ``duplicates`` those of them that repeated a batch. ``readers`` are the offsets that readers have committed;
-    ``limits`` the last entries for readers whose place in the channel ends, or has ended, for good; ``spills`` those up
-    to which a reader's node has on disk what it has not read."""
-
-    channel: str
-    schema_json: str | None
-    blocks: int
-    capacity: int
-    retain: int
-    fence: int
-    last: Offset
-    trimmed: Offset
-    rejected: int
-    duplicates: int
-    readers: dict[str, Offset]
-    limits: dict[str, Offset] = field(default_factory=dict)
-    spills: dict[str, Offset] = field(default_factory=dict)
-
-    @property
-    def is_full(self) -> bool:
-        """Whether whoever writes it must wait."""
-        return self.blocks > self.capacity + self.retain
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +122,32 @@ class Channels:
         mark = scripts.run(self._redis, "spill", self._keys(channel), [reader, to])
         return Offset(mark.decode()) if mark else None
 
+    def ask_to_lose(self, channel: str, reader: str, *, keep_blocks: int) -> None:
+        """Ask a reader to give up what it has not read, but for so many of the newest blocks, before its next batch."""
+        self._redis.hset(keys.meta(channel), keys.lose(reader), keep_blocks)
+
+    def ask_to_lose_nothing(self, channel: str, reader: str) -> None:
+        """Take back what was asked of a reader, unless it has done it already."""
+        self._redis.hdel(keys.meta(channel), keys.lose(reader))
+
+    def skip(self, channel: str, reader: str, entry: Offset, on_disk: OnDisk) -> Offset | None:
+        """A reader gives up what it was asked to, between two batches; where it goes on, or None where it stays.
+
+        The Java side does this; here it is for those who play a reader.
+
+        Parameters
+        ----------
+        channel, reader : str
+            Who reads what.
+        entry : Offset
+            Where its checkpoint is.
+        on_disk : OnDisk
+            What its node has on disk of what it has not read.
+        """
+        to = scripts.run(self._redis, "skip", self._keys(channel), [
+            reader, entry, on_disk.after, on_disk.reach, on_disk.blocks, on_disk.events])
+        return Offset(to.decode()) if to else None
+
     def entries(self, channel: str, *, after: Offset, count: int) -> list[Entry]:
         """Up to ``count`` blocks after an entry as the broker has them, oldest first."""
         blocks = self._redis.xrange(keys.channel(channel), min=f"({after}", max="+", count=count)
@@ -184,8 +182,8 @@ class Channels:
         for channel in channels:
             pipe.hgetall(keys.meta(channel)).xlen(keys.channel(channel)).hgetall(keys.readers(channel))
         replies = iter(pipe.execute())
-        controls = {fragment: _text(next(replies)) for fragment in fragments}
-        infos = (_info(channel, *(next(replies) for _ in range(3))) for channel in channels)
+        controls = {fragment: texts(next(replies)) for fragment in fragments}
+        infos = (info_of(channel, *(next(replies) for _ in range(3))) for channel in channels)
         return {info.channel: info for info in infos if info is not None}, controls
 
     def read_blocks(self, channel: str, *, after: Offset = START, count: int = 100) -> list[tuple[Offset, list[dict]]]:
@@ -235,7 +233,7 @@ class Channels:
 
         A change is in force once its ``from`` is set: the valve does so at its next batch that carries events.
         """
-        return _text(self._redis.hgetall(keys.valve(fragment)))
+        return texts(self._redis.hgetall(keys.valve(fragment)))
 
     def route(
         self, fragment: str, position: int, reader: str, weights: Mapping[str, float], *,
@@ -331,30 +329,9 @@ class Channels:
 
     def meters(self, fragment: str) -> dict[str, int | str]:
         """A fragment's meters; every value is a running total, except ``throttled_by``: a channel that is full."""
-        meters = _text(self._redis.hgetall(keys.meter(fragment)))
+        meters = texts(self._redis.hgetall(keys.meter(fragment)))
         return {name: value if name == "throttled_by" else int(value) for name, value in meters.items()}
 
     @staticmethod
     def _keys(channel: str) -> list[str]:
         return [keys.channel(channel), keys.meta(channel), keys.readers(channel)]
-
-
-def _info(channel: str, meta: dict, blocks: int, readers: dict) -> ChannelInfo | None:
-    meta, readers = _text(meta), _text(readers)
-    if "capacity" not in meta:
-        return None
-    return ChannelInfo(
-        channel=channel, schema_json=meta.get("schema"), blocks=blocks, capacity=int(meta["capacity"]),
-        retain=int(meta.get("retain", 0)), fence=int(meta.get("fence", 0)), last=Offset(meta.get("last", START)),
-        trimmed=Offset(meta.get("trimmed", START)), rejected=int(meta.get("rejected", 0)),
-        duplicates=int(meta.get("duplicates", 0)), readers={reader: Offset(entry) for reader, entry in readers.items()},
-        limits={name.removeprefix(LIMIT): Offset(entry) for name, entry in meta.items() if name.startswith(LIMIT)},
-        spills={name.removeprefix(SPILL): Offset(entry) for name, entry in meta.items() if name.startswith(SPILL)},
-    )
-
-
-def _text(mapping: dict) -> dict[str, str]:
-    return {
-        (name.decode() if isinstance(name, bytes) else name): (value.decode() if isinstance(value, bytes) else value)
-        for name, value in mapping.items()
-    }

@@ -71,6 +71,16 @@ class ChannelSpill:
         """Its bytes on disk."""
         return sum(segment.size for segment in self._segments)
 
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """Its files, in the order of their blocks."""
+        return tuple(self._segments)
+
+    def count(self, after: Offset, to: Offset) -> tuple[int, int]:
+        """How many blocks and events it holds after an entry up to another."""
+        entries = list(self.entries(after, to))
+        return len(entries), sum(entry.events for entry in entries)
+
     def behind(self, place: Offset) -> int:
         """The bytes of the segments that hold what follows an entry."""
         return sum(segment.size for segment in self._segments if place < segment.end)

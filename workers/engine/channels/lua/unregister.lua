@@ -5,6 +5,6 @@ if place and ARGV[2] == '1' and redis.call('HEXISTS', KEYS[2], 'capacity') == 1 
   redis.call('HSETNX', KEYS[2], 'limit:' .. ARGV[1], place)
 end
 redis.call('HDEL', KEYS[3], ARGV[1])
-redis.call('HDEL', KEYS[2], 'spill:' .. ARGV[1])
+redis.call('HDEL', KEYS[2], 'spill:' .. ARGV[1], 'lose:' .. ARGV[1], 'skip:' .. ARGV[1])
 trim(KEYS[1], KEYS[2], KEYS[3])
 return redis.call('HLEN', KEYS[3])

@@ -129,6 +129,7 @@ final class Broker {
   enum Script {
     WRITE("trim", "write"),
     COMMIT("trim", "commit"),
+    SKIP("trim", "skip"),
     BACKPRESSURE("backpressure");
 
     private final String text;

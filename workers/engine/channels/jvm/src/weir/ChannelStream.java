@@ -43,6 +43,7 @@ final class ChannelStream implements MicroBatchStream, SupportsAdmissionControl,
   private final String id = UUID.randomUUID().toString();
   private final Map<String, String> joined = new HashMap<>(); // where channels begin that the checkpoint lacks
   private final Map<String, String> committed = new HashMap<>();
+  private final Map<String, String[]> skips = new HashMap<>(); // of each channel: the last step over what was given up
   private long askedAt;
 
   ChannelStream(StructType schema, CaseInsensitiveStringMap options) {
@@ -131,18 +132,33 @@ final class ChannelStream implements MicroBatchStream, SupportsAdmissionControl,
         + " there, but it holds events up to " + last + ": read them before the channel is left out");
   }
 
-  /** One round trip: backpressure, and the next blocks of every channel, kept for the batch that will read them. */
+  /** Where the next batch ends, behind what is given up first if that was asked for. */
   private ChannelOffset ask(ChannelOffset from) {
+    ChannelOffset end = askOnce(from);
+    return end == null ? askOnce(from) : end;
+  }
+
+  /**
+   * One round trip: backpressure, and the next blocks of every channel, kept for the batch that will read them. Null where
+   * blocks were given up instead: then it is asked again.
+   */
+  private ChannelOffset askOnce(ChannelOffset from) {
     int perChannel = (maxBlocks + channels.size() - 1) / channels.size();
     List<Object[]> commands = new ArrayList<>(List.<Object[]>of(backpressure.question()));
     for (String channel : channels) {
       commands.add(new Object[] {"XRANGE", Keys.channel(channel), "(" + after(from, channel), "+", "COUNT", perChannel});
       // Behind the blocks: a limit is there before any block beyond it.
       commands.add(new Object[] {
-          "HMGET", Keys.meta(channel), "trimmed", "last", Keys.limit(reader), Keys.spill(reader)});
+          "HMGET", Keys.meta(channel), "trimmed", "last", Keys.limit(reader), Keys.spill(reader), Keys.lose(reader)});
     }
     List<Object> replies = broker.pipeline(commands);
     boolean isHeldBack = backpressure.applies(replies.get(0));
+    boolean hasGivenUp = false;
+    for (int i = 0; i < channels.size() && !isHeldBack; i++) {
+      List<?> state = (List<?>) replies.get(2 + 2 * i);
+      if (state.get(4) != null) hasGivenUp |= giveUp(from, channels.get(i), Redis.text(state.get(3)));
+    }
+    if (hasGivenUp) return null;
     List<List<Block>> waiting = new ArrayList<>(); // of each channel
     for (int i = 0; i < channels.size(); i++) {
       List<?> state = (List<?>) replies.get(2 + 2 * i);
@@ -179,6 +195,33 @@ final class ChannelStream implements MicroBatchStream, SupportsAdmissionControl,
     return hasBlocks ? new ChannelOffset(end) : from;
   }
 
+  /**
+   * Gives up what was not read but for the newest blocks, as the node has asked: the batch that is planned next begins behind
+   * that, also when it is repeated. Whether anything was given up.
+   */
+  private boolean giveUp(ChannelOffset from, String channel, String mark) {
+    String after = after(from, channel);
+    String entry = begins(from, channel);
+    String reach = mark != null && ChannelOffset.compare(after, mark) < 0 ? mark : after;
+    long[] onDisk = Spill.at(spill).count(channel, after, reach);
+    List<String> keys = List.of(Keys.channel(channel), Keys.meta(channel), Keys.readers(channel));
+    String to = Redis.text(broker.call(
+        redis -> Broker.Script.SKIP.run(redis, keys, reader, entry, after, reach, onDisk[0], onDisk[1])));
+    if (to.isEmpty()) return false;
+    skips.put(channel, new String[] {entry, to});
+    return true;
+  }
+
+  /** Where a batch begins whose offset is an entry: behind what was given up there. */
+  private String behindSkip(String channel, String entry) {
+    String[] skip = skips.computeIfAbsent(channel, name -> {
+      Object step = broker.call(redis -> redis.call("HGET", Keys.meta(name), Keys.skip(reader)));
+      return step == null ? new String[0] : Redis.text(step).split(" ");
+    });
+    boolean applies = skip.length == 2 && ChannelOffset.compare(skip[0], entry) <= 0 && ChannelOffset.compare(entry, skip[1]) < 0;
+    return applies ? skip[1] : entry;
+  }
+
   /** How many blocks of each channel the next batch takes: those that were written first, and one at least. */
   private int[] admit(List<List<Block>> waiting) {
     int[] taken = new int[waiting.size()];
@@ -197,8 +240,13 @@ final class ChannelStream implements MicroBatchStream, SupportsAdmissionControl,
     return taken;
   }
 
-  /** The entry after which a batch that starts there begins: a reader that was paused leaves out what came meanwhile. */
+  /** The entry after which a batch that starts there begins: behind what was given up. */
   private String after(ChannelOffset from, String channel) {
+    return behindSkip(channel, begins(from, channel));
+  }
+
+  /** The same before anything was given up: a reader that was paused leaves out what came meanwhile. */
+  private String begins(ChannelOffset from, String channel) {
     String entry = from.entries.get(channel);
     if (entry == null) entry = joined.computeIfAbsent(channel, this::registeredOffset);
     String least = begin.getOrDefault(channel, "0-0");

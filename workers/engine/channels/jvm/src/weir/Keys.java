@@ -27,6 +27,16 @@ final class Keys {
     return "spill:" + reader;
   }
 
+  /** The field that asks a reader to give up what it has not read, but for so many blocks. */
+  static String lose(String reader) {
+    return "lose:" + reader;
+  }
+
+  /** The field with the last step of a reader over blocks that it gave up: two entries. */
+  static String skip(String reader) {
+    return "skip:" + reader;
+  }
+
   /** The topic on which writers hear that a full channel has room again. */
   static String room(String channel) {
     return channel(channel) + ":room";

@@ -21,6 +21,7 @@ import java.util.zip.CRC32;
 final class Spill {
   private static final String SUFFIX = ".blocks";
   private static final int HEADER = 40;
+  private static final int COUNTED_AT_ONCE = 64;
   private static final Map<String, Spill> SPILLS = new ConcurrentHashMap<>();
 
   private final Path folder;
@@ -81,6 +82,21 @@ final class Spill {
       throw new UncheckedIOException("the spill of channel " + channel + " cannot be read: " + broken.getMessage(), broken);
     }
     return blocks;
+  }
+
+  /** How many blocks there are after an entry up to another that is on disk, and how many events they hold. */
+  long[] count(String channel, String after, String end) {
+    long blocks = 0;
+    long events = 0;
+    String at = after;
+    while (ChannelOffset.compare(at, end) < 0) {
+      List<Block> some = fetch(channel, at, end, COUNTED_AT_ONCE);
+      if (some.isEmpty()) throw ChannelReader.lost(channel, "what follows " + at + " is not in " + folder);
+      for (Block block : some) events += block.events;
+      blocks += some.size();
+      at = some.get(some.size() - 1).id;
+    }
+    return new long[] {blocks, events};
   }
 
   /** The segment that holds the block after an entry, if one does: the last that begins there or before. */

@@ -1,0 +1,126 @@
+"""Isolating: the plan that cuts a slow task out of a query that others need, and the one that takes it back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from .applying import reversed_plan
+from .model.encoding import freeze_plan
+from .model.errors import InvalidTransition, NothingToGain
+from .model.fragment import Fragment
+from .model.plan import Plan
+from .model.plan_kinds import ISOLATE
+from .model.ports import EstateView
+from .model.prices import Prices
+from .model.task_types import TaskTypes
+from .plan_building import plan_of_change, price_of_rearrangement, submitted_in, touched_by
+from .reuse.activity import FragmentChange
+from .reuse.division import is_scheduled
+from .reuse.handover import Piece, recut
+from .reuse.isolation import cut_for_others
+
+
+def plan_isolation(
+    estate: EstateView, dataflow_id: str, *, slow: str, task_types: TaskTypes, prices: Prices, why: str = ""
+) -> Plan:
+    """Plan that a chain is cut so that those who do not need its slow task do not wait for it.
+
+    Parameters
+    ----------
+    estate : EstateView
+        What runs, for whom and where.
+    dataflow_id : str
+        A dataflow that needs the slow task.
+    slow : str
+        The running task that is slow.
+    task_types : TaskTypes
+        The catalogue.
+    prices : Prices
+        What a core, a query and what they take cost an hour.
+    why : str, optional
+        What was measured, for those who look at the plan.
+
+    Raises
+    ------
+    NotSubmitted
+        The estate has no dataflow of that id.
+    NothingToGain
+        All who need the chain need its slow task, too, or it works no more.
+    InvalidTransition
+        The chain cannot be cut; the error says why.
+    """
+    submitted = submitted_in(estate, dataflow_id)
+    fragment, position = _at_work(estate, slow)
+    cut = None if fragment is None else cut_for_others(estate, fragment, slow=position, task_types=task_types)
+    if fragment is None or cut is None:
+        raise NothingToGain(
+            "Nobody waits for that task who does not need it.", remedy="There is nothing to do.", dataflow=dataflow_id)
+    if cut.why_not:
+        raise InvalidTransition(
+            f"The query cannot be cut: {cut.why_not}.",
+            remedy="Pause or remove the dataflow with the slow task, or submit it fresh.", dataflow=dataflow_id)
+    outputs = {
+        task_id for task_id in fragment.active_tasks
+        if task_types[estate.tasks[task_id].type].terminal == "output"}
+    change = _recut(
+        estate, [fragment], [Piece(cut.position, fragment.slot), Piece(fragment.active - cut.position, fragment.slot)],
+        outputs=outputs)
+    return freeze_plan(plan_of_change(
+        ISOLATE, estate, submitted, change,
+        heads=(fragment.tasks[0],),
+        reused=tuple(sorted(set(submitted.running.values()))),
+        price=price_of_rearrangement(
+            estate, submitted, task_types=task_types, prices=prices, queries_started=2, queries_stopped=1,
+            task_cores_delta=0.0),
+        why=why,
+    ))
+
+
+def plan_joining_back(estate: EstateView, plan: Plan) -> Plan:
+    """Plan to undo an isolation: what it cut is one query again.
+
+    Parameters
+    ----------
+    plan : Plan
+        The isolation, as it was enacted.
+
+    Raises
+    ------
+    NotSubmitted
+        The dataflow that it was for has left the estate.
+    InvalidTransition
+        What it cut was changed since.
+    """
+    submitted = submitted_in(estate, plan.dataflow.id)
+    pieces = [plan.fragments_after[step.fragment] for step in plan.steps]
+    path = [estate.fragments[piece.id] for piece in pieces if piece.id in estate.fragments]
+    changed = [(part.tasks, part.active, part.slot.rpartition("/")[0]) for part in path] != [
+        (piece.tasks, piece.active, piece.slot.rpartition("/")[0]) for piece in pieces]
+    if changed or any(is_scheduled(estate, part) for part in path):
+        raise InvalidTransition(
+            f"The queries of {submitted.name} were changed again since they were cut.",
+            remedy="There is nothing left to undo.", dataflow=submitted.id)
+    tasks = sum(part.active for part in path)
+    outputs = {task_id for part in path for task_id in part.channels if task_id not in part.outlets}
+    change = _recut(estate, path, [Piece(tasks, path[0].slot)], outputs=outputs)
+    return freeze_plan(replace(
+        reversed_plan(plan, change), generation=estate.generation, dataflow=submitted,
+        **touched_by(estate, (part.tasks[0] for part in path), besides=submitted)))
+
+
+def _at_work(estate: EstateView, task_id: str) -> tuple[Fragment | None, int]:
+    """The fragment in which a task works, and its position there."""
+    if task_id not in estate.places:
+        return None, 0
+    name, position = estate.places[task_id]
+    fragment = estate.fragments[name]
+    return (fragment, position) if position < fragment.active else (None, 0)
+
+
+def _recut(
+    estate: EstateView, path: list[Fragment], pieces: list[Piece], *, outputs: set[str]
+) -> FragmentChange:
+    above = dict.fromkeys(estate.places[parent][0] for parent in estate.tasks[path[0].tasks[0]].parents)
+    return recut(
+        path, pieces, upstream=[estate.fragments[name] for name in above], outputs=outputs,
+        generation=estate.generation)

@@ -1,0 +1,278 @@
+"""No team slows another: what nodes are told of readers, what teams choose, and what Weir does by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from io import StringIO
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+from django.utils import timezone
+
+from dashboard import jobs
+from dashboard.approvals.models import Proposal
+from dashboard.approvals.services import guard, prepare_proposal, resume_dataflow, roll_back_proposal
+from dashboard.audit.models import AuditEntry
+from dashboard.catalog.models import DataflowRecord
+from dashboard.catalog.services import choose_when_behind
+from dashboard.operations.estate import load_estate, load_part_of
+from dashboard.operations.fragments import fragmentation_of
+from dashboard.operations.live import live_dataflow, live_estate
+from dashboard.operations.models import CutTask, SlowQuery
+from dashboard.operations.reader_terms import needs_in_part
+from dashboard.plans.selectors import plan_of
+from dashboard.teams.permissions import viewer_of
+from dashboard.teams.services import InvalidValue, set_when_behind
+from scheduler.contracts.desired import Input, WantedFragment
+from scheduler.contracts.reports import Reports
+from scheduler.model.behind import LOSE_OLDEST, PAUSE, SPILL, needs_in
+from scheduler.model.errors import PermissionDenied
+from scheduler.model.fragment import Fragment
+from tests.dashboard.building import World, approved, document, enacted, running
+from workers.engine.desired import desired_of
+from workers.engine.observed import TaskFlow
+
+
+@pytest.fixture
+def record(world: World) -> DataflowRecord:
+    """City's dataflow, whose first two tasks Mobility's shares."""
+    return running(world.carla, world.city, document("traffic"), world.ana)
+
+
+@pytest.fixture
+def other(world: World, record: DataflowRecord) -> DataflowRecord:
+    return running(world.mo, world.mobility, document("speeds", window=9), world.ana, world.ben)
+
+
+def reader() -> Fragment:
+    """The query that Mobility's dataflow has to itself."""
+    estate = load_estate()
+    return next(fragment for fragment in estate.fragments.values() if estate.tasks[fragment.tasks[0]].parents)
+
+
+def wanted() -> Mapping[str, WantedFragment]:
+    """What node n1 is told, from its own part of the estate."""
+    part = load_part_of("n1")
+    return desired_of(part, "n1", jobs.task_types(), needs=needs_in_part(part)).wanted
+
+
+def shared_input() -> Input:
+    [item] = wanted()[reader().id].inputs
+    return item
+
+
+def observe(monkeypatch: pytest.MonkeyPatch, *, query: dict[str, Any] | None = None, **node: Any) -> None:
+    """All queries run on n1, but for these changes."""
+    slots: dict[str, Any] = {str(index): {"state": "running", "fragments": {}} for index in range(2)}
+    for fragment in load_estate().fragments.values():
+        slots[fragment.slot.rpartition("/")[2]]["fragments"][fragment.id] = {
+            "state": "running", "batch": 1, **(query or {})}
+    reports = Reports(Reports.of({"n1": {"at_ms": 1, "slots": slots} | node}), ages_ms={"n1": 0})
+    monkeypatch.setattr(jobs, "read_live", lambda *_: jobs.LiveReading(reports=reports))
+
+
+def spill(when_behind: str) -> dict[str, Any]:
+    return {reader().id: {"channel": "f1-0.1", "mb": 2.0, "since_ms": 7, "when_behind": when_behind}}
+
+
+# -- what nodes are told ---------------------------------------------------------------------------------------------
+
+
+def test_a_node_hears_which_streams_others_need(world: World, record: DataflowRecord) -> None:
+    """The part of the estate that its desired state is made of has no dataflows, so it heard of none."""
+    assert not any(item.shared for fragment in wanted().values() for item in fragment.inputs)
+    running(world.mo, world.mobility, document("speeds", window=9), world.ana, world.ben)
+    item = shared_input()
+    assert (item.shared, item.when_behind, item.teams) == (True, SPILL, ("mobility",))
+
+
+def test_a_part_is_told_what_the_whole_estate_says(world: World, other: DataflowRecord) -> None:
+    choose_when_behind(actor=world.ben, dataflow_id=other.pk, choice=PAUSE)
+    part, whole = needs_in_part(load_part_of("n1")), needs_in(load_estate(), {str(other.pk): PAUSE})
+    assert part == whole and PAUSE in {need.when_behind for need in part.values()}
+
+
+def test_the_choice_of_its_team_reaches_the_node_unless_another_dataflow_needs_the_reader(
+    world: World, other: DataflowRecord
+) -> None:
+    choose_when_behind(actor=world.ben, dataflow_id=other.pk, choice=LOSE_OLDEST)
+    assert shared_input().when_behind == LOSE_OLDEST
+    same = running(world.mo, world.mobility, document("again", window=9), world.ana, world.ben)
+    assert shared_input().when_behind == SPILL, "one of both would miss nothing"
+    choose_when_behind(actor=world.ben, dataflow_id=same.pk, choice=LOSE_OLDEST)
+    assert shared_input().when_behind == LOSE_OLDEST
+
+
+def test_a_team_has_a_choice_for_all_and_none_that_loses_events(world: World, other: DataflowRecord) -> None:
+    set_when_behind(actor=world.dev, team=world.mobility, choice=PAUSE)
+    assert shared_input().when_behind == PAUSE
+    choose_when_behind(actor=world.ben, dataflow_id=other.pk, choice=SPILL)
+    assert shared_input().when_behind == SPILL
+    choose_when_behind(actor=world.ben, dataflow_id=other.pk, choice="")
+    assert shared_input().when_behind == PAUSE
+    with pytest.raises(InvalidValue):
+        set_when_behind(actor=world.dev, team=world.mobility, choice=LOSE_OLDEST)
+    with pytest.raises(PermissionDenied):
+        set_when_behind(actor=world.ben, team=world.mobility, choice=SPILL)
+
+
+def test_an_approver_chooses_and_the_trail_says_so(world: World, other: DataflowRecord, sent: list) -> None:
+    with pytest.raises(PermissionDenied):
+        choose_when_behind(actor=world.mo, dataflow_id=other.pk, choice=LOSE_OLDEST)
+    with pytest.raises(InvalidValue):
+        choose_when_behind(actor=world.ben, dataflow_id=other.pk, choice="nothing")
+    sent.clear()
+    choose_when_behind(actor=world.ben, dataflow_id=other.pk, choice=LOSE_OLDEST)
+    entry = AuditEntry.objects.get(verb="dataflow.choose_when_behind")
+    assert entry.details["before"] == "team" and entry.details["after"] == LOSE_OLDEST
+    choose_when_behind(actor=world.ben, dataflow_id=other.pk, choice=LOSE_OLDEST)
+    assert AuditEntry.objects.filter(verb="dataflow.choose_when_behind").count() == 1
+
+
+def test_the_page_the_api_and_the_command_say_what_it_means(world: World, other: DataflowRecord, client) -> None:
+    client.force_login(world.ben)
+    page = client.get(f"/dataflows/{other.pk}/").content.decode()
+    assert "its outputs are not those that it would have alone" in page and 'data-when-behind="spill"' in page
+    client.post(f"/dataflows/{other.pk}/when-behind", {"choice": LOSE_OLDEST})
+    assert 'data-when-behind="lose_oldest"' in client.get(f"/dataflows/{other.pk}/").content.decode()
+    answer = client.post(
+        f"/api/dataflows/{other.pk}/when-behind", {"choice": ""}, content_type="application/json").json()
+    assert (answer["chosen"], answer["when_behind"]) == ("", SPILL)
+    out = StringIO()
+    call_command("when_behind", "speeds", PAUSE, "--as", "ben", stdout=out)
+    assert "is paused" in out.getvalue()
+
+
+# -- pausing, losing -------------------------------------------------------------------------------------------------
+
+
+def test_what_its_team_chose_to_have_paused_is_paused_and_told_why(
+    world: World, record: DataflowRecord, other: DataflowRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    choose_when_behind(actor=world.ben, dataflow_id=other.pk, choice=PAUSE)
+    observe(monkeypatch, spills=spill(PAUSE))
+    [proposal] = guard(at=timezone.now())
+    assert guard(at=timezone.now()) == [], "it is proposed once"
+    proposal = prepare_proposal(proposal_id=proposal.pk)
+    assert (proposal.status, proposal.author, proposal.dataflow.status) == ("executing", None, "pausing")
+    assert enacted(proposal).dataflow.status == "paused"
+    assert DataflowRecord.objects.get(pk=record.pk).status == "running"
+    finding = live_dataflow(viewer_of(world.mo), other.pk)["health"]["dataflow/speeds"]
+    assert "others need that stream" in finding["cause"] and finding["remedy"]
+    assert "others need that stream" in plan_of(proposal.plan).why
+    assert AuditEntry.objects.filter(verb="dataflow.pause_slow", actor=None).count() == 1
+    observe(monkeypatch)
+    assert guard(at=timezone.now()) == []
+    enacted(approved(prepare_proposal(proposal_id=resume_dataflow(
+        actor=world.mo, dataflow_id=other.pk).pk), world.ben))
+    assert "dataflow/speeds" not in live_dataflow(viewer_of(world.mo), other.pk)["health"]
+
+
+def test_a_reader_with_another_choice_is_not_paused(
+    world: World, other: DataflowRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    choose_when_behind(actor=world.ben, dataflow_id=other.pk, choice=PAUSE)
+    for choice in (SPILL, LOSE_OLDEST):
+        observe(monkeypatch, spills=spill(choice))
+        assert guard(at=timezone.now()) == []
+
+
+def test_what_is_lost_is_counted_and_told(
+    world: World, record: DataflowRecord, other: DataflowRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    choose_when_behind(actor=world.ben, dataflow_id=other.pk, choice=LOSE_OLDEST)
+    loss = {"reader": reader().id, "channel": "f1-0.1", "blocks": 3, "events": 60}
+    for more in (0, 40, 40):
+        observe(monkeypatch, spills=spill(LOSE_OLDEST), losses=[{**loss, "events": loss["events"] + more}])
+        guard(at=timezone.now())
+    live = live_dataflow(viewer_of(world.mo), other.pk)
+    assert (live["lost_events"], live["when_behind"]) == (100, LOSE_OLDEST)
+    assert live_dataflow(viewer_of(world.carla), record.pk)["lost_events"] == 0
+    assert AuditEntry.objects.filter(verb="dataflow.lose_events").count() == 1
+    finding = live["health"][f"spill/{reader().id}"]
+    assert "loses the oldest events" in finding["cause"]
+
+
+# -- cutting a slow task out ------------------------------------------------------------------------------------------
+
+
+def slow_chain(monkeypatch: pytest.MonkeyPatch, *, latencies_ms: list[float]) -> None:
+    """The batches of all queries take twelve seconds, and this is the latency behind each task of a chain."""
+    observe(monkeypatch, query={"batch_ms": 12_000})
+    monkeypatch.setattr(jobs, "meters", lambda names: (1, {name: {} for name in names}))
+    monkeypatch.setattr(jobs, "flows_since", lambda at_ms, counts, fragment: {
+        task: TaskFlow(1.0, 100, latency, latency)
+        for task, latency in zip(fragment.tasks, latencies_ms, strict=False)})
+
+
+def test_a_slow_task_is_cut_out_of_a_query_that_others_need(
+    world: World, record: DataflowRecord, other: DataflowRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow_chain(monkeypatch, latencies_ms=[100, 150, 12_000, 12_050])
+    began = timezone.now()
+    assert guard(at=began) == [] and SlowQuery.objects.count() == 1, "it may be slow for a while"
+    [proposal] = guard(at=began + timedelta(seconds=11))
+    assert guard(at=began + timedelta(seconds=12)) == []
+    proposal = prepare_proposal(proposal_id=proposal.pk)
+    assert (proposal.status, proposal.author, proposal.plan.kind) == ("executing", None, "isolate")
+    before = plan_of(proposal.plan).fragments_before
+    proposal = enacted(proposal)
+    assert proposal.status == "done" and "block_average adds 11.8 s" in plan_of(proposal.plan).why
+    estate = load_estate()
+    upper, lower = (estate.fragments[step.fragment] for step in plan_of(proposal.plan).steps)
+    chain = next(fragment for fragment in before.values() if fragment.active == 4)
+    assert upper.tasks + lower.tasks == chain.tasks and len(upper.tasks) == 2
+    assert [item.shared for item in wanted()[lower.id].inputs] == [True], "what reads slowly holds nobody back"
+    assert CutTask.objects.get().pk == lower.tasks[0]
+    assert fragmentation_of(viewer_of(world.carla), record.pk)["steps"] == 0, "nobody offers to fuse it again"
+    slow_chain(monkeypatch, latencies_ms=[100, 12_000])
+    for seconds in (20, 40):
+        assert guard(at=began + timedelta(seconds=seconds)) == []
+
+
+def test_a_cut_can_be_taken_back_and_is_not_made_again(
+    world: World, record: DataflowRecord, other: DataflowRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow_chain(monkeypatch, latencies_ms=[100, 150, 12_000, 12_050])
+    began, tasks = timezone.now(), {fragment.tasks for fragment in load_estate().fragments.values()}
+    guard(at=began)
+    [proposal] = guard(at=began + timedelta(seconds=11))
+    enacted(prepare_proposal(proposal_id=proposal.pk))
+    assert {fragment.tasks for fragment in load_estate().fragments.values()} != tasks
+    back = enacted(roll_back_proposal(actor=world.ana, proposal_id=proposal.pk))
+    assert back.status == "rolled_back"
+    assert {fragment.tasks for fragment in load_estate().fragments.values()} == tasks
+    slow_chain(monkeypatch, latencies_ms=[100, 150, 12_000, 12_050])
+    assert guard(at=began + timedelta(seconds=30)) == guard(at=began + timedelta(seconds=50)) == []
+    assert Proposal.objects.filter(plan__kind="isolate").count() == 1
+
+
+@pytest.mark.parametrize("latencies_ms", [
+    [100, 12_000, 12_050, 12_100],  # slow for all of them
+    [11_000, 11_050, 11_900, 12_000],  # the slot has too much to do
+    [100, 150, 160, 170],
+])
+def test_nothing_is_cut_where_that_would_help_nobody(
+    world: World, record: DataflowRecord, other: DataflowRecord, monkeypatch: pytest.MonkeyPatch,
+    latencies_ms: list[float]
+) -> None:
+    slow_chain(monkeypatch, latencies_ms=latencies_ms)
+    began = timezone.now()
+    assert guard(at=began) == guard(at=began + timedelta(seconds=11)) == []
+
+
+def test_what_cannot_be_cut_is_told_with_the_reason(
+    world: World, record: DataflowRecord, other: DataflowRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("scheduler.reuse.isolation.why_fused", lambda *_, **__: "the state of windows cannot be moved")
+    slow_chain(monkeypatch, latencies_ms=[100, 150, 12_000, 12_050])
+    began = timezone.now()
+    assert guard(at=began) == guard(at=began + timedelta(seconds=11)) == []
+    [finding] = [row for row in live_estate(viewer_of(world.carla))["health"].values() if row["state"] == "holds_up"]
+    assert "the state of windows cannot be moved" in finding["cause"]
+    assert {user["name"] for user in finding["dataflows"]} == {"traffic", "speeds"}
+    observe(monkeypatch)
+    guard(at=began + timedelta(seconds=15))
+    assert live_estate(viewer_of(world.carla))["health"] == {}
