@@ -163,7 +163,7 @@ def test_what_the_viewer_may_not_know_of_is_gone(committed_world: World, server:
 def test_whoever_leaves_a_team_no_longer_follows_its_private_dataflow(
     committed_world: World, server: Server, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("dashboard.live.consumer.CHECK_EVERY_S", 600)  # the notice is what tells
+    monkeypatch.setattr("dashboard.live.hub.CHECK_EVERY_S", 600)  # the notice is what tells
     world = committed_world
     Membership.objects.create(user=world.outsider, team=world.city, role=1)
     secret = planned(world.carla, world.city, document("hush", visibility="private")).dataflow
@@ -182,7 +182,7 @@ def test_whoever_leaves_a_team_no_longer_follows_its_private_dataflow(
 
 
 def test_a_session_that_ends_closes_the_connection(committed_world: World, server: Server, monkeypatch):
-    monkeypatch.setattr("dashboard.live.consumer.CHECK_EVERY_S", 0.3)
+    monkeypatch.setattr("dashboard.live.hub.CHECK_EVERY_S", 0.3)
     client = client_of(committed_world.vera)
 
     async def run() -> int:
