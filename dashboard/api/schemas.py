@@ -11,7 +11,7 @@ from django.db.models import QuerySet
 from ninja import Schema
 from pydantic import Field
 
-from dashboard.api.parameters import Beginning, ControllerName, Format, PairNames, RateOrNone, RoutingName
+from dashboard.api.parameters import Beginning, ControllerName, Format, PairNames, RateOrNone, RoutingName, SecretValue
 from dashboard.approvals.models import Proposal
 from dashboard.audit.models import AuditEntry
 from dashboard.bills.exports import amounts_of
@@ -93,7 +93,7 @@ class AdoptionIn(Schema):
 class SecretIn(Schema):
     """The value to keep."""
 
-    value: str
+    value: SecretValue
 
 
 class ContainmentIn(Schema):

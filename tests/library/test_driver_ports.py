@@ -1,0 +1,43 @@
+"""A driver's ports for messages and blocks, tried by another process of this machine: with Spark's own client."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from py4j.protocol import Py4JJavaError
+
+pytestmark = pytest.mark.spark
+ENDPOINT = "OutputCommitCoordinator"  # every driver has it
+
+
+def reached(spark: Any, **settings: str) -> str:
+    """The endpoint as a client with these settings reaches it."""
+    jvm = spark._jvm
+    conf = jvm.org.apache.spark.SparkConf(False)
+    for name, value in settings.items():
+        conf.set(f"spark.{name.replace('_', '.')}", value)
+    nothing = jvm.scala.Option.empty()
+    client = jvm.org.apache.spark.rpc.RpcEnv.create(
+        "stranger", "127.0.0.1", 0, conf, jvm.org.apache.spark.SecurityManager(conf, nothing, nothing), True)
+    try:
+        own = spark.sparkContext.getConf()
+        address = jvm.org.apache.spark.rpc.RpcAddress(own.get("spark.driver.host"), int(own.get("spark.driver.port")))
+        return client.setupEndpointRef(address, ENDPOINT).name()
+    finally:
+        client.shutdown()
+
+
+def test_a_driver_answers_nobody_without_its_secret(spark: Any) -> None:
+    secret = spark._jvm.org.apache.spark.SparkEnv.get().securityManager().getSecretKey()
+    assert reached(spark, authenticate="true", authenticate_secret=secret) == ENDPOINT
+    with pytest.raises(Py4JJavaError):
+        reached(spark)
+    with pytest.raises(Py4JJavaError):
+        reached(spark, authenticate="true", authenticate_secret="guessed")
+    assert secret not in str(spark.sparkContext.getConf().getAll()), "the secret stays in the process"
+
+
+def test_a_driver_listens_to_its_machine_alone(spark: Any) -> None:
+    conf = spark.sparkContext.getConf()
+    assert conf.get("spark.driver.bindAddress") == "127.0.0.1" and conf.get("spark.ui.enabled") == "false"
