@@ -1,4 +1,4 @@
-"""The site that `./weir bench live` watches: a process of its own, dataflows that run, and a node whose report changes."""
+"""The site of `./weir bench live`: a process of its own, dataflows that run, and a node whose report changes."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import psutil
 import redis
 
-from scheduler.contracts.reports import NodeReport, QueryReport, SlotReport
+from scheduler.contracts.reports import NODE_REPORTS, NodeReport, QueryReport, SlotReport
 from workers.engine.channels import keys
 from workers.launcher.services import Options, web
 from workers.processes import spawn, stop
@@ -36,7 +36,7 @@ class LiveSite:
     topics: list[str]
     broker: redis.Redis
     queries: dict[str, str]  # the slot's index of each query
-    report: NodeReport = field(default_factory=NodeReport)
+    report: NodeReport = NodeReport("n1", cores=SLOTS, memory_mb=64_000.0)
 
     def change(self, number: int) -> None:
         """Let all queries report a failure that carries the number; 0: none."""
@@ -46,7 +46,7 @@ class LiveSite:
             slot = slots.get(index, SlotReport(state="running"))
             slots[index] = replace(slot, fragments={**slot.fragments, query_id: query})
         report = replace(self.report, at_ms=int(time.time() * 1000), slots=slots)
-        self.broker.set(keys.observed("n1"), report.to_json())
+        self.broker.set(keys.observed("n1"), NODE_REPORTS.dumps(report))
         self.broker.set(keys.WORKER, "1")
 
     def cpu_s(self) -> float:
