@@ -301,6 +301,63 @@ def test_a_client_that_does_not_read_gets_the_newest_and_nothing_queues(committe
     assert [(message["from"], message["seq"]) for message in sent] == [(1, 2), (2, 999)]
 
 
+def builder_at(seq: int, state: dict):
+    from dashboard.live.hub import Builder
+    from dashboard.live.versions import Version
+
+    return Builder(topic="estate", viewer=None, version=Version(seq, state), status="live")
+
+
+def test_who_does_not_read_is_cut_off(monkeypatch):
+    from dashboard.live.consumer import CLOSE_TOO_SLOW, Connection, Watched
+
+    monkeypatch.setattr("dashboard.live.consumer.SEND_WITHIN_S", 0.05)
+    sent: list[dict] = []
+
+    async def send(message: dict) -> None:
+        sent.append(message)
+        if message["type"] == "websocket.send":
+            await asyncio.Event().wait()
+
+    async def run() -> None:
+        connection = Connection("", None, None, send)
+        connection._watched["estate"] = Watched(builder_at(2, {"n": 2}), seq=1, state={"n": 1})
+        connection._wake.set()
+        await asyncio.wait_for(connection._write(), 60)
+
+    asyncio.run(run())
+    assert [message["type"] for message in sent] == ["websocket.send", "websocket.close"]
+    assert sent[-1]["code"] == CLOSE_TOO_SLOW
+
+
+def test_a_delta_is_made_once_for_all_who_are_as_far(monkeypatch):
+    made: list[tuple] = []
+    monkeypatch.setattr(
+        "dashboard.live.hub.difference", lambda before, after: made.append((before, after)) or {"n": after["n"]})
+    builder = builder_at(3, {"n": 3})
+    texts = [builder.delta_from(2, {"n": 2}) for _ in range(1000)] + [builder.delta_from(1, {"n": 1})]
+    assert len(made) == 2 and len(set(texts)) == 2
+    builder.version = builder_at(4, {"n": 4}).version
+    assert json.loads(builder.delta_from(2, {"n": 2}))["patch"] == {"n": 4}, "what leads to an older version is over"
+
+
+def test_snapshots_of_one_moment_are_built_once_and_permission_is_asked_each_time(
+    committed_world: World, server: Server, monkeypatch: pytest.MonkeyPatch
+):
+    import dashboard.live.views as views
+
+    world, built = committed_world, []
+    record = running(world.carla, world.city, document("hush", visibility="private"), world.ana)
+    build = views.build
+    monkeypatch.setattr(views, "build", lambda viewer, topic: built.append(topic) or build(viewer, topic))
+    monkeypatch.setattr("dashboard.live.versions.INTERVAL_S", 60.0)
+    topic = f"dataflow:{record.pk}"
+    first = snapshot(client_of(world.vera), topic)
+    assert snapshot(client_of(world.ana), topic) == first and built == [topic]  # of one scope
+    assert client_of(world.ben).get("/live/snapshot", {"topic": topic}).status_code == 404
+    assert client_of(world.ben).get("/live/snapshot", {"topic": "nonsense"}).status_code == 404
+
+
 @pytest.mark.parametrize("topic", ["nonsense", "dataflow:x", "estate:x", "dataflow:\ud800", "sweep:", "x" * 3000])
 def test_what_is_no_topic_is_never_built(committed_world: World, server: Server, monkeypatch, topic: str):
     built: list[str] = []
@@ -362,4 +419,5 @@ def test_a_frame_that_no_message_needs_is_not_read(committed_world: World, serve
             return closed.value.rcvd.code
 
     assert asyncio.run(run()) == 1009
-    assert str(LARGEST_FRAME) in web(Options("127.0.0.1", 1, 1, "n1", Path())).argv
+    argv = web(Options("127.0.0.1", 1, 1, "n1", Path())).argv
+    assert str(LARGEST_FRAME) in argv and argv[argv.index("--ws-per-message-deflate") + 1] == "false"
