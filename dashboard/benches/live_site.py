@@ -36,7 +36,6 @@ class LiveSite:
     topics: list[str]
     broker: redis.Redis
     queries: dict[str, str]  # the slot's index of each query
-    report: NodeReport = NodeReport("n1", cores=SLOTS, memory_mb=64_000.0)
 
     def change(self, number: int) -> None:
         """Let all queries report a failure that carries the number; 0: none."""
@@ -45,7 +44,7 @@ class LiveSite:
         for query_id, index in self.queries.items():
             slot = slots.get(index, SlotReport(state="running"))
             slots[index] = replace(slot, fragments={**slot.fragments, query_id: query})
-        report = replace(self.report, at_ms=int(time.time() * 1000), slots=slots)
+        report = NodeReport("n1", cores=SLOTS, memory_mb=64_000.0, at_ms=int(time.time() * 1000), slots=slots)
         self.broker.set(keys.observed("n1"), NODE_REPORTS.dumps(report))
         self.broker.set(keys.WORKER, "1")
 
