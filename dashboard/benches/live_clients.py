@@ -60,9 +60,9 @@ class Clients:
 
     async def ask_for_snapshots(self, per_s: float) -> None:
         """Open a page so often, until cancelled; nobody waits for the one before."""
-        asked = set()
+        requests = set()
         for number in range(10**6):
-            asked.add(asyncio.create_task(self._snapshot(self._pages[number % len(self._pages)])))
+            requests.add(asyncio.create_task(self._snapshot(self._pages[number % len(self._pages)])))
             await asyncio.sleep(1 / per_s)
 
     async def close(self) -> int:

@@ -46,12 +46,12 @@ class Sessions:
         ask = database_sync_to_async(viewers_of_sessions, thread_sensitive=False, executor=self._threads)
         while self._waiting:
             keys = list(self._waiting)[:MOST_AT_ONCE]
-            asked = {key: self._waiting.pop(key) for key in keys}
+            futures = {key: self._waiting.pop(key) for key in keys}
             try:
                 viewers = await ask(keys)
             except Exception as error:
                 viewers = error
-            for key, answers in asked.items():
+            for key, answers in futures.items():
                 for answer in answers:
                     if answer.done():  # whoever asked has gone
                         continue
