@@ -17,9 +17,8 @@ def reached(spark: Any, **settings: str) -> str:
     conf = jvm.org.apache.spark.SparkConf(False)
     for name, value in settings.items():
         conf.set(f"spark.{name.replace('_', '.')}", value)
-    nothing = jvm.scala.Option.empty()
-    client = jvm.org.apache.spark.rpc.RpcEnv.create(
-        "stranger", "127.0.0.1", 0, conf, jvm.org.apache.spark.SecurityManager(conf, nothing, nothing), True)
+    manager = jvm.org.apache.spark.SecurityManager(conf, jvm.scala.Option.empty(), None)
+    client = jvm.org.apache.spark.rpc.RpcEnv.create("stranger", "127.0.0.1", 0, conf, manager, True)
     try:
         own = spark.sparkContext.getConf()
         address = jvm.org.apache.spark.rpc.RpcAddress(own.get("spark.driver.host"), int(own.get("spark.driver.port")))
