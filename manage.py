@@ -13,7 +13,12 @@ def main() -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dashboard.config.settings")
     from django.core.management import execute_from_command_line
 
-    execute_from_command_line(sys.argv)
+    from dashboard.config.environment import InvalidSetting
+
+    try:
+        execute_from_command_line(sys.argv)
+    except InvalidSetting as error:
+        sys.exit(f"weir: {error.full_message}")
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from ninja import Query, Router
 
 from dashboard.api import schemas
 from dashboard.api.answers.site import Bill, Bills
+from dashboard.api.parameters import DAY, PeriodName
 from dashboard.bills import selectors as bill_selectors
 from dashboard.bills.periods import period_of
 from dashboard.teams import selectors as teams
@@ -20,8 +21,8 @@ router = Router()
 
 @router.get("/bills", response=Bills, by_alias=True)
 def bills(
-    request: HttpRequest, team: str = "", period: str = "", first: str = Query("", alias="from"),
-    last: str = Query("", alias="to"),
+    request: HttpRequest, team: str = "", period: PeriodName = "", first: str = Query("", alias="from", **DAY),
+    last: str = Query("", alias="to", **DAY),
 ) -> dict[str, Any]:
     """What the caller's dataflows used and pay in a period, together and one by one."""
     span = period_of(period, first=first, last=last, now=timezone.now())
@@ -31,8 +32,8 @@ def bills(
 
 @router.get("/bills/{uuid:dataflow_id}", response=Bill, by_alias=True)
 def bill(
-    request: HttpRequest, dataflow_id: UUID, period: str = "", first: str = Query("", alias="from"),
-    last: str = Query("", alias="to"),
+    request: HttpRequest, dataflow_id: UUID, period: PeriodName = "", first: str = Query("", alias="from", **DAY),
+    last: str = Query("", alias="to", **DAY),
 ) -> dict[str, Any]:
     """One dataflow's bill, task by task."""
     span = period_of(period, first=first, last=last, now=timezone.now())

@@ -47,7 +47,7 @@ def error_statuses(method: str, address: str, operation: Mapping[str, Any]) -> l
         statuses += [HTTPStatus.NOT_FOUND, HTTPStatus.UNPROCESSABLE_ENTITY]
     if method != "get":
         statuses += [HTTPStatus.FORBIDDEN, HTTPStatus.CONFLICT, HTTPStatus.REQUEST_ENTITY_TOO_LARGE]
-    elif "{" in address:
+    elif "{" in address or operation.get("parameters"):
         statuses += [HTTPStatus.CONFLICT]
     return sorted(statuses)
 

@@ -11,6 +11,7 @@ from uuid import UUID
 from django.db.models import prefetch_related_objects
 from django.http import HttpRequest, HttpResponse
 from ninja import Query, Router, Schema, Status
+from pydantic import Field
 
 from dashboard.api.answers.common import Page
 from dashboard.api.answers.profiles import Profile, ProfileDetail, Sweep, SweepDetail, TrialDetail
@@ -60,13 +61,13 @@ class SweepIn(Schema):
     task: str = ""
     profile: str = ""
     slot: str
-    budget_s: float | None = None
-    largest_threads: int | None = None
-    smallest_rate_per_s: float | None = None
-    largest_rate_per_s: float | None = None
+    budget_s: float | None = Field(None, gt=0)
+    largest_threads: int | None = Field(None, ge=1)
+    smallest_rate_per_s: float | None = Field(None, gt=0)
+    largest_rate_per_s: float | None = Field(None, gt=0)
     any_config: bool | None = None
-    warm_up_s: float | None = None
-    seconds: float | None = None
+    warm_up_s: float | None = Field(None, ge=0)
+    seconds: float | None = Field(None, gt=0)
 
 
 @router.get("/profiles", response=Page[Profile])

@@ -14,6 +14,7 @@ from ninja import Query, Router, Status
 
 from dashboard.api.answers.proposals import ProposalRow
 from dashboard.api.answers.schedules import Comparison, Outcome, Run, SlotDetail, WhatIf
+from dashboard.api.parameters import Rate, RateOrNone, RoutingName
 from dashboard.api.schemas import ScheduleIn, proposal_row
 from dashboard.approvals import selectors as proposals
 from dashboard.approvals.services import propose_schedule
@@ -38,7 +39,7 @@ MOST_POINTS = 200  # of a curve
 
 @router.get("/dataflows/{uuid:dataflow_id}/schedules", response=Comparison, exclude_unset=True)
 def schedules(
-    request: HttpRequest, dataflow_id: UUID, rate_per_s: float | None = None, routing: str = "slot_aware"
+    request: HttpRequest, dataflow_id: UUID, rate_per_s: RateOrNone = None, routing: RoutingName = "slot_aware"
 ) -> dict[str, Any]:
     """All pairs of allocation and mapping at a rate: schedules, or why there is none."""
     choice = Choice.of(pair=PAIRS[0], rate_per_s=rate_per_s, routing=routing)
@@ -63,8 +64,8 @@ def schedules(
 
 @router.get("/dataflows/{uuid:dataflow_id}/what-if", response=list[WhatIf], exclude_unset=True)
 def what_if(
-    request: HttpRequest, dataflow_id: UUID, most_per_s: float, points: int = Query(20, ge=1, le=MOST_POINTS),
-    routing: str = "slot_aware",
+    request: HttpRequest, dataflow_id: UUID, most_per_s: Rate, points: int = Query(20, ge=1, le=MOST_POINTS),
+    routing: RoutingName = "slot_aware",
 ) -> list[dict[str, Any]]:
     """What each quick pair takes and gives, at rates from ``most_per_s / points`` up to that."""
     choice = Choice.of(pair=PAIRS[0], rate_per_s=most_per_s, routing=routing)

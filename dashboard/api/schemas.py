@@ -11,6 +11,7 @@ from django.db.models import QuerySet
 from ninja import Schema
 from pydantic import Field
 
+from dashboard.api.parameters import Beginning, ControllerName, Format, PairNames, RateOrNone, RoutingName, SecretValue
 from dashboard.approvals.models import Proposal
 from dashboard.audit.models import AuditEntry
 from dashboard.bills.exports import amounts_of
@@ -30,15 +31,15 @@ class DocumentIn(Schema):
     """A document as text; ``format`` is ``json`` or ``yaml``, told from the text where it is absent."""
 
     text: str
-    format: str | None = None
+    format: Format = None
 
 
 class ScheduleIn(Schema):
     """The schedule that a dataflow is to run by; without a rate each source has its own."""
 
-    pair: list[str]
-    rate_per_s: float | None = None
-    routing: str = "slot_aware"
+    pair: PairNames
+    rate_per_s: RateOrNone = None
+    routing: RoutingName = "slot_aware"
 
     def choice(self) -> Choice:
         """The choice that this makes; an error where it makes none."""
@@ -53,14 +54,14 @@ class SubmissionIn(DocumentIn):
 
     team: str
     fresh: bool = False
-    begin: str = "now"
+    begin: Beginning = "now"
     schedule: ScheduleIn | None = None
 
 
 class ControllerIn(Schema):
     """What Weir may do by itself: off, recommends or acts."""
 
-    choice: str
+    choice: ControllerName
 
 
 class WhenBehindIn(Schema):
@@ -74,7 +75,7 @@ class JoiningIn(Schema):
     """How a submission joins what is under way."""
 
     fresh: bool = False
-    begin: str = "now"
+    begin: Beginning = "now"
 
 
 class ApprovalIn(Schema):
@@ -99,7 +100,7 @@ class AdoptionIn(Schema):
 class SecretIn(Schema):
     """The value to keep."""
 
-    value: str
+    value: SecretValue
 
 
 class ContainmentIn(Schema):

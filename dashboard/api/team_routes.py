@@ -13,6 +13,7 @@ from ninja import Router, Status
 from dashboard.api import schemas
 from dashboard.api.answers.site import Containment, Defragmentation, Me, SecretRow, TeamWhenBehind, Token
 from dashboard.api.auth import Session
+from dashboard.api.parameters import SecretName
 from dashboard.teams import selectors as teams
 from dashboard.teams.models import Role
 from dashboard.teams.services import (
@@ -43,7 +44,7 @@ def team_secrets(request: HttpRequest, slug: str) -> list[dict[str, Any]]:
 
 
 @router.put("/teams/{slug:slug}/secrets/{str:name}", response=SecretRow)
-def put_secret(request: HttpRequest, slug: str, name: str, secret: schemas.SecretIn) -> dict[str, Any]:
+def put_secret(request: HttpRequest, slug: str, name: SecretName, secret: schemas.SecretIn) -> dict[str, Any]:
     """Keep a value under a name, or another value; by an admin of the team."""
     return schemas.secret_row(set_secret(
         actor=request.user, team=teams.team(request.viewer, slug), name=name, value=secret.value))

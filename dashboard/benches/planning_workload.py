@@ -119,18 +119,18 @@ def _chain(tasks: list[Task]) -> list[Stream]:
 
 
 @contextmanager
-def temporary_database(folder: Path) -> Iterator[None]:
+def temporary_database(folder: Path, *, name: str = "estate.sqlite3") -> Iterator[None]:
     """A database of its own in place of the site's, of the same kind; gone afterwards."""
     from django.db import connection  # here: Django is set up by the command, not by whoever imports this module
 
     if connection.vendor == "sqlite":
-        connection.settings_dict["TEST"]["NAME"] = str(folder / "estate.sqlite3")
-    name = connection.settings_dict["NAME"]
+        connection.settings_dict["TEST"]["NAME"] = str(folder / name)
+    before = connection.settings_dict["NAME"]
     connection.creation.create_test_db(verbosity=0, autoclobber=True, serialize=False)
     try:
         yield
     finally:
-        connection.creation.destroy_test_db(name, verbosity=0)
+        connection.creation.destroy_test_db(before, verbosity=0)
 
 
 def write_rows(index: EstateIndex, *, after: int) -> None:

@@ -40,6 +40,10 @@ _ALL = (
         "what-if", "How soon the page of schedules answers while its slider moves: in process and over HTTP.",
         "dashboard.benches.what_if:main",
     ),
+    Bench(
+        "live", "1,000 people watch pages live: how soon each hears of a change, CPU and memory of the site.",
+        "dashboard.benches.live:main",
+    ),
     Bench("channels", "A hop's latency, throughput, idle CPU, restart, many queries.",
           "workers.benches.channels.run:main"),
     Bench("engine", "An idle estate, a query's restart from its checkpoint, 40 queries in a slot.",

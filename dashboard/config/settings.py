@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import secrets
+from contextlib import suppress
 
 import dj_database_url
 
-from dashboard.config.environment import ROOT, Environment
+from dashboard.config.environment import ROOT, Environment, InvalidSetting
 from dashboard.config.logs import logging_config
 
 ENVIRONMENT = Environment()
@@ -52,14 +53,16 @@ def _secret_key() -> str:
     if given:
         return given
     path = DATA_DIR / "secret_key"
-    DATA_DIR.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
+        DATA_DIR.mkdir(mode=0o700, parents=True, exist_ok=True)
         # O_EXCL: of two processes that start together, one writes and both read the same key.
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-            file.write(secrets.token_urlsafe(50))
-    except FileExistsError:
-        pass
-    return path.read_text()
+        with suppress(FileExistsError), os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as f:
+            f.write(secrets.token_urlsafe(50))
+        return path.read_text()
+    except OSError as error:
+        raise InvalidSetting(
+            f"The data folder {DATA_DIR} cannot be used: {error.strerror}.", remedy="Name another in WEIR_DATA_DIR.",
+        ) from None
 
 
 def _database() -> dict[str, object]:

@@ -1,13 +1,17 @@
 """The hub: one builder for each topic and scope that somebody in this process watches.
 
 A builder looks twice a second and wakes its watchers when there is a newer version. Nothing is queued for a watcher:
-it takes the newest version when it is ready for one, so a slow client gets fewer and larger deltas.
+it takes the newest version when it is ready for one, so a slow client gets fewer and larger deltas. What leads to the
+newest version is made and written once for all who have the same one before it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
+from collections import deque
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import redis
@@ -18,7 +22,8 @@ from django.conf import settings
 
 from dashboard import jobs
 from dashboard.core.events import GROUP
-from dashboard.live.protocol import build
+from dashboard.live.protocol import State, build, difference
+from dashboard.live.sessions import Sessions
 from dashboard.live.versions import INTERVAL_S, Patch, Version, Versions
 from dashboard.teams.permissions import Viewer
 from scheduler.model.errors import NotFound
@@ -26,6 +31,10 @@ from scheduler.model.errors import NotFound
 log = structlog.get_logger(__name__)
 RETRY_S = 2.0
 GONE_S = 5.0  # what is not there is looked for less often
+CHECK_EVERY_S = 10.0  # who a connection belongs to is asked anew
+TICK_S = 1.0
+KEPT_VERSIONS = 6  # of a topic in this process, for clients that come with a snapshot of some seconds ago
+BUILDERS_AT_ONCE = 4
 
 
 def versions() -> Versions:
@@ -43,13 +52,17 @@ class Builder:
     status: str = "starting"
     watchers: set[asyncio.Event] = field(default_factory=set)
     task: asyncio.Task | None = None
+    threads: ThreadPoolExecutor | None = None
+    _recent: deque[Version] = field(default_factory=lambda: deque(maxlen=KEPT_VERSIONS))
+    _written: dict[tuple[int, int], str] = field(default_factory=dict)
 
     async def run(self) -> None:
         """Look, tell, sleep; until cancelled."""
+        refresh = database_sync_to_async(self._refresh, thread_sensitive=False, executor=self.threads)
         while True:
             before = (self.status, self.version)
             try:
-                self.version = await database_sync_to_async(self._refresh, thread_sensitive=False)()
+                self.version = await refresh()
                 self.status = "live"
             except NotFound:
                 self.status = "gone"
@@ -59,29 +72,66 @@ class Builder:
                 # A defect in one document must not end what every watcher of it waits for.
                 log.exception("live_build_failed", topic=self.topic)
             if (self.status, self.version) != before:
+                if self.version is not None:
+                    self._recent.append(self.version)
                 for watcher in self.watchers:
                     watcher.set()
             await asyncio.sleep(GONE_S if self.status == "gone" else INTERVAL_S)
+
+    def state_at(self, seq: int) -> State | None:
+        """The state of a number that this process has had lately, or None."""
+        return next((version.state for version in self._recent if version.seq == seq), None)
+
+    def delta_from(self, seq: int, state: State) -> str:
+        """The message that leads from a version to the newest one, written once for all who have that version."""
+        newest = self.version
+        key = (seq, newest.seq)
+        if key not in self._written:
+            if any(until != newest.seq for _, until in self._written):
+                self._written.clear()
+            self._written[key] = written(
+                delta(self.topic, Patch(before=seq, seq=newest.seq, patch=difference(state, newest.state))))
+        return self._written[key]
 
     def _refresh(self) -> Version:
         return versions().refresh(
             self.topic, self.viewer.scope, lambda: build(self.viewer, self.topic), known=self.version)
 
 
+def delta(topic: str, patch: Patch) -> State:
+    """The message that carries a patch."""
+    return {"type": "delta", "topic": topic, "from": patch.before, "seq": patch.seq, "patch": patch.patch}
+
+
+def written(message: State) -> str:
+    """A message as it travels."""
+    return json.dumps(message, separators=(",", ":"))
+
+
+@dataclass(eq=False)
+class _Check:
+    """A connection of a user, and when it is next to ask who it belongs to."""
+
+    user_id: int
+    due_s: float
+
+
 class Hub:
     """Builders by topic and scope, and the connections to check when a user's access changes."""
 
     def __init__(self) -> None:
+        self.sessions = Sessions()
         self._builders: dict[tuple[str, str], Builder] = {}
-        self._checks: dict[Callable[[], None], int] = {}
-        self._listener: asyncio.Task | None = None
+        self._checks: dict[Callable[[], None], _Check] = {}
+        self._background: list[asyncio.Task] = []
+        self._threads = ThreadPoolExecutor(BUILDERS_AT_ONCE, "live-builder")
 
     def watch(self, topic: str, viewer: Viewer, wake: asyncio.Event) -> Builder:
         """Begin to watch: the event is set whenever there is something newer."""
         key = (topic, viewer.scope)
         builder = self._builders.get(key)
         if builder is None:
-            builder = self._builders[key] = Builder(topic=topic, viewer=viewer)
+            builder = self._builders[key] = Builder(topic=topic, viewer=viewer, threads=self._threads)
             builder.task = asyncio.create_task(builder.run())
         builder.watchers.add(wake)
         return builder
@@ -95,21 +145,22 @@ class Hub:
             builder.task.cancel()
 
     def on_access_change(self, user_id: int, check: Callable[[], None]) -> None:
-        """Have ``check`` called when this user's access changes."""
-        self._checks[check] = user_id
-        if self._listener is None or self._listener.done():
-            self._listener = asyncio.create_task(self._listen())
+        """Have ``check`` called when this user's access changes, and every ten seconds."""
+        self._checks[check] = _Check(user_id, asyncio.get_running_loop().time() + CHECK_EVERY_S)
+        if not self._background:
+            self._background = [asyncio.create_task(self._listen()), asyncio.create_task(self._tick())]
 
     def connections_of(self, user_id: int) -> int:
         """How many connections a user has with this process."""
-        return sum(checked_user == user_id for checked_user in self._checks.values())
+        return sum(check.user_id == user_id for check in self._checks.values())
 
     def forget(self, check: Callable[[], None]) -> None:
         """No longer call ``check``; the last one ends the listening."""
         self._checks.pop(check, None)
-        if not self._checks and self._listener is not None:
-            self._listener.cancel()
-            self._listener = None
+        if not self._checks:
+            for task in self._background:
+                task.cancel()
+            self._background = []
 
     async def patches(self, builder: Builder, seq: int, *, until: int) -> list[Patch] | None:
         """The patches from a client's number to a version; None where the client must fetch anew."""
@@ -117,9 +168,20 @@ class Hub:
             return versions().patches_since(
                 builder.topic, builder.viewer.scope, seq, until=until)
         try:
-            return await asyncio.to_thread(read)
+            return await asyncio.get_running_loop().run_in_executor(self._threads, read)
         except redis.RedisError:
             return None
+
+    async def _tick(self) -> None:
+        """Let connections ask who they belong to, those that are due together: one look-up answers them."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(min(TICK_S, CHECK_EVERY_S / 2))
+            now_s = loop.time()
+            for ask, check in list(self._checks.items()):
+                if check.due_s <= now_s:
+                    check.due_s = now_s + CHECK_EVERY_S
+                    ask()
 
     async def _listen(self) -> None:
         layer = get_channel_layer()
@@ -129,8 +191,8 @@ class Hub:
                 await layer.group_add(GROUP, channel)
                 while True:
                     message = await layer.receive(channel)
-                    for check in [c for c, user_id in self._checks.items() if user_id == message["user"]]:
-                        check()
+                    for ask in [ask for ask, check in self._checks.items() if check.user_id == message["user"]]:
+                        ask()
             except Exception as error:  # connections check on a schedule too, so this may try again at leisure
                 log.warning("access_notices_unavailable", error=str(error))
                 await asyncio.sleep(RETRY_S)

@@ -24,9 +24,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from dashboard.approvals.permissions import proposal_for
 from dashboard.approvals.selectors import live_proposal
-from dashboard.catalog.permissions import is_uuid
+from dashboard.catalog.permissions import dataflow_for, is_uuid
 from dashboard.operations.live import live_dataflow, live_estate
+from dashboard.profiles.permissions import sweep_for
 from dashboard.profiles.progress import live_sweep
 from dashboard.teams.permissions import NOBODY, Viewer
 from scheduler.model.errors import NotFound
@@ -34,6 +36,8 @@ from scheduler.model.errors import NotFound
 State = dict[str, Any]
 _BUILDERS: Mapping[str, Callable[[Viewer, str], State]] = {
     "dataflow": live_dataflow, "proposal": live_proposal, "sweep": live_sweep}
+_SUBJECTS: Mapping[str, Callable[[Viewer, str], Any]] = {  # the record, or NotFound
+    "dataflow": dataflow_for, "proposal": proposal_for, "sweep": sweep_for}
 
 
 def build(viewer: Viewer, topic: str) -> State:
@@ -47,17 +51,25 @@ def is_topic(topic: str) -> bool:
     return topic == "estate" or (kind in _BUILDERS and is_uuid(subject))
 
 
-def _build(viewer: Viewer, topic: str) -> State:
+def require_known(viewer: Viewer, topic: str) -> None:
+    """Raise ``NotFound`` where the viewer may not know of a topic; this builds nothing."""
     if viewer.user_id == NOBODY.user_id:
         raise NotFound("There is no such topic.", remedy="Log in.")
     if topic == "estate":
-        return live_estate(viewer)
+        return
     kind, _, subject = topic.partition(":")
-    builder = _BUILDERS.get(kind)
-    if builder is None:
+    if kind not in _SUBJECTS:
         raise NotFound(
             "There is no such topic.", remedy="Topics are estate, dataflow:<id>, proposal:<id> and sweep:<id>.")
-    return builder(viewer, subject)
+    _SUBJECTS[kind](viewer, subject)
+
+
+def _build(viewer: Viewer, topic: str) -> State:
+    require_known(viewer, topic)
+    if topic == "estate":
+        return live_estate(viewer)
+    kind, _, subject = topic.partition(":")
+    return _BUILDERS[kind](viewer, subject)
 
 
 def difference(before: State, after: State) -> State:

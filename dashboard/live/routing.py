@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from channels.routing import URLRouter
 from channels.security.websocket import AllowedHostsOriginValidator, WebsocketDenier
-from channels.sessions import SessionMiddlewareStack
+from channels.sessions import CookieMiddleware
 from django.conf import settings
 from django.urls import path, re_path
 
@@ -36,7 +36,7 @@ def _is_same_origin(headers: dict[bytes, bytes]) -> bool:
     return bool(host) and urlsplit(origin).netloc.removesuffix(usual) == host
 
 
-websockets = AllowedHostsOriginValidator(SameOrigin(SessionMiddlewareStack(URLRouter([
+websockets = AllowedHostsOriginValidator(SameOrigin(CookieMiddleware(URLRouter([
     path("ws/live", live),
     re_path(r"", WebsocketDenier.as_asgi()),
 ]))))

@@ -2,15 +2,18 @@
 
 A version is a number and a state. Who finds the newest one older than half a second builds the state anew and stores
 it by compare-and-set under the next number, with the patch that leads to it; of two who do so at once, one wins and the
-other takes the winner's. Numbers begin at the clock's milliseconds: they grow also after the broker lost everything.
+other takes the winner's. Within a process one builds, and who waited for it takes what it made. Numbers begin at the
+clock's milliseconds: they grow also after the broker lost everything.
 """
 
 from __future__ import annotations
 
 import json
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from weakref import WeakValueDictionary
 
 import redis
 
@@ -19,6 +22,8 @@ from dashboard.live.protocol import State, difference
 INTERVAL_S = 0.5
 KEPT_PATCHES = 20
 FORGOTTEN_AFTER_S = 60
+
+_building: WeakValueDictionary[tuple[str, str], threading.Lock] = WeakValueDictionary()
 
 _STORE = """
 local current = redis.call('HGET', KEYS[1], 'seq')
@@ -79,16 +84,49 @@ class Versions:
         known : Version, optional
             The version that the caller has.
         """
+        with _one_at_a_time(topic, scope):
+            return self._refresh(topic, scope, build, known)
+
+    def newest(self, topic: str, scope: str, build: Callable[[], State]) -> tuple[int, str]:
+        """Number and state, as JSON text, of the newest version; built anew where it is older than the interval.
+
+        Parameters
+        ----------
+        topic : str
+            What the page shows.
+        scope : str
+            Whose view of it.
+        build : Callable[[], State]
+            Makes the document.
+        """
+        # Asked first without the lock: with a broker that is slow to answer, nobody waits for anybody.
+        newest = self._fresh_text(topic, scope)
+        if newest is None:
+            with _one_at_a_time(topic, scope):
+                newest = self._fresh_text(topic, scope)
+                if newest is None:
+                    version = self._refresh(topic, scope, build, None)
+                    newest = version.seq, json.dumps(version.state)
+        return newest
+
+    def _fresh_text(self, topic: str, scope: str) -> tuple[int, str] | None:
+        seq, at, state = self._broker.hmget(_keys(topic, scope)[0], "seq", "at", "state")
+        return (int(seq), state.decode()) if seq is not None and self._is_fresh(at) else None
+
+    def _is_fresh(self, at: bytes) -> bool:
+        return 0 <= self._now_s() - float(at) < INTERVAL_S * 0.9
+
+    def _refresh(self, topic: str, scope: str, build: Callable[[], State], known: Version | None) -> Version:
         keys = _keys(topic, scope)
         seq, at = self._broker.hmget(keys[0], "seq", "at")
         current = None if seq is None else self._fetch(keys[0], int(seq), known)
-        if current is not None and 0 <= self._now_s() - float(at) < INTERVAL_S * 0.9:
+        if current is not None and self._is_fresh(at):
             return current
         state = build()
         if current is not None and current.state == state:
             self._broker.eval(_TOUCH, 2, *keys, current.seq, self._now_s(), FORGOTTEN_AFTER_S)
             return current
-        return self._store(keys, current, state) or self.refresh(topic, scope, lambda: state, known=known)
+        return self._store(keys, current, state) or self._refresh(topic, scope, lambda: state, known)
 
     def patches_since(self, topic: str, scope: str, seq: int, *, until: int) -> list[Patch] | None:
         """The patches that lead from one number to another, or None where they are not kept.
@@ -128,6 +166,11 @@ class Versions:
             _STORE, 2, *keys, current.seq if current else 0, seq, json.dumps(state), now_s, patch, KEPT_PATCHES,
             FORGOTTEN_AFTER_S)
         return Version(seq=seq, state=state) if stored else None
+
+
+def _one_at_a_time(topic: str, scope: str) -> threading.Lock:
+    """The lock of a topic and scope in this process, for as long as somebody holds or awaits it."""
+    return _building.setdefault((topic, scope), threading.Lock())
 
 
 def _keys(topic: str, scope: str) -> tuple[str, str]:

@@ -163,7 +163,7 @@ def test_what_the_viewer_may_not_know_of_is_gone(committed_world: World, server:
 def test_whoever_leaves_a_team_no_longer_follows_its_private_dataflow(
     committed_world: World, server: Server, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("dashboard.live.consumer.CHECK_EVERY_S", 600)  # the notice is what tells
+    monkeypatch.setattr("dashboard.live.hub.CHECK_EVERY_S", 600)  # the notice is what tells
     world = committed_world
     Membership.objects.create(user=world.outsider, team=world.city, role=1)
     secret = planned(world.carla, world.city, document("hush", visibility="private")).dataflow
@@ -182,7 +182,7 @@ def test_whoever_leaves_a_team_no_longer_follows_its_private_dataflow(
 
 
 def test_a_session_that_ends_closes_the_connection(committed_world: World, server: Server, monkeypatch):
-    monkeypatch.setattr("dashboard.live.consumer.CHECK_EVERY_S", 0.3)
+    monkeypatch.setattr("dashboard.live.hub.CHECK_EVERY_S", 0.3)
     client = client_of(committed_world.vera)
 
     async def run() -> int:
@@ -268,37 +268,21 @@ def test_with_the_broker_away_a_connection_says_so(committed_world: World, serve
     assert asyncio.run(run()) == {"type": "away", "topic": "estate"}
 
 
-def test_a_client_that_does_not_read_gets_the_newest_and_nothing_queues(committed_world: World, server: Server):
-    """Deltas that a client was not ready for are merged into the next one."""
-    from dashboard.live.consumer import Connection, Watched
-    from dashboard.live.hub import Builder
-    from dashboard.live.versions import Version
+def test_snapshots_of_one_moment_are_built_once_and_permission_is_asked_each_time(
+    committed_world: World, server: Server, monkeypatch: pytest.MonkeyPatch
+):
+    import dashboard.live.views as views
 
-    sent, gate = [], asyncio.Event()
-
-    async def run() -> None:
-        async def send(message):
-            sent.append(json.loads(message["text"]))
-            await gate.wait()
-
-        class HubOfNothing:
-            def watch(self, *_):
-                return builder
-
-        builder = Builder(topic="estate", viewer=None, version=Version(1, {"n": 1}), status="live")
-        connection = Connection("", None, HubOfNothing(), send)
-        connection._watched["estate"] = watched = Watched(builder, seq=1, state={"n": 1})
-        builder.version = Version(2, {"n": 2})
-        writing = asyncio.create_task(connection._bring_up_to_date("estate", watched))
-        await asyncio.sleep(0)
-        for n in range(3, 1000):
-            builder.version = Version(n, {"n": n})
-        gate.set()
-        await writing
-        await connection._bring_up_to_date("estate", watched)
-
-    asyncio.run(run())
-    assert [(message["from"], message["seq"]) for message in sent] == [(1, 2), (2, 999)]
+    world, built = committed_world, []
+    record = running(world.carla, world.city, document("hush", visibility="private"), world.ana)
+    build = views.build
+    monkeypatch.setattr(views, "build", lambda viewer, topic: built.append(topic) or build(viewer, topic))
+    monkeypatch.setattr("dashboard.live.versions.INTERVAL_S", 60.0)
+    topic = f"dataflow:{record.pk}"
+    first = snapshot(client_of(world.vera), topic)
+    assert snapshot(client_of(world.ana), topic) == first and built == [topic]  # of one scope
+    assert client_of(world.ben).get("/live/snapshot", {"topic": topic}).status_code == 404
+    assert client_of(world.ben).get("/live/snapshot", {"topic": "nonsense"}).status_code == 404
 
 
 @pytest.mark.parametrize("topic", ["nonsense", "dataflow:x", "estate:x", "dataflow:\ud800", "sweep:", "x" * 3000])
@@ -362,4 +346,5 @@ def test_a_frame_that_no_message_needs_is_not_read(committed_world: World, serve
             return closed.value.rcvd.code
 
     assert asyncio.run(run()) == 1009
-    assert str(LARGEST_FRAME) in web(Options("127.0.0.1", 1, 1, "n1", Path())).argv
+    argv = web(Options("127.0.0.1", 1, 1, "n1", Path())).argv
+    assert str(LARGEST_FRAME) in argv and argv[argv.index("--ws-per-message-deflate") + 1] == "false"

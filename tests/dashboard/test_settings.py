@@ -73,6 +73,19 @@ def test_nodes_are_in_the_racks_that_are_named():
     assert Environment({}).node_racks() == {}
 
 
+@pytest.mark.parametrize("name", ["/proc/weir", "{file}", "{file}/below"])
+def test_a_command_says_in_a_line_that_a_data_folder_cannot_be_used(tmp_path, name):
+    file = tmp_path / "file"
+    file.touch()
+    environment = os.environ | {"WEIR_DATA_DIR": name.format(file=file), "WEIR_SECRET_KEY": ""}
+    done = subprocess.run(
+        (sys.executable, "-P", str(ROOT / "manage.py"), "check"), env=environment, capture_output=True, text=True,
+        timeout=300)
+    said = done.stderr.splitlines()[-1]
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    assert said.startswith(f"weir: The data folder {name.format(file=file)} cannot be used") and "WEIR_DATA_DIR" in said
+
+
 def test_an_empty_environment_will_do(tmp_path):
     environment = {name: value for name, value in os.environ.items() if not VARIABLE.fullmatch(name)}
     environment |= {"WEIR_DATA_DIR": str(tmp_path), "DJANGO_SETTINGS_MODULE": "dashboard.config.settings"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import threading
 import time
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import unquote
 
@@ -51,6 +52,12 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("Location", f"http://{self.server.host}/elsewhere")
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
+        if name == "trickle":
+            with suppress(OSError):  # nobody waits for all of it
+                for byte in body:
+                    self.wfile.write(bytes([byte]))
+                    time.sleep(0.2)
+            return
         self.wfile.write(body)
         if self.server.hang_up:
             self.close_connection = True
@@ -80,6 +87,12 @@ def get(store, name, *, most_bytes=1000, patience_s=5.0, headers=None):
 def test_one_connection_serves_many_events(store):
     assert [get(store, name, headers={"Authorization": "Bearer t"})[1] for name in "abc"] == [b"<a>", b"<b>", b"<c>"]
     assert store.connections == 1 and store.asked[0] == ("/o/a", "Bearer t")
+
+
+def test_an_object_that_trickles_in_takes_no_longer_than_the_patience(store):
+    with pytest.raises(NotAnswered, match="TimeoutError"):
+        get(store, "trickle", patience_s=0.5)
+    assert len(store.asked) == 1, "what is too slow is not asked for again"
 
 
 def test_a_connection_that_was_closed_meanwhile_is_opened_anew(store):

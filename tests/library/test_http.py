@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
@@ -23,6 +24,7 @@ class Receiver(HTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.got: list[tuple[str, dict, list]] = []
         self.status = 200
+        self.answer_bytes = self.sent_bytes = 0
 
     @property
     def host(self) -> str:
@@ -36,8 +38,12 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(self.server.status)
         if self.server.status == 302:
             self.send_header("Location", f"http://{self.server.host}/elsewhere")
-        self.send_header("Content-Length", "0")
+        self.send_header("Content-Length", str(self.server.answer_bytes))
         self.end_headers()
+        with suppress(OSError):  # whoever posted does not read all of it
+            for _ in range(self.server.answer_bytes // 65536):
+                self.wfile.write(b"x" * 65536)
+                self.server.sent_bytes += 65536
 
     def log_message(self, *_):
         pass
@@ -76,6 +82,12 @@ def test_what_is_not_taken_is_an_error_without_the_token_and_no_redirect_is_foll
     with pytest.raises(NotPosted, match=f"{receiver.host} answered {status}") as error:
         post(receiver, [{"_seq": 1}])
     assert "t0ken" not in str(error.value) and [path for path, *_ in receiver.got] == ["/in?x=1"]
+
+
+def test_an_answer_is_not_read_to_its_end(receiver):
+    receiver.answer_bytes = 64 * 1024 * 1024
+    post(receiver, [{"_seq": 1}])
+    assert len(receiver.got) == 1 and receiver.sent_bytes < receiver.answer_bytes / 2
 
 
 def test_nobody_there_is_an_error():

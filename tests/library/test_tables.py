@@ -151,6 +151,11 @@ def test_declared():
     "attach 'x' as y", "do $$ begin end $$", "(" * 5000 + "select 1" + ")" * 5000,
     "select " + "1, " * 9000 + "1",
     "select dblink_exec('x', 'delete from t')", "select load_extension('x')", "select nextval('s')",
+    "select U&\"\\0070g_sleep\"(5)", "select pg_switch_wal()", "select pg_logical_emit_message(false, 'a', 'b')",
+    "select pg_file_write('a', 'b', false)", "select * from pg_stat_file('x')", "select lowrite(1, 'a')",
+    "select pg_create_physical_replication_slot('x')", "select * from ts_stat('select pg_sleep(5)')",
+    "select database_to_xml(true, true, '')", "select writefile('a', 'b')", "select * from pragma_table_info('x')",
+    "select * from rows from (pg_sleep(5))", 'select pg_catalog."pg_sleep"(5)',
 ])
 def test_a_query_that_does_more_than_read_is_refused_before_it_is_stored(query):
     with pytest.raises(InvalidConfig) as error:
@@ -166,7 +171,7 @@ def test_a_query_that_does_more_than_read_is_refused_before_it_is_stored(query):
     "select a from t, lateral (select 1 as b) q where t.id between :low and :high",
     "select glob('a*', b), datetime(c, 'unixepoch') from t",
     "select update_time, insert_count from delete_log where \"set\" = 'drop table'",
-    "select st_x(g) from p order by g <-> st_point(:x, :y) limit 1",
+    "select st_x(g) from p order by g <-> st_point(:x, :y) limit 1", "select pg_typeof(a), pg_column_size(b) from t",
 ])
 def test_a_query_that_reads_is_taken(query):
     sql_lookup_check({"query": query, "columns": ["a"]})

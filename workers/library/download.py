@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import http.client
 import re
+import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
@@ -42,6 +43,7 @@ HTTP_GET = TaskType(
     cost_us=400,
 )
 TASK_TYPES = (HTTP_GET,)
+READ_BYTES = 256 * 1024
 _PLACE = re.compile(r"\{(\w+)\}")
 _connections: dict[tuple[str, str, float], http.client.HTTPConnection] = {}  # of this Python worker
 
@@ -105,10 +107,11 @@ def fetch(url: str, *, headers: Mapping[str, str], most_bytes: int, patience_s: 
     key = (parts.scheme, parts.netloc, patience_s)
     for is_last in (key not in _connections, True):
         connection = _connections.get(key) or _connections.setdefault(key, _connect(*key))
+        began_s = time.monotonic()
         try:
             connection.request("GET", target, headers=dict(headers))
             answer = connection.getresponse()
-            body = answer.read(most_bytes + 1)
+            body = _body(answer, most_bytes=most_bytes, until_s=began_s + patience_s)
         except (OSError, http.client.HTTPException) as error:
             _forget(key)
             if is_last or isinstance(error, TimeoutError):
@@ -122,6 +125,20 @@ def fetch(url: str, *, headers: Mapping[str, str], most_bytes: int, patience_s: 
             raise NotAnswered(f"{parts.netloc} has an object of more than {most_bytes} bytes.")
         return answer.status, body
     raise AssertionError("the last try returns or raises")
+
+
+def _body(answer: http.client.HTTPResponse, *, most_bytes: int, until_s: float) -> bytes:
+    """The object, or one byte more than it may have; a trickle that would take longer than that is a timeout."""
+    parts: list[bytes] = []
+    length = 0
+    while length <= most_bytes and (part := answer.read1(min(READ_BYTES, most_bytes + 1 - length))):
+        parts.append(part)
+        length += len(part)
+        if time.monotonic() > until_s:
+            raise TimeoutError
+    if answer.length == 0:
+        answer.read()  # nothing: only this lets the connection be used again
+    return b"".join(parts)
 
 
 def _connect(scheme: str, host: str, patience_s: float) -> http.client.HTTPConnection:

@@ -42,6 +42,7 @@ TASK_TYPES = (HTTP_POST,)
 
 
 USUAL_PORTS = {"http": 80, "https": 443}
+LARGEST_ANSWER_BYTES = 64 * 1024
 
 
 class NotPosted(Exception):
@@ -104,7 +105,7 @@ def post_lines(rows: Sequence[Mapping[str, Any]], *, url: str, token: str | None
         with urllib.request.build_opener(_NoRedirects, urllib.request.ProxyHandler({})).open(
             request, timeout=patience_s
         ) as answer:
-            answer.read()
+            answer.read1(LARGEST_ANSWER_BYTES)  # a few words at most, and no endless ones: nothing is made of them
     except urllib.error.HTTPError as error:
         raise NotPosted(f"{host} answered {error.code} to {len(rows)} events.") from None
     except (OSError, ValueError) as error:

@@ -96,7 +96,7 @@ def configuration(settings: Settings, *, scratch: Path, sockets: Path) -> dict[s
         # A thread of a bundle keeps its Python worker from batch to batch.
         "spark.python.factory.idleWorkerMaxPoolSize": str(max(16, 2 * settings.threads)),
         **_streaming(),
-        **_local_addresses(settings),
+        **_alone(settings),
     }
 
 
@@ -122,10 +122,16 @@ def _streaming() -> dict[str, str]:
     }
 
 
-def _local_addresses(settings: Settings) -> dict[str, str]:
+def _alone(settings: Settings) -> dict[str, str]:
+    """A driver that is its own executor talks to nobody: it listens to this machine only, and to who has its secret."""
     if settings.spark_master:
-        return {}  # a cluster's executors must reach the driver
-    return {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+        return {}  # a cluster's executors must reach the driver, and have the secret that its operator sets
+    return {
+        "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1",
+        # Its ports for messages and blocks would take code from every user of the machine. With a local master Spark
+        # makes a secret by itself, which never leaves the process.
+        "spark.authenticate": "true",
+    }
 
 
 def _import_path() -> None:

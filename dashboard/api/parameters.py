@@ -1,0 +1,35 @@
+"""Types of which the OpenAPI document names the values that are allowed, and the site refuses others with a remedy.
+
+Pydantic would refuse them as well, as ``invalid_request``; the site's own errors say what to choose instead.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, get_args
+
+from pydantic import WithJsonSchema
+
+from dashboard.bills.periods import NAMES as PERIODS
+from dashboard.plans.choices import LEAST_RATE_PER_S, MOST_RATE_PER_S
+from dashboard.plans.joining import BEGINNINGS
+from dashboard.teams.models import Controller
+from dashboard.teams.services import LONGEST_SECRET
+from scheduler.model.secrets import SECRET_NAME
+from scheduler.pairs import PAIRS
+from scheduler.performance.routing import Routing
+
+_RATE = {"type": "number", "minimum": LEAST_RATE_PER_S, "maximum": MOST_RATE_PER_S}
+
+Format = Annotated[str | None, WithJsonSchema({"enum": ["json", "yaml", None]})]
+DAY = {"format": "date"}
+RoutingName = Annotated[str, WithJsonSchema({"type": "string", "enum": list(get_args(Routing))})]
+PairNames = Annotated[
+    list[str], WithJsonSchema({"type": "array", "items": {"type": "string"}, "enum": [list(pair) for pair in PAIRS]})]
+Rate = Annotated[float, WithJsonSchema(_RATE)]
+RateOrNone = Annotated[float | None, WithJsonSchema({"anyOf": [_RATE, {"type": "null"}]})]
+PeriodName = Annotated[str, WithJsonSchema({"type": "string", "enum": ["", *PERIODS]})]
+Beginning = Annotated[
+    str, WithJsonSchema({"type": "string", "anyOf": [{"enum": list(BEGINNINGS)}, {"format": "date-time"}]})]
+ControllerName = Annotated[str, WithJsonSchema({"type": "string", "enum": list(Controller.values)})]
+SecretValue = Annotated[str, WithJsonSchema({"type": "string", "minLength": 1, "maxLength": LONGEST_SECRET})]
+SecretName = Annotated[str, WithJsonSchema({"type": "string", "pattern": f"^{SECRET_NAME.pattern}$"})]

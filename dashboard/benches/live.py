@@ -1,0 +1,107 @@
+"""`./weir bench live`: many people watch pages live at once: how soon each hears of a change, and what it costs.
+
+A site of its own on this machine's loopback address, with a database and a broker of its own. People of some teams
+watch the estate, and every other one a dataflow: a snapshot over HTTP, then deltas over a WebSocket. What a node
+reports changes once a second, and each change carries a number. How long it takes is from the report to the client, the
+half second in between after which the site looks again included. Meanwhile somebody asks for a snapshot five times a
+second, as a page does that opens.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from workers.benches import results
+from workers.benches.arguments import count, positive
+
+from .live_clients import Clients, Page
+from .live_site import LiveSite, live_site
+from .planning_workload import temporary_database
+from .what_if_workload import own_broker
+
+LIMIT_S = 1.0
+SETTLE_S = 5.0
+SNAPSHOTS_PER_S = 5
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Watch, print the table, write JSON; fails where a change or a snapshot takes a second or more at p99."""
+    parser = argparse.ArgumentParser(prog="weir bench live", description=__doc__)
+    parser.add_argument("--clients", type=count, default=1000)
+    parser.add_argument("--teams", type=count, default=4, help="whose views of the estate differ")
+    parser.add_argument("--dataflows", type=count, default=3, help="that every other client watches one of")
+    parser.add_argument("--seconds", type=positive, default=30.0, help="of changes")
+    parser.add_argument("--out", type=Path, default=Path("bench-results/live.json"))
+    options = parser.parse_args(argv)
+    load_before = os.getloadavg()[0]
+    with (
+        TemporaryDirectory(prefix="weir-live-") as folder,
+        temporary_database(Path(folder), name="weir.sqlite3"), own_broker(Path(folder)),
+        live_site(Path(folder), teams=options.teams, dataflows=options.dataflows, clients=options.clients) as site,
+    ):
+        row = asyncio.run(_watch(site, options))
+    print(results.table([row]))
+    results.write(options.out, {
+        "machine": results.machine(), "load_before": load_before, "load_after": os.getloadavg()[0], "rows": [row]})
+    print(f"\nLoad of the machine before and after: {load_before:.1f}, {os.getloadavg()[0]:.1f}. "
+          f"Written to {options.out}.")
+    worst = max(row["update p99 s"] or LIMIT_S, row["snapshot p99 s"] or LIMIT_S)
+    return 0 if worst < LIMIT_S and not row["missed"] else 1
+
+
+async def _watch(site: LiveSite, options: argparse.Namespace) -> dict[str, Any]:
+    """Connect everybody, change what is reported once a second, and sum up."""
+    pages = [
+        Page(site.cookies[number % len(site.cookies)], site.topics[number // 2 % len(site.topics)]
+             if number % 2 else "estate")
+        for number in range(options.clients)]
+    clients = Clients(site.port, pages)
+    site.change(0)
+    reporting = asyncio.create_task(_keep_reporting(site))
+    try:
+        await clients.connect()
+        await asyncio.sleep(SETTLE_S)
+    finally:
+        reporting.cancel()
+    opening, clients.snapshots_s = clients.snapshots_s, []
+    asking = asyncio.create_task(clients.ask_for_snapshots(SNAPSHOTS_PER_S))
+    used_before_s, loop = site.cpu_s(), asyncio.get_running_loop()
+    began_s = loop.time()
+    changes = int(options.seconds)
+    for number in range(1, changes + 1):
+        clients.began(number)
+        site.change(number)
+        await asyncio.sleep(began_s + number - loop.time())
+    cpu = (site.cpu_s() - used_before_s) / (loop.time() - began_s)
+    await asyncio.sleep(SETTLE_S)
+    asking.cancel()
+    memory_mb = site.memory_mb()
+    closed = await clients.close()
+    heard = sorted(clients.heard_s)
+    return {
+        "clients": len(pages) - closed, "closed": closed, "changes": changes, "heard": len(heard),
+        "missed": changes * len(pages) - len(heard),
+        **_quantiles("update", heard), **_quantiles("snapshot", sorted(clients.snapshots_s)),
+        **_quantiles("opening", sorted(opening)),
+        "site CPU cores": round(cpu, 3), "site MB": round(memory_mb),
+        "MB sent": round(clients.received_bytes / 1e6, 1)}
+
+
+async def _keep_reporting(site: LiveSite) -> None:
+    """The node goes on reporting while nothing changes: silence would be a change."""
+    while True:
+        await asyncio.sleep(1)
+        site.change(0)
+
+
+def _quantiles(what: str, sorted_s: Sequence[float]) -> dict[str, float | None]:
+    def at(part: float) -> float | None:
+        return round(sorted_s[min(len(sorted_s) - 1, int(part * len(sorted_s)))], 3) if sorted_s else None
+
+    return {f"{what} p50 s": at(0.5), f"{what} p99 s": at(0.99), f"{what} max s": at(1.0)}
