@@ -31,8 +31,8 @@ from dashboard.api.answers.proposals import ProposalRow
 from dashboard.approvals import services
 from dashboard.bills.costs import cost_of
 from dashboard.catalog import selectors as catalog
-from dashboard.operations import failures as failing
 from dashboard.catalog.services import choose_when_behind
+from dashboard.operations import failures as failing
 from dashboard.operations import fragments
 from dashboard.operations import selectors as operations
 from dashboard.operations.services import try_again
