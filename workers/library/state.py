@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .columns import STREAM
+from .columns import kept_type
 from .folds import Fold
 
 if TYPE_CHECKING:
@@ -159,11 +159,7 @@ def _key(by: Sequence[str]) -> Column:
 
 
 def _kept_type(inputs: DataFrame, name: str) -> str:
-    """Weir's columns are whole numbers and never null; other integers would lose digits where pandas meets a null."""
-    if name in STREAM:
-        return "bigint"
-    kind = inputs.schema[name].dataType.simpleString()
-    return kind if kind in ("double", "boolean") else "string"
+    return str(kept_type(name, inputs.schema[name].dataType.simpleString()))
 
 
 def _values(column: pd.Series) -> list:
