@@ -66,9 +66,10 @@ CALLS = {
     "explode": ["explode(arr)"], "explode_outer": ["explode_outer(r.y)"],
 }
 OPERATORS = [
-    "a + 1", "a + b", "i * tiny", "tiny + tiny", "a - 2147483648", "f + i", "dec * 2", "a / i", "a % i", "b % 2", "a DIV i",
-    "-a", "-b", "-tiny", "s || a", "a > 1.5 AND NOT ok", "a = b OR s <> 'x'", "a <=> i", "s LIKE 'a%'", "s RLIKE '^a+$'",
-    "a IN (1, 2.5)", "a BETWEEN 1 AND b", "a IS NULL", "ok IS TRUE", "s IS NOT NULL", "arr[0]", "arr[i]", "m['k']",
+    "a + 1", "a + b", "i * tiny", "tiny + tiny", "a - 2147483648", "f + i", "dec * 2", "a / i", "a % i", "b % 2",
+    "a DIV i", "-a", "-b", "-tiny", "s || a", "a > 1.5 AND NOT ok", "a = b OR s <> 'x'", "a <=> i", "s LIKE 'a%'",
+    "s RLIKE '^a+$'", "a IN (1, 2.5)", "a BETWEEN 1 AND b", "a IS NULL", "ok IS TRUE", "s IS NOT NULL", "arr[0]",
+    "arr[i]", "m['k']",
     "r.x", "r['y'][0]", "CASE WHEN ok THEN a WHEN a > 3 THEN b END", "CASE i WHEN 1 THEN 'x' ELSE s END", "a::double",
     "CAST(s AS bigint)", "CAST(b AS int)", "CAST(s AS timestamp)", "CAST(at AS date)", "CAST(ok AS int)",
     "CAST(arr AS string)", "CAST(NULL AS double)", "1.5", "5", "3000000000", "'it\\'s'", "TRUE", "CAST(s AS boolean)",
@@ -88,7 +89,8 @@ def hostile(count: int) -> list[tuple]:
              "2024-05-01T10:00:00Z", "ünï", "\\d"]
     return [(
         seq, START_MS + seq, START_MS, chance.choice(longs), chance.choice(doubles),
-        chance.choice([None, 0, 1, 2, -1, 2**31 - 1, -(2**31)]), chance.choice(texts), chance.choice([None, True, False]),
+        chance.choice([None, 0, 1, 2, -1, 2**31 - 1, -(2**31)]), chance.choice(texts),
+        chance.choice([None, True, False]),
         chance.choice([None, datetime(1969, 1, 1, tzinfo=UTC), datetime(2024, 2, 29, 23, 59, 59, tzinfo=UTC)]),
         chance.choice([None, [], [1.0], [math.nan, None, 2.0]]), chance.choice([None, {}, {"k": 1}]),
         chance.choice([None, (None, None), (1, ["a", None])]), chance.choice([None, [], [[1], [2, 3]]]),
@@ -133,8 +135,8 @@ def test_text_and_patterns_reach_spark_as_they_were_written(rows):
 CONDITIONS = [
     "a > 3", "a > 5", "a >= 5", "3 < a", "NOT a <= 3", "a BETWEEN 1 AND 5", "a IN (1, 3)", "a = 3", "a <> 3",
     "b > 2", "b > 2.5", "b >= 3.0", "b < 3", "b <= 2.5", "NOT b < 3.0", "b = 0.0", "s > 'a'", "s >= 'abb'", "s = 'abb'",
-    "s IN ('a', 'abb')", "s IS NOT NULL", "b IS NOT NULL", "a IS NOT NULL", "b > 9007199254740993.0", "a > 9007199254740992",
-    "a >= 9007199254740993.0", "ok", "NOT (a > 5 AND NOT ok)",
+    "s IN ('a', 'abb')", "s IS NOT NULL", "b IS NOT NULL", "a IS NOT NULL", "b > 9007199254740993.0",
+    "a > 9007199254740992", "a >= 9007199254740993.0", "ok", "NOT (a > 5 AND NOT ok)",
 ]
 
 

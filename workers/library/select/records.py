@@ -63,7 +63,8 @@ def higher(scope: Any, name: str, arguments: Sequence[exp.Expression]) -> Built 
     if len(variables) > (2 if name in ("transform", "filter") else 1):
         raise refused(f"calls {name} with a function of {len(variables)} variables")
     result = scope.within(dict(zip(variables, kinds, strict=True))).typed(body.this)
-    text = f"{name}({value.spark}, ({', '.join(variables)}) -> {result.spark})"
+    head = variables[0] if len(variables) == 1 else f"({', '.join(variables)})"
+    text = f"{name}({value.spark}, {head} -> {result.spark})"
     if name == "transform":
         if result.kind == types.VOID:
             raise refused("makes a list of NULL alone", "Write CAST(NULL AS string), or another type.")
