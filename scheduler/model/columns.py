@@ -114,8 +114,8 @@ class Columns:
             near = nearest(name, self.types)
             own = [known for known in self.types if known not in STREAM_TYPES]
             listed = ", ".join(own[:_MOST_LISTED]) + (", …" if len(own) > _MOST_LISTED else "")
-            there = f"The input has {listed}." if own else "The input has no columns but Weir's own."
-            helps = f"Did you mean {near}? {there}" if near else f"{remedy} {there}".strip()
+            present = f"The input has {listed}." if own else "The input has no columns but Weir's own."
+            helps = f"Did you mean {near}? {present}" if near else f"{remedy} {present}".strip()
             raise UnknownColumn(
                 f"The input has no column {name}.", remedy=helps, parameter=parameter, value=name, column=name)
         return self.types.get(name)

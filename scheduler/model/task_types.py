@@ -36,7 +36,7 @@ class Parameter:
     - ``bounds``, of objects: each value is a list of two numbers, lowest and highest; their form doesn't count.
 
     ``column`` says that the value (or each element of a list) names a column of the input (``names``), which is checked
-    before anything runs, or is an expression over them (``sql``); an editor completes both.
+    before anything runs, or may hold such names within it (``within``); an editor completes both.
 
     ``form`` gives a value its one form, by which it is compared: a pure function that takes its own results as they
     are, and gives back what it cannot read.
@@ -65,7 +65,7 @@ class Parameter:
     secret: bool = False
     near: Near | None = None
     near_ratio: float = NEAR_RATIO
-    column: Literal["names", "sql"] | None = None
+    column: Literal["names", "within"] | None = None
     form: Callable[[Any], Any] | None = None
 
     @property

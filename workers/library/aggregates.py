@@ -53,7 +53,7 @@ def read_aggregates(entries: Sequence[str]) -> tuple[Aggregate, ...]:
     InvalidConfig
         An entry is none, names an unknown function, or a name stands twice.
     """
-    found: list[Aggregate] = []
+    aggregates: list[Aggregate] = []
     for entry in entries:
         match = _ENTRY.fullmatch(str(entry))
         if match is None or match[2] not in KINDS or (match[3] == "*") != (match[2] == "count" and match[3] == "*"):
@@ -61,15 +61,15 @@ def read_aggregates(entries: Sequence[str]) -> tuple[Aggregate, ...]:
                 f"“{entry}” is no aggregate.", remedy="Write name=function(column), or name=count(*); functions are "
                 f"{', '.join(KINDS)}.", parameter="aggregates", value=entry)
         aggregate = Aggregate(match[1], match[2], "" if match[3] == "*" else match[3], float(match[4] or 0.5))
-        if aggregate.name in {other.name for other in found} or not 0 <= aggregate.argument <= 1:
+        if aggregate.name in {other.name for other in aggregates} or not 0 <= aggregate.argument <= 1:
             raise InvalidConfig(f"“{entry}” has a name that stands twice, or a share that is none.",
                                 remedy="Give each aggregate a name of its own; a percentile takes a share from 0 to 1.",
                                 parameter="aggregates", value=entry)
-        found.append(aggregate)
-    if not found:
+        aggregates.append(aggregate)
+    if not aggregates:
         raise InvalidConfig("The window has no aggregate.", remedy="Write aggregates: [n=count(*)].",
                             parameter="aggregates")
-    return tuple(found)
+    return tuple(aggregates)
 
 
 def _put(state: list, value: Any) -> None:

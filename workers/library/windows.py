@@ -36,6 +36,19 @@ class Windowed:
         return {"mark": None, "next": None, "keys": {}}
 
     def step(self, state: dict, key: str, time: int, seq: int, born: int, *values: Any) -> Iterable[tuple]:
+        """Take an event in.
+
+        Parameters
+        ----------
+        state : dict
+            As `start` gives it; changed in place.
+        key : str
+            The key's text.
+        time, seq, born : int
+            Weir's columns of the event.
+        *values
+            Those of the key's columns, then one for each aggregate.
+        """
         here = state["keys"].setdefault(key, {"key": list(values[:self.keys]), "open": [], "late": 0})
         event, read, out = (seq, time, born), values[self.keys:], []
         for begin, end in self._windows(time, here["open"]):
@@ -163,6 +176,19 @@ class Joined:
     def step(
         self, state: dict, key: str | None, time: int, seq: int, born: int, left: str | None, right: str | None
     ) -> Iterable[tuple]:
+        """Take an event in.
+
+        Parameters
+        ----------
+        state : dict
+            As `start` gives it; changed in place.
+        key : str, optional
+            The key's text.
+        time, seq, born : int
+            Weir's columns of the event.
+        left, right : str, optional
+            What a pair takes of it on each side.
+        """
         if state["mark"] is not None and time < state["mark"]:
             return []
         out: list[tuple] = []

@@ -7,47 +7,21 @@ index that is not there and a cast that does not fit give null (Spark's ``try_``
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlglot import exp
 
-from scheduler.model.columns import STREAM_TYPES, Columns, WrongColumnType, nearest
+from scheduler.model.columns import STREAM_TYPES, Columns, nearest
 
 from . import types
-from .functions import (
-    AGGREGATES,
-    FUNCTIONS,
-    GENERATED,
-    NAMES,
-    UNSTEADY,
-    Function,
-    expected_kinds,
-    is_kind,
-    kind_in_words,
-)
+from .calling import called
+from .functions import FUNCTIONS, is_kind, kind_in_words
 from .grammar import COMPARISONS, Item, Select, function_name, number, path, refused
-from .records import higher, record
+from .values import Typed, typed_number, wrong
 
 _TRIED = {exp.Add: "try_add", exp.Sub: "try_subtract", exp.Mul: "try_multiply", exp.Mod: "try_mod"}
 _SIGNS = {exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=", exp.NullSafeEQ: "<=>"}
-_ONE_TYPE = {  # functions whose arguments, from that one on, have one type
-    "coalesce": 0, "greatest": 0, "least": 0, "ifnull": 0, "nvl": 0, "array": 0, "nullif": 0, "if": 1, "nvl2": 1}
-
-
-@dataclass(frozen=True, slots=True)
-class Typed:
-    """An expression for Spark and its type; None where columns of unknown types take part."""
-
-    kind: str | None
-    spark: str
-
-    def cast(self, kind: str | None) -> Typed:
-        """The same as another type of number."""
-        if kind is None or self.kind in (kind, None) or not types.is_number(self.kind) or not types.is_number(kind):
-            return self
-        return Typed(kind, f"CAST({self.spark} AS {kind.upper()})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,11 +177,11 @@ class Scope:
         if node.is_string:
             text = node.this.replace("\\", "\\\\").replace("'", "\\'")
             return Typed("string", f"'{text}'")
-        return _number(number(node))
+        return typed_number(number(node))
 
     def _negative(self, node: exp.Neg) -> Typed:
         if (value := number(node)) is not None:
-            return _number(value)
+            return typed_number(value)
         inner = self.typed(node.this)
         self.expect(inner, "number", "A minus")
         inner = inner.cast(types.arithmetic(inner.kind))
@@ -341,98 +315,9 @@ class Scope:
         self.expect(place, "int", "A place in a list")
         return Typed(types.element(value.kind), f"get({value.spark}, {place.spark})")
 
-    def _called(self, node: exp.Anonymous) -> Typed:
-        name = function_name(node)
-        if name not in NAMES:
-            raise _no_function(name)
-        if name in GENERATED:
-            raise refused(f"has {name} within an expression")
-        if (built := record(self, name, node.expressions) or higher(self, name, node.expressions)) is not None:
-            return Typed(*built)
-        function = FUNCTIONS[name]
-        kinds = expected_kinds(function, len(node.expressions))
-        if kinds is None:
-            takes = ", ".join(kind_in_words(kind.rstrip("…?")) for kind in function.takes) or "none"
-            raise refused(f"calls {name} with {len(node.expressions)} values", f"It takes {takes}.")
-        values = [self.typed(argument) for argument in node.expressions]
-        for value, kind in zip(values, kinds, strict=True):
-            self.expect(value, kind, name)
-        _require_literals(name, function, node.expressions)
-        if name in _ONE_TYPE:
-            start = _ONE_TYPE[name]
-            values = values[:start] + self.alike(values[start:], name)
-        elif name == "array_contains" and values[0].kind:
-            values[1] = self.alike([Typed(types.element(values[0].kind), ""), values[1]], name)[1]
-        elif name == "flatten" and values[0].kind and not values[0].kind.startswith("array<array<"):
-            raise wrong(f"flatten needs a list of lists, and {values[0].spark[:60]} is {values[0].kind}.")
-        elif name in ("abs", "pmod"):
-            values = self.alike([value.cast(types.arithmetic(value.kind)) for value in values], name)
-        return Typed(_given(name, function, values, node.expressions), _text_of(name, function, values))
-
-
-def _given(name: str, function: Function, values: Sequence[Typed], arguments: Sequence[exp.Expression]) -> str | None:
-    if name == "from_json":
-        return types.read_schema(arguments[1].this)
-    if isinstance(function.gives, str) or function.gives is None:
-        return function.gives
-    kinds = [value.kind for value in values]
-    return None if None in kinds else function.gives(kinds)
-
-
-def _text_of(name: str, function: Function, values: Sequence[Typed]) -> str:
-    texts = [value.spark for value in values]
-    if name == "round":
-        return f"round(CAST({texts[0]} AS DOUBLE){''.join(f', {text}' for text in texts[1:])})"
-    if name == "abs" and values[0].kind == "double":
-        return f"abs({texts[0]})"
-    return function.spark.format(*texts) if function.spark else f"{name}({', '.join(texts)})"
-
-
-def _require_literals(name: str, function: Function, arguments: Sequence[exp.Expression]) -> None:
-    for place, is_sound in function.literal:
-        if place >= len(arguments):
-            continue
-        argument = arguments[place]
-        written = str(number(argument)) if number(argument) is not None else (
-            argument.this if isinstance(argument, exp.Literal) else None)
-        if written is None:
-            raise refused(f"calls {name} with value {place + 1} that is not written out", "Write it as a constant.")
-        if not is_sound(written):
-            raise refused(f"calls {name} with “{written[:60]}”, which it does not take",
-                          "See docs/task_types.md for what it does.")
-    if name == "regexp_extract" and not 0 <= int(number(arguments[2]) or 0) <= re.compile(arguments[1].this).groups:
-        raise refused("takes a group out of a pattern that has no such group", "Count its round brackets from 1.")
-
-
-def _no_function(name: str) -> Exception:
-    if name in AGGREGATES:
-        return refused(f"has the aggregate {name}", "Use the task window: a SELECT sees one event at a time.")
-    if name in UNSTEADY:
-        return refused(f"calls {name}, which gives something else each time",
-                       "A batch that is repeated must be the same: use _time, _seq or a column of the event.")
-    near = nearest(name, NAMES)
-    return refused(f"calls {name}, which is no function here",
-                   f"Did you mean {near}?" if near else "docs/task_types.md lists the functions there are.")
-
-
-def _number(value: int | float | None) -> Typed:
-    if value is None or (isinstance(value, int) and not -(2**63) < value < 2**63):
-        raise refused("has a number that 64 bits do not hold")
-    if isinstance(value, float):
-        return Typed("double", f"{value!r}D")
-    return Typed("int" if -(2**31) <= value < 2**31 else "bigint", str(value))
-
-
 def _kind_of(values: Sequence[Typed]) -> str | None:
     kinds = {value.kind for value in values if value.kind != types.VOID}
     return None if None in kinds else next(iter(kinds), types.VOID)
-
-
-def wrong(message: str, remedy: str = "") -> WrongColumnType:
-    """The error of an expression that cannot work on what it is given."""
-    return WrongColumnType(
-        message, remedy=remedy or "CAST(… AS double), string, bigint or another type makes one of the other; what does "
-        "not fit is null.", parameter="query")
 
 
 _METHODS = (
@@ -442,6 +327,6 @@ _METHODS = (
     ((exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod), Scope._calculated),
     ((exp.Like, exp.ILike, exp.RegexpLike), Scope._matched), (exp.Is, Scope._is), (exp.In, Scope._in),
     (exp.Between, Scope._between), (exp.Case, Scope._case), ((exp.Cast, exp.TryCast), Scope._cast),
-    (exp.Bracket, Scope._element), (exp.Anonymous, Scope._called),
+    (exp.Bracket, Scope._element), (exp.Anonymous, called),
     (exp.Paren, lambda scope, node: scope.typed(node.this)),
 )

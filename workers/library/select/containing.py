@@ -32,11 +32,11 @@ def contained(wide: str, narrow: str) -> str | None:
     conditions = parts_of(inner.where)
     if not all(follows(condition, conditions) for condition in parts_of(outer.where)):
         return None
-    said = {shown(condition) for condition in parts_of(outer.where)}
+    already = {shown(condition) for condition in parts_of(outer.where)}
     given = _given(outer)
     if given is None:
         return None
-    return _on_top(inner, [condition for condition in conditions if shown(condition) not in said], given)
+    return _on_top(inner, [condition for condition in conditions if shown(condition) not in already], given)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,8 +156,8 @@ def follows(condition: exp.Expression, conditions: Sequence[exp.Expression]) -> 
     if wanted is None:
         return False
     subject, kind, values = wanted
-    known = [comparison for comparison in map(_comparison, conditions) if comparison is not None]
-    theirs = [(other_kind, constants) for other_subject, other_kind, constants in known if other_subject == subject]
+    comparable = [comparison for comparison in map(_comparison, conditions) if comparison is not None]
+    theirs = [(other_kind, constants) for other, other_kind, constants in comparable if other == subject]
     if not theirs or not _one_family([*values, *(value for _, constants in theirs for value in constants)]):
         return False
     return _is_inside(_range(theirs), kind, values)
@@ -192,19 +192,19 @@ def _one_family(constants: Sequence[Any]) -> bool:
 
 
 def _range(comparisons: Sequence[tuple[type[exp.Expression], list[Any]]]) -> _Range:
-    found = _Range()
+    known = _Range()
     for kind, values in comparisons:
         value = values[0]
         if kind in (exp.EQ, exp.In):
-            among = frozenset(values) if found.among is None else found.among & frozenset(values)
-            found = _Range(found.low, found.low_in, found.high, found.high_in, among)
+            among = frozenset(values) if known.among is None else known.among & frozenset(values)
+            known = _Range(known.low, known.low_in, known.high, known.high_in, among)
         elif kind in (exp.GT, exp.GTE):
-            if found.low is None or (value, kind is exp.GT) > (found.low, not found.low_in):
-                found = _Range(value, kind is exp.GTE, found.high, found.high_in, found.among)
+            if known.low is None or (value, kind is exp.GT) > (known.low, not known.low_in):
+                known = _Range(value, kind is exp.GTE, known.high, known.high_in, known.among)
         elif kind in (exp.LT, exp.LTE) and (
-                found.high is None or (value, kind is exp.LTE) < (found.high, found.high_in)):
-            found = _Range(found.low, found.low_in, value, kind is exp.LTE, found.among)
-    return found
+                known.high is None or (value, kind is exp.LTE) < (known.high, known.high_in)):
+            known = _Range(known.low, known.low_in, value, kind is exp.LTE, known.among)
+    return known
 
 
 _HOLDS: dict[type[exp.Expression], Callable[[Any, Any], bool]] = {
