@@ -43,7 +43,7 @@ def _side(name: str) -> tuple[Parameter, Parameter]:
         Parameter(name, "string", f"Which events are {name} ones: a condition in SQL, such as side = '{name}' or "
                   "price IS NOT NULL.", required=True, pattern=r"(?s).*\S.*", column="within", form=condition_form),
         Parameter(f"{name}_columns", "list", f"Columns that a pair takes of the {name} event, each “column” or "
-                  "“name=column”.", required=True, items="string"))
+                  "“name=column”.", required=True, items="string", column="within"))
 
 
 JOIN = TaskType(

@@ -51,7 +51,7 @@ WINDOW = _operator(
         Parameter("aggregates", "list", "What to compute, each “name=function(column)”: count(*), count, sum, avg, "
                   "min, max, first, last, stddev, variance, median, percentile(column, share), count_distinct, "
                   "collect.",
-                  required=True, items="string"),
+                  required=True, items="string", column="within"),
         Parameter("kind", "string", "tumbling: one after the other; sliding: one begins every so often; session: as "
                   "long as events follow one another.", default="tumbling", choices=("tumbling", "sliding", "session")),
         Parameter("size", "number", "How long a window is; of a session: the silence that ends it.", default=60,
