@@ -35,7 +35,7 @@ class Checked:
     columns: Mapping[str, TaskColumns] = field(default_factory=dict)
 
 
-def parse_document(text: str, *, format: str | None = None) -> Dataflow:
+def parse_document(text: str, *, format: str | None = None, columns: bool = True) -> Dataflow:
     """The dataflow that a document describes.
 
     Parameters
@@ -44,6 +44,8 @@ def parse_document(text: str, *, format: str | None = None) -> Dataflow:
         JSON or YAML.
     format : str, optional
         ``json`` or ``yaml``; told from the text where it is not given.
+    columns : bool, optional
+        False for a document that is made to check a config: what its task reads is not looked at.
 
     Raises
     ------
@@ -63,7 +65,8 @@ def parse_document(text: str, *, format: str | None = None) -> Dataflow:
         raise InvalidDataflow(problems=(Problem(
             code="unknown_format", message=f"{format!r} is no format of a document.", remedy="Use json or yaml."),))
     return read_document(
-        text, format=format, task_types=jobs.task_types(), check_config=jobs.check_config, columns_of=jobs.columns_of)
+        text, format=format, task_types=jobs.task_types(), check_config=jobs.check_config,
+        columns_of=jobs.columns_of if columns else None)
 
 
 def check_document(text: str, *, format: str | None = None) -> Checked:

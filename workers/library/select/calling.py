@@ -63,6 +63,8 @@ def _text_of(name: str, function: Function, values: Sequence[Typed]) -> str:
     texts = [value.spark for value in values]
     if name == "round":
         return f"round(CAST({texts[0]} AS DOUBLE){''.join(f', {text}' for text in texts[1:])})"
+    if name in ("floor", "ceil", "ceiling") and values[0].kind in types.INTEGERS:
+        return f"CAST({texts[0]} AS BIGINT)"
     if name == "abs" and values[0].kind == "double":
         return f"abs({texts[0]})"
     return function.spark.format(*texts) if function.spark else f"{name}({', '.join(texts)})"

@@ -98,6 +98,7 @@ def _same(gives: Result, takes: str, names: str, spark: str = "") -> dict[str, F
 
 _DOUBLE = "CAST({0} AS DOUBLE)"
 _MS = "CASE WHEN {0} BETWEEN -60000000000000 AND 250000000000000 THEN {0} END"
+_DAYS = "CASE WHEN {1} BETWEEN -700000 AND 700000 THEN {1} END"
 _S = "CASE WHEN {0} BETWEEN -60000000000 AND 250000000000 THEN {0} END"
 
 FUNCTIONS: dict[str, Function] = {
@@ -123,7 +124,8 @@ FUNCTIONS: dict[str, Function] = {
     **_same("double", "number number", "pow power atan2", f"@({_DOUBLE}, CAST({{1}} AS DOUBLE))"),
     **_same("double", "number number", "log", f"log({_DOUBLE}, CAST({{1}} AS DOUBLE))"),
     **_same("double", "", "pi"),
-    **_same("bigint", "number", "floor ceil ceiling", f"CAST(@({_DOUBLE}) AS BIGINT)"),
+    **_same("bigint", "number", "floor ceil ceiling",
+            f"CASE WHEN abs({_DOUBLE}) < 9.2e18D THEN @({_DOUBLE}) END"),
     **_same("double", "number", "sign signum", f"sign({_DOUBLE})"),
     "abs": Function(("number",), lambda kinds: types.arithmetic(kinds[0]),
                     "CASE WHEN {0} < 0 THEN try_multiply({0}, -1) ELSE {0} END"),
@@ -163,7 +165,8 @@ FUNCTIONS: dict[str, Function] = {
     "date_format": Function(("time", "text"), "string", "", ((1, _is_time_format),)),
     "date_trunc": Function(("text", "time"), "timestamp", "date_trunc({0}, CAST({1} AS TIMESTAMP))",
                            ((0, _any_of("year", "quarter", "month", "week", "day", "hour", "minute", "second")),)),
-    **_same("date", "date int", "date_add date_sub"), "datediff": Function(("date", "date"), "int"),
+    **_same("date", "date int", "date_add date_sub", f"@({{0}}, {_DAYS})"),
+    "datediff": Function(("date", "date"), "int"),
 }
 HIGHER = frozenset({"transform", "filter", "exists", "forall", "aggregate"})  # take a function: `compiling`
 BUILDERS = frozenset({"struct", "named_struct"})
