@@ -58,6 +58,7 @@ CASES = [
     ("join", PLAIN, {"on": ["n", "sensor_id"], "left": "t > 1", "right": "ok AND t IS NULL",
                      "left_columns": ["tags", "at"], "right_columns": ["right_t=t", "xml"]}),
     ("sql_lookup", PLAIN, {"database": "sqlite:rows.db", "query": "select :n, :t", "columns": ["n", "m:double"]}),
+    ("lookup", PLAIN, {"path": "lines.csv", "on": ["sensor_id=a"], "columns": ["n:double", "more"]}),
     ("file_batches", PLAIN, {"folder": "f", "columns": ["t"]}), ("file_batches", f"{TICKS}, file int", {"folder": "f"}),
     ("output", PLAIN, {"name": "n"}), ("parquet_files", PLAIN, {"folder": "f"}), ("json_lines", PLAIN, {"folder": "f"}),
     ("http_post", PLAIN, {"url": "http://objects.test/"}),

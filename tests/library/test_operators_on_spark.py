@@ -28,7 +28,7 @@ def events(count: int) -> list[tuple]:
 
 
 CONFIGS = {
-    "deduplicate": {"by": ["sensor", "n"], "within": "5 s"},
+    "deduplicate": {"by": ["sensor", "n"], "within": 5},
     "window": {"aggregates": ["count=count(*)", "mean=avg(n)", "last=last(value)", "on=max(ok)", "all=collect(value)"],
                "size": 10, "by": ["sensor", "n"], "lateness": 2, "late": "mark"},
     "window, sessions": {"aggregates": ["count=count(*)"], "kind": "session", "size": 3, "by": ["sensor"]},

@@ -24,7 +24,7 @@ from .config import InvalidConfig, settings
 
 GROUP = "weir.task_types"
 FAMILIES = ("generators", "taxis", "replay", "parse", "markup", "format", "filter", "statistics", "rollups", "predict",
-            "compute", "download", "tables", "archive", "sql_task", "operators", "joins", "sinks", "http")
+            "compute", "download", "tables", "archive", "sql_task", "operators", "joins", "lookups", "sinks", "http")
 
 
 @dataclass(frozen=True, slots=True)
