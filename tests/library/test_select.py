@@ -255,6 +255,24 @@ def test_what_does_not_fit_the_columns_is_told_with_a_remedy(query, words):
     assert caught.value.facts["parameter"] == "query"
 
 
+@pytest.mark.parametrize("condition", [
+    "NOT " * 4000 + "ok", "a" + "+a" * 6000 + " > 1", "(" * 400 + "ok" + ")" * 400, "- " * 5000 + "a > 1",
+    " AND ".join(f"a <> {number}" for number in range(1200)), "upper(" * 900 + "s" + ")" * 900 + " = 'x'",
+    "s" + "[0]" * 3000 + " = 1", "(ok AND " * 300 + "ok" + ")" * 300, "a" + "+a" * 90 + " > 1",
+])
+def test_what_is_nested_too_deep_is_refused(condition):
+    query = f"SELECT a FROM input WHERE {condition}"
+    with pytest.raises(InvalidConfig):
+        parse(query)
+    assert one_form(query) == query
+
+
+def test_what_is_nested_as_deep_as_may_be_is_read():
+    chain = " AND ".join(f"a <> {number}" for number in range(70))
+    query = one_form(f"SELECT a FROM input WHERE {chain}")
+    assert compiled(parse(query), COLUMNS).where.count("<>") == 70 and one_form(query) == query
+
+
 def test_unknown_columns_are_taken_as_they_may_be():
     query = "SELECT *, lost + 1 AS more, upper(name) AS big FROM input WHERE x = 'y'"
     given = compiled(parse(query), Columns.unknown())

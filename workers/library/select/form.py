@@ -41,6 +41,7 @@ _ORDERED: dict[type, Callable[[Any, Any], bool]] = {
     exp.LT: lambda a, b: a < b, exp.LTE: lambda a, b: a <= b, exp.GT: lambda a, b: a > b, exp.GTE: lambda a, b: a >= b,
     exp.EQ: lambda a, b: a == b, exp.NEQ: lambda a, b: a != b, exp.NullSafeEQ: lambda a, b: a == b}
 _INT32 = range(-(2**31), 2**31)
+_CHAINED = (exp.And, exp.Or, exp.Add, exp.Mul, exp.DPipe)  # read from the left
 _COMPOUND = (*BINARY, exp.Not, exp.Neg, exp.Is, exp.In, exp.Between)
 
 
@@ -56,7 +57,9 @@ def one_form(value: Any) -> Any:
 
 @lru_cache(maxsize=4096)
 def _one_form(text: str) -> str:
-    return written(normal(parse(text)))
+    form = written(normal(parse(text)))
+    parse(form)  # brackets that it added may nest deeper than is read
+    return form
 
 
 def normal(select: Select) -> Select:
@@ -94,10 +97,11 @@ def _entry(item: Item) -> str:
 
 
 def shown(node: exp.Expression) -> str:
-    """An expression as text, in brackets wherever another operator is beside it."""
+    """An expression as text, in brackets wherever another operator is beside it, but for chains of one operator."""
     def bracketed(part: exp.Expression) -> exp.Expression:
         inside = isinstance(part.parent, (*_COMPOUND, exp.Bracket, exp.Dot))
-        return exp.Paren(this=part.copy()) if isinstance(part, _COMPOUND) and inside else part
+        chained = type(part) is type(part.parent) and isinstance(part, _CHAINED) and part.arg_key == "this"
+        return exp.Paren(this=part.copy()) if isinstance(part, _COMPOUND) and inside and not chained else part
 
     outermost_last = [part for part in node.copy().walk(bfs=False)]
     root = outermost_last[0]
@@ -226,9 +230,14 @@ def _calculated(node: exp.Expression) -> exp.Expression:
         exact = all(value in _INT32 for value in (left, right, result)) if isinstance(left, int) else _is_finite(result)
         if exact:
             return constant(result)
-    if isinstance(node, exp.Add | exp.Mul) and shown(node.expression) < shown(node.this):
+    if isinstance(node, exp.Add | exp.Mul) and _rank(node.expression) < _rank(node.this):
         return type(node)(this=node.expression, expression=node.this)
     return node
+
+
+def _rank(node: exp.Expression) -> tuple[bool, str]:
+    """The order of summands and factors: what is put together before what is not."""
+    return not isinstance(node, _COMPOUND), shown(node)
 
 
 def _is_finite(value: float) -> bool:

@@ -23,6 +23,7 @@ from ..config import InvalidConfig
 
 INPUT = "input"
 MOST_CHARACTERS = 20_000
+MOST_LEVELS = 80  # of expressions within expressions, one for each AND of a chain, too
 PLAIN = re.compile(r"[A-Za-z_]\w*")
 GENERATORS = frozenset({"explode", "explode_outer", "posexplode", "posexplode_outer"})
 COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ)
@@ -171,7 +172,12 @@ def _plain(name: str) -> str:
 def _require_known_nodes(root: exp.Expression) -> None:
     if isinstance(root, exp.Star):
         return
-    for node in root.walk():
+    levels = {id(root.parent): 0}
+    for node in root.walk(bfs=True):
+        levels[id(node)] = levels.get(id(node.parent), 0) + 1
+        if levels[id(node)] > MOST_LEVELS:
+            raise refused(f"is nested more than {MOST_LEVELS} levels deep",
+                          "Use IN for many values, or several sql tasks one behind the other.")
         if isinstance(node, exp.Placeholder | exp.Parameter):
             raise refused("has a placeholder", "Write values out; what is secret has no place in a query.")
         if isinstance(node, exp.Subquery | exp.Select | exp.Exists):
