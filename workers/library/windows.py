@@ -171,7 +171,7 @@ class Joined:
     outer: bool
 
     def start(self) -> dict:
-        return {"mark": None, "next": None, "left": {}, "right": {}}
+        return {"mark": None, "next": None, "swept": None, "left": {}, "right": {}}
 
     def step(
         self, state: dict, key: str | None, time: int, seq: int, born: int, left: str | None, right: str | None
@@ -207,7 +207,8 @@ class Joined:
                     out.append((seq, time, born, other[3], right))
             self._keep(state, "right", key, [time, seq, born, right], self.before)
         state["mark"] = max(time - self.lateness, state["mark"] if state["mark"] is not None else time - self.lateness)
-        if state["next"] is not None and state["next"] < state["mark"]:
+        rested = state["swept"] is None or state["mark"] - state["swept"] >= (self.before + self.after) // 8
+        if rested and state["next"] is not None and state["next"] < state["mark"]:
             out += self._forget(state)
         return out
 
@@ -217,7 +218,10 @@ class Joined:
         state["next"] = end if state["next"] is None else min(state["next"], end)
 
     def _forget(self, state: dict) -> list[tuple]:
-        """Leave out what can match nobody any more; give those of the left that never did."""
+        """Leave out what can match nobody any more; give those of the left that never did.
+
+        That looks at all that is kept, so it waits until an eighth of the interval has passed since the last time.
+        """
         gone: list[list] = []
         next_end: int | None = None
         for side, reach in (("left", self.after), ("right", self.before)):
@@ -231,6 +235,6 @@ class Joined:
                     next_end = soonest if next_end is None else min(next_end, soonest)
                 else:
                     del state[side][key]
-        state["next"] = next_end
+        state["next"], state["swept"] = next_end, state["mark"]
         return [(entry[1], entry[0], entry[2], entry[3], None) for entry in sorted(
             gone, key=lambda entry: (entry[0], entry[1]))] if self.outer else []
