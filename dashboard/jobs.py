@@ -24,6 +24,7 @@ from dashboard import queue
 from scheduler.contracts.reports import Reports
 from scheduler.contracts.trials import SECONDS, WARM_UP_S, TrialOrder, TrialResult
 from scheduler.contracts.trials import Progress as TrialProgress
+from scheduler.model.columns import Columns
 from scheduler.model.errors import WeirError
 from scheduler.model.fragment import Fragment
 from scheduler.model.refinement import Refined
@@ -109,6 +110,11 @@ def check_config(task_type: TaskType, config: Mapping[str, Any]) -> WeirError | 
         return registry.check(task_type, config)
     except WeirError as missing:  # the package that brings the type cannot be loaded here
         return missing
+
+
+def columns_of(task_type: TaskType, inputs: Columns, config: Mapping[str, Any]) -> Columns:
+    """The columns of what a task gives; ``ColumnError`` where it reads what its input does not have."""
+    return registry.columns_of(task_type, inputs, config)
 
 
 def code_of(task_type: TaskType) -> str:

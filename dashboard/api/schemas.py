@@ -22,6 +22,7 @@ from dashboard.catalog.documents import Checked
 from dashboard.catalog.models import DataflowRecord
 from dashboard.plans.choices import Choice
 from dashboard.teams.models import Secret
+from scheduler.model.columns import Columns
 from scheduler.model.task_types import TaskType
 
 PER_PAGE = 50
@@ -126,11 +127,15 @@ def page_of(records: QuerySet, number: int, row: Any) -> dict[str, Any]:
 
 def task_type_row(task_type: TaskType) -> dict[str, Any]:
     """A task type with its parameters; where its code lives is no client's business."""
-    return {name: value for name, value in asdict(task_type).items() if name != "build"}
+    row = {name: value for name, value in asdict(task_type).items() if name != "build"}
+    row["parameters"] = [
+        {name: value for name, value in parameter.items() if name != "form"} for parameter in row["parameters"]]
+    return row
 
 
 def checked_row(checked: Checked) -> dict[str, Any]:
-    """The outcome of a check: ``valid``, ``problems``, ``suggestion`` and, where valid, what the dataflow holds."""
+    """The outcome of a check: ``valid``, ``problems``, ``suggestion``, where valid what the dataflow holds, and the
+    columns of each task."""
     dataflow = checked.dataflow
     return {
         "valid": dataflow is not None,
@@ -139,7 +144,17 @@ def checked_row(checked: Checked) -> dict[str, Any]:
         "dataflow": None if dataflow is None else {
             "name": dataflow.name, "visibility": dataflow.visibility, "tasks": len(dataflow.tasks),
             "streams": len(dataflow.streams)},
+        "columns": {
+            task_id: {"reads": columns_row(task.inputs), "gives": columns_row(task.outputs)}
+            for task_id, task in checked.columns.items()},
     }
+
+
+def columns_row(columns: Columns) -> dict[str, Any]:
+    """Columns in their order, and whether there are no others."""
+    return {
+        "columns": [{"name": name, "type": kind} for name, kind in columns.types.items()],
+        "complete": columns.complete}
 
 
 def dataflow_row(record: DataflowRecord) -> dict[str, Any]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from django.conf import settings
 
 from dashboard import jobs
+from scheduler.model.column_checks import TaskColumns
 from scheduler.model.dataflow import Dataflow
-from scheduler.model.documents import dataflow_from_json, read_document
+from scheduler.model.documents import columns_of_document, dataflow_from_json, read_document
 from scheduler.model.errors import InvalidDataflow, Problem, WeirError
 from scheduler.model.task_types import require_types
 
@@ -24,14 +26,16 @@ class DocumentTooLarge(WeirError):
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What a check found: the dataflow, or its problems and, where one can be made, a corrected document."""
+    """What a check found: the dataflow, or its problems and, where one can be made, a corrected document; and the
+    columns that each task reads and gives, as far as they are known."""
 
     dataflow: Dataflow | None
     problems: tuple[Problem, ...] = ()
     suggestion: str | None = None
+    columns: Mapping[str, TaskColumns] = field(default_factory=dict)
 
 
-def parse_document(text: str, *, format: str | None = None) -> Dataflow:
+def parse_document(text: str, *, format: str | None = None, columns: bool = True) -> Dataflow:
     """The dataflow that a document describes.
 
     Parameters
@@ -40,6 +44,8 @@ def parse_document(text: str, *, format: str | None = None) -> Dataflow:
         JSON or YAML.
     format : str, optional
         ``json`` or ``yaml``; told from the text where it is not given.
+    columns : bool, optional
+        False for a document that is made to check a config: what its task reads is not looked at.
 
     Raises
     ------
@@ -58,15 +64,20 @@ def parse_document(text: str, *, format: str | None = None) -> Dataflow:
     if format not in (None, *FORMATS):
         raise InvalidDataflow(problems=(Problem(
             code="unknown_format", message=f"{format!r} is no format of a document.", remedy="Use json or yaml."),))
-    return read_document(text, format=format, task_types=jobs.task_types(), check_config=jobs.check_config)
+    return read_document(
+        text, format=format, task_types=jobs.task_types(), check_config=jobs.check_config,
+        columns_of=jobs.columns_of if columns else None)
 
 
 def check_document(text: str, *, format: str | None = None) -> Checked:
     """Every problem of a document, or the dataflow; nothing is stored. For the editor and the API's validate."""
     try:
-        return Checked(dataflow=parse_document(text, format=format))
+        dataflow, problems, suggestion = parse_document(text, format=format), (), None
     except InvalidDataflow as invalid:
-        return Checked(dataflow=None, problems=tuple(invalid.problems), suggestion=invalid.suggestion)
+        dataflow, problems, suggestion = None, tuple(invalid.problems), invalid.suggestion
+    columns = columns_of_document(
+        text, format=format if format in FORMATS else None, task_types=jobs.task_types(), columns_of=jobs.columns_of)
+    return Checked(dataflow, problems, suggestion, columns)
 
 
 def stored_dataflow(document: dict[str, Any], *, installed: bool = True) -> Dataflow:

@@ -193,4 +193,4 @@ def _document(declared: TaskType, config: Mapping[str, Any]) -> Dataflow:
         text = json.dumps({"name": declared.name, "tasks": tasks, "streams": streams})
     except RecursionError as error:
         raise BadInput("The config is nested too deeply.", remedy="Give fewer levels.") from error
-    return parse_document(text, format="json")
+    return parse_document(text, format="json", columns=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from scheduler.model.columns import Columns
 from scheduler.model.task_types import Parameter, TaskType
 from workers.library.config import InvalidConfig, require_columns, settings
 
@@ -35,6 +36,13 @@ def limit_alarm(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
     severe = F.lit(False) if values["severe_above"] is None else F.col("value") > values["severe_above"]
     alarms = inputs.where((F.col("obs") == values["obs"]) & (F.col("value") > values["limit"]))
     return alarms.withColumns({"excess": F.col("value") - values["limit"], "severe": severe})
+
+
+def limit_alarm_columns(inputs: Columns, values: Mapping[str, Any]) -> Columns:
+    """The columns of what comes out: checked, and completed in the editor, before anything runs."""
+    inputs.require("obs", remedy="Put a parser before it.")
+    inputs.require_number("value", remedy="Put a parser before it.")
+    return inputs.plus({"excess": "double", "severe": "boolean"})
 
 
 def limit_alarm_check(config: Mapping[str, Any]) -> None:

@@ -40,7 +40,8 @@ def canonical_config(task_type: TaskType, config: Mapping[str, Any]) -> dict[str
 
     Defaults are filled in from the declaration. A number is a float and an integer an integer, however it was written,
     in the parameter's unit where it has one; a set is sorted and has each element once; bounds are numbers in their
-    shortest form. Whatever is not declared, and whatever does not fit its declaration, stays exactly as it was given.
+    shortest form; a parameter that declares a ``form`` is in that. Whatever is not declared, and whatever does not fit
+    its declaration, stays exactly as it was given.
     """
     canonical = {parameter.name: _in_form(parameter, parameter.default) for parameter in task_type.parameters}
     for name, value in config.items():
@@ -72,6 +73,8 @@ def identity_config(dataflow: Dataflow, task: Task, task_type: TaskType) -> dict
 
 
 def _in_form(parameter: Parameter, value: Any) -> Any:
+    if parameter.form is not None and value is not None:
+        return parameter.form(plain(value))
     if parameter.unit is not None and isinstance(value, str):
         quantity = in_unit(value, parameter.unit)
         if quantity is not None:

@@ -13,6 +13,8 @@ from typing import Any, Literal
 import yaml
 
 from .canonical import canonical_config, plain
+from .column_checks import TaskColumns, columns_by_task
+from .columns import ColumnsOf
 from .dataflow import Dataflow, Stream, Task
 from .draft import Draft, DraftReader
 from .duplicates import deduplicate, equivalent_tasks
@@ -29,7 +31,8 @@ ConfigCheck = Callable[[TaskType, Mapping[str, Any]], WeirError | None]
 
 
 def read_document(
-    text: str | bytes, *, task_types: TaskTypes, format: Format | None = None, check_config: ConfigCheck | None = None
+    text: str | bytes, *, task_types: TaskTypes, format: Format | None = None,
+    check_config: ConfigCheck | None = None, columns_of: ColumnsOf | None = None,
 ) -> Dataflow:
     """Read and validate a submitted document.
 
@@ -44,6 +47,9 @@ def read_document(
     check_config : callable, optional
         A task type's own check of a config that is well typed (a range upside down, a file that is not there): the
         error that it finds, or None.
+    columns_of : callable, optional
+        The columns that a task of a type gives, from those that it reads; it raises an error where a column is missing
+        or of a type that the task cannot read.
 
     Returns
     -------
@@ -57,12 +63,31 @@ def read_document(
     """
     problems = Problems()
     try:
-        dataflow, suggestion = _read(text, format, problems, task_types, check_config)
+        dataflow, suggestion = _read(text, format, problems, task_types, check_config, columns_of)
     except Unreadable:
         dataflow, suggestion = None, None
     if dataflow is None or problems:
         raise InvalidDataflow(problems=problems.in_order(), suggestion=suggestion)
     return dataflow
+
+
+def columns_of_document(
+    text: str | bytes, *, task_types: TaskTypes, columns_of: ColumnsOf, format: Format | None = None
+) -> dict[str, TaskColumns]:
+    """The columns that each task of a document reads and gives, as far as it can be read; for whoever is writing it.
+
+    Parameters
+    ----------
+    text, task_types, format
+        As of `read_document`.
+    columns_of : callable
+        As of `read_document`; what it refuses gives columns that are not known.
+    """
+    problems = Problems()
+    try:
+        return columns_by_task(_draft(text, format, problems, task_types), columns_of)
+    except Unreadable:
+        return {}
 
 
 def dataflow_from_json(document: Mapping[str, Any]) -> Dataflow:
@@ -133,24 +158,32 @@ _Dumper.add_representer(str, _represent_text)
 
 def _read(
     text: str | bytes, format: Format | None, problems: Problems, task_types: TaskTypes,
-    check_config: ConfigCheck | None,
+    check_config: ConfigCheck | None, columns_of: ColumnsOf | None,
 ) -> tuple[Dataflow | None, str | None]:
     text = _decoded(text, problems)
     format = format or _format_of(text)
-    root = read_json(text, problems) if format == "json" else read_yaml(text, problems)
-    flux = is_flux(root)
-    if flux:
-        root = read_flux(root, problems, task_types=task_types)
-    draft = DraftReader(problems, task_types=task_types, type_remedy=type_remedy if flux else None).read(root)
+    draft = _draft(text, format, problems, task_types)
     check_graph(draft, problems)
     if check_config is not None and not problems:
         for task in draft.tasks.values():
             if problem := check_config(task.type, canonical_config(task.type, task.config)):
                 problems.add(problem.code, task.place, problem.message, problem.remedy, task_id=task.id)
+    if columns_of is not None and not problems:
+        columns_by_task(draft, columns_of, problems)
     if problems:
         return None, None
     dataflow = _built(draft)
     return dataflow, _check_duplicates(dataflow, draft, problems, task_types, format)
+
+
+def _draft(text: str | bytes, format: Format | None, problems: Problems, task_types: TaskTypes) -> Draft:
+    text = _decoded(text, problems)
+    is_json = (format or _format_of(text)) == "json"
+    root = read_json(text, problems) if is_json else read_yaml(text, problems)
+    flux = is_flux(root)
+    if flux:
+        root = read_flux(root, problems, task_types=task_types)
+    return DraftReader(problems, task_types=task_types, type_remedy=type_remedy if flux else None).read(root)
 
 
 def _decoded(text: str | bytes, problems: Problems) -> str:

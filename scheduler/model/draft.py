@@ -28,6 +28,7 @@ class DraftTask:
     type: TaskType | None
     config: dict[str, object]
     place: Place
+    parameters: dict[str, Node] = field(default_factory=dict)  # where its config's values stand
 
 
 @dataclass(slots=True)
@@ -107,7 +108,8 @@ class DraftReader:
         if task_id is None:
             return
         plain = config.plain() if config.is_mapping else {}
-        self.draft.tasks[task_id] = DraftTask(task_id, task_type, plain, stated_id.place)
+        parameters = config.value if config.is_mapping else {}
+        self.draft.tasks[task_id] = DraftTask(task_id, task_type, plain, stated_id.place, parameters)
         if rate is not None:
             self._rate(task_id, rate)
 

@@ -6,7 +6,7 @@ DataFrames that ``workers`` resolves when a slot compiles a fragment.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -35,6 +35,12 @@ class Parameter:
     - ``is_set``, of lists: order and repetitions don't count.
     - ``bounds``, of objects: each value is a list of two numbers, lowest and highest; their form doesn't count.
 
+    ``column`` says that the value (or each element of a list) names a column of the input (``names``), which is checked
+    before anything runs, or may hold such names within it (``within``); an editor completes both.
+
+    ``form`` gives a value its one form, by which it is compared: a pure function that takes its own results as they
+    are, and gives back what it cannot read.
+
     A ``secret`` is never written but named, ``{"secret": "name"}``, and known only to the slot that runs the task.
 
     ``near`` says which other values a suggestion may offer in this one's place: ``ratio``, those whose relative
@@ -59,6 +65,8 @@ class Parameter:
     secret: bool = False
     near: Near | None = None
     near_ratio: float = NEAR_RATIO
+    column: Literal["names", "within"] | None = None
+    form: Callable[[Any], Any] | None = None
 
     @property
     def nearness(self) -> Near:
@@ -72,7 +80,9 @@ class Parameter:
 class TaskType:
     """A task type: name, kind, parameters and how it behaves.
 
-    ``build`` is ``"package.module:function"``, a callable ``(inputs: DataFrame, config: Mapping) -> DataFrame``.
+    ``build`` is ``"package.module:function"``, a callable ``(inputs: DataFrame, config: Mapping) -> DataFrame``. The
+    function beside it of that name and ``_columns``, ``(inputs: Columns, config: Mapping) -> Columns``, gives the
+    columns of its output without Spark (``scheduler.model.columns``); without one they are unknown.
     A source's ``inputs`` are ticks (``_seq``, ``_time``, ``_born``); see ``docs/task_types.md``.
     ``cost_us`` is a first guess of CPU microseconds for each input event, until a profile is measured.
     ``terminal`` says how a sink leaves Spark: ``output`` (a named output in the broker), ``parquet`` or ``json``.

@@ -2,6 +2,7 @@
 // Content-Security-Policy allows), checked by the site as one types, problems shown where they are.
 
 import * as cm from "../vendor/codemirror/codemirror.js";
+import { Columns } from "./columns.js";
 import { confirmed } from "./dialogs.js";
 import { toast } from "./toasts.js";
 
@@ -22,6 +23,9 @@ const look = cm.EditorView.theme({
   ".cm-tooltip": { backgroundColor: "var(--raised)", color: "var(--ink)", border: "1px solid var(--line)", borderRadius: "6px", fontFamily: "var(--sans)", maxWidth: "min(460px, 80vw)" },
   ".cm-diagnostic": { padding: "6px 10px", whiteSpace: "pre-wrap" },
   ".cm-diagnostic-error": { borderLeft: "3px solid var(--bad)" },
+  ".cm-tooltip-autocomplete ul li": { fontFamily: "var(--mono)", padding: "2px 8px" },
+  ".cm-tooltip-autocomplete ul li[aria-selected]": { backgroundColor: "var(--accent-soft)", color: "var(--ink)" },
+  ".cm-completionDetail": { color: "var(--ink-3)", fontStyle: "normal", marginLeft: "1em" },
   ".cm-panels": { backgroundColor: "var(--sunken)", color: "var(--ink)" },
   ".cm-placeholder": { color: "var(--ink-3)" },
 });
@@ -54,6 +58,7 @@ export class Editor {
     this.submit = form.querySelector("button[type='submit']");
     this.language = new cm.Compartment();
     this.saved = this.area.value;
+    this.columns = new Columns(form, document.getElementById("columns"));
     this.mount(form.querySelector(".editor-host"));
     this.listen();
     this.switchLanguage();
@@ -80,8 +85,11 @@ export class Editor {
       cm.EditorView.contentAttributes.of({ "aria-label": "Dataflow document", "aria-describedby": "verdict" }),
       typedOverSelection,
       cm.keymap.of([...cm.lintKeymap, ...cm.searchKeymap, ...cm.historyKeymap, ...cm.defaultKeymap]),
-      this.language.of([]), cm.EditorView.lineWrapping,
-      cm.EditorView.updateListener.of((update) => update.docChanged && this.changed()),
+      this.language.of([]), this.columns.extension(), cm.EditorView.lineWrapping,
+      cm.EditorView.updateListener.of((update) => {
+        if (update.docChanged) this.changed();
+        if (update.selectionSet || update.docChanged) this.columns.show(update.state);
+      }),
     ];
   }
 
@@ -193,6 +201,8 @@ export class Editor {
       body: JSON.stringify({ text, format: this.format.value || null }),
     });
     const answer = await response.json();
+    this.columns.take(answer.columns);
+    this.columns.show(this.view.state);
     if (answer.problems?.length) return { state: "bad", problems: answer.problems, suggestion: answer.suggestion };
     if (!response.ok) return { state: "bad", problems: [{ code: answer.code, message: answer.message, remedy: answer.remedy, line: null }] };
     return { state: "ok", problems: [], dataflow: answer.dataflow };

@@ -57,6 +57,28 @@ def test_text_that_replaces_coloured_text_keeps_to_the_policy(site: RunningSite,
     until(lambda: "Plain" in page.evaluate("weirEditor.text()"), "and can be taken back")
 
 
+def test_columns_are_listed_and_completed_where_a_parameter_names_them(site: RunningSite, page_of: PageOf) -> None:
+    page = page_of()
+    page.goto(f"{site.url}/dataflows/new")
+    settled(page)
+    flows.write(page, ETL.replace("City ETL", "Columns").replace(
+        "type: interpolate, config: {window: 5}", "type: block_average, config: {window: 5, by: [obs]}"))
+    expect(page.locator("#verdict")).to_contain_text("Valid")
+    page.evaluate("""() => {
+        const text = weirEditor.text();
+        weirEditor.view.dispatch({ selection: { anchor: text.indexOf("[obs]") + 4 } });
+        weirEditor.view.focus();
+    }""")
+    expect(page.locator("#columns [data-part='task']")).to_have_text("fill")
+    expect(page.locator("#columns [data-part='reads']")).to_contain_text("sensor_id string")
+    page.keyboard.type(", sens")
+    expect(page.locator(".cm-tooltip-autocomplete")).to_contain_text("sensor_id")
+    page.wait_for_timeout(100)  # a key within the first moment is taken for typing
+    page.keyboard.press("Enter")
+    until(lambda: "by: [obs, sensor_id]" in page.evaluate("weirEditor.text()"), "the name is completed")
+    expect(page.locator("#verdict")).to_contain_text("Valid")
+
+
 def test_a_dropped_file_is_opened_in_its_format(site: RunningSite, page_of: PageOf) -> None:
     page = page_of()
     page.goto(f"{site.url}/dataflows/new")

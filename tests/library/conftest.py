@@ -59,7 +59,7 @@ class Stream:
         """Append rows, cut into batches of these sizes; what is left over is the last batch."""
         from pyspark.sql.pandas.types import to_arrow_schema
 
-        schema, place = to_arrow_schema(self.schema), 0
+        schema, place = to_arrow_schema(self.schema, timezone="UTC"), 0
         for size in [*sizes, len(rows)]:
             part = rows[place:place + size]
             place += size

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from scheduler.model.columns import Columns, UnknownColumn
 from scheduler.model.documents import read_document
 from scheduler.model.errors import NotFound
 from scheduler.model.task_types import TaskType
@@ -176,8 +177,26 @@ def test_the_example_package_installs_and_brings_its_type(tmp_path, monkeypatch)
         assert registry.resolve(alarm).__name__ == "limit_alarm"
         assert registry.check(alarm, {"obs": "dust", "limit": 5, "severe_above": 9}) is None
         assert registry.check(alarm, {"obs": "dust", "limit": 5, "severe_above": 1}).remedy
+        inputs = Columns.stream({"obs": "string", "value": "double"})
+        given = registry.columns_of(alarm, inputs, {"obs": "a", "limit": 1})
+        assert list(given.types.items())[-2:] == [("excess", "double"), ("severe", "boolean")]
+        with pytest.raises(UnknownColumn):
+            registry.columns_of(alarm, Columns.stream({"obs": "string"}), {"obs": "a", "limit": 1})
     finally:
         registry.refresh()
+
+
+def test_a_package_that_declares_no_columns_or_fails_to_leaves_them_unknown(packages):
+    packages("open", {"o": "opens:TASKS"}, {"opens": (
+        "from scheduler.model.task_types import TaskType\n"
+        "TASKS = [TaskType(name='silent', kind='transform', doc='.', build='opens:silent'),\n"
+        "         TaskType(name='broken', kind='transform', doc='.', build='opens:broken'),\n"
+        "         TaskType(name='absent', kind='transform', doc='.', build='nowhere:absent')]\n"
+        "def silent(inputs, config): return inputs\n"
+        "def broken(inputs, config): return inputs\n"
+        "def broken_columns(inputs, values): return 1 / 0\n")})
+    for name in ("silent", "broken", "absent"):
+        assert registry.columns_of(registry.task_types()[name], Columns.stream({}), {}) == Columns.unknown()
 
 
 def test_the_document_is_up_to_date():

@@ -67,11 +67,12 @@ def run_forked(world: World, name: str, visibility: str, *, window: int = 3) -> 
     tasks = [
         {"id": "sense", "type": "urban_sensing"}, {"id": "long", "type": "senml_parse"},
         {"id": "longer", "type": "range_filter", "config": {"ranges": {"temperature": [0, 1]}}},
+        {"id": "longest", "type": "range_filter", "config": {"ranges": {"temperature": [0, 0.5]}}},
         {"id": "branch", "type": "block_average", "config": {"window": window}},
         {"id": "both", "type": "block_average", "config": {"window": 5}},
         {"id": "out", "type": "output", "config": {"name": f"{name}-out"}}]
-    streams = [("sense", "long"), ("sense", "branch"), ("long", "longer"), ("longer", "both"), ("branch", "both"),
-               ("both", "out")]
+    streams = [("sense", "long"), ("long", "branch"), ("long", "longer"), ("longer", "longest"),
+               ("longest", "both"), ("branch", "both"), ("both", "out")]
     text = document(name, visibility=visibility, tasks=tasks, streams=[{"from": a, "to": b} for a, b in streams])
     running(world.carla, world.city, text, world.ana)
     return next(one.id for one in load_estate().fragments.values() if len(one.active_tasks) == 1)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from scheduler.model import structure
+from scheduler.model.columns import ColumnError
 from scheduler.model.documents import dump_document, read_document, to_document
 from scheduler.model.errors import InvalidDataflow
 from scheduler.model.positions import MAX_BYTES, MAX_PROBLEMS
@@ -380,13 +381,12 @@ def test_every_code_is_documented_and_every_documented_code_is_used():
     }
     model = Path(read_document.__code__.co_filename).parent
     used = set()
-    for name in (
-        "documents", "draft", "flux", "graph_checks", "json_text", "parameters", "positions", "secrets", "yaml_text",
-    ):
+    for name in ("documents", "draft", "flux", "graph_checks", "json_text", "parameters", "positions", "secrets",
+                 "yaml_text"):
         source = (model / f"{name}.py").read_text(encoding="utf-8")
         calls = re.findall(r'(?:add|stop|report|Problem)\(\s*"(\w+)"|code = "(\w+)" if .* else "(\w+)"', source)
         used |= {code for call in calls for code in call if code}
-    used |= {"flux_unsupported", *structure.CODES.values()}  # named by a variable
+    used |= {"flux_unsupported", *structure.CODES.values(), *(kind.code for kind in ColumnError.__subclasses__())}
     assert documented == used
 
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from scheduler.model.columns import Columns
 from scheduler.model.task_types import Parameter, TaskType
 
 from .columns import STREAM
@@ -34,7 +35,8 @@ FILE_BATCHES = TaskType(
         Parameter("events", "integer", "Most events in a file; a file holds events of one micro-batch and one thread.",
                   default=10_000, minimum=1, maximum=1_000_000),
         Parameter("format", "string", "JSON lines, or Parquet.", default="json", choices=("json", "parquet")),
-        Parameter("columns", "list", "Columns to write; without it all of them.", items="string"),
+        Parameter("columns", "list", "Columns to write; without it all of them.", items="string",
+                  column="names"),
     ),
     cost_us=12,
 )
@@ -117,3 +119,10 @@ def _parquet(events: pa.RecordBatch) -> bytes:
 
 
 file_batches_check = folder_check
+
+
+def file_batches_columns(inputs: Columns, values: Mapping[str, Any]) -> Columns:
+    """The input's, and the file's name."""
+    for name in values["columns"] or ():
+        inputs.without(["file"]).require(name, parameter="columns")
+    return inputs.renewed({"file": "string"})

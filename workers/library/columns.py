@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from scheduler.model.columns import Columns, WrongColumnType
 
 from .config import InvalidConfig
 
@@ -12,6 +15,57 @@ OBSERVATION = (*STREAM, "msg_id", "sensor_id", "obs", "meta", "value")
 OBSERVATION_NEEDED = ("sensor_id", "obs", "value")
 OBSERVATION_REMEDY = "Put a senml_parse with layout long, or an observations task, before it."
 COLUMN_TYPES = ("string", "double", "bigint", "boolean", "timestamp")
+
+
+OBSERVATION_TYPES = {
+    "msg_id": "string", "sensor_id": "string", "obs": "string", "meta": "string", "value": "double"}
+
+
+def same_columns(inputs: Columns, values: Mapping[str, Any]) -> Columns:
+    """The columns of a task that passes on what it gets."""
+    return inputs
+
+
+def kept_type(name: str, kind: str | None) -> str | None:
+    """The type that a column has behind a fold (``state.fold_stream``): text, where it is no double and no boolean.
+
+    Weir's columns are whole numbers and never null; other integers would lose digits where pandas meets a null.
+    """
+    if name in STREAM:
+        return "bigint"
+    return kind if kind in ("double", "boolean", None) else "string"
+
+
+def kept_columns(inputs: Columns, names: Sequence[str]) -> dict[str, str | None]:
+    """Columns of the input as they are behind a fold."""
+    return {name: kept_type(name, inputs.type_of(name)) for name in names}
+
+
+def require_observations(inputs: Columns, *, fields: Sequence[str] | None = None, by: Sequence[str] = ()) -> None:
+    """Raise a `ColumnError` where the input does not have what a statistic reads.
+
+    Parameters
+    ----------
+    inputs : Columns
+        The input's columns.
+    fields : sequence of str, optional
+        The observations that are chosen: they are told by ``obs``.
+    by : sequence of str, optional
+        Key columns.
+    """
+    inputs.require_number("value", remedy=OBSERVATION_REMEDY)
+    for name in [*by, *(["obs"] if fields else [])]:
+        inputs.require(name, parameter="by" if name in by else "", remedy=OBSERVATION_REMEDY)
+
+
+def require_scalar(inputs: Columns, name: str, *, parameter: str) -> None:
+    """Raise a `ColumnError` where a column is not there, or holds lists, mappings or records."""
+    kind = inputs.require(name, parameter=parameter)
+    if kind is not None and kind.startswith(("array", "map", "struct", "binary")):
+        raise WrongColumnType(
+            f"The column {name} is {kind}; this reads single values.",
+            remedy="Take one value out of it in a sql task before it.", parameter=parameter, value=name, column=name,
+            type=kind)
 
 
 def typed_columns(columns: Sequence[str]) -> dict[str, str]:

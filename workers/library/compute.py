@@ -7,8 +7,10 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from scheduler.model.columns import Columns
 from scheduler.model.task_types import Parameter, TaskType
 
+from .columns import same_columns
 from .config import settings
 
 if TYPE_CHECKING:
@@ -70,6 +72,14 @@ def wait(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
             yield batch
 
     return inputs.mapInArrow(waited, inputs.schema)
+
+
+def pi_viete_columns(inputs: Columns, values: Mapping[str, Any]) -> Columns:
+    """The input's, and ``pi``."""
+    return inputs.renewed({"pi": "double"})
+
+
+wait_columns = same_columns
 
 
 def viete(iterations: int) -> float:

@@ -15,7 +15,7 @@ from .registry import built_in
 
 DOCUMENT = Path(__file__).resolve().parent.parent.parent / "docs" / "task_types.md"
 BEGIN, END = "<!-- begin: made by workers.library.describe -->", "<!-- end -->"
-FAMILIES = ("source", "parse", "filter", "statistics", "predict", "math", "io", "sink")
+FAMILIES = ("source", "parse", "filter", "statistics", "predict", "operator", "math", "io", "sink")
 
 
 def described(text: str) -> str:

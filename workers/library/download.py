@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
+from scheduler.model.columns import Columns
 from scheduler.model.task_types import Parameter, TaskType
 
 from .columns import STREAM
@@ -71,6 +72,14 @@ def http_get(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
 def http_get_check(config: Mapping[str, Any]) -> None:
     """Raise ``InvalidConfig`` where the host is not allowed, or the template cannot be filled in."""
     _require_buildable(settings(HTTP_GET, config))
+
+
+def http_get_columns(inputs: Columns, values: Mapping[str, Any]) -> Columns:
+    """The input's, and the object, its size and the answer's status."""
+    for name in _PLACE.findall(values["url"]):
+        inputs.require(name, parameter="url")
+    into = values["into"]
+    return inputs.renewed({into: "string", f"{into}_bytes": "bigint", f"{into}_status": "int"})
 
 
 def address(template: str, event: Mapping[str, Any]) -> str:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from scheduler.model.columns import Columns
 from scheduler.model.refinement import Refined
 from scheduler.model.task_types import Parameter, TaskType
 
 from .bloom import BloomFilter
+from .columns import same_columns
 from .config import InvalidConfig, require_columns, settings
 
 if TYPE_CHECKING:
@@ -31,7 +33,7 @@ BLOOM_FILTER = TaskType(
     doc="Keeps events whose key is a member of a set, held in a Bloom filter: no member is lost, few others pass.",
     build="workers.library.filter:bloom_filter", effects=(),
     parameters=(
-        Parameter("field", "string", "Column that holds the key.", default="sensor_id", pattern=r"\w+"),
+        Parameter("field", "string", "Column that holds the key.", default="sensor_id", pattern=r"\w+", column="names"),
         Parameter("members", "list", "The members.", items="string", is_set=True, near="ratio"),
         Parameter("prefix", "string", "Members by number: prefix-0000, prefix-0001, … as the generators name them.",
                   pattern=r"[\w-]+"),
@@ -71,6 +73,16 @@ def range_filter(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
 def range_filter_check(config: Mapping[str, Any]) -> None:
     """Raise ``InvalidConfig`` where the config cannot be built."""
     value_ranges(settings(RANGE_FILTER, config)["ranges"])
+
+
+def range_filter_columns(inputs: Columns, values: Mapping[str, Any]) -> Columns:
+    """The input's: ranges are of observations where it has ``obs`` and ``value``, else of columns."""
+    if "obs" in inputs and "value" in inputs:
+        inputs.require_number("value")
+    elif inputs.complete:
+        for name in values["ranges"]:
+            inputs.require_number(name, parameter="ranges")
+    return inputs
 
 
 def range_filter_contains(wide: Mapping[str, Any], narrow: Mapping[str, Any]) -> Refined | None:
@@ -147,6 +159,9 @@ def bloom_filter(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
 def bloom_filter_check(config: Mapping[str, Any]) -> None:
     """Raise ``InvalidConfig`` where the config cannot be built."""
     bloom_members(settings(BLOOM_FILTER, config))
+
+
+bloom_filter_columns = same_columns
 
 
 def bloom_filter_contains(wide: Mapping[str, Any], narrow: Mapping[str, Any]) -> Refined | None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from scheduler.model.columns import Columns
 from scheduler.model.task_types import Parameter, TaskType
 
 from .columns import STREAM, typed_columns
@@ -25,7 +26,7 @@ def _format_type(name: str, doc: str, parameters: tuple[Parameter, ...], **facts
 ANNOTATE = _format_type(
     "annotate", "Adds what is known about a sensor: columns of a metadata table, looked up by its id.",
     (
-        Parameter("field", "string", "Column that holds the id.", default="sensor_id", pattern=r"\w+"),
+        Parameter("field", "string", "Column that holds the id.", default="sensor_id", pattern=r"\w+", column="names"),
         Parameter("table", "string", "A built-in table (places: location and type; taxis: company, driver, city; "
                   "people: age and gender), or file.", default="places", choices=("places", "taxis", "people", "file")),
         Parameter("path", "string", "With table file: lines “id:value,value…”, relative to a replay folder.",
@@ -37,11 +38,12 @@ ANNOTATE = _format_type(
 CSV_TO_SENML = _format_type(
     "csv_to_senml", "Writes an event's columns as one SenML message.",
     (
-        Parameter("id_field", "string", "Column that identifies the sensor.", default="sensor_id", pattern=r"\w+"),
+        Parameter("id_field", "string", "Column that identifies the sensor.", default="sensor_id", pattern=r"\w+",
+                  column="names"),
         Parameter("schema", "string", "Units and the name of the id; none: no units.", default="urban",
                   choices=(*SCHEMAS, "none")),
         Parameter("fields", "list", "Columns to write; without it all of the event's own and its metadata.",
-                  items="string"),
+                  items="string", column="names"),
     ),
     cost_us=9,
 )
@@ -87,6 +89,13 @@ def annotate_check(config: Mapping[str, Any]) -> None:
             raise InvalidConfig("A table from a file needs path and columns.", remedy="Give both.", table="file")
         typed_columns(values["columns"])
         replay_path(values["path"])
+
+
+def annotate_columns(inputs: Columns, values: Mapping[str, Any]) -> Columns:
+    """The input's, and those of the table."""
+    if values["table"] == "file":
+        return inputs.renewed(dict.fromkeys(values["columns"] or (), "string"))
+    return inputs.plus(dict.fromkeys(BUILT_IN_TABLES[values["table"]], "string"))
 
 
 def _annotate_from_file(inputs: DataFrame, values: Mapping[str, Any]) -> DataFrame:
@@ -146,6 +155,13 @@ def csv_to_senml(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
     present = F.filter(array, lambda entry: entry["v"].isNotNull() | entry["sv"].isNotNull())
     body = F.to_json(F.struct(present.alias("e"), F.col("_time").alias("bt")))
     return inputs.select(*STREAM, F.concat(F.col("_time").cast("string"), F.lit(","), body).alias("senml"))
+
+
+def csv_to_senml_columns(inputs: Columns, values: Mapping[str, Any]) -> Columns:
+    """The SenML message."""
+    if "meta" in inputs and not values["fields"]:
+        inputs.require_text("meta")
+    return Columns.stream({"senml": "string"})
 
 
 def _entry(name: Column, unit: Column, value: Column, *, text: bool | Column) -> Column:

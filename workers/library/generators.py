@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import astuple, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
+from scheduler.model.columns import Columns
 from scheduler.model.task_types import Parameter, TaskType
 
 from . import schemas
@@ -262,3 +263,11 @@ def message(ticks: DataFrame, first: list[Column], readings: Column) -> DataFram
         time, F.lit(',{"e":['), F.concat_ws(",", *first, readings), F.lit('],"bt":'), time, F.lit("}"),
     )
     return ticks.select("_seq", "_time", "_born", senml.alias("senml"))
+
+
+def message_columns(inputs: Columns, values: Mapping[str, Any]) -> Columns:
+    """A generator's: the SenML message."""
+    return Columns.stream({"senml": "string"})
+
+
+urban_sensing_columns = smart_meter_columns = wearable_columns = message_columns

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 from scheduler.model.task_types import Parameter, TaskType
 
+from .columns import same_columns
 from .config import InvalidConfig, settings
 
 if TYPE_CHECKING:
@@ -73,6 +74,9 @@ def http_post(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
 def http_post_check(config: Mapping[str, Any]) -> None:
     """Raise ``InvalidConfig`` where the operator does not allow the host."""
     require_allowed(settings(HTTP_POST, config)["url"])
+
+
+http_post_columns = same_columns
 
 
 def allowed_hosts(environment: Mapping[str, str] | None = None) -> frozenset[str]:

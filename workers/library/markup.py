@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from xml.parsers import expat
 
+from scheduler.model.columns import Columns
 from scheduler.model.task_types import Parameter, TaskType
 
 from .columns import typed_columns
@@ -28,7 +29,8 @@ XML_DOCUMENT = TaskType(
     doc="Reads an XML document in one pass: values by their path, for the document or for each of its records.",
     build="workers.library.markup:xml_document", effects=(),
     parameters=(
-        Parameter("field", "string", "Column that holds the text; the others go on.", default="xml", pattern=r"\w+"),
+        Parameter("field", "string", "Column that holds the text; the others go on.", default="xml", pattern=r"\w+",
+                  column="names"),
         Parameter("record", "string", "Path of the element that repeats, below the document's element, such as "
                   "Delivery/Vehicle: an event for each. Without it there is one event for the document.",
                   pattern=r"[\w.-]+(/[\w.-]+)*"),
@@ -95,6 +97,12 @@ def xml_document_check(config: Mapping[str, Any]) -> None:
     values = settings(XML_DOCUMENT, config)
     _columns(values)
     wanted_values(values)
+
+
+def xml_document_columns(inputs: Columns, values: Mapping[str, Any]) -> Columns:
+    """The input's but for the text, and the values."""
+    inputs.require_text(values["field"], parameter="field")
+    return inputs.without([values["field"]]).renewed(_columns(values))
 
 
 def read_records(text: str | None, wanted: Wanted) -> list[list[str | None]]:

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from scheduler.model.columns import Columns
 from scheduler.model.task_types import Parameter, TaskType
 
-from .columns import COLUMN_TYPES, OBSERVATION, STREAM, typed_columns
+from .columns import COLUMN_TYPES, OBSERVATION, OBSERVATION_TYPES, STREAM, require_scalar, typed_columns
 from .config import InvalidConfig, require_columns, settings
 from .schemas import SCHEMAS, EventSchema
 
@@ -26,7 +27,7 @@ _COLUMNS = Parameter(
 
 
 def _text(name: str) -> Parameter:
-    return Parameter("field", "string", "Column that holds the text.", default=name, pattern=r"\w+")
+    return Parameter("field", "string", "Column that holds the text.", default=name, pattern=r"\w+", column="names")
 
 
 def _parse_type(name: str, doc: str, parameters: tuple[Parameter, ...], **facts) -> TaskType:
@@ -64,9 +65,10 @@ XML_PARSE = _parse_type(
 OBSERVATIONS = _parse_type(
     "observations", "Turns an event's columns into one event for each observation, as senml_parse gives them.",
     (
-        Parameter("id_field", "string", "Column that identifies the sensor.", required=True, pattern=r"\w+"),
-        Parameter("fields", "list", "Columns that are observations.", required=True, items="string"),
-        Parameter("meta_fields", "list", "Columns that travel along as metadata.", items="string"),
+        Parameter("id_field", "string", "Column that identifies the sensor.", required=True, pattern=r"\w+",
+                  column="names"),
+        Parameter("fields", "list", "Columns that are observations.", required=True, items="string", column="names"),
+        Parameter("meta_fields", "list", "Columns that travel along as metadata.", items="string", column="names"),
     ),
     selectivity=5.0, cost_us=8,
 )
@@ -107,6 +109,16 @@ def senml_parse(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
 def senml_parse_check(config: Mapping[str, Any]) -> None:
     """Raise ``InvalidConfig`` where the config cannot be built."""
     event_schema(settings(SENML_PARSE, config))
+
+
+def senml_parse_columns(inputs: Columns, values: Mapping[str, Any]) -> Columns:
+    """An observation's, or a message's with a column for each observation."""
+    inputs.require_text(values["field"], parameter="field")
+    if values["layout"] == "long":
+        return Columns.stream(OBSERVATION_TYPES)
+    fields = event_schema(values).fields
+    message = {"msg_id": "string", "sensor_id": "string", "meta": "string"}
+    return Columns.stream(message | dict.fromkeys(fields, "double"))
 
 
 def event_schema(values: Mapping[str, Any]) -> EventSchema:
@@ -195,6 +207,14 @@ def _columns_check(config: Mapping[str, Any]) -> None:
 csv_parse_check = json_parse_check = xml_parse_check = _columns_check
 
 
+def _parsed_columns(inputs: Columns, values: Mapping[str, Any]) -> Columns:
+    inputs.require_text(values["field"], parameter="field")
+    return Columns.stream(typed_columns(values["columns"]))
+
+
+csv_parse_columns = json_parse_columns = xml_parse_columns = _parsed_columns
+
+
 def observations(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
     """Wide to long: what a parser of columns gives becomes what the statistics read."""
     from pyspark.sql import functions as F
@@ -211,6 +231,13 @@ def observations(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
         *STREAM, identity.alias("msg_id"), F.col(values["id_field"]).cast("string").alias("sensor_id"),
         json_object(meta).alias("meta"), F.inline(readings),
     ).select(*OBSERVATION)
+
+
+def observations_columns(inputs: Columns, values: Mapping[str, Any]) -> Columns:
+    """An observation's."""
+    for name in values["fields"]:
+        require_scalar(inputs, name, parameter="fields")
+    return Columns.stream(OBSERVATION_TYPES)
 
 
 def json_object(columns: Sequence[str]) -> Column:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from scheduler.model.columns import Columns
 from scheduler.model.task_types import Parameter, TaskType
 
-from .columns import OBSERVATION_NEEDED, OBSERVATION_REMEDY, STREAM
+from .columns import OBSERVATION_NEEDED, OBSERVATION_REMEDY, STREAM, kept_columns, require_observations
 from .config import require_columns, settings
 from .folds import SlidingLinearRegression as Regression
 from .state import fold_stream
@@ -45,3 +46,9 @@ def sliding_linear_regression(inputs: DataFrame, config: Mapping[str, Any]) -> D
         by=["sensor_id", "obs"], reads=["value"], kept=[*STREAM, "sensor_id", "obs"],
         added="value double, step bigint",
     )
+
+
+def sliding_linear_regression_columns(inputs: Columns, values: Mapping[str, Any]) -> Columns:
+    """The sensor, the observation, the prediction and how far ahead it is."""
+    require_observations(inputs, by=["sensor_id", "obs"])
+    return Columns.stream({**kept_columns(inputs, ["sensor_id", "obs"]), "value": "double", "step": "bigint"})

@@ -14,16 +14,17 @@ from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-from scheduler.model.errors import NotFound
+from scheduler.model.columns import Columns
+from scheduler.model.errors import NotFound, WeirError
 from scheduler.model.refinement import Refined
 from scheduler.model.task_types import TaskType, TaskTypes
 
 from . import code
-from .config import InvalidConfig
+from .config import InvalidConfig, settings
 
 GROUP = "weir.task_types"
 FAMILIES = ("generators", "taxis", "replay", "parse", "markup", "format", "filter", "statistics", "rollups", "predict",
-            "compute", "download", "tables", "archive", "sinks", "http")
+            "compute", "download", "tables", "archive", "sql_task", "operators", "joins", "lookups", "sinks", "http")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +101,39 @@ def check(task_type: TaskType, config: Mapping[str, Any]) -> InvalidConfig | Non
     except InvalidConfig as problem:
         return problem
     return None
+
+
+def columns_of(task_type: TaskType, inputs: Columns, config: Mapping[str, Any]) -> Columns:
+    """The columns of what a task gives, from those of what it reads; unknown where its type does not declare them.
+
+    A task type declares them by the function ``<build>_columns(inputs, values)``, which gets the config with defaults
+    filled in. Columns that parameters name (``Parameter.column``) are looked up here.
+
+    Raises
+    ------
+    ColumnError
+        The task reads a column that is not there, or is of a type that it cannot work on.
+    """
+    values = settings(task_type, config)
+    for parameter in task_type.parameters:
+        if parameter.column == "names":
+            value = values[parameter.name]
+            for name in [value] if isinstance(value, str) else value or ():
+                inputs.require(str(name), parameter=parameter.name)
+    try:
+        function = companion(task_type, "_columns")
+    except NotFound:
+        return Columns.unknown()
+    if function is None:
+        return Columns.unknown()
+    try:
+        return function(inputs, values)
+    except WeirError:
+        raise
+    except Exception:
+        if task_type.build.startswith("workers.library."):
+            raise
+        return Columns.unknown()  # whatever a package does wrong, documents can still be read
 
 
 def refinement(task_type: TaskType, wide: Mapping[str, Any], narrow: Mapping[str, Any]) -> Refined | None:

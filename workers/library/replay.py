@@ -20,8 +20,10 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from scheduler.model.columns import Columns
 from scheduler.model.task_types import Parameter, TaskType
 
+from .arrow_types import parquet_types
 from .config import InvalidConfig, settings
 from .files import data_folder, format_of, replay_files, replay_path
 from .times import recorded_ms
@@ -96,6 +98,16 @@ def replay_check(config: Mapping[str, Any]) -> None:
     for file in replay_files(replay_path(values["path"])):
         if values["format"] == "auto":
             format_of(file)
+
+
+def replay_columns(inputs: Columns, values: Mapping[str, Any]) -> Columns:
+    """A recorded line, or the columns of Parquet files; unknown where a file of theirs cannot be read here."""
+    files = replay_files(replay_path(values["path"]))
+    kind = format_of(files[0]) if values["format"] == "auto" else values["format"]
+    if kind != "parquet":
+        return Columns.stream({kind: "string"})
+    types = parquet_types(files)
+    return Columns.unknown() if types is None else Columns.stream(types)
 
 
 def replay_stamp(config: Mapping[str, Any]) -> list[list[Any]]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from scheduler.model.columns import Columns
 from scheduler.model.refinement import Refined
 from scheduler.model.task_types import Parameter, TaskType
 
-from .columns import OBSERVATION_REMEDY, STREAM, key_columns
+from .columns import OBSERVATION_REMEDY, STREAM, kept_columns, key_columns, require_observations
 from .config import require_columns, settings
 from .exact import ExactAverage, RollUp
 from .state import fold_stream
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _BY = Parameter("by", "list", "Columns whose values each have a state of their own.", default=["sensor_id", "obs"],
-                items="string")
+                items="string", column="names")
 _GIVEN = ["value", "count", "sum"]
 _ADDED = "value double, count bigint, sum string"
 
@@ -78,6 +79,22 @@ def exact_average_check(config: Mapping[str, Any]) -> None:
 
 
 roll_up_check = exact_average_check
+
+
+_ADDED_TYPES = {"value": "double", "count": "bigint", "sum": "string"}
+
+
+def exact_average_columns(inputs: Columns, values: Mapping[str, Any]) -> Columns:
+    """The key's, as text, the mean, the count and the sum."""
+    require_observations(inputs, fields=values["fields"], by=values["by"])
+    return Columns.stream(dict.fromkeys(values["by"], "string") | _ADDED_TYPES)
+
+
+def roll_up_columns(inputs: Columns, values: Mapping[str, Any]) -> Columns:
+    """What exact_average gives."""
+    for name in ("count", "sum"):
+        inputs.require(name, remedy="Put an exact_average before it, of the same keys.")
+    return Columns.stream(kept_columns(inputs, values["by"]) | _ADDED_TYPES)
 
 
 def exact_average_contains(wide: Mapping[str, Any], narrow: Mapping[str, Any]) -> Refined | None:

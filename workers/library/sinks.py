@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from scheduler.model.task_types import Parameter, TaskType
 
+from .columns import same_columns
 from .config import InvalidConfig
 
 if TYPE_CHECKING:
@@ -69,3 +70,4 @@ def folder_check(config: Mapping[str, Any]) -> None:
 
 
 parquet_files_check = json_lines_check = folder_check
+output_columns = parquet_files_columns = json_lines_columns = same_columns

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .columns import STREAM
+from .columns import kept_type
 from .folds import Fold
 
 if TYPE_CHECKING:
@@ -102,7 +102,8 @@ def fold_stream(
     from pyspark.sql import functions as F
     from pyspark.sql.types import StructType
 
-    schema = StructType.fromDDL(", ".join([*(f"`{name}` {_kept_type(inputs, name)}" for name in kept), added]))
+    schema = StructType.fromDDL(", ".join([
+        *(f"`{name}` {_kept_type(inputs, name)}" for name in kept), *([added] if added else [])]))
     used = list(dict.fromkeys([*kept, *reads]))
     names, kept, reads = schema.names, tuple(kept), tuple(reads)
     folds = _BUILDING.get()
@@ -119,7 +120,7 @@ def fold_stream(
         state.update((json.dumps(states, separators=(",", ":")),))
 
     columns = [F.col(name).cast(_kept_type(inputs, name)).alias(name) for name in used]
-    one_group = inputs.select(*columns, _key(by).alias("_key"), F.lit(0).alias("_group")).coalesce(1)
+    one_group = inputs.select(*columns, key_text(by).alias("_key"), F.lit(0).alias("_group")).coalesce(1)
     return one_group.groupBy("_group").applyInPandasWithState(run, schema, "states string", "append", "NoTimeout")
 
 
@@ -152,18 +153,15 @@ def fold_rows(
     return rows
 
 
-def _key(by: Sequence[str]) -> Column:
+def key_text(by: Sequence[str]) -> Column:
+    """The values of key columns as one text; equal texts, equal keys."""
     from pyspark.sql import functions as F
 
     return F.concat_ws("\x1f", *[F.coalesce(F.col(name).cast("string"), F.lit("\x00")) for name in by])
 
 
 def _kept_type(inputs: DataFrame, name: str) -> str:
-    """Weir's columns are whole numbers and never null; other integers would lose digits where pandas meets a null."""
-    if name in STREAM:
-        return "bigint"
-    kind = inputs.schema[name].dataType.simpleString()
-    return kind if kind in ("double", "boolean") else "string"
+    return str(kept_type(name, inputs.schema[name].dataType.simpleString()))
 
 
 def _values(column: pd.Series) -> list:

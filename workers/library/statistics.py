@@ -5,9 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from scheduler.model.columns import NUMBERS, STREAM_TYPES, Columns
 from scheduler.model.task_types import Parameter, TaskType
 
-from .columns import OBSERVATION, OBSERVATION_NEEDED, OBSERVATION_REMEDY, STREAM, key_columns, typed_columns
+from .columns import (
+    OBSERVATION,
+    OBSERVATION_NEEDED,
+    OBSERVATION_REMEDY,
+    STREAM,
+    kept_columns,
+    key_columns,
+    require_observations,
+    typed_columns,
+)
 from .config import InvalidConfig, require_columns, settings
 from .distinct import DistinctCount
 from .folds import Accumulate, BlockAverage, Fold, Interpolate, JoinByMessage, KalmanFilter, SecondOrderMoment
@@ -20,7 +30,7 @@ if TYPE_CHECKING:
 _FIELDS = Parameter("fields", "list", "Observations to work on; without it all. Others are not passed on.",
                     items="string", is_set=True)
 _BY = Parameter("by", "list", "Columns whose values each have a state of their own.", default=["sensor_id", "obs"],
-                items="string")
+                items="string", column="names")
 _SENSOR_AND_OBS = "sensor_id, obs"
 
 
@@ -61,14 +71,15 @@ SECOND_ORDER_MOMENT = _statistic(
 DISTINCT_COUNT = _statistic(
     "distinct_count", "Estimates how many distinct ids (or values) came so far, with HyperLogLog.",
     (
-        Parameter("field", "string", "Column whose distinct values are counted.", default="sensor_id", pattern=r"\w+"),
+        Parameter("field", "string", "Column whose distinct values are counted.", default="sensor_id", pattern=r"\w+",
+                  column="names"),
         Parameter("precision", "integer", "Two to this power registers; the error is 1.04/√registers.", default=10,
                   minimum=4, maximum=14),
         Parameter("window", "integer", "Events after which a count is given and starts anew; 0: a running count with "
                   "every event.", default=0, minimum=0, maximum=10_000_000),
         _FIELDS,
         Parameter("by", "list", "Columns whose values each have a count of their own.", default=["obs"],
-                  items="string"),
+                  items="string", column="names"),
     ),
     key="obs", cost_us=8,
 )
@@ -159,6 +170,48 @@ def distinct_count(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
                        added=_VALUE_AND_COUNT)
 
 
+def _each_observation_columns(added: Mapping[str, str]):
+    def columns(inputs: Columns, values: Mapping[str, Any]) -> Columns:
+        require_observations(inputs, by=["sensor_id", "obs"])
+        kept = [name for name in OBSERVATION if name in inputs and name != "value"]
+        return Columns({**kept_columns(inputs, kept), **added}, inputs.complete)
+
+    return columns
+
+
+kalman_filter_columns = _each_observation_columns({"value": "double", "measured": "double"})
+interpolate_columns = _each_observation_columns({"value": "double", "filled": "boolean"})
+
+
+def _value_and_count_columns(inputs: Columns, values: Mapping[str, Any]) -> Columns:
+    require_observations(inputs, fields=values["fields"], by=values["by"])
+    return Columns.stream({**kept_columns(inputs, values["by"]), "value": "double", "count": "bigint"})
+
+
+block_average_columns = second_order_moment_columns = _value_and_count_columns
+
+
+def accumulate_columns(inputs: Columns, values: Mapping[str, Any]) -> Columns:
+    """The key's, the values and their times."""
+    require_observations(inputs, fields=values["fields"], by=values["by"])
+    return Columns.stream(
+        {**kept_columns(inputs, values["by"]), "values": "array<double>", "times": "array<bigint>"})
+
+
+def distinct_count_columns(inputs: Columns, values: Mapping[str, Any]) -> Columns:
+    """The key's, the estimate and the readings counted."""
+    if values["fields"]:
+        inputs.require("obs", remedy=OBSERVATION_REMEDY)
+    return Columns.stream({**kept_columns(inputs, values["by"]), "value": "double", "count": "bigint"})
+
+
+def join_by_message_columns(inputs: Columns, values: Mapping[str, Any]) -> Columns:
+    """A message's, with a column for each observation."""
+    require_observations(inputs, by=["obs", "msg_id", "sensor_id", "meta"])
+    names = {**STREAM_TYPES, "msg_id": "string", "sensor_id": "string", "meta": "string"}
+    return Columns(names | dict.fromkeys(message_fields(values), "double"))
+
+
 def _value_and_count_check(config: Mapping[str, Any]) -> None:
     key_columns(config.get("by", ["obs"]), added=["value", "count"])
 
@@ -200,9 +253,12 @@ def message_fields(values: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def selected(inputs: DataFrame, fields: Sequence[str] | None) -> DataFrame:
-    """The observations to work on; all where none are named."""
+    """The observations to work on, all where none are named; whole-number and shorter values as doubles."""
     from pyspark.sql import functions as F
 
+    kind = dict(inputs.dtypes).get("value", "double")
+    if kind != "double" and (kind in NUMBERS or kind.startswith("decimal")):
+        inputs = inputs.withColumn("value", F.col("value").cast("double"))
     return inputs.where(F.col("obs").isin(list(fields))) if fields else inputs
 
 

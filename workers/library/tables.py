@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from scheduler.model.columns import Columns
 from scheduler.model.task_types import Parameter, TaskType
 
 from .columns import typed_columns
@@ -98,6 +99,13 @@ def sql_lookup_check(config: Mapping[str, Any]) -> None:
     columns = typed_columns(config.get("columns") or ())
     if not columns:
         raise InvalidConfig("sql_lookup adds no column.", remedy="Name the query's columns in “columns”.")
+
+
+def sql_lookup_columns(inputs: Columns, values: Mapping[str, Any]) -> Columns:
+    """The input's, and those of the row."""
+    for name in dict.fromkeys(read_query(values["query"]).names):
+        inputs.require(name, parameter="query")
+    return inputs.renewed(typed_columns(values["columns"]))
 
 
 def look_up(

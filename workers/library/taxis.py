@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 from .chance import normal, rounded, uniform
 from .config import settings
-from .generators import message, reading_entry, sensor_name, sensor_number, source_type, text_entry, with_outliers
+from .generators import (
+    message,
+    message_columns,
+    reading_entry,
+    sensor_name,
+    sensor_number,
+    source_type,
+    text_entry,
+    with_outliers,
+)
 from .schemas import TAXI
 
 if TYPE_CHECKING:
@@ -46,6 +55,9 @@ def taxi_trips(ticks: DataFrame, config: Mapping[str, Any]) -> DataFrame:
     }
     first = [text_entry(name, TAXI.units[name], value) for name, value in texts.items()]
     return message(trips, first, _readings(values))
+
+
+taxi_trips_columns = message_columns
 
 
 def _with_trip(ticks: DataFrame, values: Mapping[str, Any]) -> DataFrame:

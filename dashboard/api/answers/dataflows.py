@@ -73,13 +73,36 @@ class CheckedDataflow(Answer):
     streams: int
 
 
+class Column(Answer):
+    """A column of a stream; its type as Spark writes it, null where it is not known."""
+
+    name: str
+    type: str | None
+
+
+class Columns(Answer):
+    """The columns of a stream; not ``complete`` where there may be further ones."""
+
+    columns: list[Column]
+    complete: bool
+
+
+class TaskColumns(Answer):
+    """What a task reads, its inputs interleaved, and what it gives."""
+
+    reads: Columns
+    gives: Columns
+
+
 class Checked(Answer):
-    """The outcome of a check; ``suggestion`` is a corrected document where one can be made."""
+    """The outcome of a check; ``suggestion`` is a corrected document where one can be made, ``columns`` those of each
+    task as far as they are known."""
 
     valid: bool
     problems: list[Problem]
     suggestion: str | None
     dataflow: CheckedDataflow | None
+    columns: dict[str, TaskColumns]
 
 
 class WhenBehind(Answer):

@@ -29,6 +29,7 @@ class Parameter(Answer):
     secret: bool
     near: str | None
     near_ratio: float
+    column: str | None
 
 
 class TaskTypeRow(Answer):

@@ -82,6 +82,8 @@ def configuration(settings: Settings, *, scratch: Path, sockets: Path) -> dict[s
         "spark.ui.retainedStages": "20",
         "spark.ui.retainedTasks": "100",
         "spark.sql.ui.retainedExecutions": "5",
+        # What a query says of a time must not depend on the machine that it runs on.
+        "spark.sql.session.timeZone": "UTC",
         # One partition a stream keeps the order of events, so a shuffle has one partition too and nothing to adapt.
         "spark.sql.shuffle.partitions": "1",
         "spark.sql.adaptive.enabled": "false",

@@ -1,0 +1,89 @@
+"""The columns of every stream of a document, and what its tasks read that is not there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
+
+from .canonical import canonical_config
+from .columns import STREAM_TYPES, Columns, ColumnsOf, interleaved
+from .draft import Draft, DraftTask
+from .errors import WeirError
+from .positions import Place, Problems
+
+
+@dataclass(frozen=True, slots=True)
+class TaskColumns:
+    """What a task reads and what it gives: its inputs' columns, interleaved, and its own."""
+
+    inputs: Columns
+    outputs: Columns
+
+
+def columns_by_task(draft: Draft, columns_of: ColumnsOf, problems: Problems | None = None) -> dict[str, TaskColumns]:
+    """The columns of each task's input and output, upstream first; reports what a task reads that is not there.
+
+    Parameters
+    ----------
+    draft : Draft
+        Tasks and streams as far as they could be read; none of those in a cycle have columns.
+    columns_of : callable
+        What a task type declares.
+    problems : Problems, optional
+        Where problems are reported; without it a task that is wrong has unknown columns, and nothing is said.
+    """
+    parents: dict[str, list[str]] = {task_id: [] for task_id in draft.tasks}
+    for stream in draft.streams:
+        source, target = (None if end is None else end.value for end in (stream.source, stream.target))
+        if source in parents and target in parents and source != target:
+            parents[target].append(source)
+    try:
+        order = list(TopologicalSorter(parents).static_order())
+    except CycleError:
+        return {}
+    columns: dict[str, TaskColumns] = {}
+    for task_id in order:
+        task = draft.tasks[task_id]
+        try:
+            inputs = _inputs(task, [(parent, columns[parent].outputs) for parent in dict.fromkeys(parents[task_id])])
+        except WeirError as conflict:
+            columns[task_id] = TaskColumns(Columns.unknown(), Columns.unknown())
+            _report(task, conflict, problems)
+            continue
+        try:
+            outputs = _outputs(task, inputs, columns_of)
+        except WeirError as wrong:
+            outputs = Columns.unknown()
+            _report(task, wrong, problems)
+        columns[task_id] = TaskColumns(inputs, outputs)
+    return columns
+
+
+def _inputs(task: DraftTask, parents: list[tuple[str, Columns]]) -> Columns:
+    if task.type is not None and task.type.kind == "source":
+        return Columns(STREAM_TYPES)
+    return interleaved(parents) if parents else Columns.unknown()
+
+
+def _outputs(task: DraftTask, inputs: Columns, columns_of: ColumnsOf) -> Columns:
+    if task.type is None:
+        return Columns.unknown()
+    return columns_of(task.type, inputs, canonical_config(task.type, task.config))
+
+
+def _report(task: DraftTask, error: WeirError, problems: Problems | None) -> None:
+    if problems is not None:
+        place = _place(task, error.facts)
+        problems.add(error.code, place, f"Task {task.id}: {error.message}", error.remedy, task_id=task.id)
+
+
+def _place(task: DraftTask, facts: Mapping[str, object]) -> Place:
+    """Where the parameter stands that is wrong, or its element or key; the task, where it has a default."""
+    node = task.parameters.get(str(facts.get("parameter") or ""))
+    if node is None:
+        return task.place
+    value = facts.get("value")
+    if node.is_list:
+        return next((element.place for element in node.value if element.value == value), node.place)
+    return node.keys.get(str(value), node.place) if node.is_mapping else node.place

@@ -1,0 +1,215 @@
+"""Columns of a stream: their names and types, known from declarations before anything runs.
+
+Types are written as Spark's ``simpleString`` has them (``bigint``, ``array<double>``). What a task type does not
+declare, and what follows from it, is open: there may be columns that nobody knows of, and nothing is refused for them.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from .errors import WeirError
+from .task_types import TaskType
+
+STREAM_TYPES: Mapping[str, str] = {"_seq": "bigint", "_time": "bigint", "_born": "bigint"}
+NUMBERS = frozenset({"tinyint", "smallint", "int", "bigint", "float", "double"})
+_MOST_LISTED = 12  # columns that a remedy lists
+# What Spark makes of two types that meet in one column, where no value is lost or refused.
+_WIDER = {frozenset(pair): wider for *pair, wider in (
+    ("int", "bigint", "bigint"), ("float", "double", "double"), ("int", "double", "double"),
+    ("bigint", "double", "double"))}
+
+
+class ColumnError(WeirError):
+    """A task reads what its input does not give.
+
+    ``facts`` may hold ``parameter``, and ``value``, the element or key of the parameter that is wrong.
+    """
+
+    code = "wrong_columns"
+
+
+class UnknownColumn(ColumnError):
+    """A task reads a column that its input does not have."""
+
+    code = "unknown_column"
+
+
+class WrongColumnType(ColumnError):
+    """A task reads a column of a type that it cannot work on."""
+
+    code = "wrong_column_type"
+
+
+class ColumnsInConflict(ColumnError):
+    """Streams that interleave have a column of one name and of types that do not agree."""
+
+    code = "columns_in_conflict"
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """The columns of a stream in their order: types by name, None where a type is not known.
+
+    ``complete`` is False where there may be further ones.
+    """
+
+    types: Mapping[str, str | None] = field(default_factory=dict)
+    complete: bool = True
+
+    @classmethod
+    def unknown(cls) -> Columns:
+        """Those of a stream of which nothing is declared: Weir's own, and whatever there is."""
+        return cls(STREAM_TYPES, complete=False)
+
+    @classmethod
+    def stream(cls, types: Mapping[str, str | None]) -> Columns:
+        """Weir's own columns, and these behind them."""
+        return cls({**STREAM_TYPES, **types})
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.types
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.types)
+
+    def type_of(self, name: str) -> str | None:
+        """A column's type; None where it is not known."""
+        return self.types.get(name)
+
+    def plus(self, types: Mapping[str, str | None]) -> Columns:
+        """With columns that are added at the end, or take the place of those of their names."""
+        return Columns({**self.types, **types}, self.complete)
+
+    def without(self, names: Iterable[str]) -> Columns:
+        """Without some columns."""
+        gone = frozenset(names)
+        return Columns({name: kind for name, kind in self.types.items() if name not in gone}, self.complete)
+
+    def renewed(self, types: Mapping[str, str | None]) -> Columns:
+        """With columns at the end, and without those of their names that were there before."""
+        return self.without(types).plus(types)
+
+    def require(self, name: str, *, parameter: str = "", remedy: str = "") -> str | None:
+        """The type of a column that is read.
+
+        Parameters
+        ----------
+        name : str
+            The column.
+        parameter : str, optional
+            The parameter that names it.
+        remedy : str, optional
+            What helps where no column is like it; otherwise the columns that there are.
+
+        Raises
+        ------
+        UnknownColumn
+            There is no such column.
+        """
+        if name not in self.types and self.complete:
+            near = nearest(name, self.types)
+            own = [known for known in self.types if known not in STREAM_TYPES]
+            listed = ", ".join(own[:_MOST_LISTED]) + (", …" if len(own) > _MOST_LISTED else "")
+            present = f"The input has {listed}." if own else "The input has no columns but Weir's own."
+            helps = f"Did you mean {near}? {present}" if near else f"{remedy} {present}".strip()
+            raise UnknownColumn(
+                f"The input has no column {name}.", remedy=helps, parameter=parameter, value=name, column=name)
+        return self.types.get(name)
+
+    def require_number(self, name: str, *, parameter: str = "", remedy: str = "") -> str | None:
+        """As `require`; raises `WrongColumnType` where the column is known and holds no numbers.
+
+        Parameters
+        ----------
+        name : str
+            The column.
+        parameter : str, optional
+            The parameter that names it.
+        remedy : str, optional
+            As of `require`.
+        """
+        return self.require_type(name, NUMBERS, "numbers", parameter=parameter, remedy=remedy)
+
+    def require_text(self, name: str, *, parameter: str = "", remedy: str = "") -> str | None:
+        """As `require_number`, of text.
+
+        Parameters
+        ----------
+        name : str
+            The column.
+        parameter : str, optional
+            The parameter that names it.
+        remedy : str, optional
+            As of `require`.
+        """
+        return self.require_type(name, frozenset({"string"}), "text", parameter=parameter, remedy=remedy)
+
+    def require_type(
+        self, name: str, kinds: frozenset[str], word: str, *, parameter: str = "", remedy: str = ""
+    ) -> str | None:
+        """As `require`; raises `WrongColumnType` where the column's type is known and not among some.
+
+        Parameters
+        ----------
+        name : str
+            The column.
+        kinds : frozenset of str
+            Types that will do.
+        word : str
+            What they hold, for the message.
+        parameter : str, optional
+            The parameter that names the column.
+        remedy : str, optional
+            As of `require`.
+        """
+        kind = self.require(name, parameter=parameter, remedy=remedy)
+        if kind is not None and kind not in kinds:
+            raise WrongColumnType(
+                f"The column {name} is {kind}; this reads {word}.",
+                remedy=f"Let a task before it give {name} as {word}: a parser’s “name:type”, or CAST in a sql task.",
+                parameter=parameter, value=name, column=name, type=kind)
+        return kind
+
+
+# (type, the columns of its input, its config with defaults filled in); raises ColumnError.
+ColumnsOf = Callable[[TaskType, Columns, Mapping[str, Any]], Columns]
+
+
+def interleaved(streams: Sequence[tuple[str, Columns]]) -> Columns:
+    """The columns of streams that enter one task, each with the id of the task that it comes from.
+
+    A column that only some have is null in the events of the others.
+
+    Raises
+    ------
+    ColumnsInConflict
+        Two have a column of one name whose types do not agree.
+    """
+    types: dict[str, str | None] = {}
+    giver: dict[str, str] = {}
+    for source, columns in streams:
+        for name, kind in columns.types.items():
+            if name not in types:
+                types[name], giver[name] = kind, source
+                continue
+            before = types[name]
+            if kind is None or before is None or kind == before:
+                types[name] = before if kind is None else kind
+            elif (wider := _WIDER.get(frozenset((kind, before)))) is not None:
+                types[name] = wider
+            else:
+                raise ColumnsInConflict(
+                    f"The column {name} comes as {before} from {giver[name]} and as {kind} from {source}.",
+                    remedy="Give it one type in both, or another name in one of them.", column=name)
+    return Columns(types, all(columns.complete for _, columns in streams))
+
+
+def nearest(name: str, candidates: Iterable[str]) -> str | None:
+    """The candidate most like a name, for “did you mean”; None where none is near."""
+    by_fold = {candidate.casefold(): candidate for candidate in candidates}
+    close = difflib.get_close_matches(name.casefold()[:200], by_fold, n=1, cutoff=0.6)
+    return by_fold[close[0]] if close else None

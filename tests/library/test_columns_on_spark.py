@@ -1,0 +1,148 @@
+"""Declared columns: each type's are those that the task has on Spark, names, order and types; what it misses is told
+before, and Spark would have failed."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from scheduler.model.columns import ColumnError, Columns
+from workers.library import registry
+
+from .conftest import build
+
+pytestmark = pytest.mark.spark
+TICKS = "_seq bigint, _time bigint, _born bigint"
+OBSERVATIONS = f"{TICKS}, msg_id string, sensor_id string, obs string, meta string, value double"
+PLAIN = f"{TICKS}, sensor_id string, t double, n bigint, ok boolean, at timestamp, tags array<string>, xml string"
+TEXT = f"{TICKS}, senml string, csv string, json string, xml string, note int"
+WHOLE = f"{TICKS}, msg_id string, sensor_id bigint, obs string, meta string, value int, sum string, count bigint"
+
+CASES = [
+    ("urban_sensing", TICKS, {}), ("smart_meter", TICKS, {}), ("wearable", TICKS, {}), ("taxi_trips", TICKS, {}),
+    ("replay", TICKS, {"path": "lines.csv"}), ("replay", TICKS, {"path": "columns.parquet"}),
+    ("senml_parse", TEXT, {}), ("senml_parse", TEXT, {"layout": "wide", "schema": "taxi"}),
+    ("senml_parse", TEXT, {"layout": "wide", "schema": "own", "id_field": "i", "fields": ["a", "b"], "field": "csv"}),
+    ("csv_parse", TEXT, {"columns": ["a", "b:double", "c:bigint", "d:boolean", "e:timestamp"]}),
+    ("json_parse", TEXT, {"columns": ["a", "b:double"]}), ("xml_parse", TEXT, {"columns": ["_a", "b:bigint"]}),
+    ("xml_document", PLAIN, {"values": ["t=T", "v:double=V/@w"], "record": "R"}),
+    ("observations", PLAIN, {"id_field": "sensor_id", "fields": ["t", "n", "ok"], "meta_fields": ["tags"]}),
+    ("observations", OBSERVATIONS, {"id_field": "sensor_id", "fields": ["value"]}),
+    ("annotate", OBSERVATIONS, {}), ("annotate", OBSERVATIONS, {"table": "people", "field": "obs"}),
+    ("annotate", PLAIN, {"table": "file", "path": "lines.csv", "columns": ["n", "new"]}),
+    ("csv_to_senml", PLAIN, {"fields": ["t", "tags"]}), ("csv_to_senml", OBSERVATIONS, {"schema": "none"}),
+    ("range_filter", OBSERVATIONS, {"ranges": {"a": [0, 1]}}), ("range_filter", PLAIN, {"ranges": {"t": [0, 1]}}),
+    ("range_filter", PLAIN, {"ranges": {"t": [0, 1], "n": [0, 1]}, "outside": "blank"}),
+    ("bloom_filter", PLAIN, {"field": "n", "members": ["1"]}),
+    ("kalman_filter", OBSERVATIONS, {}), ("kalman_filter", WHOLE, {"fields": ["a"]}),
+    ("interpolate", OBSERVATIONS, {}), ("interpolate", WHOLE, {}),
+    ("block_average", OBSERVATIONS, {}), ("block_average", WHOLE, {"by": ["sensor_id", "obs"], "fields": ["a"]}),
+    ("second_order_moment", OBSERVATIONS, {}), ("distinct_count", OBSERVATIONS, {}),
+    ("distinct_count", PLAIN, {"field": "tags", "by": ["ok", "t", "n"]}),
+    ("join_by_message", OBSERVATIONS, {}), ("join_by_message", WHOLE, {"schema": "own", "fields": ["a"]}),
+    ("accumulate", OBSERVATIONS, {"by": ["obs"]}), ("exact_average", OBSERVATIONS, {}),
+    ("exact_average", WHOLE, {"by": ["sensor_id"]}), ("roll_up", WHOLE, {"blocks": 2}),
+    ("sliding_linear_regression", OBSERVATIONS, {}), ("sliding_linear_regression", WHOLE, {}),
+    ("pi_viete", PLAIN, {}), ("pi_viete", f"{TICKS}, pi string, b int", {}), ("wait", PLAIN, {}),
+    ("http_get", PLAIN, {"url": "http://objects.test/{n}"}),
+    ("http_get", PLAIN, {"url": "http://objects.test/{n}", "into": "t"}),
+    ("sql", PLAIN, {"query": "SELECT *, upper(sensor_id) AS big, n / 2 AS half FROM input WHERE t > 1"}),
+    ("sql", PLAIN, {"query": "SELECT explode(tags) AS tag, t AS _t, _seq, at FROM input"}),
+    ("union", PLAIN, {}), ("union", PLAIN, {"columns": ["tags", "_seq", "t"]}),
+    ("deduplicate", PLAIN, {"by": ["n", "sensor_id"]}),
+    ("window", PLAIN, {"aggregates": ["n=count(*)"]}),
+    ("window", PLAIN, {"by": ["n", "sensor_id", "ok", "t"], "kind": "session", "aggregates": [
+        "c=count(t)", "s=sum(n)", "lo=min(sensor_id)", "hi=max(ok)", "all=collect(sensor_id)", "nums=collect(n)",
+        "p=percentile(t, 0.9)", "f=first(at)", "d=count_distinct(ok)", "sd=stddev(n)"]}),
+    ("join", PLAIN, {"on": ["n", "sensor_id"], "left": "t > 1", "right": "ok AND t IS NULL",
+                     "left_columns": ["tags", "at"], "right_columns": ["right_t=t", "xml"]}),
+    ("sql_lookup", PLAIN, {"database": "sqlite:rows.db", "query": "select :n, :t", "columns": ["n", "m:double"]}),
+    ("lookup", PLAIN, {"path": "lines.csv", "on": ["sensor_id=a"], "columns": ["n:double", "more"]}),
+    ("file_batches", PLAIN, {"folder": "f", "columns": ["t"]}), ("file_batches", f"{TICKS}, file int", {"folder": "f"}),
+    ("output", PLAIN, {"name": "n"}), ("parquet_files", PLAIN, {"folder": "f"}), ("json_lines", PLAIN, {"folder": "f"}),
+    ("http_post", PLAIN, {"url": "http://objects.test/"}),
+]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def recordings(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("replay")
+    (folder / "lines.csv").write_text("a,1\nb,2\n")
+    (folder / "rows.db").touch()
+    pq.write_table(pa.table({
+        "i": pa.array([1], pa.int32()), "f": pa.array([1.0], pa.float32()), "s": pa.array(["x"]),
+        "d": pa.array(["x"]).dictionary_encode(), "w": pa.array([1], pa.timestamp("us", tz="UTC")),
+        "l": pa.array([[1.0]]), "r": pa.array([{"a": 1, "b": "x"}]), "_seq": pa.array([7]),
+    }), folder / "columns.parquet")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("WEIR_REPLAY_DIRS", str(folder))
+        patch.setenv("WEIR_DATA_DIR", str(tmp_path_factory.mktemp("data")))
+        patch.setenv("WEIR_HTTP_HOSTS", "objects.test")
+        yield
+
+
+def columns_of_ddl(spark, ddl: str) -> Columns:
+    return Columns(dict(spark.createDataFrame([], ddl).dtypes))
+
+
+@pytest.fixture(scope="module")
+def empty_stream(spark, tmp_path_factory):
+    """An analysed stream of a schema; nothing of it runs."""
+    folder = tmp_path_factory.mktemp("empty")
+
+    def make(ddl: str):
+        return spark.readStream.schema(ddl).parquet(str(folder)).coalesce(1)
+
+    return make
+
+
+@pytest.mark.parametrize("name,ddl,config", CASES, ids=[f"{case[0]}-{place}" for place, case in enumerate(CASES)])
+def test_a_task_has_the_columns_that_its_type_declares(name, ddl, config, spark, empty_stream):
+    task_type = registry.task_types()[name]
+    declared = registry.columns_of(task_type, columns_of_ddl(spark, ddl), config)
+    assert declared.complete
+    assert list(declared.types.items()) == build(name, empty_stream(ddl), **config).dtypes
+
+
+def test_every_type_has_a_case_here():
+    assert {task_type.name for task_type in registry.built_in()} == {name for name, *_ in CASES}
+
+
+WRONG = [
+    ("senml_parse", TEXT, {"field": "note"}, "field", "note"), ("csv_parse", PLAIN, {"columns": ["a"]}, "field", "csv"),
+    ("observations", PLAIN, {"id_field": "sensor_id", "fields": ["tags"]}, "fields", "tags"),
+    ("observations", PLAIN, {"id_field": "sensor", "fields": ["t"]}, "id_field", "sensor"),
+    ("range_filter", PLAIN, {"ranges": {"t": [0, 1], "temp": [0, 1]}}, "ranges", "temp"),
+    ("range_filter", PLAIN, {"ranges": {"sensor_id": [0, 1]}}, "ranges", "sensor_id"),
+    ("kalman_filter", PLAIN, {}, "", "value"), ("block_average", OBSERVATIONS, {"by": ["obz"]}, "by", "obz"),
+    ("distinct_count", PLAIN, {}, "by", "obs"), ("roll_up", OBSERVATIONS, {"blocks": 2}, "", "count"),
+    ("sql", PLAIN, {"query": "SELECT sensr_id FROM input"}, "query", "sensr_id"),
+    ("sql_lookup", PLAIN, {"database": "sqlite:rows.db", "query": "select :m", "columns": ["n"]}, "query", "m"),
+    ("http_get", PLAIN, {"url": "http://objects.test/{m}"}, "url", "m"),
+    ("file_batches", PLAIN, {"folder": "f", "columns": ["tt"]}, "columns", "tt"),
+    ("window", PLAIN, {"aggregates": ["x=sum(sensor_id)"]}, "aggregates", "sensor_id"),
+    ("window", PLAIN, {"aggregates": ["x=count(*)"], "by": ["tags"]}, "by", "tags"),
+    ("deduplicate", PLAIN, {"by": ["sensor"]}, "by", "sensor"),
+    ("union", PLAIN, {"columns": ["tt"]}, "columns", "tt"),
+    ("join", PLAIN, {"on": ["n"], "left": "side = 'l'", "right": "ok", "left_columns": ["t"], "right_columns": []},
+     "left", "side"),
+    ("join", PLAIN, {"on": ["n"], "left": "ok", "right": "ok", "left_columns": ["tt"], "right_columns": []},
+     "left_columns", "tt"),
+    ("annotate", PLAIN, {"field": "sensor"}, "field", "sensor"),
+    ("csv_to_senml", PLAIN, {"fields": ["tt"]}, "fields", "tt"), ("join_by_message", PLAIN, {}, "", "value"),
+]
+
+
+@pytest.mark.parametrize("name,ddl,config,parameter,value", WRONG, ids=[f"{case[0]}-{case[4]}" for case in WRONG])
+def test_what_a_task_misses_is_told_with_its_place_and_what_there_is(name, ddl, config, parameter, value, spark):
+    with pytest.raises(ColumnError) as caught:
+        registry.columns_of(registry.task_types()[name], columns_of_ddl(spark, ddl), config)
+    assert caught.value.facts["parameter"] == parameter and caught.value.facts["value"] == value
+    assert caught.value.remedy
+
+
+def test_unknown_columns_are_refused_nowhere():
+    for name, _, config in CASES:
+        if registry.task_types()[name].kind != "source":
+            registry.columns_of(registry.task_types()[name], Columns.unknown(), config)

@@ -1,0 +1,146 @@
+"""Pairs of events of two streams, within an interval of the events' time.
+
+The streams that enter a task interleave, so what an event is one of is told by its columns: two conditions, in SQL, say
+which events are left ones and which are right ones.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from scheduler.model.columns import ColumnError, Columns
+from scheduler.model.task_types import Parameter, TaskType
+
+from .carrying import packed, unpacked
+from .columns import STREAM, require_scalar
+from .config import InvalidConfig, require_columns, settings
+from .operators import milliseconds
+from .select.compiling import compiled
+from .select.form import one_form
+from .select.grammar import parse
+from .state import fold_stream, key_text
+from .windows import Joined
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_BEGINS = "SELECT * FROM input WHERE "
+_COLUMN = re.compile(r"([A-Za-z_]\w*)(?:=([A-Za-z_]\w*))?")
+
+
+def condition_form(value: Any) -> Any:
+    """A condition's one form."""
+    if not isinstance(value, str):
+        return value
+    form = one_form(_BEGINS + value)
+    return form.removeprefix(_BEGINS) if form.startswith(_BEGINS) else value
+
+
+def _side(name: str) -> tuple[Parameter, Parameter]:
+    return (
+        Parameter(name, "string", f"Which events are {name} ones: a condition in SQL, such as side = '{name}' or "
+                  "price IS NOT NULL.", required=True, pattern=r"(?s).*\S.*", column="within", form=condition_form),
+        Parameter(f"{name}_columns", "list", f"Columns that a pair takes of the {name} event, each “column” or "
+                  "“name=column”.", required=True, items="string", column="within"))
+
+
+JOIN = TaskType(
+    name="join", kind="transform", family="operator",
+    doc="Pairs the events of two streams that have the same key and whose times are near each other.",
+    build="workers.library.joins:join", effects=(),
+    parameters=(
+        Parameter("on", "list", "Columns that are equal in both; a pair has them. Null equals nothing.", required=True,
+                  items="string", column="names"),
+        *_side("left"), *_side("right"),
+        Parameter("before", "number", "How much earlier than the left event the right one may be.", default=60,
+                  minimum=0, maximum=604_800, unit="s"),
+        Parameter("after", "number", "How much later than the left event the right one may be.", default=60, minimum=0,
+                  maximum=604_800, unit="s"),
+        Parameter("lateness", "number", "How much later than the latest time an event may come; later ones are left "
+                  "out.", default=0, minimum=0, maximum=604_800, unit="s"),
+        Parameter("unmatched", "string", "What becomes of a left event that finds no right one: drop it, or emit it "
+                  "alone once its time is over.", default="drop", choices=("drop", "emit")),
+    ),
+    stateful=True, movable_state=True, key="on", selectivity=0.5, cost_us=40,
+)
+TASK_TYPES = (JOIN,)
+
+
+def join(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
+    """One event a pair: the key, the columns of the left event and those of the right one."""
+    from pyspark.sql import functions as F
+
+    values = settings(JOIN, config)
+    on, sides = list(values["on"]), {side: taken(values, side) for side in ("left", "right")}
+    require_columns(inputs.columns, [*on, *(column for names in sides.values() for column in names.values())],
+                    task_type="join", remedy="Name columns of the inputs.")
+    columns = Columns(dict(inputs.dtypes))
+    packs = {}
+    for side, names in sides.items():
+        whole = packed(list(dict.fromkeys([*on, *names.values()])))
+        packs[f"_{side}"] = F.when(F.expr(_condition(values, side, columns)), whole)
+    known = F.expr(" AND ".join(f"`{name}` IS NOT NULL" for name in on))
+    given = inputs.select(*STREAM, F.when(known, F.concat(F.lit("="), key_text(on))).alias("_of"), *[
+        pack.alias(name) for name, pack in packs.items()])
+    fold = Joined(milliseconds(values["before"]), milliseconds(values["after"]), milliseconds(values["lateness"]),
+                  values["unmatched"] == "emit")
+    pairs = fold_stream(given, fold, by=[], reads=["_of", "_time", "_seq", "_born", "_left", "_right"], kept=[],
+                        added="_seq bigint, _time bigint, _born bigint, _left string, _right string")
+    events = [F.col(name) for name in STREAM] + unpacked("_left", on, inputs.schema)
+    for side, names in sides.items():
+        for name, column in names.items():
+            events += unpacked(f"_{side}", [column], inputs.schema, renamed={column: name})
+    return pairs.select(*events)
+
+
+def join_check(config: Mapping[str, Any]) -> None:
+    """Raise ``InvalidConfig`` where the config cannot be built."""
+    values = settings(JOIN, config)
+    names = [*values["on"], *taken(values, "left"), *taken(values, "right")]
+    if twice := sorted({name for name in names if name in STREAM or names.count(name) > 1}):
+        raise InvalidConfig(f"A pair would have two columns {', '.join(twice)}.", parameter="right_columns",
+                            remedy="Write name=column to give one of them another name.")
+    if not values["on"]:
+        raise InvalidConfig("There is nothing that pairs have in common.", remedy="Name columns in “on”.",
+                            parameter="on")
+    for side in ("left", "right"):
+        parse(_BEGINS + values[side])
+
+
+def join_columns(inputs: Columns, values: Mapping[str, Any]) -> Columns:
+    """The key's, the left event's and the right event's."""
+    for name in values["on"]:
+        require_scalar(inputs, name, parameter="on")
+    types = {name: inputs.type_of(name) for name in values["on"]}
+    for side in ("left", "right"):
+        _condition(values, side, inputs)
+        for name, column in taken(values, side).items():
+            types[name] = inputs.require(column, parameter=f"{side}_columns")
+    return Columns.stream(types)
+
+
+def taken(values: Mapping[str, Any], side: str) -> dict[str, str]:
+    """The columns that a pair takes of one side: by the name there, the column's name."""
+    names: dict[str, str] = {}
+    for entry in _entries(values[f"{side}_columns"]):
+        match = _COLUMN.fullmatch(entry)
+        if match is None or match[1] in names:
+            raise InvalidConfig(f"“{entry}” is not a column to take.", remedy="Write “column” or “name=column”, each "
+                                "name once.", parameter=f"{side}_columns", value=entry)
+        names[match[1]] = match[2] or match[1]
+    return names
+
+
+def _entries(entries: Sequence[Any]) -> list[str]:
+    return [str(entry) for entry in entries]
+
+
+def _condition(values: Mapping[str, Any], side: str, columns: Columns) -> str:
+    """A side's condition for Spark; a `ColumnError` of the parameter where it cannot be one."""
+    try:
+        return compiled(parse(_BEGINS + values[side]), columns).where or "true"
+    except (InvalidConfig, ColumnError) as error:
+        error.facts["parameter"] = side
+        raise

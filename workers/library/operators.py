@@ -1,0 +1,216 @@
+"""Operators over streams: union, deduplicate and window; time is the events' (``_time``).
+
+Those with a state are folds (`windows`), so that what comes out depends neither on batches nor on restarts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from scheduler.model.columns import NUMBERS, STREAM_TYPES, Columns
+from scheduler.model.task_types import Parameter, TaskType
+
+from .aggregates import Aggregate, read_aggregates
+from .carrying import packed, unpacked
+from .columns import STREAM, kept_type, require_scalar
+from .config import InvalidConfig, require_columns, settings
+from .state import fold_stream, key_text
+from .windows import Deduplicated, Windowed
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+MOST_WINDOWS = 1_000  # that an event may be in
+INTEGERS = ("tinyint", "smallint", "int", "bigint")
+
+
+def _operator(name: str, doc: str, parameters: tuple[Parameter, ...], **facts: Any) -> TaskType:
+    return TaskType(name=name, kind="transform", family="operator", doc=doc, effects=(), parameters=parameters,
+                    build=f"workers.library.operators:{name}", **facts)
+
+
+UNION = _operator(
+    "union", "Passes on the events of all its inputs as they come; a column that only some have is null in others.",
+    (Parameter("columns", "list", "Columns to keep; without it all of them.", items="string", column="names"),),
+    cost_us=1,
+)
+DEDUPLICATE = _operator(
+    "deduplicate", "Drops repetitions: an event whose key came shortly before, by the events' time.",
+    (
+        Parameter("by", "list", "Columns that make two events the same.", required=True, items="string",
+                  column="names"),
+        Parameter("within", "number", "For how long an event has repetitions; events may come as late as that.",
+                  default=600, minimum=0.001, maximum=604_800, unit="s"),
+    ),
+    stateful=True, movable_state=True, key="by", selectivity=0.9, cost_us=25,
+)
+WINDOW = _operator(
+    "window", "Aggregates over windows of the events' time: one after the other, overlapping, or sessions.",
+    (
+        Parameter("aggregates", "list", "What to compute, each “name=function(column)”: count(*), count, sum, avg, "
+                  "min, max, first, last, stddev, variance, median, percentile(column, share), count_distinct, "
+                  "collect.",
+                  required=True, items="string", column="within"),
+        Parameter("kind", "string", "tumbling: one after the other; sliding: one begins every so often; session: as "
+                  "long as events follow one another.", default="tumbling", choices=("tumbling", "sliding", "session")),
+        Parameter("size", "number", "How long a window is; of a session: the silence that ends it.", default=60,
+                  minimum=0.001, maximum=2_678_400, unit="s"),
+        Parameter("slide", "number", "With kind sliding: how often a window begins.", minimum=0.001,
+                  maximum=2_678_400, unit="s"),
+        Parameter("by", "list", "Columns whose values each have windows of their own.", items="string",
+                  column="names"),
+        Parameter("lateness", "number", "How much later than the latest time an event may come; a window closes so "
+                  "much later.", default=0, minimum=0, maximum=604_800, unit="s"),
+        Parameter("late", "string", "What becomes of an event whose window has closed: drop it, and count it in the "
+                  "key's next result (column late); or mark: a result of its own, whose late is 1.", default="drop",
+                  choices=("drop", "mark")),
+    ),
+    stateful=True, movable_state=True, key="by", selectivity=0.05, cost_us=30,
+)
+TASK_TYPES = (UNION, DEDUPLICATE, WINDOW)
+
+
+def milliseconds(seconds: float) -> int:
+    """Seconds as whole milliseconds, as Weir counts time."""
+    return round(float(seconds) * 1000)
+
+
+# union ---------------------------------------------------------------------------------------------------------------
+
+
+def union(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
+    """The engine has interleaved the streams already."""
+    names = settings(UNION, config)["columns"]
+    if not names:
+        return inputs
+    require_columns(inputs.columns, names, task_type="union", remedy="Name columns of the inputs.")
+    return inputs.select(*STREAM, *[name for name in dict.fromkeys(names) if name not in STREAM])
+
+
+def union_columns(inputs: Columns, values: Mapping[str, Any]) -> Columns:
+    """All, or those that are named."""
+    if not values["columns"]:
+        return inputs
+    return Columns({**STREAM_TYPES, **{name: inputs.type_of(name) for name in values["columns"]}})
+
+
+# deduplicate ---------------------------------------------------------------------------------------------------------
+
+
+def deduplicate(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
+    """The first event of each key; the others of its time do not pass."""
+    from pyspark.sql import functions as F
+
+    values = settings(DEDUPLICATE, config)
+    by, own = list(values["by"]), [name for name in inputs.columns if name not in STREAM]
+    require_columns(inputs.columns, by, task_type="deduplicate", remedy="Name columns of the input.")
+    whole = inputs.select(*STREAM, key_text(by).alias("_of"), packed(own).alias("_whole"))
+    passed = fold_stream(whole, Deduplicated(milliseconds(values["within"])), by=[], reads=["_of", "_time"],
+                         kept=[*STREAM, "_whole"], added="")
+    return passed.select(*[F.col(name) for name in STREAM], *unpacked("_whole", own, inputs.schema))
+
+
+def deduplicate_check(config: Mapping[str, Any]) -> None:
+    """Raise ``InvalidConfig`` where there is no key."""
+    if not settings(DEDUPLICATE, config)["by"]:
+        raise InvalidConfig("There is nothing to tell repetitions by.", remedy="Name columns in “by”.", parameter="by")
+
+
+def deduplicate_columns(inputs: Columns, values: Mapping[str, Any]) -> Columns:
+    """The input's."""
+    for name in values["by"]:
+        require_scalar(inputs, name, parameter="by")
+    own = {name: kind for name, kind in inputs.types.items() if name not in STREAM_TYPES}
+    return Columns({**STREAM_TYPES, **own}, inputs.complete)
+
+
+# window --------------------------------------------------------------------------------------------------------------
+
+
+def window(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
+    """One event a window that closes: the key, its start and end in ms, the aggregates, and how many came late."""
+    from pyspark.sql import functions as F
+
+    values = settings(WINDOW, config)
+    aggregates, fold = window_fold(values)
+    by = list(values["by"] or ())
+    require_columns(inputs.columns, [*by, *(aggregate.column for aggregate in aggregates if aggregate.column)],
+                    task_type="window", remedy="Name columns of the input.")
+    kinds = dict(inputs.dtypes)
+    read = {f"_v{place}": _value(aggregate, kinds) for place, aggregate in enumerate(aggregates)}
+    keys = {f"_k{place}": F.col(name) for place, name in enumerate(by)}
+    given = inputs.select(*STREAM, key_text(by).alias("_of"), *[
+        column.alias(name) for name, column in {**keys, **read}.items()])
+    key_types = ", ".join(f"`{name}` {kept_type(name, kinds[name])}" for name in by)
+    results = ", ".join(f"`{aggregate.name}` {_type_of(aggregate, kinds)}" for aggregate in aggregates)
+    added = ", ".join(part for part in (
+        "_seq bigint, _time bigint, _born bigint", key_types, "window_start bigint, window_end bigint", results,
+        "late bigint") if part)
+    closed = fold_stream(given, fold, by=[], reads=["_of", "_time", "_seq", "_born", *keys, *read], kept=[],
+                         added=added)
+    return closed.withColumns({name: F.col(name).cast(kinds[name]) for name in by if kinds[name] in INTEGERS})
+
+
+def window_check(config: Mapping[str, Any]) -> None:
+    """Raise ``InvalidConfig`` where the config cannot be built."""
+    window_fold(settings(WINDOW, config))
+
+
+def window_fold(values: Mapping[str, Any]) -> tuple[tuple[Aggregate, ...], Windowed]:
+    """The aggregates and the fold of a config."""
+    aggregates = read_aggregates(values["aggregates"])
+    size, by = milliseconds(values["size"]), list(values["by"] or ())
+    taken = {*STREAM, "window_start", "window_end", "late"}
+    names = [*by, *(aggregate.name for aggregate in aggregates)]
+    if twice := sorted({name for name in names if name in taken or names.count(name) > 1}):
+        raise InvalidConfig(f"The window would have two columns {', '.join(twice)}.",
+                            remedy="Give keys and aggregates names of their own.", parameter="aggregates")
+    if (values["slide"] is not None) != (values["kind"] == "sliding"):
+        raise InvalidConfig("A sliding window needs slide, and no other takes it.",
+                            remedy="Set kind to sliding and slide to how often a window begins.", parameter="slide")
+    slide = {"tumbling": size, "session": 0}.get(values["kind"]) if values["slide"] is None else milliseconds(
+        values["slide"])
+    if slide and (slide > size or size / slide > MOST_WINDOWS):
+        raise InvalidConfig(f"A window of {size} ms cannot begin every {slide} ms.", parameter="slide",
+                            remedy=f"Let slide be at most size, and size at most {MOST_WINDOWS} times slide.")
+    return aggregates, Windowed(
+        size, slide or 0, milliseconds(values["lateness"]), values["late"] == "mark", len(by), aggregates)
+
+
+def window_columns(inputs: Columns, values: Mapping[str, Any]) -> Columns:
+    """The key's, the window's start and end, the aggregates and ``late``."""
+    aggregates, _ = window_fold(values)
+    kinds: dict[str, str | None] = dict(inputs.types)
+    for aggregate in aggregates:
+        if aggregate.column:
+            if aggregate.kind.numbers:
+                inputs.require_number(aggregate.column, parameter="aggregates")
+            else:
+                require_scalar(inputs, aggregate.column, parameter="aggregates")
+    keys = {}
+    for name in values["by"] or ():
+        require_scalar(inputs, name, parameter="by")
+        keys[name] = kinds.get(name) if kinds.get(name) in INTEGERS else kept_type(name, kinds.get(name))
+    results = {aggregate.name: _type_of(aggregate, kinds) for aggregate in aggregates}
+    return Columns.stream({**keys, "window_start": "bigint", "window_end": "bigint", **results, "late": "bigint"})
+
+
+def _read_type(kind: str | None) -> str | None:
+    """The type that an aggregate sees a column in: numbers are doubles."""
+    if kind is None:
+        return None
+    return "double" if kind in NUMBERS or kind.startswith("decimal") else kept_type("", kind)
+
+
+def _type_of(aggregate: Aggregate, kinds: Mapping[str, str | None]) -> str | None:
+    kind = _read_type(kinds.get(aggregate.column)) if aggregate.column else ""
+    return None if kind is None else aggregate.kind.type(kind)
+
+
+def _value(aggregate: Aggregate, kinds: Mapping[str, str | None]) -> Column:
+    from pyspark.sql import functions as F
+
+    if not aggregate.column:
+        return F.lit(None).cast("string")
+    return F.col(aggregate.column).cast(str(_read_type(kinds[aggregate.column])))

@@ -1,0 +1,332 @@
+"""A SELECT against the columns of its input: what it gives, what is wrong with it, and what Spark is to compute.
+
+Types are checked here, without Spark, so that the site can say what is wrong before anything runs; a test holds every
+rule to Spark's analyser. What Spark computes never fails for a value: arithmetic that overflows, a division by zero, an
+index that is not there and a cast that does not fit give null (Spark's ``try_`` functions).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from scheduler.model.columns import STREAM_TYPES, Columns, nearest
+
+from . import types
+from .calling import called
+from .functions import FUNCTIONS, is_kind, kind_in_words
+from .grammar import COMPARISONS, Item, Select, function_name, number, path, refused
+from .values import Typed, typed_number, wrong
+
+_TRIED = {exp.Add: "try_add", exp.Sub: "try_subtract", exp.Mul: "try_multiply", exp.Mod: "try_mod"}
+_SIGNS = {exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=", exp.NullSafeEQ: "<=>"}
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """What Spark is told (``entries`` of a SELECT list, the condition) and the columns that come of it."""
+
+    entries: tuple[str, ...]
+    where: str | None
+    columns: Columns
+
+
+def compiled(select: Select, columns: Columns) -> Compiled:
+    """Check a SELECT against its input.
+
+    Raises
+    ------
+    ColumnError
+        A column is not there, or of a type that cannot be worked on so.
+    InvalidConfig
+        A function is called that is none, or not as it can be.
+    """
+    scope = Scope(columns, select.aliases)
+    where = None
+    if select.where is not None:
+        condition = scope.typed(select.where)
+        scope.expect(condition, "boolean", "The condition")
+        where = condition.spark
+    entries, given = [f"`{name}`" for name in STREAM_TYPES], dict[str, str | None](STREAM_TYPES)
+    complete = True
+    for item in select.items:
+        if item.is_star:
+            complete = complete and columns.complete
+            for name in item.excepted:
+                columns.require(name, parameter="query")
+        for text, name, kind in _of_item(item, scope, columns):
+            if name in STREAM_TYPES and text in ("", f"`{name}`"):
+                continue
+            _require_new(name, given)
+            given[name] = kind
+            entries += [text] if text else []
+    return Compiled(tuple(entries), where, Columns(given, complete))
+
+
+def _of_item(item: Item, scope: Scope, columns: Columns) -> list[tuple[str, str, str | None]]:
+    """Text, name and type of what an entry gives; several that one text gives have the text once."""
+    if item.is_star:
+        return [(f"`{name}`", name, kind) for name, kind in columns.types.items() if name not in item.excepted]
+    if item.is_generator:
+        return _generated(item, scope)
+    if len(item.names) != 1:
+        raise refused(f"gives one value {len(item.names)} names")
+    value = scope.typed(item.expression)
+    if value.kind == types.VOID:
+        raise refused(f"gives nothing but NULL as {item.names[0]}", "Write CAST(NULL AS string), or another type.")
+    name = item.names[0]
+    plain = isinstance(item.expression, exp.Column) and value.spark == f"`{name}`"
+    return [(value.spark if plain else f"{value.spark} AS `{name}`", name, value.kind)]
+
+
+def _generated(item: Item, scope: Scope) -> list[tuple[str, str, str | None]]:
+    name = function_name(item.expression)
+    if len(item.expression.expressions) != 1:
+        raise refused(f"calls {name} with {len(item.expression.expressions)} values", f"{name} takes one list.")
+    value = scope.typed(item.expression.expressions[0])
+    scope.expect(value, "list", name)
+    if value.kind is None:
+        given: list[str | None] = [None] * len(item.names)
+    else:
+        key = types.key(value.kind)
+        given = [*(["int"] if name.startswith("pos") else []), *([key] if key else []), types.element(value.kind)]
+    if len(given) != len(item.names):
+        raise refused(f"gives what {name} makes {len(item.names)} names",
+                      f"It makes {len(given)}: write {name}(…) AS ({', '.join('abc'[:len(given)])}).")
+    names = ", ".join(f"`{column}`" for column in item.names)
+    text = f"{name}({value.spark}) AS " + (f"({names})" if len(item.names) > 1 else names)
+    return [(text if place == 0 else "", column, given[place]) for place, column in enumerate(item.names)]
+
+
+def _require_new(name: str, given: Mapping[str, object]) -> None:
+    if name.lower() in STREAM_TYPES:
+        raise refused(f"gives something else the name {name}", "Weir's own columns stay as they are.")
+    if any(name.lower() == other.lower() for other in given):
+        raise refused(f"gives two columns the name {name}",
+                      f"Give one of them another name, or write * EXCEPT ({name}).")
+
+
+class Scope:
+    """Names that expressions may use: columns of the input, and variables of functions within functions."""
+
+    def __init__(self, columns: Columns, aliases: frozenset[str], variables: Mapping[str, str | None] | None = None):
+        self.columns, self.aliases, self.variables = columns, aliases, dict(variables or {})
+
+    def within(self, variables: Mapping[str, str | None]) -> Scope:
+        """The scope inside of a function's body."""
+        return Scope(self.columns, self.aliases, {**self.variables, **variables})
+
+    def expect(self, value: Typed, expected: str, what: str) -> None:
+        """Raise ``WrongColumnType`` where a value is of another kind."""
+        if value.kind is not None and not is_kind(value.kind, expected):
+            raise wrong(f"{what} needs {kind_in_words(expected)}, and {value.spark[:80]} is {value.kind}.")
+
+    def typed(self, node: exp.Expression) -> Typed:
+        """An expression's type, and its text for Spark."""
+        for kinds, method in _METHODS:
+            if isinstance(node, kinds):
+                return method(self, node)
+        raise refused(f"has {node.key} in it")
+
+    def _column(self, node: exp.Column) -> Typed:
+        parts = path(node, self.aliases)
+        if parts[0] in self.variables:
+            value = Typed(self.variables[parts[0]], parts[0])
+        else:
+            name = self._named(parts[0])
+            value = Typed(self.columns.type_of(name), f"`{name}`")
+        for field in parts[1:]:
+            value = self._field(value, field)
+        return value
+
+    def _named(self, name: str) -> str:
+        """The column of that name; in whatever case it is written, as Spark takes it."""
+        if name in self.columns:
+            return name
+        alike = [column for column in self.columns if column.lower() == name.lower()]
+        if len(alike) == 1:
+            return alike[0]
+        self.columns.require(name, parameter="query")
+        return name
+
+    def _field(self, value: Typed, name: str) -> Typed:
+        if value.kind is None:
+            return Typed(None, f"{value.spark}.`{name}`")
+        fields = types.fields(value.kind)
+        if name not in fields:
+            near = nearest(name, fields)
+            raise wrong(f"{value.spark[:60]} is {value.kind[:80]}, which has no field {name}.",
+                        f"Did you mean {near}?" if near else "")
+        return Typed(fields[name], f"{value.spark}.`{name}`")
+
+    def _dot(self, node: exp.Dot) -> Typed:
+        return self._field(self.typed(node.this), node.expression.name)
+
+    def _variable(self, node: exp.Identifier) -> Typed:
+        if node.name not in self.variables:
+            return self._column(exp.Column(this=node.copy()))
+        return Typed(self.variables[node.name], node.name)
+
+    def _literal(self, node: exp.Expression) -> Typed:
+        if isinstance(node, exp.Boolean):
+            return Typed("boolean", "true" if node.this else "false")
+        if isinstance(node, exp.Null):
+            return Typed(types.VOID, "NULL")
+        if node.is_string:
+            text = node.this.replace("\\", "\\\\").replace("'", "\\'")
+            return Typed("string", f"'{text}'")
+        return typed_number(number(node))
+
+    def _negative(self, node: exp.Neg) -> Typed:
+        if (value := number(node)) is not None:
+            return typed_number(value)
+        inner = self.typed(node.this)
+        self.expect(inner, "number", "A minus")
+        inner = inner.cast(types.arithmetic(inner.kind))
+        return Typed(inner.kind, f"try_multiply({inner.spark}, -1)")
+
+    def _not(self, node: exp.Not) -> Typed:
+        inner = self.typed(node.this)
+        self.expect(inner, "boolean", "NOT")
+        return Typed("boolean", f"(NOT {inner.spark})")
+
+    def _connected(self, node: exp.Expression) -> Typed:
+        word = "AND" if isinstance(node, exp.And) else "OR"
+        sides = [self.typed(node.this), self.typed(node.expression)]
+        for side in sides:
+            self.expect(side, "boolean", word)
+        return Typed("boolean", f"({sides[0].spark} {word} {sides[1].spark})")
+
+    def alike(self, values: Sequence[Typed], what: str) -> list[Typed]:
+        """Values as one type; raises ``WrongColumnType`` where they have none in common."""
+        common: str | None = types.VOID
+        for value in values:
+            try:
+                common = types.together(common, value.kind)
+            except ValueError:
+                raise wrong(f"{what} needs values of one type; {value.spark[:60]} is {value.kind}, the others are "
+                            f"{common}.") from None
+            if common is None:
+                return list(values)
+        return [value.cast(common) for value in values]
+
+    def _compared(self, node: exp.Expression) -> Typed:
+        sign = _SIGNS[type(node)]
+        left, right = self.alike([self.typed(node.this), self.typed(node.expression)], f"The comparison {sign}")
+        nested = [side for side in (left, right) if side.kind and not is_kind(side.kind, "scalar")]
+        if nested and (sign not in ("=", "<>", "<=>") or "map<" in str(nested[0].kind)):
+            raise wrong(f"{nested[0].spark[:60]} is {nested[0].kind}, which cannot be compared by {sign}.")
+        return Typed("boolean", f"({left.spark} {sign} {right.spark})")
+
+    def _calculated(self, node: exp.Expression) -> Typed:
+        sides = [self.typed(node.this), self.typed(node.expression)]
+        for side in sides:
+            self.expect(side, "number", "Arithmetic")
+        kinds = [types.arithmetic(side.kind) if side.kind != types.VOID else types.VOID for side in sides]
+        common = types.together(*kinds)
+        if isinstance(node, exp.Div | exp.IntDiv):
+            common = "double" if isinstance(node, exp.Div) else "bigint"
+        left, right = (side.cast(common) for side in sides)
+        if isinstance(node, exp.Div):
+            return Typed("double", f"try_divide({left.spark}, {right.spark})")
+        if isinstance(node, exp.IntDiv):
+            return Typed("bigint", f"CASE WHEN {right.spark} = -1 THEN try_multiply({left.spark}, -1) "
+                                   f"WHEN {right.spark} <> 0 THEN {left.spark} DIV {right.spark} END")
+        return Typed(common, f"{_TRIED[type(node)]}({left.spark}, {right.spark})")
+
+    def _text(self, node: exp.DPipe) -> Typed:
+        sides = [self.typed(node.this), self.typed(node.expression)]
+        for side in sides:
+            self.expect(side, "scalar", "||")
+        return Typed("string", "concat({})".format(", ".join(f"CAST({side.spark} AS STRING)" for side in sides)))
+
+    def _matched(self, node: exp.Expression) -> Typed:
+        word = {exp.Like: "LIKE", exp.ILike: "ILIKE", exp.RegexpLike: "RLIKE"}[type(node)]
+        value, pattern = self.typed(node.this), node.expression
+        self.expect(value, "text", word)
+        if not isinstance(pattern, exp.Literal) or not pattern.is_string:
+            raise refused(f"has {word} with a pattern that is not written out", f"Write {word} 'pattern'.")
+        sound = FUNCTIONS["split"].literal[0][1](pattern.this) if word == "RLIKE" else "\\" not in pattern.this
+        if not sound:
+            raise refused(f"has the pattern “{pattern.this[:60]}”, which {word} does not take",
+                          "Use character classes, groups and repetitions, without backslashes in LIKE.")
+        return Typed("boolean", f"({value.spark} {word} {self._literal(pattern).spark})")
+
+    def _is(self, node: exp.Is) -> Typed:
+        value, right = self.typed(node.this), node.expression
+        if isinstance(right, exp.Boolean):
+            self.expect(value, "boolean", "IS")
+        elif not isinstance(right, exp.Null):
+            raise refused(f"has IS {right.sql()[:40]}", "Write IS NULL, IS TRUE or IS FALSE.")
+        return Typed("boolean", f"({value.spark} IS {self._literal(right).spark.upper()})")
+
+    def _in(self, node: exp.In) -> Typed:
+        if not node.expressions:
+            raise refused("has IN without values", "Write IN (value, …).")
+        values = self.alike([self.typed(node.this), *map(self.typed, node.expressions)], "IN")
+        self.expect(values[0], "scalar", "IN")
+        return Typed("boolean", f"({values[0].spark} IN ({', '.join(value.spark for value in values[1:])}))")
+
+    def _between(self, node: exp.Between) -> Typed:
+        value, low, high = self.alike(
+            [self.typed(node.this), self.typed(node.args["low"]), self.typed(node.args["high"])], "BETWEEN")
+        return Typed("boolean", f"({value.spark} >= {low.spark} AND {value.spark} <= {high.spark})")
+
+    def _case(self, node: exp.Case) -> Typed:
+        conditions = []
+        for branch in node.args["ifs"]:
+            if node.this is not None:
+                conditions.append(self._compared(exp.EQ(this=node.this.copy(), expression=branch.this.copy())))
+            else:
+                conditions.append(self.typed(branch.this))
+                self.expect(conditions[-1], "boolean", "CASE WHEN")
+        results = [self.typed(branch.args["true"]) for branch in node.args["ifs"]]
+        if (default := node.args.get("default")) is not None:
+            results.append(self.typed(default))
+        results = self.alike(results, "CASE")
+        pairs = zip(conditions, results, strict=False)
+        branches = " ".join(f"WHEN {condition.spark} THEN {result.spark}" for condition, result in pairs)
+        otherwise = f" ELSE {results[-1].spark}" if default is not None else ""
+        return Typed(_kind_of(results), f"CASE {branches}{otherwise} END")
+
+    def _cast(self, node: exp.Expression) -> Typed:
+        value, kind = self.typed(node.this), types.read_type(node.args["to"])
+        if kind == "float":
+            kind = "double"
+        if kind not in types.CASTS:
+            raise refused(f"casts to {node.args['to'].sql()[:60]}", f"It may cast to {', '.join(sorted(types.CASTS))}.")
+        if not types.may_cast(value.kind, kind):
+            raise wrong(f"{value.spark[:80]} is {value.kind}, which cannot be cast to {kind}.")
+        return Typed(kind, f"TRY_CAST({value.spark} AS {kind.upper()})")
+
+    def _element(self, node: exp.Bracket) -> Typed:
+        value, [index] = self.typed(node.this), [*node.expressions][:1]
+        if isinstance(index, exp.Literal) and index.is_string and (value.kind or "").startswith("struct<"):
+            return self._field(value, index.this)
+        place = self.typed(index)
+        if value.kind is None:
+            return Typed(None, f"{value.spark}[{place.spark}]")
+        if value.kind.startswith("map<"):
+            [place] = self.alike([Typed(types.key(value.kind), ""), place], "A mapping's key")[1:]
+            return Typed(types.element(value.kind), f"try_element_at({value.spark}, {place.spark})")
+        self.expect(value, "array", "[…]")
+        self.expect(place, "int", "A place in a list")
+        return Typed(types.element(value.kind), f"get({value.spark}, {place.spark})")
+
+def _kind_of(values: Sequence[Typed]) -> str | None:
+    kinds = {value.kind for value in values if value.kind != types.VOID}
+    return None if None in kinds else next(iter(kinds), types.VOID)
+
+
+_METHODS = (
+    (exp.Column, Scope._column), (exp.Identifier, Scope._variable), (exp.Dot, Scope._dot),
+    ((exp.Literal, exp.Boolean, exp.Null), Scope._literal), (exp.Neg, Scope._negative), (exp.Not, Scope._not),
+    ((exp.And, exp.Or), Scope._connected), (COMPARISONS, Scope._compared), (exp.DPipe, Scope._text),
+    ((exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod), Scope._calculated),
+    ((exp.Like, exp.ILike, exp.RegexpLike), Scope._matched), (exp.Is, Scope._is), (exp.In, Scope._in),
+    (exp.Between, Scope._between), (exp.Case, Scope._case), ((exp.Cast, exp.TryCast), Scope._cast),
+    (exp.Bracket, Scope._element), (exp.Anonymous, called),
+    (exp.Paren, lambda scope, node: scope.typed(node.this)),
+)

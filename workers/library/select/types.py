@@ -1,0 +1,119 @@
+"""Spark's types as text: their parts, what two of them become together, what may be cast to what."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from .grammar import Dialect
+
+INTEGERS = ("tinyint", "smallint", "int", "bigint")
+VOID = "void"  # of NULL
+UNKNOWN = None
+_PLAIN = {
+    exp.DataType.Type.TEXT: "string", exp.DataType.Type.VARCHAR: "string", exp.DataType.Type.INT: "int",
+    exp.DataType.Type.BIGINT: "bigint", exp.DataType.Type.DOUBLE: "double", exp.DataType.Type.FLOAT: "float",
+    exp.DataType.Type.BOOLEAN: "boolean", exp.DataType.Type.TIMESTAMP: "timestamp",
+    exp.DataType.Type.TIMESTAMPTZ: "timestamp", exp.DataType.Type.DATE: "date",
+    exp.DataType.Type.SMALLINT: "smallint", exp.DataType.Type.TINYINT: "tinyint"}
+CASTS = frozenset({"string", "double", "bigint", "int", "boolean", "timestamp", "date"})
+_FROM_STRING = CASTS
+_CASTABLE = {
+    "string": _FROM_STRING, "boolean": {"string", "double", "bigint", "int", "boolean"},
+    "number": {"string", "double", "bigint", "int", "boolean"}, "timestamp": {"string", "timestamp", "date"},
+    "date": {"string", "timestamp", "date"}}
+
+
+def is_number(kind: str | None) -> bool:
+    """Whether a type is one of numbers."""
+    return kind is not None and (kind in (*INTEGERS, "float", "double") or kind.startswith("decimal"))
+
+
+def together(one: str | None, other: str | None) -> str | None:
+    """The type that values of two types have in common; raises ``ValueError`` where they have none."""
+    if one is UNKNOWN or other is UNKNOWN:
+        return UNKNOWN
+    if one == other or other == VOID:
+        return one
+    if one == VOID:
+        return other
+    if is_number(one) and is_number(other):
+        integers = [INTEGERS.index(kind) if kind in INTEGERS else len(INTEGERS) for kind in (one, other)]
+        return INTEGERS[max(integers)] if max(integers) < len(INTEGERS) else "double"
+    raise ValueError
+
+
+def arithmetic(kind: str | None) -> str | None:
+    """What a number is calculated as: int, bigint or double."""
+    return {"tinyint": "int", "smallint": "int", "int": "int", "bigint": "bigint", UNKNOWN: UNKNOWN}.get(kind, "double")
+
+
+def may_cast(kind: str | None, to: str) -> bool:
+    """Whether values of a type can be cast to another, with null for what does not fit."""
+    if kind in (UNKNOWN, VOID):
+        return True
+    if kind.startswith(("array<", "map<", "struct<")):
+        return to == "string"
+    return to in _CASTABLE.get("number" if is_number(kind) else kind, ())
+
+
+def element(kind: str) -> str | None:
+    """The type of an array's elements, or of a map's values; None for other types."""
+    if kind.startswith("array<"):
+        return kind[6:-1]
+    return _split(kind[4:-1])[1] if kind.startswith("map<") else None
+
+
+def key(kind: str) -> str | None:
+    """The type of a map's keys."""
+    return _split(kind[4:-1])[0] if kind.startswith("map<") else None
+
+
+def fields(kind: str) -> dict[str, str]:
+    """The fields of a struct, by name."""
+    if not kind.startswith("struct<"):
+        return {}
+    pairs = (part.partition(":") for part in _split(kind[7:-1]))
+    return {name.strip("`"): inner for name, _, inner in pairs}
+
+
+def _split(text: str) -> list[str]:
+    """What commas separate, outside of brackets."""
+    parts, depth, start = [], 0, 0
+    for place, character in enumerate(text):
+        depth += (character in "<(") - (character in ">)")
+        if character == "," and not depth:
+            parts.append(text[start:place])
+            start = place + 1
+    return [*parts, text[start:]] if text else []
+
+
+def read_type(node: exp.Expression) -> str | None:
+    """A type that a query writes, as Spark's ``simpleString``; None for one that is not taken."""
+    if not isinstance(node, exp.DataType):
+        return None
+    if node.this in _PLAIN and not node.expressions:
+        return _PLAIN[node.this]
+    inner = [(part.name, read_type(part.args["kind"])) if isinstance(part, exp.ColumnDef) and part.args.get("kind")
+             else ("", read_type(part)) for part in node.expressions]
+    if not inner or any(kind is None for _, kind in inner):
+        return None
+    if node.this == exp.DataType.Type.ARRAY:
+        return f"array<{inner[0][1]}>"
+    if node.this == exp.DataType.Type.MAP and len(inner) == 2:
+        return f"map<{inner[0][1]},{inner[1][1]}>"
+    if node.this == exp.DataType.Type.STRUCT and all(name for name, _ in inner):
+        return "struct<{}>".format(",".join(f"{name}:{kind}" for name, kind in inner))
+    return None
+
+
+def read_schema(ddl: str) -> str | None:
+    """The type that ``from_json`` is given as text: of columns (``a int, b string``) or one type; None for none."""
+    for text in (ddl, f"struct<{ddl}>"):
+        try:
+            kind = read_type(exp.DataType.build(text, dialect=Dialect))
+        except (SqlglotError, ValueError):
+            continue
+        if kind is not None and kind.startswith(("array<", "map<", "struct<")):
+            return kind
+    return None
