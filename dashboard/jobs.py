@@ -32,6 +32,8 @@ from workers.engine import counters, observed, secrets, trials
 from workers.engine.channels import keys
 from workers.engine.channels.config import EVENTS_KEPT
 from workers.engine.channels.registry import Channels
+from workers.engine.connectors import intake
+from workers.engine.connectors.pushing import Pushed, push_events
 from workers.engine.readings import RateWindow
 from workers.library import registry
 from workers.library.code import code_digest
@@ -44,6 +46,14 @@ class BrokerAway(WeirError):
     """The broker does not answer: running dataflows go on, but nothing live is known here."""
 
     code = "broker_away"
+
+
+class NotTaken(Exception):
+    """A live source takes nothing now: nobody reads it (``at_rest``), or its readers are behind."""
+
+    def __init__(self, *, at_rest: bool) -> None:
+        super().__init__()
+        self.at_rest = at_rest
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +213,63 @@ def notable_events() -> list[dict[str, Any]]:
     except redis.RedisError:
         return []
     return [{name.decode(): json.loads(value) for name, value in fields.items()} for _, fields in entries]
+
+
+# Live sources ---------------------------------------------------------------------------------------------------------
+
+
+def posted_to(address: str) -> frozenset[str]:
+    """The running tasks that take what is posted to an address, ``team/name``; raises ``BrokerAway``."""
+    with _broker_needed("so nothing can be taken in."):
+        return intake.IntakeStore(broker(settings.REDIS_URL)).posted_to(address)
+
+
+def opened_config(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A config with the values of the secrets that it names; ``SecretAway`` where one is not to be had."""
+    return secrets.opened(config, redis_url=settings.REDIS_URL, data_dir=settings.DATA_DIR)
+
+
+def push(task: str, config: Mapping[str, Any], body: bytes, *, format: str | None, key: str) -> Pushed:
+    """Write what was posted to a live source.
+
+    Parameters
+    ----------
+    task : str
+        The running task.
+    config : mapping
+        Its config.
+    body : bytes
+        What was posted.
+    format : str, optional
+        How it is written, where that is not as the config says.
+    key : str
+        Under which a repetition is taken once; empty for none.
+
+    Raises
+    ------
+    BrokerAway
+        The broker does not answer.
+    NotTaken
+        Its readers are behind, or nobody reads it now (``at_rest``).
+    """
+    with _broker_needed("so nothing can be taken in."), _told_to_wait():
+        return push_events(intake.IntakeStore(broker(settings.REDIS_URL)), task, config, body, format=format, key=key)
+
+
+def dead_letters(task: str, count: int) -> list[intake.KeptLetter]:
+    """The newest messages that a live source could not read, newest first; raises ``BrokerAway``."""
+    with _broker_needed("so they cannot be shown."):
+        return intake.IntakeStore(broker(settings.REDIS_URL)).letters(task, count=count)
+
+
+@contextmanager
+def _told_to_wait() -> Iterator[None]:
+    try:
+        yield
+    except (intake.Full, intake.Overtaken) as error:
+        raise NotTaken(at_rest=False) from error
+    except (intake.Paused, intake.Closed) as error:
+        raise NotTaken(at_rest=True) from error
 
 
 # Trials ---------------------------------------------------------------------------------------------------------------

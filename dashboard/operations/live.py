@@ -14,6 +14,7 @@ from uuid import UUID
 from dashboard import jobs
 from dashboard.catalog.permissions import dataflow_for
 from dashboard.operations.health import findings, health_document
+from dashboard.operations.live_sources import sources_of
 from dashboard.operations.reservations import reserved_slots
 from dashboard.operations.states import SILENT
 from dashboard.operations.view import (
@@ -33,9 +34,9 @@ from scheduler.reuse.activity import is_working
 # Fields that change from moment to moment: pages write them in place and fetch nothing anew for them. A test holds this
 # to the fields that the API's answers mark.
 MOVING = frozenset({
-    "bundles_cpu", "bundles_memory", "channel_p50_ms", "channel_p99_ms", "cpu", "events", "events_in_per_s",
-    "events_out_per_s", "latency_p50_ms", "latency_p99_ms", "measured", "memory_mb", "rate_per_s", "retry_at_ms",
-    "since_ms", "wait_p50_ms", "wait_p99_ms"})
+    "at_ms", "bundles_cpu", "bundles_memory", "channel_p50_ms", "channel_p99_ms", "cpu", "dead", "events",
+    "events_in_per_s", "events_out_per_s", "latency_p50_ms", "latency_p99_ms", "measured", "memory_mb", "rate_per_s",
+    "retry_at_ms", "since_ms", "wait_p50_ms", "wait_p99_ms"})
 _NO_TOTALS = {
     "state": "", "events_in_per_s": None, "events_out_per_s": None, "latency_p50_ms": None, "latency_p99_ms": None}
 
@@ -90,6 +91,7 @@ def live_dataflow(viewer: Viewer, dataflow_id: UUID | str) -> dict[str, Any]:
       ``latency_p99_ms``, ``fragment``, ``position``, ``slot``, ``shared_with`` (id, name, team)
     - ``streams`` by ``"<source>><target>"`` (submitted ids): ``rate_per_s``, ``channel_p50_ms``, ``channel_p99_ms``,
       ``wait_p50_ms``, ``wait_p99_ms``; ``fused`` where no channel carries it
+    - ``sources`` by submitted task id: its live sources (``dashboard.operations.live_sources``)
     - ``health``: what is wrong of what it needs, as for the estate
     - ``proposal``: the newest one's ``id``, ``kind`` and ``status``, or null
     """
@@ -104,6 +106,7 @@ def live_dataflow(viewer: Viewer, dataflow_id: UUID | str) -> dict[str, Any]:
         "totals": totals_of(view, key) if inside else _NO_TOTALS | {"state": record.status},
         "tasks": _tasks(view, key) if inside else {},
         "streams": _streams(view, key) if inside else {},
+        "sources": sources_of(view, key) if inside else {},
         "health": {
             finding.key: asdict(finding) for finding in findings(view)
             if inside and key in {user["id"] for user in finding.dataflows}},

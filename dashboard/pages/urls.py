@@ -46,6 +46,7 @@ urlpatterns = [
     path("dataflows/<uuid:dataflow_id>/graph.json", dataflows.dataflow_graph_json, name="dataflow_graph"),
     path("dataflows/<uuid:dataflow_id>/plots.json", dataflows.dataflow_plots, name="dataflow_plots"),
     path("dataflows/<uuid:dataflow_id>/outputs/<path:task>", dataflows.output_events, name="output_events"),
+    path("dataflows/<uuid:dataflow_id>/dead-letters/<path:task>", dataflows.dead_letters, name="dead_letters"),
     path("dataflows/<uuid:dataflow_id>/remove", dataflows.dataflow_remove, name="dataflow_remove"),
     path("dataflows/<uuid:dataflow_id>/rearrange/<slug:way>", dataflows.dataflow_rearrange, name="dataflow_rearrange"),
     path("dataflows/<uuid:dataflow_id>/schedule", schedules.schedule, name="schedule"),

@@ -23,7 +23,7 @@ from .config import InvalidConfig
 
 GROUP = "weir.task_types"
 FAMILIES = ("generators", "taxis", "replay", "parse", "markup", "format", "filter", "statistics", "rollups", "predict",
-            "compute", "download", "tables", "archive", "sinks", "http")
+            "compute", "download", "tables", "archive", "sinks", "http", "live")
 
 
 @dataclass(frozen=True, slots=True)
