@@ -7,7 +7,7 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_POST
 
-from dashboard.core.errors import BadInput, TooLarge, response_for
+from dashboard.core.errors import BadInput, TooLarge, http_status
 from dashboard.operations.ingest import MOST_KEY, AtRest, TooFull
 from dashboard.operations.ingest import ingest as take_in
 from scheduler.model.errors import WeirError
@@ -25,7 +25,7 @@ def ingest(request: HttpRequest, team: str, name: str) -> HttpResponse:
             f"{team}/{name}", token=token.strip() if scheme.lower() == "bearer" else "", body=_body(request),
             content_type=request.headers.get("Content-Type", ""), key=_key(request))
     except WeirError as error:
-        response = response_for(request, error)
+        response = JsonResponse(error.as_dict(), status=http_status(error))
         if type(error) in WAIT_S:
             response["Retry-After"] = str(WAIT_S[type(error)])
         return response

@@ -20,7 +20,8 @@ DOCS = (ROOT / "docs" / "api.md").read_text()
 # Of the system itself, of commands and of pages that have no route: no answer of the API holds them.
 NEVER_ANSWERED = {
     "error", "invalid_config", "invalid_contract", "invalid_setting", "invalid_trial", "last_admin", "mixed_sweep",
-    "node_in_use", "node_reports", "secret_away", "trial_failed",
+    "node_in_use", "node_reports", "secret_away", "source_away",
+    "source_refused", "trial_failed",
 }
 
 
