@@ -92,6 +92,11 @@ def seal(value: str) -> str:
     return secrets.Vault(settings.DATA_DIR).seal(value)
 
 
+def unseal(sealed: str) -> str:
+    """The value of a secret, for the site's own use and nobody's eyes; ``SecretAway`` where the key is another."""
+    return secrets.Vault(settings.DATA_DIR).open(sealed)
+
+
 # The task library -----------------------------------------------------------------------------------------------------
 
 
@@ -216,17 +221,6 @@ def notable_events() -> list[dict[str, Any]]:
 
 
 # Live sources ---------------------------------------------------------------------------------------------------------
-
-
-def posted_to(address: str) -> frozenset[str]:
-    """The running tasks that take what is posted to an address, ``team/name``; raises ``BrokerAway``."""
-    with _broker_needed("so nothing can be taken in."):
-        return intake.IntakeStore(broker(settings.REDIS_URL)).posted_to(address)
-
-
-def opened_config(config: Mapping[str, Any]) -> dict[str, Any]:
-    """A config with the values of the secrets that it names; ``SecretAway`` where one is not to be had."""
-    return secrets.opened(config, redis_url=settings.REDIS_URL, data_dir=settings.DATA_DIR)
 
 
 def push(task: str, config: Mapping[str, Any], body: bytes, *, format: str | None, key: str) -> Pushed:

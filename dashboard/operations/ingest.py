@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 from dashboard import jobs
 from dashboard.operations.models import RunningTaskRow
+from dashboard.teams.models import Secret
 from scheduler.model.errors import WeirError
+from scheduler.model.secrets import SECRET, TEAM
 
 FORMATS = {
     "application/json": "json", "application/x-ndjson": "ndjson", "application/jsonl": "ndjson", "text/csv": "csv",
@@ -71,9 +73,10 @@ def ingest(address: str, *, token: str, body: bytes, content_type: str, key: str
     NotTheToken, TooFull, AtRest, NothingRead
         In the last case what came is kept as dead letters.
     """
-    sources = [
-        row for row in RunningTaskRow.objects.filter(pk__in=jobs.posted_to(address)).order_by("pk")
-        if _opens(token, row)]
+    team, _, name = address.partition("/")
+    pushed_to = [task_type.name for task_type in jobs.task_types().values() if task_type.connector == ""]
+    rows = RunningTaskRow.objects.filter(type__in=pushed_to, config__name=name, config__token__team=team)
+    sources = [row for row in rows.order_by("pk") if _opens(token, row)]
     if not sources:
         raise NotTheToken(
             "There is no such address, or the token is not its own.",
@@ -89,11 +92,10 @@ def ingest(address: str, *, token: str, body: bytes, content_type: str, key: str
 
 
 def _opens(token: str, row: RunningTaskRow) -> bool:
-    try:
-        value = jobs.opened_config({"token": row.config.get("token")})["token"]
-    except WeirError:
-        return False
-    return isinstance(value, str) and bool(value) and hmac.compare_digest(value.encode(), token.encode())
+    reference = row.config["token"]
+    secret = Secret.objects.filter(team__slug=reference[TEAM], name=reference[SECRET]).first()
+    value = jobs.unseal(secret.sealed) if secret is not None else ""
+    return bool(value) and hmac.compare_digest(value.encode(), token.encode())
 
 
 def _pushed(row: RunningTaskRow, body: bytes, format: str | None, key: str) -> Taken:

@@ -13,10 +13,8 @@ from dashboard import jobs
 from dashboard.operations.live_sources import dead_letters
 from dashboard.operations.models import RunningTaskRow
 from dashboard.teams.permissions import viewer_of
-from dashboard.teams.selectors import sealed_secrets
 from dashboard.teams.services import set_secret
 from scheduler.model.errors import NotFound
-from workers.engine import secrets
 from workers.engine.channels import keys
 from workers.engine.channels.registry import Channels
 from workers.engine.connectors.formats import layout_of
@@ -33,7 +31,6 @@ class Posted:
 
     def __init__(self, world, broker: redis.Redis) -> None:
         set_secret(actor=world.dev, team=world.city, name="meters", value=TOKEN)
-        secrets.publish(broker, sealed_secrets())
         self.record = running(world.carla, world.city, json.dumps({
             "name": "meters", "visibility": "private",
             "tasks": [
@@ -43,8 +40,7 @@ class Posted:
             "streams": [{"from": "posted", "to": "out"}]}), world.ana)
         row = RunningTaskRow.objects.get(type="http_ingest")
         self.task, self.store, self.channels = row.pk, IntakeStore(broker), Channels(broker)
-        self.store.open(
-            self.task, layout_of(row.config), known_readers=["f1-0"], node="n1", address="city/meters")
+        self.store.open(self.task, layout_of(row.config), known_readers=["f1-0"], node="n1")
         self.store.join(self.task, "f1-0")
         self._client = Client(enforce_csrf_checks=True)
 

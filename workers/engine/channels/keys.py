@@ -79,11 +79,6 @@ def posted(task_id: str) -> str:
     return f"{connector(task_id)}:posted"
 
 
-def address(name: str) -> str:
-    """The set of live sources that are posted to at an address: ``team/name``."""
-    return f"{PREFIX}ingest:{name}"
-
-
 def hosted(node: str) -> str:
     """The set of live sources, by running task, that a node's connector host has begun."""
     return f"{PREFIX}connectors:{node}"

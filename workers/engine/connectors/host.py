@@ -21,7 +21,6 @@ from typing import Any, TextIO
 
 import redis
 
-from scheduler.model.secrets import TEAM
 from scheduler.model.task_types import TaskType, TaskTypes
 from workers.engine.agents.broker_sync import connect
 from workers.engine.agents.line_writer import LineWriter
@@ -128,8 +127,7 @@ class ConnectorHost:
         self._ending.pop(task, None)
         prepared = self._source(source)
         token = self._store.open(
-            task, prepared.layout, known_readers=source.known, node=self._settings.node,
-            address="" if prepared.open else address_of(source.task.config))
+            task, prepared.layout, known_readers=source.known, node=self._settings.node)
         self._register(task, source)
         runner = Runner(prepared, self._store, token=token, on_event=self._on_event)
         self._runners[task] = runner
@@ -218,11 +216,6 @@ def opener_of(task_type: TaskType) -> Callable[..., Any] | None:
         return None
     module, _, function = task_type.connector.partition(":")
     return getattr(import_module(module), function)
-
-
-def address_of(config: Mapping[str, Any]) -> str:
-    """Where a source is posted to: its team and its name."""
-    return f"{config['token'][TEAM]}/{config['name']}"
 
 
 def _obey(host: ConnectorHost, commands: TextIO) -> None:

@@ -80,7 +80,7 @@ class IntakeStore:
     # -- life ------------------------------------------------------------------------------------------------------
 
     def open(
-        self, task: str, layout: Layout, *, known_readers: Collection[str], node: str = "", address: str = ""
+        self, task: str, layout: Layout, *, known_readers: Collection[str], node: str = ""
     ) -> int:
         """Open the channel of a source and take its token.
 
@@ -98,8 +98,6 @@ class IntakeStore:
             was somebody else's: nothing of it stays.
         node : str
             Who runs it.
-        address : str
-            Where it is posted to, if it is.
         """
         channel = keys.intake(task)
         earlier = self.readers(task)
@@ -112,10 +110,8 @@ class IntakeStore:
         pipeline.hsetnx(meta, "trimmed", begin)
         pipeline.execute()
         self._channels.open_channel(channel, schema_json=layout.schema_json, capacity=CAPACITY_BLOCKS)
-        self._broker.hset(keys.connector(task), mapping={"node": node, "address": address})
+        self._broker.hset(keys.connector(task), "node", node)
         self._broker.sadd(keys.hosted(node), task)
-        if address:
-            self._broker.sadd(keys.address(address), task)
         return self._channels.take_fence(channel)
 
     def take_token(self, task: str) -> int:
@@ -124,13 +120,11 @@ class IntakeStore:
 
     def delete(self, task: str, *, node: str | None = None) -> bool:
         """Remove all of a source; with ``node`` only where no other has taken it."""
-        runs_on, address = self._broker.hmget(keys.connector(task), ["node", "address"])
+        runs_on = self._broker.hget(keys.connector(task), "node")
         if node is not None:
             self._broker.srem(keys.hosted(node), task)
             if runs_on is not None and runs_on.decode() != node:
                 return False
-        if address:
-            self._broker.srem(keys.address(address.decode()), task)
         self._channels.delete_channel(keys.intake(task))
         self._broker.delete(keys.connector(task), keys.dead_letters(task), keys.posted(task))
         return True
@@ -138,10 +132,6 @@ class IntakeStore:
     def hosted(self, node: str) -> frozenset[str]:
         """The sources that a node has begun, and not removed."""
         return frozenset(name.decode() for name in self._broker.smembers(keys.hosted(node)))
-
-    def posted_to(self, address: str) -> frozenset[str]:
-        """The sources that are posted to at an address."""
-        return frozenset(name.decode() for name in self._broker.smembers(keys.address(address)))
 
     def readers(self, task: str) -> frozenset[str]:
         """Every fragment that has read the source in its present life."""
