@@ -127,6 +127,12 @@ class PlayedReader:
             self._channels.commit(self._channel, self._id, self._read_to)
         return self.rows
 
+    def ends_after(self, other: PlayedReader) -> bool:
+        """Take over where another ends, as a slot lets an heir do it; whether it has its place then."""
+        self._channels.join(self._channel, self._id, where=other._read_to)
+        self._channels.unregister(self._channel, other._id, for_good=True)
+        return self.has_place
+
     def numbers(self) -> list[int]:
         """The numbers of the events that were read."""
         return [row["n"] for row in self.read()]

@@ -83,6 +83,7 @@ def test_a_host_that_is_killed_at_any_moment_loses_nothing(host, rig):
     require(reader, rig, list(range(sent)), host)
 
 
+@pytest.mark.long
 def test_a_source_that_is_away_is_told_and_read_on(host, rig):
     reader = reading(host, rig)
     rig.send(range(20))
@@ -97,6 +98,7 @@ def test_a_source_that_is_away_is_told_and_read_on(host, rig):
     until(lambda: host.source(rig.task().id)["state"] == "running" and not host.source(rig.task().id)["error"])
 
 
+@pytest.mark.long
 def test_a_full_channel_holds_the_source_back_and_loses_nothing(host, rig):
     reader = reading(host, rig)
     task, sent, capacity = rig.task().id, 0, 3
@@ -114,6 +116,7 @@ def test_a_full_channel_holds_the_source_back_and_loses_nothing(host, rig):
     require(reader, rig, list(range(sent)), host)
 
 
+@pytest.mark.long
 def test_garbage_becomes_a_dead_letter_with_its_reason(host, rig):
     reader = reading(host, rig)
     rig.send([1])
@@ -125,6 +128,7 @@ def test_garbage_becomes_a_dead_letter_with_its_reason(host, rig):
     until(lambda: host.source(rig.task().id)["dead"] == 1)
 
 
+@pytest.mark.long
 def test_a_schema_that_changes_under_way_is_read_as_far_as_it_fits(host, rig):
     reader = reading(host, rig)
     rig.send([1])
@@ -134,6 +138,7 @@ def test_a_schema_that_changes_under_way_is_read_as_far_as_it_fits(host, rig):
     assert [row["text"] for row in reader.rows] == ["event 1", None, "event 3"]
 
 
+@pytest.mark.long
 def test_a_source_that_pauses_goes_on_from_its_position(host, rig):
     reader = reading(host, rig)
     rig.send(range(10))
@@ -145,6 +150,7 @@ def test_a_source_that_pauses_goes_on_from_its_position(host, rig):
     require(reader, rig, list(range(20)), host)
 
 
+@pytest.mark.long
 def test_a_source_that_is_let_go_leaves_nothing_and_begins_anew(host, rig, broker):
     reader = reading(host, rig)
     rig.send(range(10))
@@ -161,6 +167,7 @@ def test_a_source_that_is_let_go_leaves_nothing_and_begins_anew(host, rig, broke
         f"weir:connector:{rig.task().id}", "readers") == b'["f3-0"]'
 
 
+@pytest.mark.long
 def test_who_joins_reads_from_now_on_and_an_heir_from_where_the_other_ended(host, rig, broker):
     task = rig.task()
     reader = reading(host, rig)
@@ -171,3 +178,7 @@ def test_who_joins_reads_from_now_on_and_an_heir_from_where_the_other_ended(host
     rig.send(range(10, 20))
     until(lambda: len(set(reader.numbers())) == 20)
     assert not heir.has_place
+    place = heir.ends_after(reader)
+    rig.send(range(20, 30))
+    until(lambda: set(heir.numbers()) >= set(range(20, 30)))
+    assert heir.rows[0]["_seq"] == len(reader.rows) and place

@@ -6,6 +6,7 @@ import signal
 import time
 from collections import Counter
 
+import psutil
 import pytest
 import redis
 
@@ -68,6 +69,12 @@ class Planned:
         return Counter(event["n"] for event in events)
 
 
+def living(rig: Rig, what: str) -> int | None:
+    """The process of the slot or of the host of connectors, by a report that is not of an agent before."""
+    pid = rig.slot_pid() if what == "slot" else (rig.report().get("connectors") or {}).get("pid")
+    return pid if pid is not None and psutil.pid_exists(pid) else None
+
+
 @pytest.fixture(scope="module")
 def kafka():
     with rig_of("kafka") as cluster:
@@ -112,10 +119,7 @@ def test_every_event_arrives_once_though_host_slot_and_agent_are_killed(planned,
             agent.kill()
             agent.start()
         else:
-            pid = agent.report()["connectors"]["pid"] if victim == "host" else agent.slot_pid()
-            os.kill(pid, signal.SIGKILL)
-            agent.wait(lambda: (agent.report()["connectors"] or {}).get("pid") not in (None, pid)  # noqa: B023
-                       if victim == "host" else agent.slot_pid() not in (None, pid))  # noqa: B023
+            os.kill(agent.wait(lambda: living(agent, victim)), signal.SIGKILL)  # noqa: B023
     agent.wait(lambda: len(planned.numbers("city")) == sent, what="all that was sent")
     assert set(planned.numbers("city")) == set(range(sent)) and max(planned.numbers("city").values()) == 1
 
