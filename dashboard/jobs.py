@@ -33,6 +33,8 @@ from workers.engine import counters, observed, secrets, trials
 from workers.engine.channels import keys
 from workers.engine.channels.config import EVENTS_KEPT
 from workers.engine.channels.registry import Channels
+from workers.engine.connectors import intake
+from workers.engine.connectors.pushing import Pushed, push_events
 from workers.engine.readings import RateWindow
 from workers.library import registry
 from workers.library.code import code_digest
@@ -46,6 +48,14 @@ class BrokerAway(WeirError):
     """The broker does not answer: running dataflows go on, but nothing live is known here."""
 
     code = "broker_away"
+
+
+class NotTaken(Exception):
+    """A live source takes nothing now: nobody reads it (``at_rest``), or its readers are behind."""
+
+    def __init__(self, *, at_rest: bool) -> None:
+        super().__init__()
+        self.at_rest = at_rest
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +104,11 @@ def try_again(queries: Iterable[str]) -> None:
 def seal(value: str) -> str:
     """A secret's value as it is stored: read by nobody without the installation's key."""
     return secrets.Vault(settings.DATA_DIR).seal(value)
+
+
+def unseal(sealed: str) -> str:
+    """The value of a secret, for the site's own use and nobody's eyes; ``SecretAway`` where the key is another."""
+    return secrets.Vault(settings.DATA_DIR).open(sealed)
 
 
 # The task library -----------------------------------------------------------------------------------------------------
@@ -247,6 +262,52 @@ def notable_events() -> list[dict[str, Any]]:
     except redis.RedisError:
         return []
     return [{name.decode(): json.loads(value) for name, value in fields.items()} for _, fields in entries]
+
+
+# Live sources ---------------------------------------------------------------------------------------------------------
+
+
+def push(task: str, config: Mapping[str, Any], body: bytes, *, format: str | None, key: str) -> Pushed:
+    """Write what was posted to a live source.
+
+    Parameters
+    ----------
+    task : str
+        The running task.
+    config : mapping
+        Its config.
+    body : bytes
+        What was posted.
+    format : str, optional
+        How it is written, where that is not as the config says.
+    key : str
+        Under which a repetition is taken once; empty for none.
+
+    Raises
+    ------
+    BrokerAway
+        The broker does not answer.
+    NotTaken
+        Its readers are behind, or nobody reads it now (``at_rest``).
+    """
+    with _broker_needed("so nothing can be taken in."), _told_to_wait():
+        return push_events(intake.IntakeStore(broker(settings.REDIS_URL)), task, config, body, format=format, key=key)
+
+
+def dead_letters(task: str, count: int) -> list[intake.KeptLetter]:
+    """The newest messages that a live source could not read, newest first; raises ``BrokerAway``."""
+    with _broker_needed("so they cannot be shown."):
+        return intake.IntakeStore(broker(settings.REDIS_URL)).letters(task, count=count)
+
+
+@contextmanager
+def _told_to_wait() -> Iterator[None]:
+    try:
+        yield
+    except (intake.Full, intake.Overtaken) as error:
+        raise NotTaken(at_rest=False) from error
+    except (intake.Paused, intake.Closed) as error:
+        raise NotTaken(at_rest=True) from error
 
 
 # Trials ---------------------------------------------------------------------------------------------------------------

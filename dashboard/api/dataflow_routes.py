@@ -19,6 +19,7 @@ from dashboard.api.answers.dataflows import (
     DataflowDetail,
     DataflowHistory,
     DataflowRow,
+    DeadLetter,
     FailingQuery,
     Fragmentation,
     LiveDataflow,
@@ -159,3 +160,12 @@ def output_events(
 ) -> list[dict[str, Any]]:
     """The newest events of a named output, newest first."""
     return operations.output_tail(request.viewer, dataflow_id, task_id, count=count)
+
+
+@router.get("/dataflows/{uuid:dataflow_id}/sources/{str:task_id}/dead-letters", response=list[DeadLetter])
+def source_dead_letters(
+    request: HttpRequest, dataflow_id: UUID, task_id: str, count: int = Query(50, ge=1, le=200)
+) -> list[dict[str, str]]:
+    """The newest messages that a live source could not read, newest first."""
+    letters = operations.dead_letters(request.viewer, dataflow_id, task_id, count=count)
+    return [{**asdict(letter), "at": letter.at.isoformat()} for letter in letters]

@@ -40,6 +40,7 @@ TRAFFIC_GB_PRICE = ENVIRONMENT.number("WEIR_TRAFFIC_GB_PRICE", minimum=0.0)
 SPILL_GB_HOUR_PRICE = ENVIRONMENT.number("WEIR_SPILL_GB_HOUR_PRICE", minimum=0.0)
 CURRENCY = ENVIRONMENT.text("WEIR_CURRENCY")
 DOCUMENT_LIMIT_BYTES = 1024 * 1024
+INGEST_LIMIT_BYTES = 8 * 1024 * 1024  # of events in one request
 LIVE_CONNECTIONS = ENVIRONMENT.integer("WEIR_LIVE_CONNECTIONS", minimum=1)
 LOGIN_FAILURES_ALLOWED = 8  # for one user name from one device or address, within the window
 LOGIN_FAILURES_ALLOWED_BY_NAME = 20  # from all addresses; devices that are known by the name go on

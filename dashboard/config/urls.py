@@ -2,6 +2,7 @@
 
 from django.urls import include, path
 
+from dashboard.api.ingest_view import ingest
 from dashboard.api.routes import api
 from dashboard.live.views import snapshot
 from dashboard.operations.probes import healthz, readyz
@@ -10,6 +11,7 @@ urlpatterns = [
     path("api/", api.urls),
     path("healthz", healthz, name="healthz"),
     path("readyz", readyz, name="readyz"),
+    path("ingest/<slug:team>/<slug:name>", ingest, name="ingest"),
     path("live/snapshot", snapshot, name="live_snapshot"),
     path("", include("dashboard.pages.urls")),
 ]

@@ -30,7 +30,7 @@ _FULL = re.compile(r"database or disk is full|No space left on device|Disk quota
 HTTP_STATUS: Mapping[str, HTTPStatus] = {
     code: status for status, codes in {
         HTTPStatus.BAD_REQUEST: ("error", "bad_input", "invalid_trial"),
-        HTTPStatus.UNAUTHORIZED: ("login_required",),
+        HTTPStatus.UNAUTHORIZED: ("login_required", "wrong_token"),
         HTTPStatus.FORBIDDEN: ("permission_denied",),
         HTTPStatus.NOT_FOUND: ("not_found",),
         HTTPStatus.METHOD_NOT_ALLOWED: ("method_not_allowed",),
@@ -39,14 +39,15 @@ HTTP_STATUS: Mapping[str, HTTPStatus] = {
             "invalid_transition", "last_admin", "missing_profile", "mixed_sweep", "name_taken", "no_slots",
             "no_such_near_miss", "node_in_use", "node_reports", "not_approved", "not_enactable", "not_paused",
             "nothing_to_change", "nothing_to_gain", "rate_not_held", "secret_away", "secret_in_use", "slot_taken",
+            "source_away", "source_refused",
             "stale_plan", "too_many_sweeps", "trial_failed", "unknown_task_type"),
         HTTPStatus.REQUEST_ENTITY_TOO_LARGE: ("document_too_large", "too_large"),
         HTTPStatus.UNPROCESSABLE_ENTITY: (
             "invalid_beginning", "invalid_choice", "invalid_config", "invalid_dataflow", "invalid_profile",
-            "invalid_request", "invalid_resources", "invalid_value", "wrong_columns"),
-        HTTPStatus.TOO_MANY_REQUESTS: ("too_many_logins",),
+            "invalid_request", "invalid_resources", "invalid_value", "nothing_read", "wrong_columns"),
+        HTTPStatus.TOO_MANY_REQUESTS: ("source_full", "too_many_logins"),
         HTTPStatus.INTERNAL_SERVER_ERROR: ("internal_error", "invalid_contract", "invalid_setting", "planning_failed"),
-        HTTPStatus.SERVICE_UNAVAILABLE: ("broker_away",),
+        HTTPStatus.SERVICE_UNAVAILABLE: ("broker_away", "source_paused"),
         HTTPStatus.INSUFFICIENT_STORAGE: ("disk_full",),
     }.items() for code in codes
 }

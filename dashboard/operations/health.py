@@ -14,6 +14,7 @@ from typing import Any
 from django.conf import settings
 
 from dashboard.operations.findings import BAD, NOTE, WARN, Finding
+from dashboard.operations.live_sources import report_of
 from dashboard.operations.slow_queries import stuck_queries
 from dashboard.operations.slow_readers import held_up, spilled
 from dashboard.operations.states import GAVE_UP, NODE_SILENT_MS, RECOVERING, SILENT, SILENT_SOURCE, THROTTLED
@@ -21,6 +22,7 @@ from dashboard.operations.view import View
 from scheduler.contracts.reports import FAILING, RUNNING, STALLED, NodeReport, QueryReport, SlotReport
 from scheduler.model.fragment import Fragment, RunningBundle
 
+AWAY, RETRYING = "away", "retrying"  # of a live source
 FULL, FULL_MB = "full", 64  # so little free space is as good as none
 _ORDER = {BAD: 0, WARN: 1, NOTE: 2}
 
@@ -126,9 +128,29 @@ def _queries(view: View) -> Iterator[Finding]:
                 finding = _query(view, fragment, bundle, view.bundle_report(bundle))
                 if finding is not None:
                     yield finding
+                if (finding := _live_source(view, fragment, bundle)) is not None:
+                    yield finding
                 spill = view.reading.reports.spill(bundle.slot, bundle.id)
                 if spill is not None:
                     yield spilled(view, fragment, bundle, spill)
+
+
+def _live_source(view: View, fragment: Fragment, bundle: RunningBundle) -> Finding | None:
+    """A live source that is not read as it should be."""
+    report = None if fragment.paused else report_of(view, fragment)
+    if report is None or report.state not in (AWAY, RETRYING, THROTTLED):
+        return None
+    name, users = view.name_of(fragment.tasks[0]), view.users(fragment.active_tasks)
+    if report.state == THROTTLED:
+        return Finding(
+            "source", fragment.tasks[0], THROTTLED, WARN,
+            f"{name} waits: what comes is read more slowly than it comes.",
+            "Give the slow task more threads by a schedule. Nothing is lost that the source keeps.", slot=bundle.slot,
+            since_ms=report.since_ms, dataflows=users)
+    return Finding(
+        "source", fragment.tasks[0], report.state, BAD, f"{name} cannot be read. {report.error or ''}".strip(),
+        "Weir tries again, less and less often, and goes on where it was.", slot=bundle.slot,
+        since_ms=report.since_ms, retry_at_ms=report.retry_at_ms, dataflows=users)
 
 
 def _query(view: View, fragment: Fragment, bundle: RunningBundle, report: QueryReport) -> Finding | None:

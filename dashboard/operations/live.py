@@ -15,6 +15,7 @@ from dashboard import jobs
 from dashboard.catalog.permissions import dataflow_for
 from dashboard.operations.failures import failed_tasks
 from dashboard.operations.health import findings, health_document
+from dashboard.operations.live_sources import sources_of
 from dashboard.operations.losses import lost_by
 from dashboard.operations.reservations import reserved_slots
 from dashboard.operations.slow_readers import paused_slow
@@ -37,9 +38,9 @@ from scheduler.reuse.activity import is_working
 # Fields that change from moment to moment: pages write them in place and fetch nothing anew for them. A test holds this
 # to the fields that the API's answers mark.
 MOVING = frozenset({
-    "bundles_cpu", "bundles_memory", "channel_p50_ms", "channel_p99_ms", "cpu", "events", "events_in_per_s",
-    "events_out_per_s", "latency_p50_ms", "latency_p99_ms", "lost_events", "measured", "memory_mb", "rate_per_s",
-    "retry_at_ms", "since_ms", "wait_p50_ms", "wait_p99_ms"})
+    "at_ms", "bundles_cpu", "bundles_memory", "channel_p50_ms", "channel_p99_ms", "cpu", "dead", "events",
+    "events_in_per_s", "events_out_per_s", "latency_p50_ms", "latency_p99_ms", "lost_events", "measured", "memory_mb",
+    "rate_per_s", "retry_at_ms", "since_ms", "wait_p50_ms", "wait_p99_ms"})
 _NO_TOTALS = {
     "state": "", "events_in_per_s": None, "events_out_per_s": None, "latency_p50_ms": None, "latency_p99_ms": None}
 
@@ -95,6 +96,7 @@ def live_dataflow(viewer: Viewer, dataflow_id: UUID | str) -> dict[str, Any]:
       ``latency_p99_ms``, ``fragment``, ``position``, ``slot``, ``shared_with`` (id, name, team)
     - ``streams`` by ``"<source>><target>"`` (submitted ids): ``rate_per_s``, ``channel_p50_ms``, ``channel_p99_ms``,
       ``wait_p50_ms``, ``wait_p99_ms``; ``fused`` where no channel carries it
+    - ``sources`` by submitted task id: its live sources (``dashboard.operations.live_sources``)
     - ``health``: what is wrong of what it needs, as for the estate
     - ``when_behind``: what becomes of it where it reads a stream too slowly that others need; ``lost_events``: how many
       it has lost by that choice
@@ -115,6 +117,7 @@ def live_dataflow(viewer: Viewer, dataflow_id: UUID | str) -> dict[str, Any]:
         "totals": totals_of(view, key) if inside else _NO_TOTALS | {"state": record.status},
         "tasks": _tasks(view, key) if inside else {},
         "streams": _streams(view, key) if inside else {},
+        "sources": sources_of(view, key) if inside else {},
         "health": {name: asdict(finding) for name, finding in own_findings.items()},
         "when_behind": record.behind_choice, "lost_events": lost_by(record.pk)["events"],
         "proposal": {"id": str(newest.pk), "kind": newest.plan.kind, "status": newest.status} if newest else None,

@@ -5,6 +5,7 @@ For pages, API and live connections:
 - ``live_estate(viewer)``, ``live_dataflow(viewer, dataflow_id)``: live documents, described where they are built
 - ``outputs(viewer, dataflow_id)``: named outputs of a dataflow: ``task``, ``name``, ``channel``
 - ``output_tail(viewer, dataflow_id, task_id, count)``: newest events of one
+- ``dead_letters(viewer, dataflow_id, task_id, count)``: what a live source of it could not read
 - ``notable_events(viewer, dataflow_id, count)``: what happened to its queries
 - ``estate_history(viewer, minutes)``, ``dataflow_history(viewer, dataflow_id, minutes)``: columns for plots
 - ``nodes()``: nodes with their slots and when they were last seen
@@ -28,6 +29,7 @@ from dashboard.catalog.permissions import dataflow_for
 from dashboard.operations.estate import current_estate, fragments_where, load_estate, load_part_of
 from dashboard.operations.estate_reader import slots_around, slots_gone
 from dashboard.operations.live import live_dataflow, live_estate
+from dashboard.operations.live_sources import dead_letters
 from dashboard.operations.models import HistoryPoint, NodeRow
 from dashboard.operations.notable import notable_events
 from dashboard.teams.models import Team
@@ -35,8 +37,8 @@ from dashboard.teams.permissions import Viewer
 from scheduler.model.errors import NotFound
 
 __all__ = [
-    "current_estate", "dataflow_history", "estate_history", "fragments_where", "live_dataflow", "live_estate",
-    "load_estate", "load_part_of", "nodes",
+    "current_estate", "dataflow_history", "dead_letters", "estate_history", "fragments_where", "live_dataflow",
+    "live_estate", "load_estate", "load_part_of", "nodes",
     "notable_events", "output_tail", "outputs", "slots_around", "slots_gone",
 ]
 

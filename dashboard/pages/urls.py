@@ -47,6 +47,7 @@ urlpatterns = [
     path("dataflows/<uuid:dataflow_id>/versions/<int:number>", dataflows.dataflow_version, name="dataflow_version"),
     path("dataflows/<uuid:dataflow_id>/plots.json", dataflows.dataflow_plots, name="dataflow_plots"),
     path("dataflows/<uuid:dataflow_id>/outputs/<path:task>", dataflows.output_events, name="output_events"),
+    path("dataflows/<uuid:dataflow_id>/dead-letters/<path:task>", dataflows.dead_letters, name="dead_letters"),
     path("dataflows/<uuid:dataflow_id>/remove", dataflows.dataflow_remove, name="dataflow_remove"),
     path("dataflows/<uuid:dataflow_id>/retry", dataflows.dataflow_retry, name="dataflow_retry"),
     path("dataflows/<uuid:dataflow_id>/rearrange/<slug:way>", dataflows.dataflow_rearrange, name="dataflow_rearrange"),

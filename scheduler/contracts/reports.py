@@ -117,6 +117,41 @@ class LossReport:
 
 
 @dataclass(frozen=True, slots=True)
+class ConnectorReport:
+    """One live source, as the node's connector host runs it.
+
+    ``state`` is one of ``starting``, ``running``, ``throttled`` (its channel is full), ``away`` (the source does not
+    answer, and is tried again) and ``retrying`` (something else is wrong). ``dead`` counts what could not be read.
+    """
+
+    state: str = "starting"
+    since_ms: int = 0
+    error: str | None = None
+    retry_at_ms: int | None = None
+    restarts: int = 0
+    events: int = 0  # that it has written since it was opened
+    dead: int = 0
+    rate_per_s: float | None = None
+    at_ms: int | None = None  # when its last event came
+
+
+@dataclass(frozen=True, slots=True)
+class HostReport:
+    """The process that reads a node's live sources, and each of them by running task. CPU in cores.
+
+    ``state`` is ``starting``, ``running``, ``stalled`` or ``backoff``.
+    """
+
+    state: str = "starting"
+    error: str = ""  # why its last process ended
+    restarts: int = 0
+    pid: int | None = None
+    cpu: float | None = None
+    memory_mb: float | None = None
+    sources: Mapping[str, ConnectorReport] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class NodeReport:
     """One node: the version of the desired state that it follows, its size, and its slots by index."""
 
@@ -131,6 +166,7 @@ class NodeReport:
     disk_free_mb: float | None = None  # of the file system of its data folder
     disk_total_mb: float | None = None
     spare: SpareReport | None = None
+    connectors: HostReport | None = None  # None where no live source is wanted
     spills: Mapping[str, SpillReport] = field(default_factory=dict)  # by fragment or bundle
     spilled_kb_s: Mapping[str, int] = field(default_factory=dict)  # KB on disk for each, times seconds
     losses: tuple[LossReport, ...] = ()
@@ -196,6 +232,11 @@ class Reports(Mapping[str, NodeReport]):
         """What a slot's node has on disk for a query that reads too slowly, or None."""
         node = self._nodes.get(Slot.of(slot).node)
         return None if node is None else node.spills.get(query_id)
+
+    def connector(self, slot: str, task_id: str) -> ConnectorReport | None:
+        """What the connector host of a slot's node tells of a live source, or None."""
+        node = self._nodes.get(Slot.of(slot).node)
+        return None if node is None or node.connectors is None else node.connectors.sources.get(task_id)
 
     @property
     def left(self) -> frozenset[str]:

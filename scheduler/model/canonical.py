@@ -64,10 +64,11 @@ def source_rate_per_s(dataflow: Dataflow, task: Task, task_type: TaskType) -> fl
 def identity_config(dataflow: Dataflow, task: Task, task_type: TaskType) -> dict[str, Any]:
     """The config that a running task has: canonical, a source's with its rate in it.
 
-    A source's rate is part of what it is, because the same source at another rate is another stream.
+    A source's rate is part of what it is, because the same source at another rate is another stream. That of a
+    connector is not: what comes does not depend on what somebody expects.
     """
     config = canonical_config(task_type, task.config)
-    if task_type.kind == "source":
+    if task_type.kind == "source" and task_type.connector is None:
         config[RATE_KEY] = source_rate_per_s(dataflow, task, task_type)
     return config
 

@@ -89,6 +89,9 @@ class TaskType:
     ``movable_state`` says of a stateful type that all its state goes through ``workers.library.state.fold_stream``: it
     can then be handed from one query to another, as that of windows, ``dropDuplicates`` and the like cannot.
     ``version`` changes when the logic changes: it is part of a task's identity.
+    ``connector`` makes a source live: ``"package.module:function"``, which opens what it reads (see
+    ``workers.engine.connectors``). Its ``inputs`` are then the events that the node's connector host has written, and
+    its rate is what comes, which is no part of its identity.
 
     ``effects`` names what a task of this type reaches beyond Weir: ``network``, ``database``, ``files`` (other than the
     replay folders, which it reads, and the data folder's outputs) or ``code`` that its config holds. A type without any
@@ -109,6 +112,7 @@ class TaskType:
     terminal: Literal["output", "parquet", "json"] | None = None
     version: int = 1
     movable_state: bool = False
+    connector: str | None = None
     effects: tuple[Effect, ...] | None = None
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import namedtuple
 from typing import Any
 
@@ -160,6 +161,31 @@ def test_a_reader_that_goes_on_from_disk_is_told_and_whom_it_holds_back(
     concerned = {user["name"] for user in finding["dataflows"]}
     assert concerned == ({"speeds", "traffic"} if refused else {"speeds"})
     assert f"spill/{reader.id}" in live_dataflow(viewer_of(world.carla), slow.pk)["health"]
+
+
+@pytest.mark.parametrize(("state", "severity"), [
+    ("away", "bad"), ("retrying", "bad"), ("throttled", "warn"), ("running", None), ("starting", None)])
+def test_a_live_source_that_is_not_read_is_told_to_whom_it_concerns(
+    world: World, monkeypatch: pytest.MonkeyPatch, state: str, severity: str | None
+) -> None:
+    monkeypatch.setenv("WEIR_CONNECTOR_HOSTS", "mqtt.example.org")
+    record = running(world.carla, world.city, json.dumps({
+        "name": "vehicles", "visibility": "private",
+        "tasks": [
+            {"id": "topic", "type": "mqtt", "config": {"server": "mqtt.example.org", "topics": ["a"]}},
+            {"id": "out", "type": "output", "config": {"name": "out"}}],
+        "streams": [{"from": "topic", "to": "out"}]}), world.ana)
+    [task] = [task.id for task in load_estate().tasks.values() if task.type == "mqtt"]
+    source = {"state": state, "since_ms": 7, "error": "mqtt.example.org is silent.", "retry_at_ms": 9,
+              "events": 4, "dead": 2}
+    observe(monkeypatch, node={"connectors": {"state": "running", "sources": {task: source}}})
+    live = live_dataflow(viewer_of(world.carla), record.pk)
+    assert live["sources"]["topic"]["state"] == state and live["sources"]["topic"]["dead"] == 2
+    finding = live["health"].get(f"source/{task}")
+    assert (finding and finding["severity"]) == severity
+    if severity == "bad":
+        assert "mqtt.example.org is silent." in finding["cause"] and finding["retry_at_ms"] == 9
+    assert "mqtt.example.org" not in repr(live_estate(viewer_of(world.outsider)))
 
 
 def test_a_private_dataflow_is_in_nobody_elses_findings(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

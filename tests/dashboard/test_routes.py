@@ -51,7 +51,8 @@ class Everything:
         self._names = {
             "dataflow_id": record.pk, "one": record.pk, "other": record.pk, "proposal_id": proposal.pk,
             "task_id": next(iter(load_estate().tasks)), "slug": "city", "name": "hook", "token_id": 1, "number": 1,
-            "profile_id": NOBODYS, "sweep_id": NOBODYS, "trial_id": NOBODYS, "way": "pause", "task": "out"}
+            "profile_id": NOBODYS, "sweep_id": NOBODYS, "trial_id": NOBODYS, "way": "pause", "task": "out",
+            "team": "city"}
         text, digest = document("new", window=9), proposal.plan.digest
         self._bodies: dict[str, dict[str, Any]] = {
             "api/validate": {"text": text, "format": "json"},

@@ -22,7 +22,7 @@ from scheduler.contracts.desired import (
 from scheduler.model.behind import Needed, needs_in
 from scheduler.model.dataflow import Task
 from scheduler.model.estate import Estate, fragments_upstream_first
-from scheduler.model.fragment import Fragment, RunningBundle, Slot
+from scheduler.model.fragment import Fragment, RunningBundle, RunningTask, Slot
 from scheduler.model.task_types import TaskType
 from workers.engine.channels import keys
 
@@ -116,9 +116,7 @@ def _wanted(
     return WantedFragment(
         id=bundle.id,
         tasks=tuple(Task(task.id, task_types[task.type].name, dict(task.config)) for task in tasks),
-        inputs=tuple(
-            Input(channel, parent, writer.leaving)
-            for parent in tasks[0].parents for channel, writer in _read(estate, fragment, bundle, parent)),
+        inputs=_inputs(estate, fragment, bundle, tasks[0], task_types),
         outlets={
             position(task_id): frozenset(_undivided(estate, fragment, task_id)) for task_id in fragment.outlets},
         active=fragment.active,
@@ -132,6 +130,17 @@ def _wanted(
         leaving=bundle.leaving,
         writers=_writers(estate, fragment, bundle, tasks[0].parents) if bundle.leaving else {},
     )
+
+
+def _inputs(
+    estate: Estate, fragment: Fragment, bundle: RunningBundle, head: RunningTask, task_types: Mapping[str, TaskType]
+) -> tuple[Input, ...]:
+    """What a bundle reads: the streams of others, or, of a live source, what its connector writes."""
+    if task_types[head.type].connector is not None:
+        return (Input(keys.intake(head.id), head.id),)
+    return tuple(
+        Input(channel, parent, writer.leaving)
+        for parent in head.parents for channel, writer in _read(estate, fragment, bundle, parent))
 
 
 def _with_terms(

@@ -210,6 +210,31 @@ class LiveStream(Answer):
     wait_p99_ms: Figure
 
 
+class LiveSource(Answer):
+    """A live source: how it is read, what came and what of it could not be read; ``address`` is where it is posted to,
+    ``at_ms`` when its last event came."""
+
+    type: str
+    state: str
+    error: str | None
+    retry_at_ms: Annotated[int | None, Moving()]
+    restarts: int
+    events: Annotated[int | None, Moving()]
+    dead: Annotated[int | None, Moving()]
+    rate_per_s: Figure
+    at_ms: Annotated[int | None, Moving()]
+    address: str | None
+
+
+class DeadLetter(Answer):
+    """A message that a live source could not read: when it came, why, where it was, and how it begins."""
+
+    at: str
+    reason: str
+    place: str
+    sample: str
+
+
 class Finding(Answer):
     """Something that is wrong, with its cause and remedy; ``severity`` is ``bad``, ``warn`` or ``note``."""
 
@@ -243,6 +268,7 @@ class LiveDataflow(Answer):
     totals: Totals
     tasks: dict[str, LiveTask]
     streams: dict[str, LiveStream]
+    sources: dict[str, LiveSource]
     health: dict[str, Finding]
     when_behind: str
     lost_events: Annotated[int, Moving()]

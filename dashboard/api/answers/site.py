@@ -49,6 +49,7 @@ class TaskTypeRow(Answer):
     version: int
     movable_state: bool
     effects: list[str] | None
+    connector: str | None
 
 
 class Sample(Answer):

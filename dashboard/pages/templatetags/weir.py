@@ -22,7 +22,7 @@ _CHIPS = {
     "ok": {"running", "done", "approved", "approve"},
     "busy": {
         "submitted", "computing", "executing", "pausing", "removing", "rolling_back", "starting", "draining", "waiting",
-        "queued", "recovering",
+        "queued", "recovering", "retrying",
     },
     "warn": {"planned", "pending", "stale", "throttled", "low"},
     "bad": {

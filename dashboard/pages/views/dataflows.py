@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
 PER_PAGE = 25
 EVENTS_SHOWN = 10
+LETTERS_SHOWN = 100
 PLOT_MINUTES = 60
 MOMENTS = {"_time", "_born"}
 
@@ -137,7 +138,8 @@ def dataflow(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
         for stream in graph["streams"]
     ]
     return render(request, "dataflow.html", {
-        "record": record, "live": live, "tasks": tasks, "streams": streams, "outputs": _outputs(request, record),
+        "record": record, "live": live, "tasks": tasks, "site": request.build_absolute_uri("/").rstrip("/"),
+        "streams": streams, "outputs": _outputs(request, record),
         "document": catalog.current_version(record), "versions": catalog.versions(record), "proposals": proposals[:10],
         "entries": trail.entries_of(record, *proposals[:10])[:30],
         "failing": failures(request.viewer, dataflow_id), "may_try_again": may,
@@ -217,6 +219,22 @@ def output_events(request: HttpRequest, dataflow_id: UUID, task: str) -> HttpRes
     columns.sort(key=lambda name: (not name.startswith("_"), name != "_seq"))
     rows = [[_shown(name, event.get(name)) for name in columns] for event in events]
     return render(request, "parts/events.html", {"task": task, "columns": columns, "rows": rows, "problem": problem})
+
+
+@require_safe
+@login_required
+def dead_letters(request: HttpRequest, dataflow_id: UUID, task: str) -> HttpResponse:
+    """What a live source could not read, newest first."""
+    record = catalog.dataflow(request.viewer, dataflow_id)
+    try:
+        letters, problem = operations.dead_letters(request.viewer, dataflow_id, task, count=LETTERS_SHOWN), None
+    except NotFound:
+        raise
+    except WeirError as error:
+        letters, problem = [], error
+    source = operations.live_dataflow(request.viewer, dataflow_id)["sources"].get(task, {})
+    return render(request, "dead_letters.html", {
+        "record": record, "task": task, "letters": letters, "problem": problem, "source": source})
 
 
 @require_POST

@@ -104,6 +104,7 @@ def come_of(broker: redis.Redis, trial_runner: TrialRunner, order: TrialOrder) -
     ({"feed": ()}, "no_feed", "pi_viete"),
     ({"threads": 9}, "too_few_threads", "have 8"),
     ({"task_type": "replay", "feed": ()}, "not_measurable", "schedule"),
+    ({"task_type": "kafka", "feed": (), "approved": True}, "not_measurable", "live source"),
     ({"task_type": "http_post", "config": {"url": "http://h/"}}, "not_approved", "reaches the network"),
     ({"feed": (*ORDER.feed, {"type": "http_get", "config": {"url": "http://h/x"}})}, "not_approved", "http_get"),
     ({"config": {"stands_for": {"secret": "hook", "team": "city"}}}, "not_approved", "a secret"),

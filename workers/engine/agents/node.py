@@ -23,6 +23,7 @@ import psutil
 
 from workers.engine.channels.registry import Channels
 from workers.engine.channels.spill import spill_folder
+from workers.engine.connectors.selection import wanted_sources
 from workers.engine.files.keeper import FileKeeper, FileThread
 from workers.engine.measuring.machine import machine_class, slot_memory_mb
 from workers.engine.settings import ROOT, Settings, from_environment
@@ -47,6 +48,7 @@ CHECK_MS = 250  # how often slots are looked at, so that one that stalls is told
 CALM_MS = 20_000  # after the last start of a slot, a spare is made ready
 NEWS_MS = 200  # news goes out sooner than the next second, but not more often than this
 CLOSE_S = 0.7  # for files that sinks have staged; the rest is closed when the agent is back
+CONNECTORS = "connectors"  # the process that reads live sources
 DRAIN_S = 5.0  # of the 8 s that a shutdown may take, killing included
 
 
@@ -72,12 +74,13 @@ class Node:
         self._news = threading.Event()
         self._lease_state = LeaseState.UNKNOWN
         self._slots: list[SlotProcess] = []
+        self._connectors: SlotProcess | None = None  # while there are live sources
         self._spare: Spare | None = None
         self._archiver: Archiver | None = None
         self._version = 0
         self._meters: dict[tuple[str, int], TreeMeter] = {}  # by slot (or spare) and process
         self._shares: dict[str, UsageAttribution] = {}
-        newest = NewestDesired(self._store)
+        self._newest = newest = NewestDesired(self._store)
         own_disk = not settings.spark_master  # executors on other machines lack it
         self._spiller = Spiller(
             Channels(self._broker), spill_folder(settings.data_dir, settings.node),
@@ -133,6 +136,7 @@ class Node:
         if self._settings.class_archive and not self._settings.spark_master:
             self._archiver = Archiver(env)
         self._slots = [made(SlotProcess, str(index), spare=self._spare) for index in range(self._settings.slots)]
+        self._connectors = None
         self._version = self._store.read_desired().version
         self._log.info("agent serves", slots=len(self._slots), version=self._version)
         report_at_ms, reported_states = 0, []
@@ -143,6 +147,7 @@ class Node:
                     publisher.send_event(
                         "slot_died", at_ms=now_ms, slot=slot.name, restarts=slot.restarts, error=slot.error)
                     slot.check(now_ms)  # it starts again at once, where it is to
+            self._look_after_connectors(made, now_ms)
             if self._spare is not None and (self._spare.pid is not None or self._is_calm(now_ms)):
                 self._spare.check(now_ms)
             if self._archiver is not None:
@@ -177,12 +182,37 @@ class Node:
             slot.ask_to_stop()
         for slot in self._processes:
             slot.end(deadline=deadline)
-        self._slots, self._spare = [], None
+        self._slots, self._spare, self._connectors = [], None, None
         self._log.info("slots ended")
 
     @property
     def _processes(self) -> list[SlotProcess]:
-        return [*self._slots, *([] if self._spare is None else [self._spare])]
+        others = (self._spare, self._connectors)
+        return [*self._slots, *(process for process in others if process is not None)]
+
+    def _look_after_connectors(self, made: Callable[[type[SlotProcess], str], SlotProcess], now_ms: int) -> None:
+        """A host of connectors runs while live sources are wanted, and until it has cleared up behind them."""
+        if self._connectors is None:
+            if not wanted_sources(self._newest(), task_types()):
+                return
+            self._connectors = made(SlotProcess, CONNECTORS)
+        host = self._connectors
+        if host.report.get("idle") and not wanted_sources(self._newest(), task_types()):
+            host.ask_to_stop()
+            host.end(deadline=time.monotonic() + 1.0)
+            self._connectors = None
+        else:
+            host.check(now_ms)
+
+    def _connectors_report(self, now_ms: int) -> dict[str, Any] | None:
+        host = self._connectors
+        if host is None:
+            return None
+        usage = self._usage_of(host, now_ms)
+        return {
+            "state": host.state, "error": host.error, "restarts": host.restarts, "pid": host.pid,
+            "cpu": usage.cpu if usage else 0.0, "memory_mb": usage.memory_mb if usage else 0,
+            "sources": host.report.get("connectors", {})}
 
     def _is_calm(self, now_ms: int) -> bool:
         """Whether all slots have run for a while: a spare must not take CPU from what is coming back."""
@@ -218,6 +248,7 @@ class Node:
             "pinning": pinning(self._settings, cores=len(os.sched_getaffinity(0))),
             **_disk_of(self._settings.data_dir),
             "spare": self._spare_report(now_ms),
+            "connectors": self._connectors_report(now_ms),
             **self._spiller.report(),
             "slots": {slot.name: self._slot_report(slot, now_ms) for slot in self._slots},
         }
@@ -256,8 +287,9 @@ class Node:
 
     def _on_desired(self) -> None:
         self._version = self._store.read_desired().version
-        for slot in self._slots:
-            slot.poke()
+        for process in self._processes:
+            if process is not self._spare:
+                process.poke()
 
     def _on_news(self) -> None:
         self._news.set()
@@ -284,6 +316,8 @@ class Node:
         return False
 
     def _own_slot_argv(self, slot: str) -> list[str]:
+        if slot == CONNECTORS:
+            return [sys.executable, "-m", "workers.engine.connectors.host"]
         which = ["--spare"] if slot == SPARE else ["--slot", slot]
         return [sys.executable, "-m", "workers.engine.agents.slot", *which]
 

@@ -148,6 +148,11 @@ class Measurement:
             raise TrialFailed(
                 "too_few_threads", f"{order.threads} threads were asked for, and the slots of node {order.node} have "
                 f"{self._settings.threads}", remedy="Sweep up to fewer threads, or set WEIR_SLOT_THREADS there.")
+        live = [name for name in (task_type.name, *(task["type"] for task in order.feed[:1])) if self._is_live(name)]
+        if live:
+            raise TrialFailed(
+                "not_measurable", f"{live[0]} is a live source: what comes is not made at a rate that is asked for",
+                remedy="Measure the task fed by another source that makes the same columns.")
         if task_type.kind == "source" and _has_own_times(task_type):
             raise TrialFailed(
                 "not_measurable", f"{task_type.name} goes by a schedule of its own, not at a rate that is asked for",
@@ -157,6 +162,10 @@ class Measurement:
                 "no_feed", f"{task_type.name} reads events, and the trial names no tasks that make them",
                 remedy="Name the tasks upstream of it, source first.")
         return task_type
+
+    def _is_live(self, name: str) -> bool:
+        task_type = self._task_types.get(name)
+        return task_type is not None and task_type.connector is not None
 
     def _require_no_effects(self) -> None:
         """The site has said so already, or has ordered what it should not have."""

@@ -74,6 +74,31 @@ def reader_of(part_id: str) -> str:
     return part_id.rpartition("@")[2]
 
 
+def intake(task_id: str) -> str:
+    """The channel that the connector of a live source writes, by the running task: fragments come and go."""
+    return f"in-{task_id}.0"
+
+
+def connector(task_id: str) -> str:
+    """The hash of a live source: its position, its counters, and who has read it."""
+    return f"{PREFIX}connector:{task_id}"
+
+
+def dead_letters(task_id: str) -> str:
+    """The stream of what a live source could not read, with the reasons."""
+    return f"{connector(task_id)}:dead"
+
+
+def posted(task_id: str) -> str:
+    """The sorted set of idempotency keys that were taken, by when."""
+    return f"{connector(task_id)}:posted"
+
+
+def hosted(node: str) -> str:
+    """The set of live sources, by running task, that a node's connector host has begun."""
+    return f"{PREFIX}connectors:{node}"
+
+
 def valve(fragment_id: str) -> str:
     """The hash that controls a fragment's valves; also the topic that tells its sources of a pause."""
     return f"{PREFIX}valve:{fragment_id}"

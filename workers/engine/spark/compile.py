@@ -166,7 +166,7 @@ def _input(
     folder: Path,
 ) -> DataFrame:
     begin = chain.beginning
-    if task_type.kind != "source":
+    if task_type.kind != "source" or task_type.connector is not None:
         return read_channels(
             spark, config, inputs=chain.inputs, reader=chain.fragment, writes=chain.written, begin=begin.offsets,
             threads=chain.threads,

@@ -1,0 +1,49 @@
+"""``POST /ingest/<team>/<name>``: events for a live source, with the source's own token and no session."""
+
+from __future__ import annotations
+
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.views.decorators.csrf import csrf_exempt
+from django.views.decorators.http import require_POST
+
+from dashboard.core.errors import BadInput, TooLarge, http_status
+from dashboard.operations.ingest import MOST_KEY, AtRest, TooFull
+from dashboard.operations.ingest import ingest as take_in
+from scheduler.model.errors import WeirError
+
+WAIT_S = {TooFull: 1, AtRest: 10}
+
+
+@csrf_exempt  # who posts has no cookie: the token is the whole proof
+@require_POST
+def ingest(request: HttpRequest, team: str, name: str) -> HttpResponse:
+    """Take events in: 202 with how many; 401, 413, 422, 429 or 503 with what to do."""
+    try:
+        scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+        taken = take_in(
+            f"{team}/{name}", token=token.strip() if scheme.lower() == "bearer" else "", body=_body(request),
+            content_type=request.headers.get("Content-Type", ""), key=_key(request))
+    except WeirError as error:
+        response = JsonResponse(error.as_dict(), status=http_status(error))
+        if type(error) in WAIT_S:
+            response["Retry-After"] = str(WAIT_S[type(error)])
+        return response
+    return JsonResponse(
+        {"taken": taken.taken, "dead": taken.dead, "reasons": list(taken.reasons), "again": taken.again}, status=202)
+
+
+def _body(request: HttpRequest) -> bytes:
+    limit = settings.INGEST_LIMIT_BYTES
+    body = request.read(limit + 1)
+    if len(body) > limit:
+        raise TooLarge(f"The request is over {limit >> 20} MiB.", remedy="Post fewer events at a time.",
+                       limit_bytes=limit)
+    return body
+
+
+def _key(request: HttpRequest) -> str:
+    key = request.headers.get("Idempotency-Key", "")
+    if len(key) > MOST_KEY:
+        raise BadInput(f"The Idempotency-Key is over {MOST_KEY} characters.", remedy="Use a shorter one.")
+    return key

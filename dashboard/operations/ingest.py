@@ -1,0 +1,110 @@
+"""Ingest: events that somebody posts to an address of a team, into the live sources that read it."""
+
+from __future__ import annotations
+
+import hmac
+from dataclasses import dataclass
+
+from dashboard import jobs
+from dashboard.operations.models import RunningTaskRow
+from dashboard.teams.models import Secret
+from scheduler.model.errors import WeirError
+from scheduler.model.secrets import SECRET, TEAM
+
+FORMATS = {
+    "application/json": "json", "application/x-ndjson": "ndjson", "application/jsonl": "ndjson", "text/csv": "csv",
+    "application/vnd.apache.arrow.stream": "arrow"}
+MOST_KEY = 200  # characters of an idempotency key
+
+
+class NotTheToken(WeirError):
+    """The token opens no such address; whether there is one is not told."""
+
+    code = "wrong_token"
+
+
+class TooFull(WeirError):
+    """Readers are behind: who posts must wait."""
+
+    code = "source_full"
+
+
+class AtRest(WeirError):
+    """Nobody reads the source now: its dataflows are paused, or just start."""
+
+    code = "source_paused"
+
+
+class NothingRead(WeirError):
+    """Not one event could be read."""
+
+    code = "nothing_read"
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What became of what was posted: events taken, events that could not be read, with the first reasons; ``again``
+    where it was taken before under the same key."""
+
+    taken: int
+    dead: int
+    reasons: tuple[str, ...]
+    again: bool
+
+
+def ingest(address: str, *, token: str, body: bytes, content_type: str, key: str) -> Taken:
+    """Take in what was posted to an address, ``team/name``, once for each live source that reads it.
+
+    Parameters
+    ----------
+    address : str
+        Of the team, and the source's name.
+    token : str
+        What came as bearer.
+    body : bytes
+        The events.
+    content_type : str
+        How they are written; one that says nothing leaves it to the source's config.
+    key : str
+        The idempotency key, empty for none.
+
+    Raises
+    ------
+    NotTheToken, TooFull, AtRest, NothingRead
+        In the last case what came is kept as dead letters.
+    """
+    team, _, name = address.partition("/")
+    pushed_to = [task_type.name for task_type in jobs.task_types().values() if task_type.connector == ""]
+    rows = RunningTaskRow.objects.filter(type__in=pushed_to, config__name=name, config__token__team=team)
+    sources = [row for row in rows.order_by("pk") if _opens(token, row)]
+    if not sources:
+        raise NotTheToken(
+            "There is no such address, or the token is not its own.",
+            remedy="See the address on the dataflow's page while it runs, and send “Authorization: Bearer …” with the "
+            "secret that its source names as token.")
+    format = FORMATS.get(content_type.partition(";")[0].strip().lower())
+    results = [_pushed(row, body, format, key) for row in sources]
+    first = results[0]
+    if first.dead and not first.taken:
+        raise NothingRead(
+            "Not one event could be read.", remedy=f"The first: it {first.reasons[0]}.", reasons=list(first.reasons))
+    return Taken(first.taken, first.dead, first.reasons, all(result.again for result in results))
+
+
+def _opens(token: str, row: RunningTaskRow) -> bool:
+    reference = row.config["token"]
+    secret = Secret.objects.filter(team__slug=reference[TEAM], name=reference[SECRET]).first()
+    value = jobs.unseal(secret.sealed) if secret is not None else ""
+    return bool(value) and hmac.compare_digest(value.encode(), token.encode())
+
+
+def _pushed(row: RunningTaskRow, body: bytes, format: str | None, key: str) -> Taken:
+    try:
+        pushed = jobs.push(row.pk, row.config, body, format=format, key=key)
+    except jobs.NotTaken as refusal:
+        if refusal.at_rest:
+            raise AtRest(
+                "Nobody reads this source now: its dataflows are paused, or are just starting.",
+                remedy="Post it again when they run.") from None
+        raise TooFull("The readers of this source are behind.", remedy="Post it again after a second.") from None
+    return Taken(pushed.taken, pushed.dead, pushed.reasons, pushed.again)

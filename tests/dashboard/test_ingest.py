@@ -1,0 +1,151 @@
+"""Posting events: with the source's token and no other, once under a key, and never more than its readers can take."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+import pytest
+import redis
+from django.test import Client
+
+from dashboard import jobs
+from dashboard.operations.live_sources import dead_letters
+from dashboard.operations.models import RunningTaskRow
+from dashboard.teams.permissions import viewer_of
+from dashboard.teams.services import set_secret
+from scheduler.model.errors import NotFound
+from workers.engine.channels import keys
+from workers.engine.channels.registry import Channels
+from workers.engine.connectors.formats import layout_of
+from workers.engine.connectors.intake import IntakeStore
+
+from .building import running
+
+pytestmark = [pytest.mark.django_db, pytest.mark.broker]
+TOKEN, URL = "a-token-of-the-meters", "/ingest/city/meters"
+
+
+class Posted:
+    """A running dataflow with a source that is posted to, opened as a host does it, and who posts."""
+
+    def __init__(self, world, broker: redis.Redis) -> None:
+        set_secret(actor=world.dev, team=world.city, name="meters", value=TOKEN)
+        self.record = running(world.carla, world.city, json.dumps({
+            "name": "meters", "visibility": "private",
+            "tasks": [
+                {"id": "posted", "type": "http_ingest", "config": {
+                    "name": "meters", "token": {"secret": "meters"}, "columns": ["a:bigint"], "keep_dead": 3}},
+                {"id": "out", "type": "output", "config": {"name": "out"}}],
+            "streams": [{"from": "posted", "to": "out"}]}), world.ana)
+        row = RunningTaskRow.objects.get(type="http_ingest")
+        self.task, self.store, self.channels = row.pk, IntakeStore(broker), Channels(broker)
+        self.store.open(self.task, layout_of(row.config), known_readers=["f1-0"], node="n1")
+        self.store.join(self.task, "f1-0")
+        self._client = Client(enforce_csrf_checks=True)
+
+    def post(self, body, *, token: str = TOKEN, url: str = URL, content_type: str = "application/json", **headers):
+        data = body if isinstance(body, bytes | str) else json.dumps(body)
+        return self._client.post(
+            url, data=data, content_type=content_type, headers={"Authorization": f"Bearer {token}", **headers})
+
+    def rows(self) -> list[int]:
+        return [row["a"] for _, rows in self.channels.read_blocks(keys.intake(self.task)) for row in rows]
+
+
+@pytest.fixture
+def posted(world, broker, broker_url, settings, tmp_path, monkeypatch) -> Posted:
+    settings.DATA_DIR, settings.REDIS_URL = tmp_path, broker_url
+    monkeypatch.delenv("WEIR_SECRETS_KEY", raising=False)
+    jobs.broker.cache_clear()
+    return Posted(world, broker)
+
+
+def test_events_are_taken_in_every_format_in_order(posted: Posted):
+    table = pa.table({"a": [5, 6]})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    for body, content_type in (
+            ({"a": 1}, "application/json"), ([{"a": 2}, {"a": 3}], "application/json; charset=utf-8"),
+            ('{"a": 4}\n', "application/x-ndjson"),
+            (sink.getvalue().to_pybytes(), "application/vnd.apache.arrow.stream"), ("7\n8", "text/csv")):
+        assert posted.post(body, content_type=content_type).status_code == 202
+    assert posted.rows() == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert posted.store.state(posted.task).seq == 8
+
+
+def test_without_the_token_an_address_is_as_if_it_were_not_there(posted: Posted, client):
+    wrong = [posted.post({"a": 1}, token="other"), posted.post({"a": 1}, token=""),
+             posted.post({"a": 1}, url="/ingest/city/none"), posted.post({"a": 1}, url="/ingest/mobility/meters")]
+    answers = {(response.status_code, response.content) for response in wrong}
+    assert len(answers) == 1 and answers.pop()[0] == 401
+    assert posted.rows() == []
+    assert client.get(URL).status_code == 405
+
+
+def test_what_is_posted_again_under_its_key_is_taken_once(posted: Posted):
+    answers = [posted.post([{"a": 1}], **{"Idempotency-Key": key}).json() for key in ("x", "x", "y")]
+    assert [answer["again"] for answer in answers] == [False, True, False]
+    assert posted.rows() == [1, 1]
+    assert posted.post([{"a": 1}], **{"Idempotency-Key": "x" * 201}).status_code == 400
+
+
+def test_a_full_source_says_so_and_takes_nothing_and_then_all(posted: Posted, broker):
+    broker.hset(keys.meta(keys.intake(posted.task)), "capacity", 2)
+    for number in range(3):
+        assert posted.post({"a": number}).status_code == 202
+    refused = posted.post({"a": 3})
+    assert (refused.status_code, refused.json()["code"], refused["Retry-After"]) == (429, "source_full", "1")
+    posted.channels.commit(keys.intake(posted.task), "f1-0", posted.channels.info(keys.intake(posted.task)).last)
+    assert posted.post({"a": 3}).status_code == 202
+    assert posted.rows() == [3]
+
+
+def test_a_source_that_nobody_reads_takes_nothing(posted: Posted):
+    posted.store.leave(posted.task, "f1-0")
+    refused = posted.post({"a": 1})
+    assert (refused.status_code, refused.json()["code"]) == (503, "source_paused")
+    assert posted.store.state(posted.task).seq == 0
+
+
+def test_what_cannot_be_read_is_counted_and_browsable_by_who_may_see_the_dataflow(posted: Posted, world):
+    answer = posted.post('{"a": 1}\n{"a": "x"}\n', content_type="application/x-ndjson")
+    assert answer.status_code == 202 and (answer.json()["taken"], answer.json()["dead"]) == (1, 1)
+    refused = posted.post("{garbage")
+    assert (refused.status_code, refused.json()["code"]) == (422, "nothing_read")
+    letters = dead_letters(viewer_of(world.carla), posted.record.pk, "posted")
+    assert [letter.sample.splitlines()[0] for letter in letters] == ["{garbage", '{"a": 1}']
+    assert "is no bigint" in letters[1].reason
+    for number in range(5):
+        posted.post(f"{{{number}")
+    assert len(dead_letters(viewer_of(world.carla), posted.record.pk, "posted")) == 3, "the newest are kept"
+    assert posted.store.state(posted.task).dead == 7
+    with pytest.raises(NotFound):
+        dead_letters(viewer_of(world.mo), posted.record.pk, "posted")
+    page = Client()
+    page.force_login(world.carla, backend="dashboard.teams.logins.ThrottledBackend")
+    address = f"/dataflows/{posted.record.pk}/"
+    assert "{4" in page.get(f"{address}dead-letters/posted").content.decode()
+    assert "/ingest/city/meters" in page.get(address).content.decode()
+    assert page.get(f"/api{address}sources/posted/dead-letters").json()[0]["sample"] == "{4"
+    assert page.get(f"/api{address}live").json()["sources"]["posted"]["address"] == "/ingest/city/meters"
+
+
+def test_a_request_over_the_limit_is_refused(posted: Posted, settings):
+    settings.INGEST_LIMIT_BYTES = 100
+    assert posted.post("[" + " " * 100 + "]").status_code == 413
+
+
+def test_many_who_post_at_once_get_numbers_of_their_own(posted: Posted, monkeypatch):
+    write, interrupted = IntakeStore.write, []
+
+    def overtaken_once(self, *arguments, **more):
+        if not interrupted:
+            interrupted.append(True)
+            assert posted.post({"a": 1}).status_code == 202
+        return write(self, *arguments, **more)
+
+    monkeypatch.setattr(IntakeStore, "write", overtaken_once)
+    assert posted.post({"a": 2}).status_code == 202
+    assert posted.rows() == [1, 2]

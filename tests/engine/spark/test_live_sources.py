@@ -1,0 +1,152 @@
+"""Live sources end to end: planned, hosted by a node's agent, read by Spark; killed at any moment, and shared."""
+
+import os
+import random
+import signal
+import time
+from collections import Counter
+
+import psutil
+import pytest
+import redis
+
+from scheduler.applying import apply_plan
+from scheduler.model.documents import read_document
+from scheduler.model.estate import Estate
+from scheduler.model.prices import Prices
+from scheduler.planning import plan_removal, plan_submission
+from tests.engine.connectors.rigs import rig_of
+
+from .rig import Rig, catalogue, running_agent
+
+pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.long, pytest.mark.timeout(900)]
+DOCUMENT = """
+name: {name}
+tasks:
+  - {{id: orders, type: kafka, config: {{servers: [{servers}], topics: [{topic}], start: {start},
+      columns: ["n:bigint", text]}}}}
+  - {{id: people, type: annotate, config: {{field: text, table: {table}}}}}
+  - {{id: out, type: output, config: {{name: "{name}", keep_events: 1000000}}}}
+streams:
+  - {{from: orders, to: people}}
+  - {{from: people, to: out}}
+"""
+
+
+class Planned:
+    """An estate that changes by plans, and the agent that follows it."""
+
+    def __init__(self, rig: Rig, kafka) -> None:
+        self.rig, self.kafka = rig, kafka
+        self.estate = Estate(slots=rig.slots, generation=rig.version)
+
+    def submit(self, name: str, *, team: str = "city", table: str = "people", start: str = "oldest"):
+        document = DOCUMENT.format(
+            name=name, servers=", ".join(self.kafka.servers), topic=self.kafka.topics[0], table=table,
+            start=start)
+        dataflow = read_document(document, task_types=self.rig.task_types)
+        plan = plan_submission(
+            self.estate, dataflow, dataflow_id=name, team=team, task_types=self.rig.task_types, prices=Prices())
+        self._carry_out(plan)
+        return plan
+
+    def remove(self, name: str) -> None:
+        self._carry_out(plan_removal(self.estate, name, task_types=self.rig.task_types, prices=Prices()))
+
+    def _carry_out(self, plan) -> None:
+        self.estate = apply_plan(self.estate, plan)
+        self.rig.version = self.estate.generation
+        self.rig.want(self.estate)
+
+    def source(self, name: str) -> dict:
+        """What is reported of the dataflow's source."""
+        hosted = self.rig.report().get("connectors") or {}
+        return hosted.get("sources", {}).get(self.estate.submitted[name].running["orders"], {})
+
+    def numbers(self, name: str) -> Counter:
+        """The numbers in a dataflow's output."""
+        events = self.rig.events(self.estate.channel_of(self.estate.submitted[name].running["out"]))
+        return Counter(event["n"] for event in events)
+
+
+def living(rig: Rig, what: str) -> int | None:
+    """The process of the slot or of the host of connectors, by a report that is not of an agent before."""
+    pid = rig.slot_pid() if what == "slot" else (rig.report().get("connectors") or {}).get("pid")
+    return pid if pid is not None and psutil.pid_exists(pid) else None
+
+
+@pytest.fixture(scope="module")
+def kafka():
+    with rig_of("kafka") as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def agent(broker_url, tmp_path_factory, with_jar, kafka):
+    with redis.Redis.from_url(broker_url) as client:
+        client.flushall()
+        with running_agent(
+            client, broker_url, with_jar(tmp_path_factory.mktemp("data")), task_types=catalogue(),
+            WEIR_CONNECTOR_HOSTS=kafka.environment["WEIR_CONNECTOR_HOSTS"],
+        ) as rig:
+            rig.wait_serving()
+            yield rig
+        client.flushall()
+
+
+@pytest.fixture
+def planned(agent, kafka, monkeypatch):
+    monkeypatch.setenv("WEIR_CONNECTOR_HOSTS", kafka.environment["WEIR_CONNECTOR_HOSTS"])
+    kafka.anew()
+    flow = Planned(agent, kafka)
+    yield flow
+    for name in list(flow.estate.submitted):
+        flow.remove(name)
+    agent.wait(lambda: agent.report().get("connectors") is None, what="the host of connectors ends")
+    assert not [key for key in agent.broker.keys("weir:*") if b"connector:" in key or b":in-" in key]
+
+
+def test_every_event_arrives_once_though_host_slot_and_agent_are_killed(planned, kafka, agent):
+    planned.submit("city")
+    agent.wait(lambda: planned.source("city").get("state") == "running")
+    rng, sent = random.Random(3), 0
+    for victim in ("host", "slot", "agent", "host"):
+        for _ in range(5):
+            kafka.send(range(sent, sent + 100))
+            sent += 100
+            time.sleep(rng.random() * 0.3)
+        if victim == "agent":
+            agent.kill()
+            agent.start()
+        else:
+            os.kill(agent.wait(lambda: living(agent, victim)), signal.SIGKILL)  # noqa: B023
+    agent.wait(lambda: len(planned.numbers("city")) == sent, what="all that was sent")
+    assert set(planned.numbers("city")) == set(range(sent)) and max(planned.numbers("city").values()) == 1
+
+
+def test_two_teams_on_one_topic_share_one_connector_and_who_joins_reads_from_then_on(planned, kafka, agent):
+    planned.submit("city")
+    agent.wait(lambda: planned.source("city").get("state") == "running")
+    kafka.send(range(100))
+    agent.wait(lambda: len(planned.numbers("city")) == 100)
+    planned.submit("mobility", team="mobility", table="taxis")
+    assert planned.estate.submitted["city"].running["orders"] == planned.estate.submitted["mobility"].running["orders"]
+    fragment = planned.estate.places[planned.estate.submitted["mobility"].running["out"]][0]
+    agent.wait_running(fragment)
+    sent = 100
+
+    def joins() -> bool:
+        nonlocal sent
+        kafka.send(range(sent, sent + 10))
+        sent += 10
+        time.sleep(0.5)
+        return bool(planned.numbers("mobility"))
+
+    agent.wait(joins, within_s=60, what="who joins gets what comes")
+    first = min(planned.numbers("mobility"))
+    assert first >= 100 and len(agent.report()["connectors"]["sources"]) == 1
+    planned.remove("city")
+    kafka.send(range(sent, sent + 50))
+    agent.wait(lambda: set(planned.numbers("mobility")) == set(range(first, sent + 50)), within_s=60,
+               what="all from then on, though the other is gone")
+    assert max(planned.numbers("mobility").values()) == 1

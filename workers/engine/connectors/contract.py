@@ -1,0 +1,100 @@
+"""What a connector is: something that opens a source where it was left, and gives its messages with the place after
+them.
+
+A task type names its connector as ``"package.module:function"``, a callable ``(Opening) -> Reader``. The runner
+(``runner.py``) does the rest: it decodes, writes blocks with their position, waits where the channel is full, and tries
+again where the source is away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from scheduler.model.errors import WeirError
+
+MOST_MESSAGES = 2_000  # that one poll gives: they become one block
+LINGER_S = 0.03  # how long a poll that has some waits for more
+
+Position = Mapping[str, Any]  # JSON: where a source is to be read on
+
+
+class SourceAway(WeirError):
+    """The source does not answer; it is tried again."""
+
+    code = "source_away"
+
+
+class SourceRefused(WeirError):
+    """The source answers and gives nothing: no such topic or table, wrong credentials. Tried again, less and less."""
+
+    code = "source_refused"
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What a source gave in one piece: one event, or several in formats that hold several.
+
+    ``place`` says where it was, for whoever looks at what could not be read: “orders[3] at 1234”. ``values`` is given
+    in place of ``body`` by sources that have columns themselves.
+    """
+
+    body: bytes = b""
+    place: str = ""
+    values: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """What could not be read, and why; ``sample`` is the beginning of it."""
+
+    reason: str
+    place: str = ""
+    sample: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Polled:
+    """What one poll gave, in order, and the position after it; None where the source has none.
+
+    ``lost`` are events that the source no longer had when they were due.
+    """
+
+    messages: Sequence[Message] = ()
+    position: Position | None = None
+    lost: Sequence[DeadLetter] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """What a connector opens: the running task, its config with defaults and with the values of its secrets, and the
+    position after the last block; None where nothing was read yet."""
+
+    task: str
+    config: Mapping[str, Any]
+    position: Position | None = None
+
+
+class Reader(Protocol):
+    """A source that is open. One thread calls it. Methods raise ``SourceAway`` or ``SourceRefused``."""
+
+    def position(self) -> Position | None:
+        """Where it begins; None where the source has no positions."""
+        ...
+
+    def poll(self, timeout_s: float) -> Polled:
+        """Up to ``MOST_MESSAGES`` messages; waits for the first at most ``timeout_s``."""
+        ...
+
+    def written(self) -> None:
+        """All that polls have given is written: a source that keeps it until then may let it go."""
+        ...
+
+    def rest(self, timeout_s: float) -> None:
+        """Wait without taking anything, while the channel is full; keep the connection where that needs care."""
+        ...
+
+    def close(self, *, for_good: bool) -> None:
+        """Let go. ``for_good``: nobody will read on, so that the other side need keep nothing."""
+        ...

@@ -1,0 +1,282 @@
+"""From messages to events: JSON, lines of JSON, CSV, Arrow, text and bytes, into columns of a declared schema.
+
+What does not fit becomes a dead letter with its reason; nothing is guessed and nothing is dropped in silence.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+
+from workers.library.columns import typed_columns
+
+from .contract import DeadLetter, Message
+
+FORMATS = ("json", "ndjson", "csv", "arrow", "text", "bytes")
+SAMPLE_BYTES = 2_000
+RAW = "value"  # the column of what has no declared fields
+TIME_UNITS_MS = {"s": 1000.0, "ms": 1.0, "us": 0.001, "ns": 0.000001}
+STREAM = (("_seq", pa.int64()), ("_time", pa.int64()), ("_born", pa.int64()))
+ARROW = {
+    "string": pa.string(), "double": pa.float64(), "bigint": pa.int64(), "boolean": pa.bool_(),
+    "timestamp": pa.timestamp("us", tz="UTC"), "binary": pa.binary()}
+SPARK = {
+    "string": "string", "double": "double", "bigint": "long", "boolean": "boolean", "timestamp": "timestamp",
+    "binary": "binary"}
+_TRUTHS = {"true": True, "1": True, "false": False, "0": False}
+
+
+class Unreadable(ValueError):
+    """A message, or an event in it, does not fit; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How a source's messages are read.
+
+    Parameters
+    ----------
+    format : str
+        One of ``FORMATS``.
+    fields : mapping of str to str
+        Columns and their types (``ARROW``); empty: one column ``value``.
+    time_field : str, optional
+        The column with the event's time; without one, it is the time of arrival.
+    time_unit : str
+        What a number there counts, since the epoch.
+    """
+
+    format: str = "json"
+    fields: Mapping[str, str] = field(default_factory=dict)
+    time_field: str | None = None
+    time_unit: str = "ms"
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """The event's columns and their types, without Weir's own."""
+        return dict(self.fields) or {RAW: "binary" if self.format == "bytes" else "string"}
+
+    @property
+    def schema_json(self) -> str:
+        """The schema of the stream, as Spark writes it."""
+        own = [{"name": name, "type": "long", "nullable": False, "metadata": {}} for name, _ in STREAM]
+        rest = [
+            {"name": name, "type": SPARK[kind], "nullable": True, "metadata": {}}
+            for name, kind in self.columns.items()]
+        return json.dumps({"type": "struct", "fields": [*own, *rest]})
+
+    @property
+    def arrow(self) -> pa.Schema:
+        """The same, of a block."""
+        return pa.schema(
+            [pa.field(name, kind, nullable=False) for name, kind in STREAM]
+            + [(name, ARROW[kind]) for name, kind in self.columns.items()])
+
+
+def layout_of(config: Mapping[str, Any]) -> Layout:
+    """How a live source's messages are read, by its config."""
+    return Layout(
+        config.get("format") or "json", typed_columns(config.get("columns") or ()), config.get("time_field"),
+        config.get("time_unit") or "ms")
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """Events as values by column, their times in ms since the epoch, and what could not be read."""
+
+    rows: Sequence[tuple]
+    times_ms: Sequence[int]
+    dead: Sequence[DeadLetter]
+
+    def block(self, layout: Layout, *, first: int, born_ms: int) -> pa.RecordBatch:
+        """The events as a block whose first has that number."""
+        count = len(self.rows)
+        columns = zip(*self.rows, strict=True) if count else [()] * len(layout.columns)
+        arrays = [
+            pa.array(range(first, first + count), pa.int64()), pa.array(self.times_ms, pa.int64()),
+            pa.array([born_ms] * count, pa.int64()),
+            *(pa.array(column, ARROW[kind]) for column, kind in zip(columns, layout.columns.values(), strict=True))]
+        return pa.RecordBatch.from_arrays(arrays, schema=layout.arrow)
+
+
+def decode(messages: Sequence[Message], layout: Layout, *, now_ms: int) -> Decoded:
+    """The events of messages, in order."""
+    rows: list[tuple] = []
+    times_ms: list[int] = []
+    dead: list[DeadLetter] = []
+    names = list(layout.columns)
+    when = names.index(layout.time_field) if layout.time_field else None
+    for message in messages:
+        for event in _events(message, layout, dead):
+            try:
+                row = event()
+                time_ms = now_ms if when is None else _time_ms(row[when], layout)
+            except Unreadable as error:
+                dead.append(DeadLetter(str(error), message.place, _sample(message)))
+                continue
+            rows.append(row)
+            times_ms.append(time_ms)
+    return Decoded(rows, times_ms, dead)
+
+
+def _events(message: Message, layout: Layout, dead: list[DeadLetter]) -> Iterator[Callable[[], tuple]]:
+    """What gives each event of a message; a message that cannot be taken apart is a dead letter as a whole."""
+    try:
+        if message.values is not None:
+            yield lambda: _row(message.values, layout)
+        else:
+            yield from _READERS[layout.format](message.body, layout)
+    except Unreadable as error:
+        dead.append(DeadLetter(str(error), message.place, _sample(message)))
+
+
+def _json(body: bytes, layout: Layout) -> Iterator[Callable[[], tuple]]:
+    document = _parsed(body)
+    for item in document if isinstance(document, list) else [document]:
+        yield lambda item=item: _row_of_json(item, layout)
+
+
+def _ndjson(body: bytes, layout: Layout) -> Iterator[Callable[[], tuple]]:
+    for line in body.splitlines():
+        if line.strip():
+            yield lambda line=line: _row_of_json(_parsed(line), layout)
+
+
+def _csv(body: bytes, layout: Layout) -> Iterator[Callable[[], tuple]]:
+    names = list(layout.columns)
+    try:
+        lines = list(csv.reader(io.StringIO(_text(body)), strict=True))
+    except csv.Error as error:
+        raise Unreadable(f"is no CSV: {error}") from None
+    for values in lines:
+        if values:
+            yield lambda values=values: _row_of_values(values, names, layout)
+
+
+def _arrow(body: bytes, layout: Layout) -> Iterator[Callable[[], tuple]]:
+    try:
+        with pa.ipc.open_stream(body) as reader:
+            rows = [row for batch in reader for row in batch.to_pylist()]
+    except (pa.ArrowException, OSError) as error:
+        raise Unreadable(f"is no Arrow IPC stream: {str(error)[:200]}") from None
+    for row in rows:
+        yield lambda row=row: _row(row, layout)
+
+
+def _whole(body: bytes, layout: Layout) -> Iterator[Callable[[], tuple]]:
+    yield lambda: (_text(body) if layout.format == "text" else body,)
+
+
+_READERS: Mapping[str, Callable[[bytes, Layout], Iterator[Callable[[], tuple]]]] = {
+    "json": _json, "ndjson": _ndjson, "csv": _csv, "arrow": _arrow, "text": _whole, "bytes": _whole}
+
+
+def _parsed(body: bytes) -> Any:
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise Unreadable(f"is no JSON: {str(error)[:200]}") from None
+
+
+def _row_of_json(item: Any, layout: Layout) -> tuple:
+    if not layout.fields:
+        return (json.dumps(item, ensure_ascii=False),)
+    if not isinstance(item, dict):
+        raise Unreadable("is no JSON object, so that it has no fields")
+    return _row(item, layout)
+
+
+def _row_of_values(values: Sequence[str], names: Sequence[str], layout: Layout) -> tuple:
+    if len(values) != len(names):
+        raise Unreadable(f"has {len(values)} values where {len(names)} fields are declared")
+    return _row({name: value or None for name, value in zip(names, values, strict=True)}, layout)
+
+
+def _row(values: Mapping[str, Any], layout: Layout) -> tuple:
+    """The declared fields of an event; one that is missing is null, others are left out."""
+    return tuple(_typed(name, values.get(name), kind) for name, kind in layout.columns.items())
+
+
+def _typed(name: str, value: Any, kind: str) -> Any:
+    if value is None:
+        return None
+    try:
+        return _CASTS[kind](value)
+    except (ValueError, TypeError, KeyError, OverflowError):
+        shown = value if isinstance(value, str) else json.dumps(value, default=str)
+        raise Unreadable(f"field {name} is {shown[:80]!r}, which is no {kind}") from None
+
+
+def _as_string(value: Any) -> str:
+    if isinstance(value, dict | list | bool | int | float):
+        return json.dumps(value, ensure_ascii=False, default=str)
+    return bytes(value).decode() if isinstance(value, bytes | memoryview) else str(value)
+
+
+def _as_double(value: Any) -> float:
+    if isinstance(value, bool):
+        raise TypeError
+    return float(value)
+
+
+def _as_bigint(value: Any) -> int:
+    if isinstance(value, bool) or (isinstance(value, float) and not value.is_integer()):
+        raise TypeError
+    number = int(value)
+    if not -(2**63) <= number < 2**63:
+        raise ValueError
+    return number
+
+
+def _as_boolean(value: Any) -> bool:
+    return value if isinstance(value, bool) else _TRUTHS[str(value).strip().lower()]
+
+
+def _as_timestamp(value: Any) -> datetime:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return datetime.fromtimestamp(value / 1000, UTC)
+    time = value if isinstance(value, datetime) else datetime.fromisoformat(str(value).strip())
+    return time if time.tzinfo else time.replace(tzinfo=UTC)
+
+
+def _as_binary(value: Any) -> bytes:
+    return value.encode() if isinstance(value, str) else bytes(value)
+
+
+_CASTS: Mapping[str, Callable[[Any], Any]] = {
+    "string": _as_string, "double": _as_double, "bigint": _as_bigint, "boolean": _as_boolean,
+    "timestamp": _as_timestamp, "binary": _as_binary}
+
+
+def _time_ms(value: Any, layout: Layout) -> int:
+    """The event's time; one that has none has no place in time."""
+    if value is None:
+        raise Unreadable(f"has no time in its field {layout.time_field}")
+    if isinstance(value, datetime):
+        return int(value.timestamp() * 1000)
+    try:
+        if isinstance(value, str):
+            return int(_as_timestamp(value).timestamp() * 1000)
+        return int(value * TIME_UNITS_MS[layout.time_unit])
+    except (ValueError, OverflowError):
+        raise Unreadable(f"field {layout.time_field} is {value!r}, which is no time") from None
+
+
+def _text(body: bytes) -> str:
+    try:
+        return body.decode()
+    except UnicodeDecodeError:
+        raise Unreadable("is no text in UTF-8") from None
+
+
+def _sample(message: Message) -> bytes:
+    if message.values is not None:
+        return json.dumps(dict(message.values), default=str).encode()[:SAMPLE_BYTES]
+    return message.body[:SAMPLE_BYTES]

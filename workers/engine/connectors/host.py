@@ -1,0 +1,248 @@
+"""The connector host of a node: one process that reads all of its live sources, each on a thread.
+
+    python -m workers.engine.connectors.host       (started by the node agent; settings come from the environment)
+
+Like a slot it reads lines from its standard input (``poke``: the desired state changed; ``stop``, or the end of the
+input: end) and writes its report to its standard output, one JSON a line. What it has to do stands in the node's store;
+where each source was left stands in the broker. So it may be killed at any moment.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from importlib import import_module
+from typing import Any, TextIO
+
+import redis
+
+from scheduler.model.task_types import TaskType, TaskTypes
+from workers.engine.agents.broker_sync import connect
+from workers.engine.agents.line_writer import LineWriter
+from workers.engine.agents.logs import configure, logger
+from workers.engine.agents.store import NewestDesired, NodeStore
+from workers.engine.agents.usage_attribution import Rates
+from workers.engine.secrets import opened
+from workers.engine.settings import Settings, from_environment
+from workers.library.columns import typed_columns
+from workers.library.config import settings as with_defaults
+from workers.library.registry import task_types
+
+from .formats import layout_of
+from .intake import IntakeStore
+from .runner import Runner, Source
+from .selection import WantedSource, wanted_sources
+
+TICK_S = 0.25
+QUIET_TICK_S = 1.0  # where nothing is left to do: a poke wakes it
+REPORT_MS = 1_000
+END_S = 4.0  # for a source to end
+KEPT_MS = 15_000  # for which the channel of a source that nobody wants is kept: queries that read it are stopping
+
+
+class ConnectorHost:
+    """Brings the sources that run to those that are wanted, again and again.
+
+    Parameters
+    ----------
+    settings : Settings
+        Node, data folder and broker.
+    tell : callable
+        Takes a report.
+    types : TaskTypes
+        The catalogue.
+    """
+
+    def __init__(self, settings: Settings, *, tell: Callable[[Mapping[str, Any]], None], types: TaskTypes) -> None:
+        self._settings, self._tell, self._types = settings, tell, types
+        self._broker = connect(settings.redis_url)
+        self._store = IntakeStore(self._broker)
+        self._newest = NewestDesired(NodeStore(settings.data_dir, settings.node))
+        self._runners: dict[str, Runner] = {}
+        self._ending: dict[str, tuple[Runner, int, bool]] = {}  # by task: since when, and whether for good
+        self._is_swept = False
+        self._registered: dict[str, frozenset[str]] = {}
+        self._rates = Rates()
+        self._events: list[dict[str, Any]] = []
+        self._reported: Any = None
+        self._report_at_ms = 0
+        self._problem = ""
+        self._wake = threading.Event()
+        self._stopping = threading.Event()
+        self._log = logger()
+
+    def stop(self) -> None:
+        """End: every source is closed between two blocks."""
+        self._stopping.set()
+        self._wake.set()
+
+    def poke(self) -> None:
+        """Look at the desired state now."""
+        self._wake.set()
+
+    def run(self) -> None:
+        """Serve until stopped."""
+        while not self._stopping.is_set():
+            try:
+                is_settled = self.turn()
+                self._problem = ""
+            except (redis.RedisError, OSError) as error:
+                is_settled = False
+                if str(error) != self._problem:
+                    self._problem = str(error)
+                    self._log.warning("waiting for the broker", error=self._problem)
+            self._say()
+            self._wake.wait(QUIET_TICK_S if is_settled else TICK_S)
+            self._wake.clear()
+        for runner in self._runners.values():
+            runner.stop()
+        deadline = time.monotonic() + END_S
+        for runner in [*self._runners.values(), *(ending for ending, _, _ in self._ending.values())]:
+            runner.join(max(0.0, deadline - time.monotonic()))
+
+    def turn(self) -> bool:
+        """One look; True where nothing is left to do for what is wanted now."""
+        wanted = wanted_sources(self._newest(), self._types)
+        active = {task: source for task, source in wanted.items() if source.readers}
+        for task in self._runners.keys() - active.keys():
+            self._end(task, for_good=task not in wanted)
+        self._clear(wanted)
+        is_settled = not self._ending
+        for task, source in active.items():
+            look = self._register if task in self._runners else self._begin
+            is_settled = look(task, source) and is_settled
+        return is_settled
+
+    # -- beginning and ending ------------------------------------------------------------------------------------------
+
+    def _begin(self, task: str, source: WantedSource) -> bool:
+        """Open a source and start to read it; False where its last runner has not ended yet."""
+        if task in self._ending and not self._ending[task][0].join(0):
+            return False
+        self._ending.pop(task, None)
+        prepared = self._source(source)
+        token = self._store.open(
+            task, prepared.layout, known_readers=source.known, node=self._settings.node)
+        self._register(task, source)
+        runner = Runner(prepared, self._store, token=token, on_event=self._on_event)
+        self._runners[task] = runner
+        runner.start()
+        return task in self._registered
+
+    def _source(self, source: WantedSource) -> Source:
+        task_type = self._types[source.task.type]
+        config = with_defaults(task_type, source.task.config)
+        return Source(
+            source.task.id, layout_of(config), config["keep_dead"], opener_of(task_type),
+            lambda: {**config, "columns": list(typed_columns(config["columns"])), **{
+                name: value for name, value in opened(
+                    config, redis_url=self._settings.redis_url, data_dir=self._settings.data_dir).items()
+                if name != "columns"}})
+
+    def _register(self, task: str, source: WantedSource) -> bool:
+        """Give readers their places, and take away those of readers that are gone; False while one has none yet."""
+        wanted = frozenset(source.readers)
+        if self._registered.get(task) == wanted:
+            return True
+        registered = self._store.registered(task)
+        joined = [
+            reader for reader, before in source.readers.items()
+            if reader in registered or self._store.join(task, reader, predecessors=sorted(before))]
+        for reader in registered - source.known:
+            self._store.leave(task, reader)
+        if len(joined) < len(wanted):
+            return False
+        self._registered[task] = wanted
+        return True
+
+    def _end(self, task: str, *, for_good: bool) -> None:
+        runner = self._runners.pop(task)
+        runner.stop(for_good=for_good)
+        self._ending[task] = (runner, _now_ms(), for_good)
+        self._registered.pop(task, None)
+
+    def _clear(self, wanted: Mapping[str, WantedSource]) -> None:
+        """Forget runners that have ended, and remove what sources have left that nobody wants."""
+        now_ms = _now_ms()
+        for task, (runner, since_ms, for_good) in list(self._ending.items()):
+            if task in wanted and not for_good:  # it rests: its position stays
+                if runner.join(0):
+                    del self._ending[task]
+            elif now_ms - since_ms >= KEPT_MS and runner.join(0):
+                self._store.delete(task, node=self._settings.node)
+                del self._ending[task]
+        if not self._is_swept and self._newest().version:
+            # Once: what a host has left that was killed before it could clear up.
+            for task in self._store.hosted(self._settings.node) - wanted.keys():
+                self._store.delete(task, node=self._settings.node)
+            self._is_swept = True
+
+    # -- telling -------------------------------------------------------------------------------------------------------
+
+    def _on_event(self, kind: str, **facts: Any) -> None:
+        self._events.append({"kind": kind, **facts})
+        self._wake.set()
+
+    def _say(self) -> None:
+        now_ms = _now_ms()
+        reports = {task: runner.report() for task, runner in self._runners.items()}
+        shape = {task: (report.state, report.error, report.restarts) for task, report in reports.items()}
+        if shape == self._reported and now_ms < self._report_at_ms and not self._events:
+            return
+        self._reported, self._report_at_ms = shape, now_ms + REPORT_MS
+        events, self._events = self._events, []
+        states = {}
+        with suppress(redis.RedisError):
+            states = self._store.states(list(reports))
+        self._rates.take({task: state.seq for task, state in states.items()}, at_ms=now_ms)
+        self._tell({"state": "running", "events": events, "idle": not (self._runners or self._ending), "connectors": {
+            task: {
+                "state": report.state, "since_ms": report.since_ms, "error": report.error,
+                "retry_at_ms": report.retry_at_ms, "restarts": report.restarts,
+                "rate_per_s": self._rates.per_s(task),
+                **({"events": states[task].seq, "dead": states[task].dead, "at_ms": states[task].at_ms}
+                   if task in states else {})}
+            for task, report in reports.items()}})
+
+
+def opener_of(task_type: TaskType) -> Callable[..., Any] | None:
+    """What opens sources of a type; None for those that are pushed to."""
+    if not task_type.connector:
+        return None
+    module, _, function = task_type.connector.partition(":")
+    return getattr(import_module(module), function)
+
+
+def _obey(host: ConnectorHost, commands: TextIO) -> None:
+    for line in commands:
+        if line.strip() == "stop":
+            break
+        host.poke()
+    host.stop()  # asked to, or the agent is gone
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def main() -> None:
+    """Run the connector host of a node."""
+    settings = from_environment()
+    tell = LineWriter(os.fdopen(os.dup(sys.stdout.fileno()), "w"))
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    configure(sys.stderr, node=settings.node, slot="connectors")
+    host = ConnectorHost(settings, tell=tell, types=task_types())
+    for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(signum, lambda *_: host.stop())
+    threading.Thread(target=_obey, args=(host, sys.stdin), name="commands", daemon=True).start()
+    host.run()
+    os._exit(0)  # clients' threads have nothing left to say
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,250 @@
+"""Intake: a live source as the broker keeps it. Its channel, its position, its numbers, and what could not be read.
+
+A block is written together with the position after it, by one script, so that whatever dies between two blocks goes on
+exactly there. Whoever takes a new fencing token is the only one that writes; pushes (``http_ingest``) need none: each
+takes the next numbers, and is told where another was first.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import redis
+
+from workers.engine.channels import codec, keys, scripts
+from workers.engine.channels.config import CAPACITY_BLOCKS
+from workers.engine.channels.registry import Channels
+
+from .contract import DeadLetter, Position
+from .formats import Decoded, Layout
+
+READERS = "readers"  # in the state: every fragment that has read the source
+
+
+class Full(Exception):
+    """The channel has no room: whoever pushes must wait."""
+
+
+class Paused(Exception):
+    """Nobody reads the source now: its dataflows are paused, or start only."""
+
+
+class Overtaken(Exception):
+    """Another writes this source now: a host that took its token later, or a push that was first."""
+
+
+class Closed(Exception):
+    """The source is not open."""
+
+
+@dataclass(frozen=True, slots=True)
+class Intake:
+    """How a live source stands: the number of its next event, where it is to be read on, when its last event came (ms
+    since the epoch), and how much could not be read."""
+
+    seq: int = 0
+    position: Position | None = None
+    at_ms: int | None = None
+    dead: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class KeptLetter:
+    """A dead letter as it is kept: when it came (ms since the epoch), why it could not be read, where it was, and how
+    it begins."""
+
+    id: str
+    at_ms: int
+    reason: str
+    place: str
+    sample: bytes
+
+
+class IntakeStore:
+    """Live sources in the broker.
+
+    Parameters
+    ----------
+    broker : redis.Redis
+        A client that does not decode responses.
+    """
+
+    def __init__(self, broker: redis.Redis) -> None:
+        self._broker = broker
+        self._channels = Channels(broker)
+
+    # -- life ------------------------------------------------------------------------------------------------------
+
+    def open(
+        self, task: str, layout: Layout, *, known_readers: Collection[str], node: str = ""
+    ) -> int:
+        """Open the channel of a source and take its token.
+
+        Its blocks are numbered from the present time on, so that no checkpoint of an earlier life, however far it had
+        come, is beyond them.
+
+        Parameters
+        ----------
+        task : str
+            The running task.
+        layout : Layout
+            The schema of its events.
+        known_readers : collection of str
+            The fragments that it is read by, was, or whose work those go on with. A source that none of them has read
+            was somebody else's: nothing of it stays.
+        node : str
+            Who runs it.
+        """
+        channel = keys.intake(task)
+        earlier = self.readers(task)
+        if earlier and earlier.isdisjoint(known_readers):
+            self.delete(task)
+        begin = f"{time.time_ns() // 1_000_000}-0"
+        meta = keys.meta(channel)
+        pipeline = self._broker.pipeline(transaction=True)
+        pipeline.hsetnx(meta, "last", begin)
+        pipeline.hsetnx(meta, "trimmed", begin)
+        pipeline.execute()
+        self._channels.open_channel(channel, schema_json=layout.schema_json, capacity=CAPACITY_BLOCKS)
+        self._broker.hset(keys.connector(task), "node", node)
+        self._broker.sadd(keys.hosted(node), task)
+        return self._channels.take_fence(channel)
+
+    def take_token(self, task: str) -> int:
+        """A new token: whoever wrote with an older one can write no more."""
+        return self._channels.take_fence(keys.intake(task))
+
+    def delete(self, task: str, *, node: str | None = None) -> bool:
+        """Remove all of a source; with ``node`` only where no other has taken it."""
+        runs_on = self._broker.hget(keys.connector(task), "node")
+        if node is not None:
+            self._broker.srem(keys.hosted(node), task)
+            if runs_on is not None and runs_on.decode() != node:
+                return False
+        self._channels.delete_channel(keys.intake(task))
+        self._broker.delete(keys.connector(task), keys.dead_letters(task), keys.posted(task))
+        return True
+
+    def hosted(self, node: str) -> frozenset[str]:
+        """The sources that a node has begun, and not removed."""
+        return frozenset(name.decode() for name in self._broker.smembers(keys.hosted(node)))
+
+    def readers(self, task: str) -> frozenset[str]:
+        """Every fragment that has read the source in its present life."""
+        text = self._broker.hget(keys.connector(task), READERS)
+        return frozenset(json.loads(text)) if text else frozenset()
+
+    def join(self, task: str, reader: str, *, predecessors: Iterable[str] = ()) -> bool:
+        """Give a reader its place, from now on; False while one that it goes on with still has one."""
+        known = self.readers(task)
+        if reader not in known:
+            self._broker.hset(keys.connector(task), READERS, json.dumps(sorted({*known, reader})))
+        joined = self._channels.join(keys.intake(task), reader, predecessors=predecessors)
+        return joined.offset is not None
+
+    def leave(self, task: str, reader: str) -> None:
+        """Take a reader's place away: it is gone."""
+        self._channels.unregister(keys.intake(task), reader)
+
+    def registered(self, task: str) -> frozenset[str]:
+        """Who has a place in the channel now."""
+        return frozenset(name.decode() for name in self._broker.hkeys(keys.readers(keys.intake(task))))
+
+    # -- what comes ------------------------------------------------------------------------------------------------
+
+    def state(self, task: str) -> Intake:
+        """How the source stands."""
+        return self.states([task])[task]
+
+    def states(self, tasks: Collection[str]) -> dict[str, Intake]:
+        """How sources stand, in one round trip."""
+        pipeline = self._broker.pipeline(transaction=False)
+        for task in tasks:
+            pipeline.hmget(keys.connector(task), ["seq", "position", "at", "dead"])
+        return {task: _intake(*values) for task, values in zip(tasks, pipeline.execute(), strict=True)}
+
+    def is_full(self, task: str) -> bool:
+        """Whether the channel has no room."""
+        channel = keys.intake(task)
+        pipeline = self._broker.pipeline(transaction=False)
+        pipeline.xlen(keys.channel(channel)).hget(keys.meta(channel), "capacity")
+        blocks, capacity = pipeline.execute()
+        return blocks > int(capacity or 0)
+
+    def write(
+        self, task: str, decoded: Decoded, layout: Layout, *, first: int, now_ms: int, token: int | None = None,
+        position: Position | None = None, idempotency_key: str = "", keep_dead: int = 1000,
+        lost: Sequence[DeadLetter] = (),
+    ) -> bool:
+        """Write events, dead letters and the position after them, all or nothing.
+
+        Parameters
+        ----------
+        task : str
+            The running task.
+        decoded : Decoded
+            What came.
+        layout : Layout
+            Its schema.
+        first : int
+            The number of the first event: ``Intake.seq`` as the writer knows it.
+        now_ms : int
+            When it came.
+        token : int, optional
+            The writer's; a push has none.
+        position : mapping, optional
+            Where the source is to be read on; it stays as it was without one.
+        idempotency_key : str
+            Under which a repetition of this write does nothing, for a day.
+        keep_dead : int
+            How many of the newest dead letters are kept.
+        lost : sequence of DeadLetter
+            What the source no longer had.
+
+        Returns
+        -------
+        bool
+            False where the key was taken before: nothing was written.
+
+        Raises
+        ------
+        Full, Paused, Overtaken, Closed
+            Nothing was written.
+        """
+        count = len(decoded.rows)
+        block = codec.encode_block(decoded.block(layout, first=first, born_ms=now_ms)) if count else b""
+        letters = [*lost, *decoded.dead]
+        names = [
+            *(key(keys.intake(task)) for key in (keys.channel, keys.meta, keys.readers)),
+            keys.connector(task), keys.dead_letters(task), keys.posted(task)]
+        arguments: list[Any] = [
+            "" if token is None else token, first, count, block, now_ms,
+            "" if position is None else json.dumps(position), idempotency_key, keep_dead, len(letters),
+            *(part for letter in letters[-keep_dead:] for part in (letter.reason, letter.place, letter.sample))]
+        try:
+            return int(scripts.run(self._broker, "intake", names, arguments)) >= 0
+        except redis.ResponseError as error:
+            raise _REFUSALS.get(str(error).partition(" ")[0], redis.ResponseError)(str(error)) from None
+
+    def letters(self, task: str, *, count: int = 50) -> list[KeptLetter]:
+        """The newest dead letters, newest first."""
+        entries = self._broker.xrevrange(keys.dead_letters(task), count=count)
+        return [
+            KeptLetter(
+                entry.decode(), int(fields[b"t"]), fields[b"reason"].decode(errors="replace"),
+                fields[b"place"].decode(errors="replace"), fields[b"sample"])
+            for entry, fields in entries]
+
+
+
+def _intake(seq: bytes | None, position: bytes | None, at_ms: bytes | None, dead: bytes | None) -> Intake:
+    return Intake(
+        int(seq or 0), json.loads(position) if position else None, int(at_ms) if at_ms else None, int(dead or 0))
+
+
+_REFUSALS: dict[str, type[Exception]] = {
+    "WEIRFULL": Full, "WEIRPAUSED": Paused, "WEIRFENCED": Overtaken, "WEIRMOVED": Overtaken, "WEIRCLOSED": Closed}

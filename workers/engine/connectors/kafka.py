@@ -1,0 +1,187 @@
+"""Kafka: several topics, each partition from its own offset; positions are in the broker of Weir, not in Kafka.
+
+Partitions are assigned by hand and no group is joined, so that nothing is rebalanced and a position that was written
+with a block is the only truth. Partitions that are added to a topic are read from their beginning.
+"""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from typing import Any
+
+from workers.library.reach import require_allowed
+
+from .contract import LINGER_S, MOST_MESSAGES, DeadLetter, Message, Opening, Polled, Position, SourceAway, SourceRefused
+
+TIMEOUT_S = 10.0  # of a question to the cluster
+LOOK_S = 30.0  # between two looks for new partitions
+USUAL_PORT = 9092
+
+
+def open_kafka(opening: Opening) -> KafkaReader:
+    """Read topics from their positions, or from where the config says."""
+    for server in opening.config["servers"]:
+        require_allowed(server, usual_port=USUAL_PORT)
+    return KafkaReader(opening)
+
+
+class KafkaReader:
+    """A consumer of some topics."""
+
+    def __init__(self, opening: Opening) -> None:
+        import confluent_kafka
+
+        self._kafka = confluent_kafka
+        self._config = opening.config
+        self._topics = list(opening.config["topics"])
+        self._away = ""
+        self._consumer = confluent_kafka.Consumer(_options(opening, self._on_error))
+        try:
+            self._offsets = self._begin(opening.position)
+            self._assign()
+        except BaseException:
+            self._consumer.close()
+            raise
+        self._look_at_s = time.monotonic() + LOOK_S
+
+    def position(self) -> Position:
+        return {"offsets": {topic: dict(parts) for topic, parts in self._offsets.items()}}
+
+    def poll(self, timeout_s: float) -> Polled:
+        if time.monotonic() >= self._look_at_s:
+            self._look_for_partitions()
+        first = self._consumer.consume(1, timeout=timeout_s)
+        raw = [*first, *self._consumer.consume(MOST_MESSAGES - 1, timeout=LINGER_S)] if first else []
+        messages: list[Message] = []
+        lost: list[DeadLetter] = []
+        for message in raw:
+            if message.error() is not None:
+                lost += self._failed(message)
+                continue
+            topic, partition, offset = message.topic(), message.partition(), message.offset()
+            messages.append(Message(message.value() or b"", f"{topic}[{partition}] at {offset}"))
+            self._offsets.setdefault(topic, {})[str(partition)] = offset + 1
+        if not raw and self._away:
+            raise SourceAway(f"No Kafka server answers: {self._away}", remedy="It is tried again by itself.")
+        if messages:
+            self._away = ""
+        return Polled(messages, self.position(), lost)
+
+    def written(self) -> None:
+        return  # Kafka keeps what it keeps
+
+    def rest(self, timeout_s: float) -> None:
+        time.sleep(timeout_s)
+
+    def close(self, *, for_good: bool) -> None:
+        self._consumer.close()
+
+    def _begin(self, known: Position | None) -> dict[str, dict[str, int]]:
+        """The offsets to begin at, by topic and partition: those that are known, else where the config says."""
+        offsets = {topic: dict(parts) for topic, parts in (known or {}).get("offsets", {}).items()}
+        missing = [
+            self._kafka.TopicPartition(topic, partition)
+            for topic in self._topics for partition in self._partitions(topic)
+            if str(partition) not in offsets.get(topic, {})]
+        for topic, partition, offset in self._first(missing, start="oldest" if known else self._config["start"]):
+            offsets.setdefault(topic, {})[str(partition)] = offset
+        return {topic: offsets[topic] for topic in self._topics}
+
+    def _first(self, missing: list[Any], *, start: str) -> list[tuple[str, int, int]]:
+        """Where partitions begin that have no offset yet."""
+        beginnings = []
+        timed = {}
+        if start not in ("newest", "oldest"):
+            at_ms = _start_ms(start)
+            times = [self._kafka.TopicPartition(part.topic, part.partition, at_ms) for part in missing]
+            timed = {(part.topic, part.partition): part.offset
+                     for part in self._ask(lambda: self._consumer.offsets_for_times(times, timeout=TIMEOUT_S))}
+        for part in missing:
+            low, high = self._ask(lambda part=part: self._consumer.get_watermark_offsets(part, timeout=TIMEOUT_S))
+            at = timed.get((part.topic, part.partition), -1)
+            beginnings.append((part.topic, part.partition, low if start == "oldest" else at if at >= 0 else high))
+        return beginnings
+
+    def _partitions(self, topic: str) -> list[int]:
+        metadata = self._ask(lambda: self._consumer.list_topics(topic, timeout=TIMEOUT_S)).topics.get(topic)
+        if metadata is None or metadata.error is not None or not metadata.partitions:
+            why = metadata.error.str() if metadata is not None and metadata.error is not None else "it is not there"
+            raise SourceRefused(
+                f"The topic {topic} cannot be read: {why}.",
+                remedy="Make the topic, or let the user of the config read it; it is tried again by itself.")
+        return sorted(metadata.partitions)
+
+    def _look_for_partitions(self) -> None:
+        self._look_at_s = time.monotonic() + LOOK_S
+        before = self.position()["offsets"]
+        after = self._begin({"offsets": before})
+        if after != before:
+            self._offsets = after
+            self._assign()
+
+    def _assign(self) -> None:
+        self._consumer.assign([
+            self._kafka.TopicPartition(topic, int(partition), offset)
+            for topic, parts in self._offsets.items() for partition, offset in parts.items()])
+
+    def _failed(self, message: Any) -> list[DeadLetter]:
+        """What an error means that came in place of a message: what is gone is told, the rest is tried again."""
+        error, codes = message.error(), self._kafka.KafkaError
+        if error.code() in (codes._AUTO_OFFSET_RESET, codes.OFFSET_OUT_OF_RANGE) and message.topic():
+            return self._gone(message.topic(), message.partition())
+        if error.code() in (codes._ALL_BROKERS_DOWN, codes._TRANSPORT, codes._RESOLVE, codes._TIMED_OUT):
+            raise SourceAway(f"No Kafka server answers: {error.str()}.", remedy="It is tried again by itself.")
+        raise SourceRefused(f"Kafka refuses: {error.str()}.", remedy="See to the topic and to who may read it.")
+
+    def _gone(self, topic: str, partition: int) -> list[DeadLetter]:
+        """Events that Kafka deleted before they were read: told, and read on behind them."""
+        part = self._kafka.TopicPartition(topic, partition)
+        low, high = self._ask(lambda: self._consumer.get_watermark_offsets(part, timeout=TIMEOUT_S))
+        was = self._offsets[topic][str(partition)]
+        self._offsets[topic][str(partition)] = low if was < low else high
+        self._assign()
+        if was < low:
+            reason = f"{low - was} events were deleted by Kafka before they were read"
+        else:
+            reason = f"the topic ends at {high}, before the position {was}: it was made anew, and is read from its end"
+        return [DeadLetter(reason, f"{topic}[{partition}] from {was}")]
+
+    def _ask(self, question: Any) -> Any:
+        try:
+            return question()
+        except self._kafka.KafkaException as error:
+            cause = error.args[0]
+            if cause.code() in (self._kafka.KafkaError._TRANSPORT, self._kafka.KafkaError._TIMED_OUT,
+                                self._kafka.KafkaError._ALL_BROKERS_DOWN, self._kafka.KafkaError._RESOLVE):
+                raise SourceAway(
+                    f"No Kafka server answers: {self._away or cause.str()}.", remedy="It is tried again by itself."
+                ) from None
+            raise SourceRefused(f"Kafka refuses: {cause.str()}.", remedy="See to the config.") from None
+
+    def _on_error(self, error: Any) -> None:
+        """What the client says beside messages; on the thread that polls."""
+        if error.code() in (self._kafka.KafkaError._ALL_BROKERS_DOWN, self._kafka.KafkaError._AUTHENTICATION):
+            self._away = error.str()
+
+
+def _options(opening: Opening, on_error: Any) -> dict[str, Any]:
+    config = opening.config
+    options = {
+        "bootstrap.servers": ",".join(config["servers"]), "group.id": f"weir-{opening.task}",
+        "client.id": f"weir-{opening.task[:12]}", "enable.auto.commit": False, "enable.partition.eof": False,
+        "auto.offset.reset": "error", "isolation.level": "read_committed", "error_cb": on_error,
+        "allow.auto.create.topics": False, "security.protocol": config["security"],
+        "queued.max.messages.kbytes": 8192, "fetch.wait.max.ms": 500, "log_level": 0,
+        "topic.metadata.refresh.interval.ms": 300_000}
+    if config["security"].startswith("sasl"):
+        options |= {"sasl.mechanism": config["mechanism"], "sasl.username": config["username"] or "",
+                    "sasl.password": config["password"] or ""}
+    if config["ca"]:
+        options["ssl.ca.pem"] = config["ca"]
+    return options
+
+
+def _start_ms(start: str) -> int:
+    time_ = datetime.fromisoformat(start)
+    return int((time_ if time_.tzinfo else time_.replace(tzinfo=UTC)).timestamp() * 1000)

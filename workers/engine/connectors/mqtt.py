@@ -1,0 +1,195 @@
+"""MQTT 3.1.1 and 5: topics by a session that the other broker keeps, so that what comes while Weir is away waits there.
+
+With QoS 1 and 2 a message is acknowledged when its block is written: none is lost, and one whose acknowledgement was
+lost comes again. A config's ``once`` says by which field repetitions can be told.
+"""
+
+from __future__ import annotations
+
+import ssl
+import time
+from typing import Any
+
+from workers.library.reach import host_and_port, require_allowed
+
+from .contract import LINGER_S, MOST_MESSAGES, Message, Opening, Polled, SourceAway, SourceRefused
+
+CONNECT_S = 10.0
+KEEP_ALIVE_S = 30
+SESSION_S = 7 * 24 * 3600  # how long the other broker keeps the session of an MQTT 5 client that is away
+RECEIVE_MOST = 1_000  # unacknowledged messages, as far as the other broker allows
+ALMOST = 16  # so many unacknowledged ones are written at once: brokers commonly hold back after 20
+
+
+def open_mqtt(opening: Opening) -> MqttReader:
+    """Connect, go on with the session or subscribe, and read."""
+    config = opening.config
+    require_allowed(config["server"], usual_port=8883 if config["tls"] else 1883)
+    return MqttReader(opening)
+
+
+class MqttReader:
+    """A client with a session of its own, driven by the thread that polls."""
+
+    def __init__(self, opening: Opening) -> None:
+        import paho.mqtt.client as mqtt
+        from paho.mqtt.enums import CallbackAPIVersion
+
+        self._mqtt, self._config = mqtt, opening.config
+        self._is_5 = opening.config["version"] == "5"
+        self._id = f"weir-{opening.task[:18]}"
+        self._refused = ""
+        self._connected: Any = None
+        self._subscribed: list[Any] | None = None
+        self._got: list[tuple[Message, int, int]] = []
+        self._unacknowledged: list[tuple[int, int]] = []
+        self._client = mqtt.Client(
+            CallbackAPIVersion.VERSION2, client_id=self._id, manual_ack=True,
+            protocol=mqtt.MQTTv5 if self._is_5 else mqtt.MQTTv311,
+            **({} if self._is_5 else {"clean_session": False}))
+        self._client.on_connect = self._on_connect
+        self._client.on_subscribe = self._on_subscribe
+        self._client.on_message = self._on_message
+        self._secure()
+        try:
+            self._connect()
+            self._subscribe()
+        except BaseException:
+            self._client.disconnect()
+            raise
+
+    def position(self) -> None:
+        return None
+
+    def poll(self, timeout_s: float) -> Polled:
+        deadline = time.monotonic() + timeout_s
+        while not self._got and (left := deadline - time.monotonic()) > 0:
+            self._turn(left)
+        if self._got:
+            deadline = time.monotonic() + LINGER_S
+            while len(self._got) < (ALMOST if self._config["qos"] else MOST_MESSAGES):
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    break
+                self._turn(left)
+        got, self._got = self._got, []
+        self._unacknowledged += [(mid, qos) for _, mid, qos in got if qos]
+        return Polled([message for message, _, _ in got])
+
+    def written(self) -> None:
+        for mid, qos in self._unacknowledged:
+            self._client.ack(mid, qos)
+        self._unacknowledged = []
+        self._turn(0)
+
+    def rest(self, timeout_s: float) -> None:
+        """With QoS 1 and 2 what is not acknowledged bounds what comes; with QoS 0 nothing is read meanwhile."""
+        if self._config["qos"]:
+            self._turn(timeout_s)
+            time.sleep(timeout_s / 10)
+        else:
+            self._client.loop_misc()
+            time.sleep(timeout_s)
+
+    def close(self, *, for_good: bool) -> None:
+        if for_good:
+            self._end_session()
+        else:
+            self._client.disconnect()
+            self._client.loop(0.2)
+
+    # -- the connection ------------------------------------------------------------------------------------------------
+
+    def _secure(self) -> None:
+        config = self._config
+        if config["tls"]:
+            self._client.tls_set_context(ssl.create_default_context(cadata=config["ca"] or None))
+        if config["username"]:
+            self._client.username_pw_set(config["username"], config["password"])
+
+    def _connect(self) -> None:
+        host, port = host_and_port(self._config["server"], usual_port=8883 if self._config["tls"] else 1883)
+        options: dict[str, Any] = {}
+        if self._is_5:
+            options = {"clean_start": False, "properties": self._properties(
+                "CONNECT", SessionExpiryInterval=SESSION_S, ReceiveMaximum=RECEIVE_MOST)}
+        try:
+            self._client.connect(host, port, keepalive=KEEP_ALIVE_S, **options)
+        except ssl.SSLError as error:
+            raise SourceRefused(
+                f"{self._config['server']} is not trusted: {error.reason or 'TLS failed'}.",
+                remedy="Name its authority's certificate as “ca”.") from None
+        except (OSError, ValueError) as error:
+            raise SourceAway(
+                f"{self._config['server']} does not take the connection: {type(error).__name__}.",
+                remedy="It is tried again by itself.") from None
+        self._wait(lambda: self._connected is not None, "does not answer")
+        if self._connected.is_failure:
+            raise SourceRefused(
+                f"{self._config['server']} refuses the connection: {self._connected}.",
+                remedy="See to username and password; it is tried again by itself.")
+
+    def _subscribe(self) -> None:
+        """Subscribe, unless the session was kept: a second time retained messages would come again."""
+        if self._session_present:
+            return
+        self._client.subscribe([(topic, self._config["qos"]) for topic in self._config["topics"]])
+        self._wait(lambda: self._subscribed is not None, "does not confirm the subscription")
+        refused = [
+            topic for topic, code in zip(self._config["topics"], self._subscribed, strict=False) if code.is_failure]
+        if refused:
+            raise SourceRefused(
+                f"{self._config['server']} does not let {', '.join(refused)} be read.",
+                remedy="Let the user of the config read it; it is tried again by itself.")
+
+    def _wait(self, is_so: Any, what: str) -> None:
+        deadline = time.monotonic() + CONNECT_S
+        while not is_so():
+            if time.monotonic() > deadline:
+                raise SourceAway(f"{self._config['server']} {what}.", remedy="It is tried again by itself.")
+            self._turn(0.1)
+
+    def _turn(self, timeout_s: float) -> None:
+        code = self._client.loop(min(timeout_s, 1.0))
+        if code != self._mqtt.MQTT_ERR_SUCCESS and (self._connected is None or not self._connected.is_failure):
+            raise SourceAway(
+                f"{self._config['server']} closed the connection: {self._mqtt.error_string(code)}",
+                remedy="It is tried again by itself.")
+
+    def _on_connect(self, _client: Any, _data: Any, flags: Any, reason: Any, _properties: Any) -> None:
+        self._session_present, self._connected = flags.session_present, reason
+
+    def _on_subscribe(self, _client: Any, _data: Any, _mid: int, reasons: list[Any], _properties: Any) -> None:
+        self._subscribed = reasons
+
+    def _on_message(self, _client: Any, _data: Any, message: Any) -> None:
+        self._got.append((Message(bytes(message.payload), message.topic), message.mid, message.qos))
+
+    def _end_session(self) -> None:
+        """Let the other broker forget the session and what waits in it."""
+        if self._is_5:
+            self._client.disconnect(properties=self._properties("DISCONNECT", SessionExpiryInterval=0))
+            self._client.loop(0.2)
+            return
+        self._client.disconnect()
+        self._client.loop(0.2)
+        clean = self._mqtt.Client(
+            self._client._callback_api_version, client_id=self._id, clean_session=True, protocol=self._mqtt.MQTTv311)
+        if self._config["tls"]:
+            clean.tls_set_context(ssl.create_default_context(cadata=self._config["ca"] or None))
+        if self._config["username"]:
+            clean.username_pw_set(self._config["username"], self._config["password"])
+        host, port = host_and_port(self._config["server"], usual_port=8883 if self._config["tls"] else 1883)
+        clean.connect(host, port)
+        clean.loop(0.5)
+        clean.disconnect()
+        clean.loop(0.2)
+
+    def _properties(self, packet: str, **values: int) -> Any:
+        from paho.mqtt.packettypes import PacketTypes
+        from paho.mqtt.properties import Properties
+
+        properties = Properties(getattr(PacketTypes, packet))
+        for name, value in values.items():
+            setattr(properties, name, value)
+        return properties

@@ -1,0 +1,137 @@
+"""PostgreSQL: a table that grows, read by a column whose values only rise, a look every few seconds.
+
+Numbers are handed out before transactions end, so that a row may appear behind others that were read already. A look
+therefore stops before the first row whose transaction is not older than all that are under way.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from workers.library import databases
+
+from .contract import MOST_MESSAGES, Message, Opening, Polled, Position, SourceAway, SourceRefused
+
+PATIENCE_MS = 30_000  # of one look
+
+
+def open_postgresql(opening: Opening) -> PostgresqlReader:
+    """Read a table from where it was left, or from where the config says."""
+    place = databases.locate(opening.config["database"])
+    if not place.facts:
+        raise SourceRefused("The secret “database” is no address of PostgreSQL.",
+                            remedy="Keep postgresql://user:password@host/name as the secret.")
+    return PostgresqlReader(opening, dict(place.facts))
+
+
+class PostgresqlReader:
+    """A connection on which nothing can be written, and the value after which rows are new."""
+
+    def __init__(self, opening: Opening, facts: dict[str, str]) -> None:
+        import psycopg
+
+        self._psycopg = psycopg
+        self._host = facts.get("host", "")
+        self._table, self._column = opening.config["table"], opening.config["column"]
+        self._every_s = float(opening.config["every"])
+        self._names = list(opening.config["columns"])
+        self._due_s = 0.0
+        options = f"-c default_transaction_read_only=on -c statement_timeout={PATIENCE_MS}"
+        try:
+            self._connection = psycopg.connect(**facts, options=options, connect_timeout=10, autocommit=True)
+        except psycopg.OperationalError as error:
+            raise self._unreached(error) from None
+        try:
+            self._query = self._prepare()
+            self._after = opening.position["after"] if opening.position else self._begin(opening.config["start"])
+        except BaseException:
+            self._connection.close()
+            raise
+
+    def position(self) -> Position:
+        return {"after": self._after}
+
+    def poll(self, timeout_s: float) -> Polled:
+        wait_s = self._due_s - time.monotonic()
+        if wait_s > 0:
+            time.sleep(min(wait_s, timeout_s))
+            if wait_s > timeout_s:
+                return Polled()
+        rows = self._ask(self._query, {"after": self._after, "most": MOST_MESSAGES})
+        settled: list[Any] = []
+        for *values, at, is_settled in rows:
+            if not is_settled:
+                break
+            settled.append((values, at))
+        self._due_s = time.monotonic() + (0 if len(settled) == MOST_MESSAGES else self._every_s)
+        if not settled:
+            return Polled()
+        self._after = settled[-1][1]
+        return Polled([
+            Message(place=f"{self._table}, {self._column} {at}", values=dict(zip(self._names, values, strict=True)))
+            for values, at in settled], self.position())
+
+    def written(self) -> None:
+        return  # the table keeps its rows
+
+    def rest(self, timeout_s: float) -> None:
+        time.sleep(timeout_s)
+
+    def close(self, *, for_good: bool) -> None:
+        self._connection.close()
+
+    def _prepare(self) -> Any:
+        """The query of a look, once it is known that table and columns are there."""
+        sql = self._psycopg.sql
+        table = sql.Identifier(*self._table.split("."))
+        attributes = self._ask(
+            "select attname::text, format_type(atttypid, atttypmod) from pg_attribute "
+            "where attrelid = to_regclass(%(table)s) and attnum > 0 and not attisdropped",
+            {"table": table.as_string(self._connection)})
+        kinds = dict(attributes)
+        if not kinds:
+            raise SourceRefused(
+                f"The table {self._table} is not there.", remedy="Make it, or let the user of the address see it.")
+        missing = [name for name in (self._column, *self._names) if name not in kinds]
+        if missing:
+            raise SourceRefused(
+                f"The table {self._table} has no column {', '.join(missing)}.", remedy=f"It has {', '.join(kinds)}.")
+        column = sql.Identifier(self._column)
+        return sql.SQL(
+            # The column is named with its table: else "order by" would mean the text that is selected.
+            "select {names}, grows.{column}::text, age(xmin) > "
+            "age((pg_snapshot_xmin(pg_current_snapshot())::text::bigint %% 4294967296)::text::xid) "
+            "from {table} as grows where %(after)s::text is null or grows.{column} > %(after)s::{kind} "
+            "order by grows.{column} limit %(most)s"
+        ).format(
+            names=sql.SQL(", ").join(map(sql.Identifier, self._names)), column=column, table=table,
+            kind=sql.SQL(kinds[self._column]))
+
+    def _begin(self, start: str) -> str | None:
+        if start == "oldest":
+            return None
+        sql = self._psycopg.sql
+        [(newest,)] = self._ask(sql.SQL("select max({})::text from {}").format(
+            sql.Identifier(self._column), sql.Identifier(*self._table.split("."))), {})
+        return newest
+
+    def _ask(self, query: Any, values: dict[str, Any]) -> list[tuple]:
+        try:
+            return self._connection.execute(query, values).fetchall()
+        except self._psycopg.OperationalError as error:
+            if isinstance(error, self._psycopg.errors.QueryCanceled):
+                raise SourceRefused(
+                    f"A look at {self._table} takes more than {PATIENCE_MS // 1000} s.",
+                    remedy=f"Make an index on {self._column}.") from None
+            raise self._unreached(error) from None
+        except self._psycopg.Error as error:
+            raise SourceRefused(
+                f"{self._table} cannot be read: {error.diag.message_primary or type(error).__name__}.",
+                remedy="Let the user of the address select from it.") from None
+
+    def _unreached(self, error: Exception) -> SourceAway | SourceRefused:
+        state = getattr(getattr(error, "diag", None), "sqlstate", None) or getattr(error, "sqlstate", None)
+        if "authentication failed" in str(error) or (state or "").startswith("28"):
+            return SourceRefused(f"{self._host} refuses the user.", remedy="See to the secret “database”.")
+        return SourceAway(f"PostgreSQL on {self._host} does not answer.", remedy="It is tried again by itself.")

@@ -1,0 +1,70 @@
+"""Pushing: what somebody posted to a live source, into its channel. Runs in the site, without a host between."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from .contract import Message
+from .formats import Layout, decode, layout_of
+from .intake import IntakeStore, Overtaken
+
+TRIES = 50  # while others push to the same source at the same time
+
+
+@dataclass(frozen=True, slots=True)
+class Pushed:
+    """What became of it: events taken, and events that could not be read with the first reasons; ``again`` where it
+    was taken before under the same key."""
+
+    taken: int
+    dead: int
+    reasons: tuple[str, ...] = ()
+    again: bool = False
+
+
+def push_events(
+    store: IntakeStore, task: str, config: Mapping[str, Any], body: bytes, *, format: str | None = None, key: str = ""
+) -> Pushed:
+    """Write what was posted, all of it or nothing.
+
+    Parameters
+    ----------
+    store : IntakeStore
+        Where to.
+    task : str
+        The running task.
+    config : mapping
+        Its config.
+    body : bytes
+        What was posted.
+    format : str, optional
+        How it is written, where that is not as the config says.
+    key : str
+        Under which a repetition does nothing.
+
+    Raises
+    ------
+    Full, Paused, Closed
+        Nothing was written (``intake``).
+    Overtaken
+        Others kept being first.
+    """
+    layout = layout_of(config)
+    reading: Layout = replace(layout, format=format) if format else layout
+    now_ms = time.time_ns() // 1_000_000
+    decoded = decode([Message(body, "posted")], reading, now_ms=now_ms)
+    for _ in range(TRIES):
+        try:
+            written = store.write(
+                task, decoded, layout, first=store.state(task).seq, now_ms=now_ms, idempotency_key=key,
+                keep_dead=int(config.get("keep_dead") or 1000))
+        except Overtaken:
+            continue
+        if not written:
+            return Pushed(0, 0, again=True)
+        reasons = tuple(dict.fromkeys(letter.reason for letter in decoded.dead))[:5]
+        return Pushed(len(decoded.rows), len(decoded.dead), reasons)
+    raise Overtaken(f"others kept pushing to {task}")

@@ -1,0 +1,189 @@
+"""Runner: one live source on a thread of its own, from its position on, for as long as it is wanted.
+
+It opens the source where the broker says that it was left, and writes what it gives, each block with the position after
+it. Whatever fails, it begins again from there: after a second at first, then less and less often.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import redis
+
+from scheduler.contracts.reports import ConnectorReport
+from scheduler.model.errors import WeirError
+from workers.engine.agents import backoff
+from workers.engine.agents.logs import logger
+from workers.engine.secrets import redacted
+
+from .contract import Opening, Reader, SourceAway
+from .formats import Layout, decode
+from .intake import Closed, IntakeStore, Overtaken
+
+POLL_S = 1.0  # how long a quiet source is waited for at a time: a stop is noticed within that
+REST_S = 0.2  # while the channel is full
+STARTING, RUNNING, THROTTLED, AWAY, RETRYING = "starting", "running", "throttled", "away", "retrying"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A live source to run: the running task, how its messages are read, how many dead letters are kept, what opens
+    it (None for one that is pushed to), and what gives its config with the values of its secrets."""
+
+    task: str
+    layout: Layout
+    keep_dead: int
+    open: Callable[[Opening], Reader] | None
+    config: Callable[[], Mapping[str, Any]]
+
+
+class Runner:
+    """Runs one source, once ``start`` was called, until ``stop``.
+
+    Parameters
+    ----------
+    source : Source
+        What to run.
+    store : IntakeStore
+        Where it writes.
+    token : int
+        The fencing token that was taken when its channel was opened.
+    on_event : callable
+        Called with a kind and facts when it fails and when it works again.
+    """
+
+    def __init__(
+        self, source: Source, store: IntakeStore, *, token: int, on_event: Callable[..., None] = lambda *_, **__: None
+    ) -> None:
+        self.source = source
+        self.token = token
+        self._store = store
+        self._on_event = on_event
+        self._stopping = threading.Event()
+        self._for_good = False
+        self._state, self._since_ms = STARTING, _now_ms()
+        self._error = ""
+        self._retry_at_ms: int | None = None
+        self._failures = self._restarts = 0
+        self._log = logger().bind(connector=source.task[:12])
+        self._thread = threading.Thread(target=self._run, name=f"connector {source.task[:12]}", daemon=True)
+
+    def start(self) -> None:
+        """Begin, on a thread."""
+        self._thread.start()
+
+    def stop(self, *, for_good: bool = False) -> None:
+        """Ask it to end; ``for_good`` where nobody will read on from its position."""
+        self._for_good = for_good
+        self._stopping.set()
+
+    def join(self, timeout_s: float) -> bool:
+        """Wait until it has ended; False where it has not."""
+        if self._thread.ident is not None:
+            self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def report(self) -> ConnectorReport:
+        """How it stands."""
+        return ConnectorReport(
+            state=self._state, since_ms=self._since_ms, error=self._error or None, retry_at_ms=self._retry_at_ms,
+            restarts=self._restarts)
+
+    # -- on the thread -------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            began_ms = _now_ms()
+            try:
+                self._serve()
+            except Exception as error:  # a source may fail in whatever way; the others go on
+                self._fail(error, ran_ms=_now_ms() - began_ms)
+                self._stopping.wait(max(0, self._retry_at_ms - _now_ms()) / 1000)
+
+    def _serve(self) -> None:
+        """Read the source until asked to stop."""
+        source, store = self.source, self._store
+        if self._restarts:
+            self.token = store.take_token(source.task)
+        state = store.state(source.task)
+        if source.open is None:  # it is pushed to: there is nothing to do but be open
+            self._become(RUNNING)
+            self._stopping.wait()
+            return
+        reader = source.open(Opening(source.task, source.config(), state.position))
+        try:
+            seq = state.seq
+            if state.position is None and (begin := reader.position()) is not None:
+                # Before anything is read: what comes until the first block is not skipped by a start anew.
+                store.write(
+                    source.task, decode((), source.layout, now_ms=0), source.layout, first=seq, now_ms=_now_ms(),
+                    token=self.token, position=begin)
+            self._become(RUNNING)
+            while not self._stopping.is_set():
+                if store.is_full(source.task):
+                    self._become(THROTTLED)
+                    reader.rest(REST_S)
+                    continue
+                self._become(RUNNING)
+                seq += self._take(reader, seq)
+        finally:
+            with suppress(Exception):
+                reader.close(for_good=self._for_good)
+
+    def _take(self, reader: Reader, seq: int) -> int:
+        """One poll and what came of it; how many events it gave."""
+        polled = reader.poll(POLL_S)
+        if not polled.messages and not polled.lost:
+            return 0
+        now_ms = _now_ms()
+        decoded = decode(polled.messages, self.source.layout, now_ms=now_ms)
+        self._store.write(
+            self.source.task, decoded, self.source.layout, first=seq, now_ms=now_ms, token=self.token,
+            position=polled.position, keep_dead=self.source.keep_dead, lost=polled.lost)
+        reader.written()
+        return len(decoded.rows)
+
+    def _become(self, state: str) -> None:
+        if state == self._state:
+            return
+        if self._error and state in (RUNNING, THROTTLED):
+            self._on_event("connector_back", task=self.source.task)
+            self._error, self._retry_at_ms = "", None
+        self._state, self._since_ms = state, _now_ms()
+
+    def _fail(self, error: Exception, *, ran_ms: int) -> None:
+        self._failures = backoff.failures_after(self._failures, ran_ms=ran_ms if self._state != STARTING else 0)
+        self._restarts += 1
+        message = redacted(_words(error))
+        if message != self._error:
+            self._on_event("connector_failed", task=self.source.task, error=message)
+            self._log.warning("source failed", error=message)
+        self._error = message
+        self._retry_at_ms = _now_ms() + backoff.delay_ms(self._failures)
+        state = AWAY if isinstance(error, SourceAway) else RETRYING
+        if state != self._state:
+            self._state, self._since_ms = state, _now_ms()
+
+
+def _words(error: Exception) -> str:
+    """What went wrong, for the people whose source it is."""
+    match error:
+        case WeirError():
+            return error.full_message
+        case redis.RedisError():
+            return "The broker does not answer."
+        case Overtaken():
+            return "Another node runs this source."
+        case Closed():
+            return "The source's channel is gone; it is opened again."
+        case _:
+            return f"{type(error).__name__}: {str(error)[:300]}"
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
