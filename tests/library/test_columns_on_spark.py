@@ -62,6 +62,12 @@ CASES = [
     ("file_batches", PLAIN, {"folder": "f", "columns": ["t"]}), ("file_batches", f"{TICKS}, file int", {"folder": "f"}),
     ("output", PLAIN, {"name": "n"}), ("parquet_files", PLAIN, {"folder": "f"}), ("json_lines", PLAIN, {"folder": "f"}),
     ("http_post", PLAIN, {"url": "http://objects.test/"}),
+    ("http_ingest", f"{TICKS}, value string", {"name": "n", "token": {"secret": "t"}}),
+    ("mqtt", f"{TICKS}, value binary", {"server": "objects.test", "topics": ["t"], "format": "bytes"}),
+    ("kafka", f"{TICKS}, a string, at timestamp", {
+        "servers": ["objects.test:9092"], "topics": ["t"], "columns": ["a", "at:timestamp"]}),
+    ("postgresql", f"{TICKS}, n bigint", {
+        "database": {"secret": "d"}, "table": "t", "column": "n", "columns": ["n:bigint"]}),
 ]
 
 

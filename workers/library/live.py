@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from scheduler.model.columns import Columns
 from scheduler.model.task_types import Parameter, TaskType
 
 from .columns import COLUMN_TYPES, typed_columns
@@ -126,6 +127,15 @@ def http_ingest(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
 
 
 mqtt = kafka = postgresql = http_ingest
+
+
+def http_ingest_columns(inputs: Columns, values: Mapping[str, Any]) -> Columns:
+    """The declared fields, or one column ``value``."""
+    raw = "binary" if values.get("format") == "bytes" else "string"
+    return Columns.stream(typed_columns(values["columns"]) or {"value": raw})
+
+
+mqtt_columns = kafka_columns = postgresql_columns = http_ingest_columns
 
 
 def http_ingest_check(config: Mapping[str, Any]) -> None:
