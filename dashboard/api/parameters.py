@@ -12,8 +12,9 @@ from pydantic import WithJsonSchema
 from dashboard.bills.periods import NAMES as PERIODS
 from dashboard.plans.choices import LEAST_RATE_PER_S, MOST_RATE_PER_S
 from dashboard.plans.joining import BEGINNINGS
-from dashboard.teams.models import Controller
+from dashboard.teams.models import Controller, Team
 from dashboard.teams.services import LONGEST_SECRET
+from scheduler.model.behind import CHOICES
 from scheduler.model.secrets import SECRET_NAME
 from scheduler.pairs import PAIRS
 from scheduler.performance.routing import Routing
@@ -33,3 +34,15 @@ Beginning = Annotated[
 ControllerName = Annotated[str, WithJsonSchema({"type": "string", "enum": list(Controller.values)})]
 SecretValue = Annotated[str, WithJsonSchema({"type": "string", "minLength": 1, "maxLength": LONGEST_SECRET})]
 SecretName = Annotated[str, WithJsonSchema({"type": "string", "pattern": f"^{SECRET_NAME.pattern}$"})]
+
+
+def _or_none(**schema: object) -> WithJsonSchema:
+    return WithJsonSchema({"anyOf": [schema, {"type": "null"}]})
+
+
+Above = Annotated[float | None, _or_none(type="number", exclusiveMinimum=0)]
+NotNegative = Annotated[float | None, _or_none(type="number", minimum=0)]
+Count = Annotated[int | None, _or_none(type="integer", minimum=1)]
+WhenBehindName = Annotated[str, WithJsonSchema({"type": "string", "enum": ["", *CHOICES]})]
+TeamWhenBehindName = Annotated[
+    str, WithJsonSchema({"type": "string", "enum": [name for name, _ in Team._meta.get_field("when_behind").choices]})]

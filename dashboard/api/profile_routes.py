@@ -11,10 +11,10 @@ from uuid import UUID
 from django.db.models import prefetch_related_objects
 from django.http import HttpRequest, HttpResponse
 from ninja import Query, Router, Schema, Status
-from pydantic import Field
 
 from dashboard.api.answers.common import Page
 from dashboard.api.answers.profiles import Profile, ProfileDetail, Sweep, SweepDetail, TrialDetail
+from dashboard.api.parameters import Above, Count, NotNegative
 from dashboard.api.schemas import page_of
 from dashboard.operations.nodes import current_machine
 from dashboard.profiles import selectors
@@ -61,13 +61,13 @@ class SweepIn(Schema):
     task: str = ""
     profile: str = ""
     slot: str
-    budget_s: float | None = Field(None, gt=0)
-    largest_threads: int | None = Field(None, ge=1)
-    smallest_rate_per_s: float | None = Field(None, gt=0)
-    largest_rate_per_s: float | None = Field(None, gt=0)
+    budget_s: Above = None
+    largest_threads: Count = None
+    smallest_rate_per_s: Above = None
+    largest_rate_per_s: Above = None
     any_config: bool | None = None
-    warm_up_s: float | None = Field(None, ge=0)
-    seconds: float | None = Field(None, gt=0)
+    warm_up_s: NotNegative = None
+    seconds: Above = None
 
 
 @router.get("/profiles", response=Page[Profile])

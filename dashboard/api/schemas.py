@@ -11,7 +11,17 @@ from django.db.models import QuerySet
 from ninja import Schema
 from pydantic import Field
 
-from dashboard.api.parameters import Beginning, ControllerName, Format, PairNames, RateOrNone, RoutingName, SecretValue
+from dashboard.api.parameters import (
+    Beginning,
+    ControllerName,
+    Format,
+    PairNames,
+    RateOrNone,
+    RoutingName,
+    SecretValue,
+    TeamWhenBehindName,
+    WhenBehindName,
+)
 from dashboard.approvals.models import Proposal
 from dashboard.audit.models import AuditEntry
 from dashboard.bills.exports import amounts_of
@@ -66,10 +76,16 @@ class ControllerIn(Schema):
 
 
 class WhenBehindIn(Schema):
-    """What becomes of a reader that is too slow: ``spill``, ``pause`` or ``lose_oldest``; of a dataflow, empty for its
-    team's choice. What loses the oldest events has other outputs than it would have alone."""
+    """What becomes of a dataflow that is too slow: ``spill``, ``pause`` or ``lose_oldest``; empty for its team's
+    choice. What loses the oldest events has other outputs than it would have alone."""
 
-    choice: str
+    choice: WhenBehindName
+
+
+class TeamWhenBehindIn(Schema):
+    """What becomes of a team's dataflows that are too slow and choose nothing themselves: ``spill`` or ``pause``."""
+
+    choice: TeamWhenBehindName
 
 
 class JoiningIn(Schema):

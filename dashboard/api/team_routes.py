@@ -72,7 +72,7 @@ def defragmentation(request: HttpRequest, slug: str, choice: schemas.ControllerI
 
 
 @router.post("/teams/{slug:slug}/when-behind", response=TeamWhenBehind)
-def when_behind(request: HttpRequest, slug: str, choice: schemas.WhenBehindIn) -> dict[str, Any]:
+def when_behind(request: HttpRequest, slug: str, choice: schemas.TeamWhenBehindIn) -> dict[str, Any]:
     """Say what becomes of the team's dataflows that read a stream too slowly that others need; by an admin of the team.
 
     It is ``spill`` or ``pause``: what loses events is chosen for one dataflow at a time.

@@ -21,16 +21,13 @@ from django.db.models import Min, QuerySet
 
 from dashboard.audit.models import AuditEntry
 from dashboard.audit.trail import audited
-from scheduler.model.errors import WeirError
 
 ARCHIVED = "audit.archive"
 FOLDER = "audit"
 
 
-class NotArchived(WeirError):
-    """A month stays in the database for now."""
-
-    code = "not_archived"
+class NotArchived(RuntimeError):
+    """A month stays in the database for now; the log of the worker says why."""
 
 
 def archive_months(at: datetime) -> int:
@@ -66,7 +63,7 @@ def archive_month(month: datetime) -> int:
         # Not through the manager, which only appends: this is the one place where entries leave.
         rows = QuerySet(AuditEntry).filter(at__gte=month, at__lt=_next(month)).exclude(verb=ARCHIVED)
         if rows._raw_delete(rows.db) != len(leaving):
-            raise NotArchived(f"Entries of {month:%Y-%m} came meanwhile.", remedy="They are archived the next time.")
+            raise NotArchived(f"Entries of {month:%Y-%m} came meanwhile: they are archived the next time.")
         audit.subject, audit.details = leaving[-1], {
             "file": path.name, "sha256": digest, "entries": len(leaving), "first": leaving[0].pk,
             "last": leaving[-1].pk}
@@ -114,7 +111,7 @@ def _write(path: Path, lines: list[str]) -> str:
             os.fsync(file.fileno())
         content = scratch.read_bytes()
         if gzip.decompress(content).decode() != text:
-            raise NotArchived(f"{path.name} reads otherwise than it was written.", remedy="Check the disk.")
+            raise NotArchived(f"{path.name} reads otherwise than it was written: check the disk.")
         scratch.replace(path)
     finally:
         scratch.unlink(missing_ok=True)

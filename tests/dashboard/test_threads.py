@@ -68,14 +68,14 @@ def test_queries_of_others_on_a_slot_count_as_threads_and_of_a_node_that_does_no
 
 
 def test_threads_that_wait_for_their_turn_are_told_by_the_outcome(here: World, client, monkeypatch):
-    """20 threads of which 15 are at work are not too many for a driver with 16, if all goes well; it does not."""
+    """19 threads of which 15 are at work are not too many for a driver with 16, if all goes well; it does not."""
     NodeRow.objects.filter(name="n1").update(threads=16)
     proposal = submit_dataflow(
         actor=here.carla, team=here.city, text=linear(get=True, rate=3.2), schedule=Choice.of(pair=SAM))
     record = enacted(approved(prepare_proposal(proposal_id=proposal.pk), here.ana)).dataflow
     promise = in_force([record.pk])[str(record.pk)].promise
     slot = next(bundle.slot for bundle in promise.bundles if bundle.task == "get")
-    assert promise.kept_per_s == promise.rate_per_s and promise.crowded[slot] == Crowd(16, 20)
+    assert promise.kept_per_s == promise.rate_per_s and promise.crowded[slot] == Crowd(16, 19)
     node = Observed(record, promise, lambda reading: monkeypatch.setattr(jobs, "read_live", lambda *_: reading))
     node.keep(get={"rate_per_s": 12.0})
     client.force_login(here.carla)

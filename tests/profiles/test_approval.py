@@ -203,7 +203,9 @@ def test_a_type_that_does_not_say_that_it_has_no_effects_has_some(declared: Task
 
 def test_every_type_of_the_library_says_what_it_reaches():
     reaching = {one.name: one.effects for one in built_in() if one.effects != ()}
-    assert reaching == {"http_get": ("network",), "http_post": ("network",), "sql_lookup": ("database",)}
+    assert reaching == {
+        "http_get": ("network",), "http_post": ("network",), "sql_lookup": ("database",), "lookup": ("database",),
+        "http_ingest": ("network",), "mqtt": ("network",), "kafka": ("network",), "postgresql": ("database",)}
 
 
 def _free_slot() -> str:
