@@ -50,6 +50,7 @@ def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
     folder = tmp_path_factory.mktemp("first-light")
     data_dir, log, port = folder / "data", folder / "up.log", free_port()
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("WEIR_", "DJANGO_"))}
+    environment["WEIR_CLASS_ARCHIVE"] = "0"  # nothing here starts a second driver
     for name in ("REDIS_URL", "DATABASE_URL"):
         environment.pop(name, None)
     argv = [str(ROOT / "weir"), "up", "--port", str(port), "--data-dir", str(data_dir), "--slots", "1"]
