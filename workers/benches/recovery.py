@@ -13,6 +13,8 @@ import json
 import os
 import signal
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -25,6 +27,7 @@ from scheduler.contracts.reports import SlotReport
 from scheduler.model.estate import Estate
 from scheduler.model.fragment import Fragment, RunningTask, Slot
 from workers.engine import observed
+from workers.engine.settings import ROOT
 
 from .engine import _chain
 from .estate import NODE, RunningEstate, running
@@ -77,6 +80,7 @@ def measure(*, kills: int, dataflows: int, rate_per_s: float, trigger_ms: int, s
     with tempfile.TemporaryDirectory(prefix="weir-recovery-") as name:
         folder = Path(name)
         settings = {"WEIR_SPARES": "1" if spare else "0"}
+        _archive_classes(folder)
         with running(estate_of(dataflows, rate_per_s), folder, trigger_ms=trigger_ms, settings=settings) as estate:
             estate.wait_running()
             return [_kill(estate, folder / "agent.log", spare=spare) for _ in range(kills)]
@@ -112,6 +116,13 @@ def _kill(estate: RunningEstate, log: Path, *, spare: bool) -> Kill:
                 kill.back_s[name] = time.monotonic() - began_s
     kill.phases_s = {**_phases(log, read_from, began), "flowing": max(kill.back_s.values())}
     return kill
+
+
+def _archive_classes(folder: Path) -> None:
+    """As an installation has it that runs for some minutes; between two kills there is no time to write it."""
+    subprocess.run(
+        [sys.executable, "-m", "workers.engine.spark.class_archive", "--data-dir", str(folder)], check=True, cwd=ROOT,
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
 def _settle(estate: RunningEstate, *, spare: bool) -> None:
