@@ -14,6 +14,7 @@ from typing import Any
 import hypothesis
 import pytest
 import redis
+from django.conf import settings as django_settings
 
 from workers.engine.channels.jvm import build
 from workers.launcher import broker as embedded
@@ -59,6 +60,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.get_closest_marker("long"):
             item.add_marker(pytest.mark.skip(reason="takes long: ./weir test --long runs it"))
+
+
+@pytest.fixture(scope="session")
+def django_db_modify_db_settings(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """SQLite as in production, a file: a database in memory is one connection and has no WAL.
+
+    Whatever folder's test asks for the database first makes it for all that the process runs.
+    """
+    database = django_settings.DATABASES["default"]
+    if "sqlite3" in database["ENGINE"]:
+        path: Path = tmp_path_factory.mktemp("database") / "weir.sqlite3"
+        database.setdefault("TEST", {})["NAME"] = str(path)
 
 
 @pytest.fixture(scope="session")

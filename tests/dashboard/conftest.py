@@ -1,25 +1,13 @@
-"""A database of its own, jobs that are noted instead of sent, and a broker that is away unless a test asks for one."""
+"""Jobs that are noted instead of sent, and a broker that is away unless a test asks for one."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
-from django.conf import settings as django_settings
 
 from dashboard import jobs
 from tests.dashboard.building import World, make_world
 
 AWAY = "redis://127.0.0.1:1/0"
-
-
-@pytest.fixture(scope="session")
-def django_db_modify_db_settings(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """SQLite as in production, a file: a database in memory is one connection and has no WAL."""
-    database = django_settings.DATABASES["default"]
-    if "sqlite3" in database["ENGINE"]:
-        path: Path = tmp_path_factory.mktemp("database") / "weir.sqlite3"
-        database.setdefault("TEST", {})["NAME"] = str(path)
 
 
 @pytest.fixture(autouse=True)

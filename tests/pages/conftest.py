@@ -14,7 +14,7 @@ from dashboard.approvals.services import prepare_proposal
 from dashboard.catalog.models import DataflowRecord
 from dashboard.schedules.promises import in_force
 from tests.dashboard.building import World, approved, enacted, planned
-from tests.dashboard.conftest import _surroundings, django_db_modify_db_settings, sent, world  # noqa: F401
+from tests.dashboard.conftest import _surroundings, sent, world  # noqa: F401
 from tests.pages.observed import RATE, Observed
 from tests.pages.scheduling import linear, measured
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from tests.dashboard.conftest import (  # noqa: F401
     _surroundings,
     committed_world,
-    django_db_modify_db_settings,
     sent,
     world,
 )
