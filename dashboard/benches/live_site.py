@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ import redis
 
 from scheduler.contracts.reports import NODE_REPORTS, NodeReport, QueryReport, SlotReport
 from workers.engine.channels import keys
+from workers.launcher.broker import free_port
 from workers.launcher.services import Options, web
 from workers.processes import spawn, stop
 
@@ -87,7 +87,7 @@ def live_site(folder: Path, *, teams: int, dataflows: int, clients: int) -> Iter
         parts = urlsplit(os.environ["DATABASE_URL"])
         environment["DATABASE_URL"] = parts._replace(path=f"/{connection.settings_dict['NAME']}").geturl()
     cookies = _cookies(teams)
-    port = _free_port()
+    port = free_port()
     options = Options(host="127.0.0.1", port=port, slots=SLOTS, node="n1", data_dir=folder)
     service = web(options)
     with (folder / "web.log").open("ab") as log:
@@ -130,9 +130,3 @@ def _cookies(teams: int) -> list[str]:
         name = settings.SESSION_COOKIE_NAME
         cookies.append(f"{name}={client.cookies[name].value}")
     return cookies
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]

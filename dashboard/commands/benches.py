@@ -54,6 +54,8 @@ _ALL = (
           "workers.benches.prices:main"),
     Bench("recovery", "A driver is killed: how soon events flow again, with a spare driver and without.",
           "workers.benches.recovery:main"),
+    Bench("connectors", "Events/s and CPU of an event by connector, against the client library alone; idle connectors.",
+          "workers.benches.connectors:main"),
     Bench("growth", "What grows while dataflows run, by part, and what that comes to in a week.",
           "dashboard.benches.growth:main"),
 )

@@ -19,6 +19,7 @@ from pathlib import Path
 import psycopg
 
 from workers.engine.settings import ROOT
+from workers.launcher.broker import free_port
 from workers.processes import spawn, stop
 
 PATIENCE_S = 60.0
@@ -64,7 +65,7 @@ def database(*, rows: int) -> Iterator[tuple[str, int]]:
     ] if os.geteuid() == 0 else []
     if prefix:
         shutil.chown(folder, "postgres")
-    port = _free_port()
+    port = free_port()
     address = f"postgresql://postgres@127.0.0.1:{port}/postgres"
     made = subprocess.run(
         [*prefix, initdb, "-D", str(folder / "data"), "-U", "postgres", "--auth=trust", "--encoding=UTF8",
@@ -118,7 +119,13 @@ def postgresql_program(name: str) -> str:
     return program
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+def until_open(port: int) -> None:
+    """Wait until somebody listens on a port of the loopback address; TimeoutError after a minute."""
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"nobody listens on port {port}")
+        time.sleep(0.02)
