@@ -15,6 +15,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -24,12 +25,11 @@ from typing import Any
 
 import psutil
 import psycopg
-import redis
 
 from scheduler.contracts.reports import STOPPED
 from scheduler.model.estate import Estate
 from scheduler.model.fragment import Fragment, RunningTask, Slot
-from workers.engine import desired
+from workers.engine import desired, observed
 from workers.engine.agents.store import NodeStore
 from workers.engine.connectors.intake import IntakeStore
 from workers.engine.settings import ROOT
@@ -203,11 +203,14 @@ def measure(kind: Kind, *, events: int, rounds: int) -> list[tuple[Reading, Read
     list of (Reading, Reading)
         Weir's and the client's, by round.
     """
-    kind.send(0, range(100))  # what there is to be at least; warms the query
+    kind.send(0, range(1))  # makes a topic or a table
     with tempfile.TemporaryDirectory(prefix="weir-connectors-") as folder, running(
         estate_of(kind), Path(folder), trigger_ms=TRIGGER_MS, settings=kind.settings
     ) as estate:
+        estate.wait(lambda: _is_read(estate), what="the source is read", within_s=PATIENCE_S)
+        kind.send(0, range(100))  # warms the query
         estate.wait(lambda: _passed(estate) >= 100, what="the first events pass", within_s=PATIENCE_S)
+        time.sleep(SETTLE_S)
         readings = []
         for number in range(rounds):
             _publish(estate, replace(estate_of(kind, paused=True), generation=2 * number + 2))
@@ -223,12 +226,8 @@ def quiet(kind: Kind, sources: int) -> dict[str, float]:
     """Cores and MB of the host of so many sources at which nothing comes; nobody reads what it would write."""
     for source in range(sources):
         kind.send(source, range(1))
-    settled = [f"source{source}" for source in range(sources)]
-    with _idle_host(kind, sources) as (host, store):
-        deadline_s = time.monotonic() + PATIENCE_S
-        while sum(state.seq for state in store.states(settled).values()) < sources:
-            _look(deadline_s)
-        time.sleep(SETTLE_S)
+    with _idle_host(kind, sources) as host:
+        time.sleep(2 * SETTLE_S)
         before, began_s = host.cpu_times(), time.monotonic()
         time.sleep(QUIET_S)
         after, elapsed_s = host.cpu_times(), time.monotonic() - began_s
@@ -238,18 +237,22 @@ def quiet(kind: Kind, sources: int) -> dict[str, float]:
 
 
 @contextmanager
-def _idle_host(kind: Kind, sources: int) -> Iterator[tuple[psutil.Process, IntakeStore]]:
-    """A connector host without an agent, and what it writes to."""
-    with tempfile.TemporaryDirectory(prefix="weir-connectors-") as folder, _broker(Path(folder)) as url, \
-            redis.Redis.from_url(url) as client:
+def _idle_host(kind: Kind, sources: int) -> Iterator[psutil.Process]:
+    """A connector host without an agent, once it reads all of its sources."""
+    with tempfile.TemporaryDirectory(prefix="weir-connectors-") as folder, _broker(Path(folder)) as url:
         NodeStore(Path(folder), NODE).write_desired(
             desired.desired_of(estate_of(kind, sources=sources), NODE, task_types(), TRIGGER_MS))
         process = spawn(
-            [sys.executable, "-m", "workers.engine.connectors.host"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
+            [sys.executable, "-m", "workers.engine.connectors.host"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL, env={
                 **os.environ, "REDIS_URL": url, "WEIR_NODE": NODE, "WEIR_DATA_DIR": folder, "PYTHONPATH": str(ROOT)})
         try:
-            yield psutil.Process(process.pid), IntakeStore(client)
+            for line in process.stdout:
+                states = [source["state"] for source in json.loads(line)["connectors"].values()]
+                if states == ["running"] * sources:
+                    break
+            threading.Thread(target=process.stdout.read, daemon=True).start()
+            yield psutil.Process(process.pid)
         finally:
             stop(process, timeout_s=8)
 
@@ -270,6 +273,12 @@ def _broker(folder: Path) -> Iterator[str]:
 def _publish(estate: RunningEstate, wanted: Estate) -> None:
     estate.estate = wanted
     desired.publish(estate.client, desired.desired_of(wanted, NODE, task_types(), estate.trigger_ms))
+
+
+def _is_read(estate: RunningEstate) -> bool:
+    node = observed.read_reports(estate.client).node(NODE)
+    sources = node.connectors.sources if node and node.connectors else {}
+    return bool(sources) and all(source.state == "running" for source in sources.values())
 
 
 def _is_stopped(estate: RunningEstate) -> bool:
@@ -312,12 +321,9 @@ def _host(estate: RunningEstate) -> psutil.Process:
 
 
 def _alone(read: Callable[[], None], events: int) -> Reading:
-    process = psutil.Process()
-    before, began_s = process.cpu_times(), time.monotonic()
+    cpu_s, began_s = time.process_time(), time.monotonic()
     read()
-    after = process.cpu_times()
-    return Reading(
-        events, time.monotonic() - began_s, {"client": after.user + after.system - before.user - before.system})
+    return Reading(events, time.monotonic() - began_s, {"client": time.process_time() - cpu_s})
 
 
 def _with_defaults(type_name: str, config: dict[str, Any]) -> dict[str, Any]:

@@ -158,6 +158,12 @@ def test_a_pause_is_recorded_before_places_are_given_up():
         do.RecordPause(paused=True), do.Unregister("f1-0.0", "f1-1"), do.Release())
 
 
+def test_a_pause_keeps_its_place_at_a_live_source_which_rests_too():
+    reader = replace(READER, inputs=(Input("in-orders.0", "orders"),))
+    at_rest = snapshot(reader, records=Records(known=reader, progress=Progress(3, True), has_begun=True))
+    assert decide(at_rest, Pause(reader)) == (do.RecordPause(paused=True), do.Release())
+
+
 @pytest.mark.parametrize(("control", "leaves"), [
     ({}, False), ({LEFT: "1"}, True),
     ({"0:route:f1-1:1": '{"f1-0.0@f1-1": 0.0, "f1-0.0@f2-0": 1.0}', "0:route:f1-1:1:from": "4"}, True),

@@ -15,6 +15,7 @@ from scheduler.model.documents import read_document
 from scheduler.model.estate import Estate
 from scheduler.model.prices import Prices
 from scheduler.planning import plan_removal, plan_submission
+from scheduler.rearranging import plan_pause, plan_resumption
 from tests.engine.connectors.rigs import rig_of
 
 from .rig import Rig, catalogue, running_agent
@@ -52,6 +53,12 @@ class Planned:
 
     def remove(self, name: str) -> None:
         self._carry_out(plan_removal(self.estate, name, task_types=self.rig.task_types, prices=Prices()))
+
+    def pause(self, name: str) -> None:
+        self._carry_out(plan_pause(self.estate, name, task_types=self.rig.task_types, prices=Prices()))
+
+    def resume(self, name: str) -> None:
+        self._carry_out(plan_resumption(self.estate, name, task_types=self.rig.task_types, prices=Prices()))
 
     def _carry_out(self, plan) -> None:
         self.estate = apply_plan(self.estate, plan)
@@ -120,6 +127,22 @@ def test_every_event_arrives_once_though_host_slot_and_agent_are_killed(planned,
             agent.start()
         else:
             os.kill(agent.wait(lambda: living(agent, victim)), signal.SIGKILL)  # noqa: B023
+    agent.wait(lambda: len(planned.numbers("city")) == sent, what="all that was sent")
+    assert set(planned.numbers("city")) == set(range(sent)) and max(planned.numbers("city").values()) == 1
+
+
+def test_every_event_arrives_once_though_the_dataflow_is_paused_while_they_come(planned, kafka, agent):
+    planned.submit("city")
+    agent.wait(lambda: planned.source("city").get("state") == "running")
+    head = planned.estate.places[planned.estate.submitted["city"].running["orders"]][0]
+    sent = 0
+    for _ in range(3):
+        planned.pause("city")
+        while (agent.fragment(head) or {}).get("state") != "stopped":
+            kafka.send(range(sent, sent + 10))
+            sent += 10
+        planned.resume("city")
+        agent.wait_running(head)
     agent.wait(lambda: len(planned.numbers("city")) == sent, what="all that was sent")
     assert set(planned.numbers("city")) == set(range(sent)) and max(planned.numbers("city").values()) == 1
 

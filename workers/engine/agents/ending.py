@@ -7,6 +7,7 @@ and not done is repeated before that, for what it read may be freed later.
 from __future__ import annotations
 
 from scheduler.contracts.desired import WantedFragment
+from workers.engine.channels import keys
 
 from .delays import LEAVE_MS, REPEAT_MS, SOON_MS
 from .inputs import channels_of
@@ -64,7 +65,10 @@ def _at_rest(snapshot: Snapshot, action: End | Pause | Leave) -> Instructions:
 
 
 def _pause(snapshot: Snapshot, fragment: WantedFragment) -> Instructions:
-    """It keeps what it has, and nobody waits for it."""
+    """It keeps what it has, and nobody waits for it.
+
+    Nor is it waited for at a live source: that rests as well. What it wrote last is read when both go on.
+    """
     return (
         RecordPause(paused=True),
-        *(Unregister(channel, snapshot.id) for channel in channels_of(fragment.inputs)))
+        *(Unregister(channel, snapshot.id) for channel in channels_of(fragment.inputs) if not keys.is_intake(channel)))

@@ -211,7 +211,8 @@ def _has_other_channel(snapshot: Snapshot) -> bool:
 
 
 def go_on(snapshot: Snapshot, wanted: WantedFragment) -> tuple[Instructions, WantedFragment | None]:
-    """Record where a fragment goes on after its pause: nothing of the time between is made up for.
+    """Record where a fragment goes on after its pause: nothing of the time between is made up for, but what a live
+    source wrote before it rested, too.
 
     Where a batch was cut short what it read may be gone: then it begins a new checkpoint, too. Returned with the chain
     that its checkpoint belongs to from then on.
@@ -224,10 +225,16 @@ def go_on(snapshot: Snapshot, wanted: WantedFragment) -> tuple[Instructions, Wan
         return (*steps, RecordPause(paused=False)), whole
     begun = records.begun or RestorePoint()
     source_offset = records.progress.source_offset or begun.source_offset
-    offsets = {item.channel: snapshot.offset_registered(item.channel) for item in wanted.inputs}
+    offsets = {item.channel: _goes_on_at(snapshot, item.channel) for item in wanted.inputs}
     source_offset = source_offset and _due_now(snapshot, source_offset)
     begun = replace(begun, source_offset=source_offset, offsets={**begun.offsets, **offsets})
     return (RecordBegun(begun), RecordPause(paused=False)), known
+
+
+def _goes_on_at(snapshot: Snapshot, channel: str) -> Offset | None:
+    """Its place; where it kept that, it may have read further than it has said."""
+    registered, read = snapshot.offset_registered(channel), snapshot.records.progress.offsets.get(channel)
+    return max(registered, read) if keys.is_intake(channel) and registered and read else registered
 
 
 def _succeed_itself(

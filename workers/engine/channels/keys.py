@@ -79,6 +79,11 @@ def intake(task_id: str) -> str:
     return f"in-{task_id}.0"
 
 
+def is_intake(channel_id: str) -> bool:
+    """Whether a connector writes the channel."""
+    return channel_id.startswith("in-")
+
+
 def connector(task_id: str) -> str:
     """The hash of a live source: its position, its counters, and who has read it."""
     return f"{PREFIX}connector:{task_id}"
