@@ -182,6 +182,10 @@ class IntakeStore:
         blocks, capacity, block_bytes = pipeline.execute()
         return blocks > int(capacity or 0) or blocks * float(block_bytes or 0) > CAPACITY_BYTES
 
+    def is_resting(self, task: str) -> bool:
+        """Whether nobody reads the source now, or it is not open."""
+        return not self.registered(task) or not self.state(task).is_open
+
     def write(
         self, task: str, decoded: Decoded, layout: Layout, *, first: int, now_ms: int, token: int | None = None,
         position: Position | None = None, idempotency_key: str = "", keep_dead: int = 1000,
