@@ -294,6 +294,14 @@ def push(task: str, config: Mapping[str, Any], body: bytes, *, format: str | Non
         return push_events(intake.IntakeStore(broker(settings.REDIS_URL)), task, config, body, format=format, key=key)
 
 
+def room_in(tasks: Collection[str]) -> dict[str, str]:
+    """How live sources stand before something is pushed to them: ``full``, ``resting``, or empty for those that take
+    it; raises ``BrokerAway``."""
+    with _broker_needed("so nothing can be taken in."):
+        store = intake.IntakeStore(broker(settings.REDIS_URL))
+        return {task: "resting" if store.is_resting(task) else "full" if store.is_full(task) else "" for task in tasks}
+
+
 def dead_letters(task: str, count: int) -> list[intake.KeptLetter]:
     """The newest messages that a live source could not read, newest first; raises ``BrokerAway``."""
     with _broker_needed("so they cannot be shown."):

@@ -16,8 +16,11 @@ from workers.benches.services import NotInstalled, postgresql_program
 
 
 @contextmanager
-def cluster() -> Iterator[str]:
-    """The address of a cluster in a folder of its own, reached over a socket; skips where PostgreSQL is not there."""
+def cluster(*, certificate: str = "", private_key: str = "", port: int = 5432) -> Iterator[str]:
+    """The address of a cluster in a folder of its own, reached over a socket; skips where PostgreSQL is not there.
+
+    With a certificate (PEM) it speaks TLS on that port of 127.0.0.1, too.
+    """
     try:
         initdb, pg_ctl = postgresql_program("initdb"), postgresql_program("pg_ctl")
     except NotInstalled as error:
@@ -28,11 +31,21 @@ def cluster() -> Iterator[str]:
     if prefix:
         shutil.chown(folder, "postgres")
     data = str(folder / "data")
-    options = f"-c listen_addresses= -c unix_socket_directories={folder} -c fsync=off -c max_connections=50"
+    options = (
+        f"-c listen_addresses={'127.0.0.1' if certificate else ''} -c port={port} -c unix_socket_directories={folder} "
+        f"-c fsync=off -c max_connections=50")
     _run(*prefix, initdb, "-D", data, "-U", "postgres", "--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8")
+    if certificate:
+        for name, text in (("server.crt", certificate), ("server.key", private_key)):
+            path = folder / "data" / name
+            path.write_text(text)
+            path.chmod(0o600)
+            if prefix:
+                shutil.chown(path, "postgres")
+        options += " -c ssl=on"
     _run(*prefix, pg_ctl, "-D", data, "-w", "-l", str(folder / "log"), "-o", options, "start")
     try:
-        yield f"postgres://postgres:any@{str(folder).replace('/', '%2F')}:5432/postgres"
+        yield f"postgres://postgres:any@{str(folder).replace('/', '%2F')}:{port}/postgres"
     finally:
         _run(*prefix, pg_ctl, "-D", data, "-m", "immediate", "stop")
         shutil.rmtree(folder)

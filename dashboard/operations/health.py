@@ -147,8 +147,10 @@ def _live_source(view: View, fragment: Fragment, bundle: RunningBundle) -> Findi
             f"{name} waits: what comes is read more slowly than it comes.",
             "Give the slow task more threads by a schedule. Nothing is lost that the source keeps.", slot=bundle.slot,
             since_ms=report.since_ms, dataflows=users)
+    is_own = any(user["id"] in view.own for user in users)
+    error = report.error or "" if is_own else ""  # it may name hosts
     return Finding(
-        "source", fragment.tasks[0], report.state, BAD, f"{name} cannot be read. {report.error or ''}".strip(),
+        "source", fragment.tasks[0], report.state, BAD, f"{name} cannot be read. {error}".strip(),
         "Weir tries again, less and less often, and goes on where it was.", slot=bundle.slot,
         since_ms=report.since_ms, retry_at_ms=report.retry_at_ms, dataflows=users)
 

@@ -83,6 +83,8 @@ def ingest(address: str, *, token: str, body: bytes, content_type: str, key: str
             remedy="See the address on the dataflow's page while it runs, and send “Authorization: Bearer …” with the "
             "secret that its source names as token.")
     format = FORMATS.get(content_type.partition(";")[0].strip().lower())
+    if len(sources) > 1:
+        sources = _that_take_it(sources)
     results = [_pushed(row, body, format, key) for row in sources]
     first = results[0]
     if first.dead and not first.taken:
@@ -96,6 +98,14 @@ def _opens(token: str, row: RunningTaskRow) -> bool:
     secret = Secret.objects.filter(team__slug=reference[TEAM], name=reference[SECRET]).first()
     value = jobs.unseal(secret.sealed) if secret is not None else ""
     return bool(value) and hmac.compare_digest(value.encode(), token.encode())
+
+
+def _that_take_it(sources: list[RunningTaskRow]) -> list[RunningTaskRow]:
+    """Those that do not rest, where all of them have room: who hears that one is full posts to all of them again."""
+    room = jobs.room_in([row.pk for row in sources])
+    if "full" in room.values():
+        raise TooFull("The readers of this source are behind.", remedy="Post it again after a second.")
+    return [row for row in sources if not room[row.pk]] or sources
 
 
 def _pushed(row: RunningTaskRow, body: bytes, format: str | None, key: str) -> Taken:

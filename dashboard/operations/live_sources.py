@@ -34,7 +34,8 @@ def sources_of(view: View, dataflow_id: str) -> dict[str, dict[str, Any]]:
     """The live sources of a dataflow of the view, by submitted task id.
 
     Each has ``type``, ``state``, ``error``, ``retry_at_ms``, ``restarts``, ``events``, ``dead``, ``rate_per_s``,
-    ``at_ms`` (of its last event) and ``address``, the path where it is posted to, or null.
+    ``at_ms`` (of its last event) and ``address``, the path where it is posted to, or null. Others get no
+    ``error``: it may name hosts.
     """
     sources = {}
     for task, running in view.estate.submitted[dataflow_id].running.items():
@@ -46,7 +47,7 @@ def sources_of(view: View, dataflow_id: str) -> dict[str, dict[str, Any]]:
         sources[task] = {
             "type": declared.name,
             "state": "paused" if fragment.paused else report.state if report else "unknown",
-            "error": report.error if report else None,
+            "error": report.error if report and dataflow_id in view.own else None,
             "retry_at_ms": report.retry_at_ms if report else None,
             "restarts": report.restarts if report else 0,
             "events": report.events if report else None,

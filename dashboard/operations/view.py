@@ -37,6 +37,7 @@ class View:
     reading: jobs.LiveReading
     records: Mapping[str, DataflowRecord]  # submitted dataflows that are in the estate, by id
     tasks: frozenset[str]  # running tasks that serve one of them
+    own: frozenset[str] = frozenset()  # those of the viewer's own teams, by id
 
     @cached_property
     def slots_of(self) -> Counter[str]:
@@ -127,7 +128,8 @@ def view_for(viewer: Viewer) -> View:
         task for dataflow_id in records for task in estate.submitted[dataflow_id].running.values())
     reading = jobs.read_live(
         estate.fragments.values(), {task.id: task.parents for task in estate.tasks.values()})
-    return View(estate=estate, reading=reading, records=records, tasks=tasks)
+    own = frozenset(key for key, record in records.items() if viewer.sees_private_of(record.team_id))
+    return View(estate=estate, reading=reading, records=records, tasks=tasks, own=own)
 
 
 def totals_of(view: View, dataflow_id: str) -> dict[str, Any]:

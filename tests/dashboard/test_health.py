@@ -188,6 +188,25 @@ def test_a_live_source_that_is_not_read_is_told_to_whom_it_concerns(
     assert "mqtt.example.org" not in repr(live_estate(viewer_of(world.outsider)))
 
 
+def test_another_team_learns_that_a_source_is_away_and_not_which_host(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WEIR_CONNECTOR_HOSTS", "mqtt.example.org")
+    record = running(world.carla, world.city, json.dumps({
+        "name": "vehicles",
+        "tasks": [
+            {"id": "topic", "type": "mqtt", "config": {"server": "mqtt.example.org", "topics": ["a"]}},
+            {"id": "out", "type": "output", "config": {"name": "out"}}],
+        "streams": [{"from": "topic", "to": "out"}]}), world.ana)
+    [task] = [task.id for task in load_estate().tasks.values() if task.type == "mqtt"]
+    observe(monkeypatch, node={"connectors": {"state": "running", "sources": {
+        task: {"state": "away", "since_ms": 7, "error": "mqtt.example.org is silent.", "retry_at_ms": 9}}}})
+    for live in (live_estate(viewer_of(world.outsider)), live_dataflow(viewer_of(world.outsider), record.pk)):
+        assert "vehicles" in repr(live) and "mqtt.example.org" not in repr(live)
+        assert live["health"][f"source/{task}"]["state"] == "away"
+    assert "mqtt.example.org is silent." in repr(live_estate(viewer_of(world.carla))["health"])
+
+
 def test_a_private_dataflow_is_in_nobody_elses_findings(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     running(world.carla, world.city, document("hush", visibility="private"), world.ana)
     for changes in ({"slot": {"state": "starting", "restarts": 1}}, {"query": {"throttled_by": "f2-0.0"}}):

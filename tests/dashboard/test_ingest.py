@@ -102,6 +102,26 @@ def test_a_full_source_says_so_and_takes_nothing_and_then_all(posted: Posted, br
     assert posted.rows() == [3]
 
 
+def test_of_several_sources_all_take_what_is_posted_or_none_and_one_that_rests_gets_none(posted: Posted, world, broker):
+    running(world.carla, world.city, json.dumps({
+        "name": "again",
+        "tasks": [
+            {"id": "posted", "type": "http_ingest", "config": {
+                "name": "meters", "token": {"secret": "meters"}, "columns": ["a:double"]}},
+            {"id": "out", "type": "output", "config": {"name": "out"}}],
+        "streams": [{"from": "posted", "to": "out"}]}), world.ana)
+    [other] = RunningTaskRow.objects.filter(type="http_ingest").exclude(pk=posted.task)
+    posted.store.open(other.pk, layout_of(other.config), known_readers=["f2-0"], node="n1")
+    assert posted.post({"a": 1}).status_code == 202, "the other rests"
+    posted.store.join(other.pk, "f2-0")
+    assert posted.post({"a": 2}).status_code == 202
+    for full in (posted.task, other.pk):
+        broker.hset(keys.meta(keys.intake(full)), "capacity", 0)
+        assert posted.post({"a": 3}).status_code == 429
+        broker.hset(keys.meta(keys.intake(full)), "capacity", 256)
+    assert posted.rows() == [1, 2] and posted.store.state(other.pk).seq == 1
+
+
 def test_a_source_that_nobody_reads_takes_nothing(posted: Posted):
     posted.store.leave(posted.task, "f1-0")
     refused = posted.post({"a": 1})

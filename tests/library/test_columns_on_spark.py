@@ -68,6 +68,11 @@ CASES = [
         "servers": ["objects.test:9092"], "topics": ["t"], "columns": ["a", "at:timestamp"]}),
     ("postgresql", f"{TICKS}, n bigint", {
         "database": {"secret": "d"}, "table": "t", "column": "n", "columns": ["n:bigint"]}),
+    ("kafka", f"{TICKS}, a string, kafka_key string, kafka_time timestamp", {
+        "servers": ["objects.test:9092"], "topics": ["t"], "columns": ["a"], "include": ["kafka_time", "kafka_key"]}),
+    ("files", f"{TICKS}, a double, file_name string", {
+        "path": "drop", "columns": ["a:double"], "format": "csv", "include": ["file_name"]}),
+    ("spark_source", f"{TICKS}, value bigint", {"source": "rate", "columns": ["value:bigint"]}),
 ]
 
 

@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
+import re
+import textwrap
+from pathlib import Path
+
 import pytest
 
 from scheduler.model.canonical import identity_config
 from scheduler.model.dataflow import Dataflow, Task
+from scheduler.model.documents import read_document
 from scheduler.reuse.fingerprint import fingerprints
 from workers.library.registry import check, task_types
 
 KAFKA = {"servers": ["kafka.example.org:9092"], "topics": ["orders"]}
 MQTT = {"server": "mqtt.example.org", "topics": ["a/+/b", "#"]}
 INGEST = {"name": "meters", "token": {"secret": "hook"}}
+FILES = {"path": "drop", "columns": ["n:bigint"]}
+BUCKET = {**FILES, "path": "s3://bucket/in", "endpoint": "other.example.org:9999", "access_key": {"secret": "a"},
+          "secret_key": {"secret": "s"}}
+SPARK = {"source": "rate", "columns": ["value:bigint"], "options": {"rowsPerSecond": "5"}}
+CERTIFICATE = {"certificate": {"secret": "c"}, "private_key": {"secret": "k"}}
 TABLE = {"database": {"secret": "db"}, "table": "orders", "column": "id", "columns": ["id:bigint"]}
 
 
 @pytest.fixture(autouse=True)
-def _hosts(monkeypatch):
+def _hosts(monkeypatch, tmp_path):
+    monkeypatch.setenv("WEIR_INBOX_DIRS", str(tmp_path))
+    monkeypatch.setenv("WEIR_SPARK_SOURCES", "Rate, kafka")
     monkeypatch.setenv("WEIR_CONNECTOR_HOSTS", "kafka.example.org,mqtt.example.org,other.example.org:9999")
 
 
@@ -29,7 +41,11 @@ def problem(name: str, config: dict) -> str:
     ("kafka", KAFKA), ("kafka", {**KAFKA, "servers": ["other.example.org:9999"], "start": "2026-05-01T00:00:00Z"}),
     ("mqtt", MQTT), ("mqtt", {**MQTT, "tls": True, "username": "u", "password": {"secret": "p"}}),
     ("http_ingest", INGEST), ("http_ingest", {**INGEST, "columns": ["a:double", "at:timestamp"], "time_field": "at"}),
-    ("postgresql", TABLE)])
+    ("kafka", {**KAFKA, "security": "ssl", **CERTIFICATE, "include": ["kafka_key", "kafka_time"],
+               "columns": ["a"], "time_field": "kafka_time"}),
+    ("mqtt", {**MQTT, "tls": True, **CERTIFICATE, "include": ["mqtt_topic"]}),
+    ("files", FILES), ("files", BUCKET), ("files", {**FILES, "format": "csv", "header": True, "start": "oldest"}),
+    ("spark_source", SPARK), ("spark_source", {**SPARK, "secret_options": {"secret": "o"}}), ("postgresql", TABLE)])
 def test_a_sound_config_is_taken(name, config):
     assert problem(name, config) == ""
 
@@ -50,9 +66,40 @@ def test_a_sound_config_is_taken(name, config):
     ("http_ingest", {**INGEST, "columns": ["a"], "time_field": "b"}, "which is no column"),
     ("http_ingest", {**INGEST, "columns": ["_seq"]}, "is not a column"),
     ("postgresql", {**TABLE, "columns": []}, "names no columns"),
+    ("kafka", {**KAFKA, "include": ["key"]}, "does not know"),
+    ("kafka", {**KAFKA, "include": ["mqtt_topic"]}, "does not know"),
+    ("kafka", {**KAFKA, "columns": ["kafka_key"], "include": ["kafka_key"]}, "both a field and included"),
+    ("kafka", {**KAFKA, **CERTIFICATE}, "needs an encrypted connection"),
+    ("mqtt", {**MQTT, "tls": True, "certificate": {"secret": "c"}}, "belong together"),
+    ("files", {**FILES, "path": "../drop"}, "leads out of the inbox"),
+    ("files", {**FILES, "path": "/etc"}, "leads out of the inbox"),
+    ("files", {**FILES, "endpoint": "other.example.org:9999"}, "A folder has no endpoint"),
+    ("files", {**FILES, "format": "parquet", "columns": []}, "needs columns"),
+    ("files", {**FILES, "header": True}, "has no header"),
+    ("files", {**BUCKET, "endpoint": "169.254.169.254", "tls": False}, "may not reach 169.254.169.254:80"),
+    ("files", {**BUCKET, "endpoint": None}, "may not reach s3.us-east-1.amazonaws.com:443"),
+    ("files", {**BUCKET, "secret_key": None}, "belong together"),
+    ("files", {**BUCKET, "path": "s3://"}, "names no bucket"),
+    ("spark_source", {**SPARK, "source": "text"}, "Spark's format text may not be read"),
+    ("spark_source", {**SPARK, "columns": []}, "names no columns"),
+    ("spark_source", {**SPARK, "options": {"rowsPerSecond": 5}}, "is no text"),
 ])
 def test_what_cannot_work_is_refused_with_its_reason(name, config, why):
     assert why in problem(name, config)
+
+
+def test_the_documents_of_the_manual_are_sound_and_name_every_live_source(monkeypatch, tmp_path):
+    monkeypatch.setenv("WEIR_CONNECTOR_HOSTS", "kafka.example.org,mqtt.example.org")
+    monkeypatch.setenv("WEIR_SPARK_SOURCES", "rate-micro-batch")
+    text = (Path(__file__).parents[2] / "docs" / "connectors.md").read_text()
+    documents = [textwrap.dedent(block) for block in re.findall(r"((?:^(?:    .*)?\n)+)", text, re.MULTILINE)
+                 if block.strip().startswith("name:")]
+    dataflows = [read_document(document, task_types=task_types()) for document in documents]
+    used = {task.type for dataflow in dataflows for task in dataflow.tasks}
+    assert used >= {name for name, declared in task_types().items() if declared.connector is not None}
+    for dataflow in dataflows:
+        for task in dataflow.tasks:
+            assert problem(task.type, dict(task.config)) == ""
 
 
 def source(config: dict, rate_per_s: float) -> tuple[Dataflow, Task]:

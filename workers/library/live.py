@@ -9,40 +9,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from scheduler.model.columns import Columns
 from scheduler.model.task_types import Parameter, TaskType
 
-from .columns import COLUMN_TYPES, typed_columns
 from .config import InvalidConfig, settings
+from .live_events import (
+    CA,
+    CLIENT_CERTIFICATE,
+    EVENTS,
+    FORMATS,
+    check_certificate,
+    check_events,
+    check_start,
+    columns_of,
+    include,
+    written_as,
+)
 from .reach import SERVER, require_allowed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-FORMATS = ("json", "ndjson", "csv", "arrow", "text", "bytes")
-COLUMNS = Parameter(
-    "columns", "list", "The fields of an event, each “name” or “name:type” (types: " + ", ".join(COLUMN_TYPES) + "); "
-    "of csv in their order. Without any, an event is one column “value”.", default=(), items="string")
-TIME_FIELD = Parameter(
-    "time_field", "string", "The column with the event's time: a timestamp, text in ISO 8601, or a number. Without it, "
-    "the time is that of arrival.")
-TIME_UNIT = Parameter(
-    "time_unit", "string", "What a number in time_field counts since 1970.", default="ms",
-    choices=("s", "ms", "us", "ns"))
-KEEP_DEAD = Parameter(
-    "keep_dead", "integer", "How many of the newest messages that could not be read are kept with their reasons.",
-    default=1000, minimum=1, maximum=100_000)
-_EVENTS = (COLUMNS, TIME_FIELD, TIME_UNIT, KEEP_DEAD)
-_CA = Parameter("ca", "string", "Certificates (PEM) of the authorities to trust, instead of the machine's.",
-                secret=True)
-
-
-def _format(*choices: str) -> Parameter:
-    return Parameter("format", "string", "How messages are written.", default="json", choices=choices)
-
 
 HTTP_INGEST = TaskType(
     name="http_ingest", kind="source", family="source",
@@ -53,7 +40,7 @@ HTTP_INGEST = TaskType(
     parameters=(
         Parameter("name", "string", "The end of the address.", required=True, pattern=r"[a-z0-9][a-z0-9_-]{0,62}"),
         Parameter("token", "string", "Who posts sends it as “Authorization: Bearer …”.", required=True, secret=True),
-        _format("json", "ndjson", "csv", "arrow", "text", "bytes"), *_EVENTS,
+        written_as("json", "ndjson", "csv", "arrow", "text", "bytes"), *EVENTS,
     ),
     cost_us=5,
 )
@@ -67,13 +54,14 @@ MQTT = TaskType(
         Parameter("server", "string", "host or host:port; the operator must allow it (WEIR_CONNECTOR_HOSTS).",
                   required=True, pattern=SERVER),
         Parameter("topics", "list", "Topics, with the wildcards + and #.", required=True, items="string", is_set=True),
-        Parameter("qos", "integer", "Quality of service: 0 (may be lost), 1 or 2.", default=1, minimum=0, maximum=2),
+        Parameter("qos", "integer", "Quality of service: 0 (may be lost), 1, or 2, which is read as 1: at least once.",
+                  default=1, minimum=0, maximum=2),
         Parameter("version", "string", "Of the protocol.", default="5", choices=("3.1.1", "5")),
         Parameter("tls", "boolean", "Whether the connection is encrypted.", default=False),
-        _CA,
+        CA, *CLIENT_CERTIFICATE,
         Parameter("username", "string", "Who reads."),
         Parameter("password", "string", "Of that user.", secret=True),
-        _format(*FORMATS), *_EVENTS,
+        written_as(*FORMATS), include("mqtt_"), *EVENTS,
     ),
     cost_us=5,
 )
@@ -94,7 +82,7 @@ KAFKA = TaskType(
                   choices=("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")),
         Parameter("username", "string", "Of SASL."),
         Parameter("password", "string", "Of SASL.", secret=True),
-        _CA, _format(*FORMATS), *_EVENTS,
+        CA, *CLIENT_CERTIFICATE, written_as(*FORMATS), include("kafka_"), *EVENTS,
     ),
     cost_us=5,
 )
@@ -107,6 +95,8 @@ POSTGRESQL = TaskType(
     parameters=(
         Parameter("database", "string", "postgresql://user:password@host/name, as a secret; the operator must allow "
                   "the host (WEIR_DATABASE_HOSTS).", required=True, secret=True),
+        Parameter("ca", "string", "Certificates (PEM) of the authorities to trust: the connection is encrypted then, "
+                  "and the host's name is held to its certificate.", secret=True),
         Parameter("table", "string", "The table, with its schema where it needs one.", required=True,
                   pattern=r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)?"),
         Parameter("column", "string", "The column that grows; it needs an index.", required=True,
@@ -114,7 +104,7 @@ POSTGRESQL = TaskType(
         Parameter("every", "number", "Between two looks.", default=1, minimum=0.1, maximum=3600, unit="s"),
         Parameter("start", "string", "Where it begins when nothing was read yet.", default="newest",
                   choices=("newest", "oldest")),
-        *_EVENTS,
+        *EVENTS,
     ),
     cost_us=5,
 )
@@ -129,18 +119,12 @@ def http_ingest(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
 mqtt = kafka = postgresql = http_ingest
 
 
-def http_ingest_columns(inputs: Columns, values: Mapping[str, Any]) -> Columns:
-    """The declared fields, or one column ``value``."""
-    raw = "binary" if values.get("format") == "bytes" else "string"
-    return Columns.stream(typed_columns(values["columns"]) or {"value": raw})
-
-
-mqtt_columns = kafka_columns = postgresql_columns = http_ingest_columns
+http_ingest_columns = mqtt_columns = kafka_columns = postgresql_columns = columns_of
 
 
 def http_ingest_check(config: Mapping[str, Any]) -> None:
     """Raise ``InvalidConfig`` where events cannot be read so."""
-    _check_events(settings(HTTP_INGEST, config))
+    check_events(settings(HTTP_INGEST, config))
 
 
 def mqtt_check(config: Mapping[str, Any]) -> None:
@@ -153,7 +137,8 @@ def mqtt_check(config: Mapping[str, Any]) -> None:
         if not re.fullmatch(r"([^+#/]*|\+)(/([^+#/]*|\+))*(/#)?|#", topic) or not topic or len(topic) > 1000:
             raise InvalidConfig(f"“{topic}” is no topic.", remedy="+ stands for one level, # for all at the end.")
     _check_password(values)
-    _check_events(values)
+    check_certificate(values, encrypted=values["tls"], how="Set tls to true.")
+    check_events(values, prefix="mqtt_")
 
 
 def kafka_check(config: Mapping[str, Any]) -> None:
@@ -166,15 +151,11 @@ def kafka_check(config: Mapping[str, Any]) -> None:
     for topic in values["topics"]:
         if not re.fullmatch(r"[A-Za-z0-9._-]{1,249}", topic):
             raise InvalidConfig(f"“{topic}” is no topic.", remedy="Name topics one by one, without wildcards.")
-    if values["start"] not in ("newest", "oldest"):
-        try:
-            datetime.fromisoformat(values["start"])
-        except ValueError:
-            raise InvalidConfig(f"“{values['start']}” is no start.",
-                                remedy="Write newest, oldest, or a time such as 2026-05-01T00:00:00Z.") from None
+    check_start(values["start"])
     if values["security"].startswith("sasl") and not (values["username"] and values["password"]):
         raise InvalidConfig("SASL needs username and password.", remedy="Name both, the password as a secret.")
-    _check_events(values)
+    check_certificate(values, encrypted=values["security"].endswith("ssl"), how="Set security to ssl or sasl_ssl.")
+    check_events(values, prefix="kafka_")
 
 
 def postgresql_check(config: Mapping[str, Any]) -> None:
@@ -182,25 +163,9 @@ def postgresql_check(config: Mapping[str, Any]) -> None:
     values = settings(POSTGRESQL, config)
     if not values["columns"]:
         raise InvalidConfig("It names no columns.", remedy="Name the columns of the table to be read, with types.")
-    _check_events({**values, "format": "json"})
+    check_events({**values, "format": "json"})
 
 
 def _check_password(values: Mapping[str, Any]) -> None:
     if values["password"] and not values["username"]:
         raise InvalidConfig("There is a password and no username.", remedy="Name the user, too.")
-
-
-def _check_events(values: Mapping[str, Any]) -> None:
-    columns = typed_columns(values["columns"])
-    raw = values["format"] in ("text", "bytes")
-    if columns and raw:
-        raise InvalidConfig(f"The format {values['format']} has no columns.", remedy="Leave columns out.")
-    if not columns and values["format"] in ("csv", "arrow"):
-        raise InvalidConfig(f"The format {values['format']} needs columns.", remedy="Name them in their order.")
-    time_field = values["time_field"]
-    if time_field is not None and time_field not in columns:
-        raise InvalidConfig(f"time_field names {time_field}, which is no column.",
-                            remedy=f"Name one of {', '.join(columns) or 'the columns'}.")
-    if time_field is not None and columns[time_field] == "boolean":
-        raise InvalidConfig(f"{time_field} is boolean, which is no time.",
-                            remedy="Declare it as timestamp, string, bigint or double.")

@@ -19,6 +19,8 @@ from workers.engine.agents.reconcile import (
     Actual,
     End,
     Leave,
+    OpenOutlet,
+    OpenTail,
     Pause,
     Restart,
     Route,
@@ -83,7 +85,7 @@ def test_channels_are_open_and_readers_registered_before_a_query_starts():
     assert valve == do.OpenValve(0, from_batch=0), "a new fragment publishes from its first batch on"
     again = snapshot(
         SOURCE, State.STARTING, is_compiled=True, records=Records(progress=Progress(4, True), has_begun=True))
-    assert of_kind(decide(again, Start(SOURCE)), do.OpenValve) == [do.OpenValve(0)]
+    assert of_kind(decide(again, Start(SOURCE)), do.OpenValve) == [do.OpenValve(0, from_batch=5)], "no event is needed"
 
 
 def test_a_checkpoint_of_another_fragment_of_that_id_goes():
@@ -242,6 +244,34 @@ def test_routes_are_activated_only_at_rest():
     assert decide(held, ActivateRoutes("f1-0")) == (do.Activate(7), do.LookAtRoutes(None))
     busy = replace(waiting, is_held=False, records=Records(progress=Progress(7, False)))
     assert decide(busy, ActivateRoutes("f1-0")) == (do.LookAtRoutes(62_500),)
+
+
+def test_an_outlet_opens_between_two_batches_with_the_very_next_one():
+    opens = OpenOutlet("f1-0", 0, frozenset({"f1-1"}))
+    running = replace(snapshot(SOURCE, State.RUNNING, has_query=True), actual=Actual("f1-0", State.RUNNING))
+    assert decide(running, opens) == (do.HoldQuery(), do.Again(opens))
+    at_rest = replace(running, is_held=True, records=Records(progress=Progress(7, True)))
+    under_way = replace(running, is_held=False, records=Records(progress=Progress(7, False)))
+    for there in (at_rest, under_way):
+        steps = decide(there, opens)
+        kinds = [type(step) for step in steps]
+        assert kinds.index(do.OpenChannel) < kinds.index(do.Join) < kinds.index(do.OpenValve)
+        assert of_kind(steps, do.OpenValve) == [do.OpenValve(0, from_batch=8)]
+        assert steps[-1] == do.InForce(outlets={0: frozenset({"f1-1"})})
+    about_to_begin = replace(running, is_held=False, records=Records(progress=Progress(7, True)))
+    assert decide(about_to_begin, opens) == (do.RetryAt(60_250),)
+
+
+def test_a_tail_that_opens_in_part_works_from_the_next_batch_on():
+    chain = replace(SOURCE, tasks=(*SOURCE.tasks, Task("b", "add"), Task("c", "add")))
+    opens, facts = OpenTail("f1-0", 2), {"has_query": True, "desired": wanting(chain)}
+    running = replace(snapshot(chain, State.RUNNING, **facts), actual=Actual("f1-0", State.RUNNING, active=1))
+    assert decide(running, opens) == (do.HoldQuery(), do.Again(opens))
+    at_rest = replace(running, is_held=True, records=Records(progress=Progress(7, True)))
+    assert decide(at_rest, opens) == (do.SetTail(2), do.InForce(active=2), do.Activate(7))
+    under_way = replace(running, is_held=False, records=Records(progress=Progress(7, False)))
+    assert decide(under_way, opens) == (do.SetTail(2), do.InForce(active=2))
+    assert decide(running, OpenTail("f1-0", 3)) == (do.SetTail(None), do.InForce(active=3))
 
 
 # -- what must hold --------------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
+from urllib.request import Request, urlopen
 
 import psycopg
 import pytest
@@ -126,18 +127,16 @@ class MqttRig:
 
     exact, takes_garbage = False, True
 
-    def __init__(self, folder: Path, *, version: str = "5", qos: int = 1) -> None:
+    def __init__(self, folder: Path, *, version: str = "5", qos: int = 1, more: str = "") -> None:
         program = next((path for name in ("mosquitto", "/usr/sbin/mosquitto") if (path := shutil.which(name))), None)
         if program is None:
             pytest.skip("mosquitto is not installed: apt-get install mosquitto")
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        self.port = free_port()
         self._config = folder / "mosquitto.conf"
         self._config.write_text(
             f"listener {self.port} 127.0.0.1\nallow_anonymous true\npersistence true\nautosave_interval 1\n"
             f"persistence_location {folder}/\nmax_queued_messages 100000\n"
-            + ("user root\n" if os.geteuid() == 0 else ""))
+            + ("user root\n" if os.geteuid() == 0 else "") + more)
         self._program, self._log = program, folder / "mosquitto.log"
         self.version, self.qos = version, qos
         self.environment = {"WEIR_CONNECTOR_HOSTS": f"127.0.0.1:{self.port}"}
@@ -158,7 +157,7 @@ class MqttRig:
         from paho.mqtt import publish
 
         publish.multiple(
-            [{"topic": f"orders{self._topic}/new", "payload": body, "qos": max(1, self.qos)} for body in bodies],
+            [{"topic": f"orders{self._topic}/new", "payload": body, "qos": self.qos} for body in bodies],
             hostname="127.0.0.1", port=self.port)
 
     def send(self, numbers: Sequence[int]) -> None:
@@ -238,6 +237,110 @@ class PostgresqlRig:
         return
 
 
+class FolderRig:
+    """A folder below an inbox; files are written beside it and moved there."""
+
+    exact, takes_garbage = True, True
+
+    def __init__(self, folder: Path) -> None:
+        self._inbox, self._files, self._folder = folder, 0, 0
+        self.environment = {"WEIR_INBOX_DIRS": str(folder)}
+
+    @property
+    def drop(self) -> Path:
+        """Where files appear now."""
+        return self._inbox / f"drop{self._folder}"
+
+    def anew(self) -> None:
+        """A folder of its own for a test."""
+        self._folder += 1
+        self.drop.mkdir()
+
+    def task(self, **config: Any) -> Task:
+        return Task(f"d{self._folder}", "files", {
+            "path": self.drop.name, "columns": COLUMNS, "start": "oldest", "every": 0.1, **config})
+
+    def put(self, body: bytes, suffix: str = ".ndjson") -> str:
+        """A file with that content, whose name says when it came."""
+        self._files += 1
+        name = f"{self._files:06}{suffix}"
+        beside = self._inbox / f".{name}"
+        beside.write_bytes(body)
+        beside.rename(self.drop / name)
+        return name
+
+    def send(self, numbers: Sequence[int]) -> None:
+        self.put("".join(json.dumps(event(number)) + "\n" for number in numbers).encode())
+
+    def send_garbage(self) -> None:
+        self.put(b"{no json\n")
+
+    def send_other(self, number: int) -> None:
+        self.put(json.dumps({"n": str(number), "more": [1]}).encode())
+
+    def leave(self) -> None:
+        self.drop.rename(self._inbox / ".away")
+
+    def return_(self) -> None:
+        (self._inbox / ".away").rename(self.drop)
+
+    def close(self) -> None:
+        return
+
+
+class BucketRig(FolderRig):
+    """A bucket of moto's server, in this process; its objects outlast the server."""
+
+    def __init__(self, folder: Path) -> None:
+        pytest.importorskip("moto.server", reason="moto is not installed")
+        super().__init__(folder)
+        self.port = free_port()
+        self._server: Any = None
+        self.return_()
+        self.environment = {"WEIR_CONNECTOR_HOSTS": f"127.0.0.1:{self.port}"}
+        self.keys = {"access_key": "AKIA", "secret_key": "geheim"}
+        self._bucket = ""
+
+    def anew(self) -> None:
+        from obstore.store import S3Store
+
+        self._folder += 1
+        self._bucket = f"drop{self.port}-{self._folder}"  # moto's objects outlast its servers, too
+        urlopen(Request(f"http://127.0.0.1:{self.port}/{self._bucket}", method="PUT")).close()
+        self._store = S3Store(
+            self._bucket, endpoint=f"http://127.0.0.1:{self.port}", region="us-east-1", access_key_id="AKIA",
+            secret_access_key="geheim", client_options={"allow_http": True})
+
+    def task(self, **config: Any) -> Task:
+        return Task(f"b{self._folder}", "files", {
+            "path": f"s3://{self._bucket}/in", "endpoint": f"127.0.0.1:{self.port}", "tls": False, **self.keys,
+            "columns": COLUMNS, "start": "oldest", "every": 0.1, **config})
+
+    def put(self, body: bytes, suffix: str = ".ndjson") -> str:
+        import obstore
+
+        self._files += 1
+        name = f"{self._files:06}{suffix}"
+        obstore.put(self._store, f"in/{name}", body)
+        return name
+
+    def leave(self) -> None:
+        self._server.stop()
+
+    def return_(self) -> None:
+        from moto.server import ThreadedMotoServer
+
+        self._server = ThreadedMotoServer(ip_address="127.0.0.1", port=self.port, verbose=False)
+        self._server.start()
+        _until_open(self.port)
+
+    def close(self) -> None:
+        self._server.stop()
+
+
+_SIMPLE = {"kafka": lambda _: KafkaRig(), "files": FolderRig, "files of S3": BucketRig}
+
+
 @contextmanager
 def rig_of(kind: str) -> Iterator[Any]:
     """A rig of that kind, ended afterwards."""
@@ -246,12 +349,20 @@ def rig_of(kind: str) -> Iterator[Any]:
         with cluster() as address:
             yield PostgresqlRig(address)
         return
-    rig = KafkaRig() if kind == "kafka" else MqttRig(folder, version="3.1.1" if kind == "mqtt 3.1.1" else "5")
+    rig = _SIMPLE[kind](folder) if kind in _SIMPLE else MqttRig(
+        folder, version="3.1.1" if kind == "mqtt 3.1.1" else "5", qos=2 if kind.endswith("QoS 2") else 1)
     try:
         yield rig
     finally:
         rig.close()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def free_port() -> int:
+    """A port of 127.0.0.1 that nobody listens on."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
 
 
 def _until_open(port: int) -> None:

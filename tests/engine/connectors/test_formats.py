@@ -85,6 +85,56 @@ def test_whatever_comes_is_read_or_told(body, format):
         assert decoded.rows or decoded.dead or format == "arrow" or body.strip().startswith(b"[")
 
 
+ODD = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text()
+    | st.sampled_from(["\ud800", "9999-12-31T23:59:59-01:00", "0001-01-01T00:00:00+14:00"]),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(), inner, max_size=2), max_leaves=4)
+
+
+@given(st.lists(st.fixed_dictionaries({name: ODD for name in FIELDS}), max_size=3), st.sampled_from([None, *FIELDS]))
+def test_no_event_whatever_keeps_others_from_being_written(rows, time_field):
+    layout = Layout("json", FIELDS, time_field=time_field)
+    good = {"name": "n", "value": 1.0, "count": 1, "on": True, "at": "2026-05-01T00:00:00Z"}
+    is_timed = time_field in (None, "value", "count", "at")
+    decoded = read(json.dumps([*rows, good]).encode(), layout)
+    block = decoded.block(layout, first=0, born_ms=NOW_MS)
+    assert block.num_rows + len(decoded.dead) == len(rows) + 1
+    if is_timed:
+        assert block.to_pylist()[-1]["name"] == "n"
+    for letter in decoded.dead:
+        assert letter.reason.encode()
+
+
+@pytest.mark.parametrize(("value", "unit"), [(9e18, "s"), (2**62, "s"), (-1e300, "ms"), (float("nan"), "ms")])
+def test_a_time_beyond_all_years_is_no_time(value, unit):
+    layout = Layout("json", {"at": "double"}, time_field="at", time_unit=unit)
+    [letter] = read(json.dumps({"at": value}).encode(), layout).dead
+    assert "which is no time" in letter.reason
+
+
+def test_arrow_whose_offsets_lead_out_of_its_buffers_is_told():
+    batch = pa.RecordBatch.from_pydict({"a": ["x" * 100, "y"]})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    body = bytearray(sink.getvalue().to_pybytes())
+    at = body.index((100).to_bytes(4, "little") + (101).to_bytes(4, "little"))
+    body[at:at + 4] = (2**30).to_bytes(4, "little")
+    decoded = read(bytes(body), Layout("arrow", {"a": "string"}))
+    assert not decoded.rows and "no Arrow" in decoded.dead[0].reason
+
+
+def test_what_a_source_knows_beside_the_content_is_added_to_each_event():
+    extras = {"kafka_key": "string", "kafka_time": "timestamp"}
+    layout = Layout("json", {"a": "bigint"}, time_field="kafka_time", extras=extras)
+    message = Message(b'[{"a": 1, "kafka_key": "not this"}, {"a": 2}]', extras={"kafka_key": b"k", "kafka_time": 5})
+    decoded = decode([message], layout, now_ms=NOW_MS)
+    assert [row[:2] for row in decoded.rows] == [(1, "k"), (2, "k")] and list(decoded.times_ms) == [5, 5]
+    assert decoded.block(layout, first=0, born_ms=0).schema == layout.arrow
+    [letter] = decode([Message(b'{"a": 1}', extras={"kafka_key": b"\xff"})], layout, now_ms=NOW_MS).dead
+    assert "kafka_key" in letter.reason
+
+
 @pytest.mark.parametrize(("body", "fields", "why"), [
     (b'{"a": "x"}', {"a": "double"}, "field a is 'x', which is no double"),
     (b'{"a": 1.5}', {"a": "bigint"}, "which is no bigint"),

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 import redis
 
 from scheduler.contracts.offsets import Offset
 from workers.engine.channels import keys
 from workers.engine.channels.registry import Channels
+from workers.engine.connectors import intake
 from workers.engine.connectors.contract import DeadLetter, Message
 from workers.engine.connectors.formats import Layout, decode
-from workers.engine.connectors.intake import Closed, IntakeStore, Overtaken
+from workers.engine.connectors.intake import Closed, Full, IntakeStore, Overtaken
 
 pytestmark = pytest.mark.broker
 LAYOUT = Layout("json", {"a": "bigint"})
@@ -74,3 +77,29 @@ def test_another_nodes_source_is_not_removed(store, broker):
     assert not store.delete("t", node="n1") and store.hosted("n1") == frozenset()
     assert Channels(broker).info(keys.intake("t")) is not None
     assert store.delete("t", node="n2") and broker.keys("weir:*") == []
+
+
+def test_large_blocks_fill_a_channel_before_many_do(store, broker, monkeypatch):
+    monkeypatch.setattr(intake, "CAPACITY_BYTES", 100_000)
+    layout = Layout("text")
+    store.open("t", layout, known_readers=["r"])
+    store.join("t", "r")
+    size = 30_000
+    for number in range(100):
+        if store.is_full("t"):
+            break
+        text = random.Random(number).randbytes(size).hex().encode()
+        store.write("t", decode([Message(text)], layout, now_ms=1), layout, first=number, now_ms=1)
+    assert 2 <= number <= 5
+    with pytest.raises(Full):
+        store.write("t", decode([Message(b"x")], layout, now_ms=1), layout, first=number, now_ms=1)
+    Channels(broker).commit(keys.intake("t"), "r", Channels(broker).info(keys.intake("t")).last)
+    assert not store.is_full("t")
+
+
+def test_a_dead_letter_is_kept_whatever_its_place_is_called(store):
+    token = store.open("t", LAYOUT, known_readers=["r"])
+    write(store, b"{}", token=token, lost=[DeadLetter("is \ud800", "topic/" * 10_000)])
+    [letter] = store.letters("t")
+    assert len(letter.place) <= 300 and letter.reason == "is ?"
+    assert store.state("t").is_open and not store.state("other").is_open

@@ -78,6 +78,7 @@ def test_each_choice_delivers_what_is_promised(rig: Rig):
     estate = submitted(submitted(estate, "joined"), "fresh", fresh=True)
     rig.publish(estate)
     rig.wait_running(*estate.fragments)
+    seen = len(output(rig, estate, "first"))
     for name in ("joined", "fresh"):
         rig.wait(lambda: len(output(rig, estate, name)) >= 40, what=f"{name} delivers")  # noqa: B023
     joined, fresh = output(rig, estate, "joined"), output(rig, estate, "fresh")
@@ -88,6 +89,7 @@ def test_each_choice_delivers_what_is_promised(rig: Rig):
 
     begin = first.index(joined[0])
     assert begin > 0, "it joined what was under way"
+    assert begin <= seen, "it gets what was emitted since it runs, from the first event on"
     assert joined == first[begin : begin + len(joined)], "joined: what the running task emits from then on"
     same = [place for place in range(len(raw)) if alike(averages(raw[place:])[: len(fresh)], fresh)]
     assert same, "fresh: what it would deliver alone if the stream began with its first event"

@@ -299,7 +299,7 @@ class DeleteChannel:
 
 @dataclass(frozen=True, slots=True)
 class OpenValve:
-    """Publish a stream from the next batch on, or from the one that is given."""
+    """Publish a stream from the batch that is given on, or from the one after the next with events."""
 
     position: int
     from_batch: int | None = None

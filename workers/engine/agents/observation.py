@@ -16,7 +16,20 @@ from .context import SlotContext
 from .fragment_run import FragmentRun
 from .handover import predecessors
 from .inputs import channels_of
-from .reconcile import Action, ActivateRoutes, End, Leave, Pause, Restart, Route, Start, Stop, Unroute
+from .reconcile import (
+    Action,
+    ActivateRoutes,
+    End,
+    Leave,
+    OpenOutlet,
+    OpenTail,
+    Pause,
+    Restart,
+    Route,
+    Start,
+    Stop,
+    Unroute,
+)
 from .retirement import inputs_of, streams_of
 from .savepoints import takes_over
 from .snapshot import Records, Snapshot
@@ -112,7 +125,7 @@ def _asks_records(run: FragmentRun, action: Action) -> bool:
     match action:
         case Start() | Restart() | End() | Pause() | Leave():
             return True
-        case Route() | ActivateRoutes():
+        case Route() | ActivateRoutes() | OpenOutlet() | OpenTail():
             return run.is_held is not None
         case Stop(_, keep):
             return run.query is None and not keep

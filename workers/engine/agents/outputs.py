@@ -12,11 +12,14 @@ from scheduler.contracts.desired import Outlets, Routes, WantedFragment, Weights
 from workers.engine.channels import keys
 from workers.engine.channels.config import KEEP_EVENTS
 
+from .delays import RETRY_MS
 from .instructions import (
     Activate,
+    Again,
     ClosePart,
     CloseValve,
     DropRoute,
+    HoldQuery,
     InForce,
     Instruction,
     Instructions,
@@ -27,6 +30,7 @@ from .instructions import (
     OpenValve,
     Persist,
     Resume,
+    RetryAt,
     SetRoute,
     SetTail,
     Unregister,
@@ -52,7 +56,9 @@ def prepare(snapshot: Snapshot, whole: WantedFragment) -> tuple[Instructions, Ou
     Returned with what is in force then: a stream that is still read whole, and shall be divided, is divided once the
     query runs.
     """
-    first_batch = None if snapshot.records.has_begun else 0
+    # The batch that a checkpoint ends with is repeated, if at all, as it was: what opens begins behind it. It gets its
+    # first batch here, for nobody need wait for events that may not come.
+    first_batch = snapshot.records.progress.batch + 1 if snapshot.records.has_begun else 0
     undivided = {
         position: {reader: whole_readers(snapshot, whole, position, reader) for reader in readers}
         for position, readers in whole.routes.items()}
@@ -66,8 +72,12 @@ def prepare(snapshot: Snapshot, whole: WantedFragment) -> tuple[Instructions, Ou
         position: {reader: weights for reader, weights in readers.items() if not undivided[position][reader]}
         for position, readers in whole.routes.items()}
     routes = {position: readers for position, readers in routes.items() if readers}
-    steps += _prepared_routes(snapshot, whole, routes, first_batch)
-    steps += [_tail(whole.active, of=len(whole.tasks)), KeepMeters(), Resume()]
+    steps += _prepared_routes(snapshot, whole, routes, None if snapshot.records.has_begun else 0)
+    steps.append(_tail(whole.active, of=len(whole.tasks)))
+    progress, changes = snapshot.records.progress, snapshot.routes_asked or routes or whole.active < len(whole.tasks)
+    if progress.is_done and changes:  # nobody need wait for events that may not come
+        steps.append(Activate(progress.batch))
+    steps += [KeepMeters(), Resume()]
     return tuple(steps), outlets, routes
 
 
@@ -111,11 +121,7 @@ def _prepared_routes(
             if reader in routes.get(position, {}):
                 steps.append(SetRoute(
                     position, reader, weights, channel=whole.channel(position), from_batch=first_batch))
-    steps += _closed_parts(snapshot, whole, whole.routes)
-    progress = snapshot.records.progress
-    if progress.is_done and (before or routes):  # nobody need wait for events that may not come
-        steps.append(Activate(progress.batch))
-    return steps
+    return [*steps, *_closed_parts(snapshot, whole, whole.routes)]
 
 
 # -- while it runs -----------------------------------------------------------------------------------------------------
@@ -125,9 +131,8 @@ def change(snapshot: Snapshot, action: Change) -> Instructions:
     """Bring a change of a running fragment into force."""
     fragment, outlets = snapshot.as_wanted(), dict(snapshot.actual.outlets)
     match action:
-        case OpenOutlet(_, position, readers):
-            steps = [*_opened(snapshot, fragment, position, readers), OpenValve(position)]
-            outlets[position] = readers
+        case OpenOutlet():
+            return _open_outlet(snapshot, fragment, action)
         case RegisterReaders(_, position, readers):
             steps = _registered(snapshot, fragment, position, readers)
             outlets[position] = outlets[position] | readers
@@ -146,9 +151,40 @@ def change(snapshot: Snapshot, action: Change) -> Instructions:
                 *_closed_parts(snapshot, fragment, routes, fragment.routes),
             ]
             return (*steps, InForce(outlets=outlets, routes=routes))
-        case CloseTail(_, active) | OpenTail(_, active):
+        case OpenTail():
+            return _open_tail(snapshot, fragment, action)
+        case CloseTail(_, active):
             return (_tail(active, of=len(fragment.tasks)), InForce(active=active))
     return (*steps, InForce(outlets=outlets))
+
+
+def _open_outlet(snapshot: Snapshot, fragment: WantedFragment, action: OpenOutlet) -> Instructions:
+    """Publish a stream from the next batch on, whenever that comes.
+
+    Its first batch is given while no other can begin: left to the valve, it would be the one after the next, and what
+    the next one brings would not come to a reader who runs already.
+    """
+    if snapshot.is_held is None:
+        return (HoldQuery(), Again(action))
+    progress = snapshot.records.progress
+    if not snapshot.is_held and progress.is_done:
+        return (RetryAt(snapshot.now_ms + RETRY_MS),)  # a batch is about to begin, or the query to end
+    return (
+        *_opened(snapshot, fragment, action.position, action.readers),
+        OpenValve(action.position, from_batch=progress.batch + 1),
+        InForce(outlets={**snapshot.actual.outlets, action.position: action.readers}))
+
+
+def _open_tail(snapshot: Snapshot, fragment: WantedFragment, action: OpenTail) -> Instructions:
+    """Let more tasks work from the next batch on, whenever that comes; where batches follow one another without a rest,
+    from the one after it."""
+    in_force = (_tail(action.active, of=len(fragment.tasks)), InForce(active=action.active))
+    if action.active >= len(fragment.tasks):
+        return in_force
+    if snapshot.is_held is None:
+        return (HoldQuery(), Again(action))
+    progress = snapshot.records.progress
+    return (*in_force, Activate(progress.batch)) if snapshot.is_held and progress.is_done else in_force
 
 
 def _opened(

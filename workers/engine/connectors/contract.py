@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from scheduler.model.errors import WeirError
 
 MOST_MESSAGES = 2_000  # that one poll gives: they become one block
+MOST_BYTES = 4 << 20  # that one poll gives, but for the last message
 LINGER_S = 0.03  # how long a poll that has some waits for more
 
 Position = Mapping[str, Any]  # JSON: where a source is to be read on
@@ -37,12 +38,13 @@ class Message:
     """What a source gave in one piece: one event, or several in formats that hold several.
 
     ``place`` says where it was, for whoever looks at what could not be read: “orders[3] at 1234”. ``values`` is given
-    in place of ``body`` by sources that have columns themselves.
+    in place of ``body`` by sources that have columns themselves; ``extras`` is what the config includes beside them.
     """
 
     body: bytes = b""
     place: str = ""
     values: Mapping[str, Any] | None = None
+    extras: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +86,8 @@ class Reader(Protocol):
         ...
 
     def poll(self, timeout_s: float) -> Polled:
-        """Up to ``MOST_MESSAGES`` messages; waits for the first at most ``timeout_s``."""
+        """Up to ``MOST_MESSAGES`` messages, of ``MOST_BYTES`` or little more in all; waits for the first at most
+        ``timeout_s``."""
         ...
 
     def written(self) -> None:

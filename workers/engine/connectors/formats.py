@@ -16,10 +16,10 @@ from typing import Any
 import pyarrow as pa
 
 from workers.library.columns import typed_columns
+from workers.library.live_events import included
 
 from .contract import DeadLetter, Message
 
-FORMATS = ("json", "ndjson", "csv", "arrow", "text", "bytes")
 SAMPLE_BYTES = 2_000
 RAW = "value"  # the column of what has no declared fields
 TIME_UNITS_MS = {"s": 1000.0, "ms": 1.0, "us": 0.001, "ns": 0.000001}
@@ -30,7 +30,11 @@ ARROW = {
 SPARK = {
     "string": "string", "double": "double", "bigint": "long", "boolean": "boolean", "timestamp": "timestamp",
     "binary": "binary"}
+FIRST_MS, LAST_MS = -62_135_596_800_000, 253_402_300_799_999  # of the years 1 to 9999: what times can be
 _TRUTHS = {"true": True, "1": True, "false": False, "0": False}
+
+
+_UNFIT = (pa.ArrowException, ValueError, TypeError, OverflowError)
 
 
 class Unreadable(ValueError):
@@ -51,17 +55,25 @@ class Layout:
         The column with the event's time; without one, it is the time of arrival.
     time_unit : str
         What a number there counts, since the epoch.
+    extras : mapping of str to str
+        Columns behind those of the content, that the source itself gives.
     """
 
     format: str = "json"
     fields: Mapping[str, str] = field(default_factory=dict)
     time_field: str | None = None
     time_unit: str = "ms"
+    extras: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def content(self) -> dict[str, str]:
+        """The columns that a message holds, and their types."""
+        return dict(self.fields) or {RAW: "binary" if self.format == "bytes" else "string"}
 
     @property
     def columns(self) -> dict[str, str]:
         """The event's columns and their types, without Weir's own."""
-        return dict(self.fields) or {RAW: "binary" if self.format == "bytes" else "string"}
+        return {**self.content, **self.extras}
 
     @property
     def schema_json(self) -> str:
@@ -84,25 +96,25 @@ def layout_of(config: Mapping[str, Any]) -> Layout:
     """How a live source's messages are read, by its config."""
     return Layout(
         config.get("format") or "json", typed_columns(config.get("columns") or ()), config.get("time_field"),
-        config.get("time_unit") or "ms")
+        config.get("time_unit") or "ms", included(config))
 
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """Events as values by column, their times in ms since the epoch, and what could not be read."""
+    """Events as values by column, their times in ms since the epoch, and what could not be read; ``arrays`` are the
+    events by column."""
 
     rows: Sequence[tuple]
     times_ms: Sequence[int]
     dead: Sequence[DeadLetter]
+    arrays: Sequence[pa.Array] = ()
 
     def block(self, layout: Layout, *, first: int, born_ms: int) -> pa.RecordBatch:
         """The events as a block whose first has that number."""
         count = len(self.rows)
-        columns = zip(*self.rows, strict=True) if count else [()] * len(layout.columns)
         arrays = [
             pa.array(range(first, first + count), pa.int64()), pa.array(self.times_ms, pa.int64()),
-            pa.array([born_ms] * count, pa.int64()),
-            *(pa.array(column, ARROW[kind]) for column, kind in zip(columns, layout.columns.values(), strict=True))]
+            pa.array([born_ms] * count, pa.int64()), *self.arrays]
         return pa.RecordBatch.from_arrays(arrays, schema=layout.arrow)
 
 
@@ -110,20 +122,48 @@ def decode(messages: Sequence[Message], layout: Layout, *, now_ms: int) -> Decod
     """The events of messages, in order."""
     rows: list[tuple] = []
     times_ms: list[int] = []
+    origins: list[Message] = []
     dead: list[DeadLetter] = []
     names = list(layout.columns)
     when = names.index(layout.time_field) if layout.time_field else None
     for message in messages:
         for event in _events(message, layout, dead):
             try:
-                row = event()
+                row = event() + _extras(message, layout)
                 time_ms = now_ms if when is None else _time_ms(row[when], layout)
             except Unreadable as error:
                 dead.append(DeadLetter(str(error), message.place, _sample(message)))
                 continue
             rows.append(row)
             times_ms.append(time_ms)
-    return Decoded(rows, times_ms, dead)
+            origins.append(message)
+    try:
+        return Decoded(rows, times_ms, dead, _arrays(rows, layout))
+    except _UNFIT:
+        return _without_unfit(rows, times_ms, origins, dead, layout)
+
+
+def _without_unfit(
+    rows: Sequence[tuple], times_ms: Sequence[int], origins: Sequence[Message], dead: list[DeadLetter], layout: Layout
+) -> Decoded:
+    """The events that a block can hold; whatever it is that others have, it must not hold up all that comes behind."""
+    fitting = []
+    for number, row in enumerate(rows):
+        try:
+            _arrays([row], layout)
+        except _UNFIT as error:
+            message = origins[number]
+            dead.append(DeadLetter(f"has a value that no column holds: {_plain(str(error))[:200]}", message.place,
+                                   _sample(message)))
+        else:
+            fitting.append(number)
+    kept_rows = [rows[number] for number in fitting]
+    return Decoded(kept_rows, [times_ms[number] for number in fitting], dead, _arrays(kept_rows, layout))
+
+
+def _arrays(rows: Sequence[tuple], layout: Layout) -> list[pa.Array]:
+    columns = zip(*rows, strict=True) if rows else [()] * len(layout.columns)
+    return [pa.array(column, ARROW[kind]) for column, kind in zip(columns, layout.columns.values(), strict=True)]
 
 
 def _events(message: Message, layout: Layout, dead: list[DeadLetter]) -> Iterator[Callable[[], tuple]]:
@@ -135,6 +175,11 @@ def _events(message: Message, layout: Layout, dead: list[DeadLetter]) -> Iterato
             yield from _READERS[layout.format](message.body, layout)
     except Unreadable as error:
         dead.append(DeadLetter(str(error), message.place, _sample(message)))
+
+
+def _extras(message: Message, layout: Layout) -> tuple:
+    values = message.extras or {}
+    return tuple(_typed(name, values.get(name), kind) for name, kind in layout.extras.items())
 
 
 def _json(body: bytes, layout: Layout) -> Iterator[Callable[[], tuple]]:
@@ -150,7 +195,7 @@ def _ndjson(body: bytes, layout: Layout) -> Iterator[Callable[[], tuple]]:
 
 
 def _csv(body: bytes, layout: Layout) -> Iterator[Callable[[], tuple]]:
-    names = list(layout.columns)
+    names = list(layout.content)
     try:
         lines = list(csv.reader(io.StringIO(_text(body)), strict=True))
     except csv.Error as error:
@@ -163,11 +208,17 @@ def _csv(body: bytes, layout: Layout) -> Iterator[Callable[[], tuple]]:
 def _arrow(body: bytes, layout: Layout) -> Iterator[Callable[[], tuple]]:
     try:
         with pa.ipc.open_stream(body) as reader:
-            rows = [row for batch in reader for row in batch.to_pylist()]
-    except (pa.ArrowException, OSError) as error:
-        raise Unreadable(f"is no Arrow IPC stream: {str(error)[:200]}") from None
+            rows = [row for batch in reader for row in _checked(batch).to_pylist()]
+    except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
+        raise Unreadable(f"is no Arrow IPC stream: {_plain(str(error))[:200]}") from None
     for row in rows:
         yield lambda row=row: _row(row, layout)
+
+
+def _checked(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """A batch whose offsets lie within its buffers: Arrow itself trusts them, and would read beyond."""
+    batch.validate(full=True)
+    return batch
 
 
 def _whole(body: bytes, layout: Layout) -> Iterator[Callable[[], tuple]]:
@@ -187,7 +238,10 @@ def _parsed(body: bytes) -> Any:
 
 def _row_of_json(item: Any, layout: Layout) -> tuple:
     if not layout.fields:
-        return (json.dumps(item, ensure_ascii=False),)
+        try:
+            return (_as_string(json.dumps(item, ensure_ascii=False)),)
+        except UnicodeEncodeError:
+            raise Unreadable("has half a surrogate pair in it, which is no text") from None
     if not isinstance(item, dict):
         raise Unreadable("is no JSON object, so that it has no fields")
     return _row(item, layout)
@@ -201,7 +255,7 @@ def _row_of_values(values: Sequence[str], names: Sequence[str], layout: Layout) 
 
 def _row(values: Mapping[str, Any], layout: Layout) -> tuple:
     """The declared fields of an event; one that is missing is null, others are left out."""
-    return tuple(_typed(name, values.get(name), kind) for name, kind in layout.columns.items())
+    return tuple(_typed(name, values.get(name), kind) for name, kind in layout.content.items())
 
 
 def _typed(name: str, value: Any, kind: str) -> Any:
@@ -209,15 +263,18 @@ def _typed(name: str, value: Any, kind: str) -> Any:
         return None
     try:
         return _CASTS[kind](value)
-    except (ValueError, TypeError, KeyError, OverflowError):
+    except (ValueError, TypeError, KeyError, OverflowError, OSError):
         shown = value if isinstance(value, str) else json.dumps(value, default=str)
         raise Unreadable(f"field {name} is {shown[:80]!r}, which is no {kind}") from None
 
 
 def _as_string(value: Any) -> str:
     if isinstance(value, dict | list | bool | int | float):
-        return json.dumps(value, ensure_ascii=False, default=str)
-    return bytes(value).decode() if isinstance(value, bytes | memoryview) else str(value)
+        text = json.dumps(value, ensure_ascii=False, default=str)
+    else:
+        text = bytes(value).decode() if isinstance(value, bytes | memoryview) else str(value)
+    text.encode()  # half a surrogate pair, which JSON can spell, is no text
+    return text
 
 
 def _as_double(value: Any) -> float:
@@ -259,14 +316,23 @@ def _time_ms(value: Any, layout: Layout) -> int:
     """The event's time; one that has none has no place in time."""
     if value is None:
         raise Unreadable(f"has no time in its field {layout.time_field}")
-    if isinstance(value, datetime):
-        return int(value.timestamp() * 1000)
     try:
         if isinstance(value, str):
-            return int(_as_timestamp(value).timestamp() * 1000)
-        return int(value * TIME_UNITS_MS[layout.time_unit])
-    except (ValueError, OverflowError):
-        raise Unreadable(f"field {layout.time_field} is {value!r}, which is no time") from None
+            value = _as_timestamp(value)
+        if isinstance(value, datetime):
+            time_ms = int(value.timestamp() * 1000)
+        else:
+            time_ms = int(value * TIME_UNITS_MS[layout.time_unit])
+    except (ValueError, OverflowError, OSError):
+        time_ms = LAST_MS + 1
+    if not FIRST_MS <= time_ms <= LAST_MS:
+        raise Unreadable(f"field {layout.time_field} is {str(value)[:80]!r}, which is no time")
+    return time_ms
+
+
+def _plain(text: str) -> str:
+    """Text that can be written anywhere."""
+    return text.encode(errors="backslashreplace").decode()
 
 
 def _text(body: bytes) -> str:
@@ -278,5 +344,5 @@ def _text(body: bytes) -> str:
 
 def _sample(message: Message) -> bytes:
     if message.values is not None:
-        return json.dumps(dict(message.values), default=str).encode()[:SAMPLE_BYTES]
+        return json.dumps(dict(message.values), default=str).encode(errors="replace")[:SAMPLE_BYTES]
     return message.body[:SAMPLE_BYTES]

@@ -14,13 +14,17 @@ import signal
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from importlib import import_module
 from typing import Any, TextIO
 
 import redis
 
+from scheduler.contracts.desired import made_in
+from scheduler.contracts.reports import ConnectorReport
 from scheduler.model.task_types import TaskType, TaskTypes
 from workers.engine.agents.broker_sync import connect
 from workers.engine.agents.line_writer import LineWriter
@@ -35,12 +39,13 @@ from workers.library.registry import task_types
 
 from .formats import layout_of
 from .intake import IntakeStore
-from .runner import Runner, Source
+from .runner import RETRYING, Runner, Source, words_of
 from .selection import WantedSource, wanted_sources
 
 TICK_S = 0.25
 QUIET_TICK_S = 1.0  # where nothing is left to do: a poke wakes it
 REPORT_MS = 1_000
+UNREADY_MS = 5_000  # between two tries of a source that cannot even begin
 END_S = 4.0  # for a source to end
 KEPT_MS = 15_000  # for which the channel of a source that nobody wants is kept: queries that read it are stopping
 
@@ -64,11 +69,14 @@ class ConnectorHost:
         self._store = IntakeStore(self._broker)
         self._newest = NewestDesired(NodeStore(settings.data_dir, settings.node))
         self._runners: dict[str, Runner] = {}
-        self._ending: dict[str, tuple[Runner, int, bool]] = {}  # by task: since when, and whether for good
-        self._is_swept = False
+        self._ending: dict[str, tuple[Runner, int]] = {}  # by task: since when
+        self._left: dict[str, int] = {}  # what is in the broker of sources that nobody wants, by task: since when
+        self._swept_version = 0
         self._registered: dict[str, frozenset[str]] = {}
         self._rates = Rates()
-        self._events: list[dict[str, Any]] = []
+        self._unready: dict[str, ConnectorReport] = {}  # sources that could not begin, by task
+        self._closed: set[str] = set()  # sources whose channel is gone
+        self._events: deque[dict[str, Any]] = deque(maxlen=1_000)
         self._reported: Any = None
         self._report_at_ms = 0
         self._problem = ""
@@ -102,7 +110,7 @@ class ConnectorHost:
         for runner in self._runners.values():
             runner.stop()
         deadline = time.monotonic() + END_S
-        for runner in [*self._runners.values(), *(ending for ending, _, _ in self._ending.values())]:
+        for runner in [*self._runners.values(), *(ending for ending, _ in self._ending.values())]:
             runner.join(max(0.0, deadline - time.monotonic()))
 
     def turn(self) -> bool:
@@ -111,11 +119,38 @@ class ConnectorHost:
         active = {task: source for task, source in wanted.items() if source.readers}
         for task in self._runners.keys() - active.keys():
             self._end(task, for_good=task not in wanted)
+        for task in self._closed & self._runners.keys():  # the broker has lost it: it is opened again
+            self._end(task, for_good=False)
+        self._closed.clear()
+        self._unready = {task: report for task, report in self._unready.items() if task in active}
         self._clear(wanted)
-        is_settled = not self._ending
+        is_settled = not (self._ending or self._left)
         for task, source in active.items():
-            look = self._register if task in self._runners else self._begin
-            is_settled = look(task, source) and is_settled
+            is_settled = self._look_at(task, source) and is_settled
+        return is_settled
+
+    def _look_at(self, task: str, source: WantedSource) -> bool:
+        """Begin a source, or see to its readers. One that cannot even begin, by its config or its package, takes no
+        others with it."""
+        if task in self._runners:
+            return self._register(task, source)
+        before = self._unready.get(task)
+        if before is not None and _now_ms() < (before.retry_at_ms or 0):
+            return True
+        try:
+            is_settled = self._begin(task, source)
+        except (redis.RedisError, OSError):
+            raise
+        except Exception as error:
+            message, now_ms = words_of(error), _now_ms()
+            if before is None or before.error != message:
+                self._on_event("connector_failed", task=task, error=message)
+                self._log.warning("source cannot begin", connector=task[:12], error=message)
+            self._unready[task] = replace(
+                before or ConnectorReport(RETRYING, now_ms), error=message, retry_at_ms=now_ms + UNREADY_MS,
+                restarts=before.restarts + 1 if before else 0)
+            return True
+        self._unready.pop(task, None)
         return is_settled
 
     # -- beginning and ending ------------------------------------------------------------------------------------------
@@ -146,7 +181,7 @@ class ConnectorHost:
 
     def _register(self, task: str, source: WantedSource) -> bool:
         """Give readers their places, and take away those of readers that are gone; False while one has none yet."""
-        wanted = frozenset(source.readers)
+        wanted, generation = frozenset(source.readers), self._newest().generation
         if self._registered.get(task) == wanted:
             return True
         registered = self._store.registered(task)
@@ -154,7 +189,8 @@ class ConnectorHost:
             reader for reader, before in source.readers.items()
             if reader in registered or self._store.join(task, reader, predecessors=sorted(before))]
         for reader in registered - source.known:
-            self._store.leave(task, reader)
+            if made_in(reader) <= generation:  # one of a later plan has taken over already: a slot may hear first
+                self._store.leave(task, reader)
         if len(joined) < len(wanted):
             return False
         self._registered[task] = wanted
@@ -163,24 +199,32 @@ class ConnectorHost:
     def _end(self, task: str, *, for_good: bool) -> None:
         runner = self._runners.pop(task)
         runner.stop(for_good=for_good)
-        self._ending[task] = (runner, _now_ms(), for_good)
+        self._ending[task] = (runner, _now_ms())
         self._registered.pop(task, None)
 
     def _clear(self, wanted: Mapping[str, WantedSource]) -> None:
         """Forget runners that have ended, and remove what sources have left that nobody wants."""
         now_ms = _now_ms()
-        for task, (runner, since_ms, for_good) in list(self._ending.items()):
-            if task in wanted and not for_good:  # it rests: its position stays
+        for task, (runner, since_ms) in list(self._ending.items()):
+            if task in wanted:  # it rests, or is wanted again: its position stays
                 if runner.join(0):
                     del self._ending[task]
             elif now_ms - since_ms >= KEPT_MS and runner.join(0):
                 self._store.delete(task, node=self._settings.node)
                 del self._ending[task]
-        if not self._is_swept and self._newest().version:
-            # Once: what a host has left that was killed before it could clear up.
-            for task in self._store.hosted(self._settings.node) - wanted.keys():
+        self._sweep(wanted, now_ms)
+
+    def _sweep(self, wanted: Mapping[str, WantedSource], now_ms: int) -> None:
+        """Remove what is left of sources that went while they rested, or while no host was there to clear up."""
+        version = self._newest().version
+        if version > self._swept_version:
+            hosted = self._store.hosted(self._settings.node) - wanted.keys() - self._ending.keys()
+            self._left = {task: self._left.get(task, now_ms) for task in hosted}
+            self._swept_version = version
+        for task, since_ms in list(self._left.items()):
+            if now_ms - since_ms >= KEPT_MS:
                 self._store.delete(task, node=self._settings.node)
-            self._is_swept = True
+                del self._left[task]
 
     # -- telling -------------------------------------------------------------------------------------------------------
 
@@ -190,17 +234,19 @@ class ConnectorHost:
 
     def _say(self) -> None:
         now_ms = _now_ms()
-        reports = {task: runner.report() for task, runner in self._runners.items()}
+        reports = {**self._unready, **{task: runner.report() for task, runner in self._runners.items()}}
         shape = {task: (report.state, report.error, report.restarts) for task, report in reports.items()}
         if shape == self._reported and now_ms < self._report_at_ms and not self._events:
             return
         self._reported, self._report_at_ms = shape, now_ms + REPORT_MS
-        events, self._events = self._events, []
+        events = [self._events.popleft() for _ in range(len(self._events))]
         states = {}
         with suppress(redis.RedisError):
             states = self._store.states(list(reports))
+        self._closed |= {task for task, state in states.items() if task in self._runners and not state.is_open}
         self._rates.take({task: state.seq for task, state in states.items()}, at_ms=now_ms)
-        self._tell({"state": "running", "events": events, "idle": not (self._runners or self._ending), "connectors": {
+        is_idle = not (self._runners or self._ending or self._left or self._unready)
+        self._tell({"state": "running", "events": events, "idle": is_idle, "connectors": {
             task: {
                 "state": report.state, "since_ms": report.since_ms, "error": report.error,
                 "retry_at_ms": report.retry_at_ms, "restarts": report.restarts,

@@ -22,6 +22,8 @@ from workers.engine.channels.registry import Channels
 from .contract import DeadLetter, Position
 from .formats import Decoded, Layout
 
+CAPACITY_BYTES = 64 << 20  # of a channel, by the usual size of its blocks of late
+PLACE_CHARACTERS = 300
 READERS = "readers"  # in the state: every fragment that has read the source
 
 
@@ -44,12 +46,13 @@ class Closed(Exception):
 @dataclass(frozen=True, slots=True)
 class Intake:
     """How a live source stands: the number of its next event, where it is to be read on, when its last event came (ms
-    since the epoch), and how much could not be read."""
+    since the epoch), how much could not be read, and whether its channel is open."""
 
     seq: int = 0
     position: Position | None = None
     at_ms: int | None = None
     dead: int = 0
+    is_open: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,15 +168,23 @@ class IntakeStore:
         pipeline = self._broker.pipeline(transaction=False)
         for task in tasks:
             pipeline.hmget(keys.connector(task), ["seq", "position", "at", "dead"])
-        return {task: _intake(*values) for task, values in zip(tasks, pipeline.execute(), strict=True)}
+            pipeline.hexists(keys.meta(keys.intake(task)), "capacity")
+        answers = pipeline.execute()
+        return {
+            task: _intake(*values, is_open=bool(is_open))
+            for task, values, is_open in zip(tasks, answers[::2], answers[1::2], strict=True)}
 
     def is_full(self, task: str) -> bool:
-        """Whether the channel has no room."""
+        """Whether the channel has no room: for more blocks, or for more bytes."""
         channel = keys.intake(task)
         pipeline = self._broker.pipeline(transaction=False)
-        pipeline.xlen(keys.channel(channel)).hget(keys.meta(channel), "capacity")
-        blocks, capacity = pipeline.execute()
-        return blocks > int(capacity or 0)
+        pipeline.xlen(keys.channel(channel)).hget(keys.meta(channel), "capacity").hget(keys.connector(task), "block")
+        blocks, capacity, block_bytes = pipeline.execute()
+        return blocks > int(capacity or 0) or blocks * float(block_bytes or 0) > CAPACITY_BYTES
+
+    def is_resting(self, task: str) -> bool:
+        """Whether nobody reads the source now, or it is not open."""
+        return not self.registered(task) or not self.state(task).is_open
 
     def write(
         self, task: str, decoded: Decoded, layout: Layout, *, first: int, now_ms: int, token: int | None = None,
@@ -223,8 +234,9 @@ class IntakeStore:
             keys.connector(task), keys.dead_letters(task), keys.posted(task)]
         arguments: list[Any] = [
             "" if token is None else token, first, count, block, now_ms,
-            "" if position is None else json.dumps(position), idempotency_key, keep_dead, len(letters),
-            *(part for letter in letters[-keep_dead:] for part in (letter.reason, letter.place, letter.sample))]
+            "" if position is None else json.dumps(position), idempotency_key, keep_dead, len(letters), CAPACITY_BYTES,
+            *(part for letter in letters[-keep_dead:]
+              for part in (_text(letter.reason), _text(letter.place), letter.sample))]
         try:
             return int(scripts.run(self._broker, "intake", names, arguments)) >= 0
         except redis.ResponseError as error:
@@ -240,10 +252,16 @@ class IntakeStore:
             for entry, fields in entries]
 
 
-
-def _intake(seq: bytes | None, position: bytes | None, at_ms: bytes | None, dead: bytes | None) -> Intake:
+def _intake(
+    seq: bytes | None, position: bytes | None, at_ms: bytes | None, dead: bytes | None, *, is_open: bool
+) -> Intake:
     return Intake(
-        int(seq or 0), json.loads(position) if position else None, int(at_ms) if at_ms else None, int(dead or 0))
+        int(seq or 0), json.loads(position) if position else None, int(at_ms) if at_ms else None, int(dead or 0),
+        is_open)
+
+
+def _text(text: str) -> bytes:
+    return text[:PLACE_CHARACTERS].encode(errors="replace")
 
 
 _REFUSALS: dict[str, type[Exception]] = {

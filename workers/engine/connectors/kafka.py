@@ -6,17 +6,30 @@ with a block is the only truth. Partitions that are added to a topic are read fr
 
 from __future__ import annotations
 
+import json
 import time
 from datetime import UTC, datetime
 from typing import Any
 
 from workers.library.reach import require_allowed
 
-from .contract import LINGER_S, MOST_MESSAGES, DeadLetter, Message, Opening, Polled, Position, SourceAway, SourceRefused
+from .contract import (
+    LINGER_S,
+    MOST_BYTES,
+    MOST_MESSAGES,
+    DeadLetter,
+    Message,
+    Opening,
+    Polled,
+    Position,
+    SourceAway,
+    SourceRefused,
+)
 
 TIMEOUT_S = 10.0  # of a question to the cluster
 LOOK_S = 30.0  # between two looks for new partitions
 USUAL_PORT = 9092
+AT_ONCE = 100  # messages that are taken before it is looked at how large they are
 
 
 def open_kafka(opening: Opening) -> KafkaReader:
@@ -36,7 +49,12 @@ class KafkaReader:
         self._config = opening.config
         self._topics = list(opening.config["topics"])
         self._away = ""
-        self._consumer = confluent_kafka.Consumer(_options(opening, self._on_error))
+        try:
+            self._consumer = confluent_kafka.Consumer(_options(opening, self._on_error))
+        except confluent_kafka.KafkaException as error:
+            raise SourceRefused(
+                f"The config does not work: {error.args[0].str()}.",
+                remedy="Keep ca, certificate and private_key as PEM, from BEGIN to END.") from None
         try:
             self._offsets = self._begin(opening.position)
             self._assign()
@@ -51,8 +69,7 @@ class KafkaReader:
     def poll(self, timeout_s: float) -> Polled:
         if time.monotonic() >= self._look_at_s:
             self._look_for_partitions()
-        first = self._consumer.consume(1, timeout=timeout_s)
-        raw = [*first, *self._consumer.consume(MOST_MESSAGES - 1, timeout=LINGER_S)] if first else []
+        raw = self._consume(timeout_s)
         messages: list[Message] = []
         lost: list[DeadLetter] = []
         for message in raw:
@@ -60,13 +77,45 @@ class KafkaReader:
                 lost += self._failed(message)
                 continue
             topic, partition, offset = message.topic(), message.partition(), message.offset()
-            messages.append(Message(message.value() or b"", f"{topic}[{partition}] at {offset}"))
+            place = f"{topic}[{partition}] at {offset}"
+            extras = self._extras(message)
+            if message.value() is not None:
+                messages.append(Message(message.value(), place, extras=extras))
+            elif "kafka_key" in extras:
+                messages.append(Message(place=place, values={}, extras=extras))
+            else:
+                lost.append(DeadLetter("has no value: it says that its key is deleted", place, message.key() or b""))
             self._offsets.setdefault(topic, {})[str(partition)] = offset + 1
         if not raw and self._away:
             raise SourceAway(f"No Kafka server answers: {self._away}", remedy="It is tried again by itself.")
         if messages:
             self._away = ""
         return Polled(messages, self.position(), lost)
+
+    def _consume(self, timeout_s: float) -> list[Any]:
+        """What has come, as far as a poll may give: large messages are taken few at a time."""
+        raw = self._consumer.consume(1, timeout=timeout_s)
+        size = sum(len(message) for message in raw)
+        deadline = time.monotonic() + LINGER_S
+        while raw and len(raw) < MOST_MESSAGES and size < MOST_BYTES:
+            left_s = deadline - time.monotonic()
+            room = (MOST_BYTES - size) * len(raw) // max(size, 1)
+            more = self._consumer.consume(
+                max(1, min(AT_ONCE, MOST_MESSAGES - len(raw), room)), timeout=max(0.0, left_s))
+            if not more:
+                break
+            raw += more
+            size += sum(len(message) for message in more)
+        return raw
+
+    def _extras(self, message: Any) -> dict[str, Any]:
+        """What the config includes beside the content."""
+        kind, at_ms = message.timestamp()
+        extras = {
+            "kafka_key": message.key, "kafka_topic": message.topic, "kafka_partition": message.partition,
+            "kafka_offset": message.offset, "kafka_headers": lambda: _headers(message.headers()),
+            "kafka_time": lambda: None if kind == self._kafka.TIMESTAMP_NOT_AVAILABLE else at_ms}
+        return {name: extras[name]() for name in self._config["include"]}
 
     def written(self) -> None:
         return  # Kafka keeps what it keeps
@@ -179,7 +228,15 @@ def _options(opening: Opening, on_error: Any) -> dict[str, Any]:
                     "sasl.password": config["password"] or ""}
     if config["ca"]:
         options["ssl.ca.pem"] = config["ca"]
+    if config["certificate"]:
+        options |= {"ssl.certificate.pem": config["certificate"], "ssl.key.pem": config["private_key"]}
     return options
+
+
+def _headers(headers: list[tuple[str, bytes | None]] | None) -> str:
+    """Headers as a JSON list of pairs: a name may come more than once."""
+    return json.dumps([
+        [name, None if value is None else value.decode(errors="backslashreplace")] for name, value in headers or ()])
 
 
 def _start_ms(start: str) -> int:

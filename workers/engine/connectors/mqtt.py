@@ -1,7 +1,8 @@
 """MQTT 3.1.1 and 5: topics by a session that the other broker keeps, so that what comes while Weir is away waits there.
 
 With QoS 1 and 2 a message is acknowledged when its block is written: none is lost, and one whose acknowledgement was
-lost comes again. A config's ``once`` says by which field repetitions can be told.
+lost comes again. QoS 2 is asked for as QoS 1: with 2 a client answers before it hands a message over, and one that dies
+between loses it, for the other broker does not send it again.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from typing import Any
 
 from workers.library.reach import host_and_port, require_allowed
 
-from .contract import LINGER_S, MOST_MESSAGES, Message, Opening, Polled, SourceAway, SourceRefused
+from .certificates import tls_context
+from .contract import LINGER_S, MOST_BYTES, MOST_MESSAGES, Message, Opening, Polled, SourceAway, SourceRefused
 
 CONNECT_S = 10.0
 KEEP_ALIVE_S = 30
@@ -42,6 +44,7 @@ class MqttReader:
         self._connected: Any = None
         self._subscribed: list[Any] | None = None
         self._got: list[tuple[Message, int, int]] = []
+        self._got_bytes = 0
         self._unacknowledged: list[tuple[int, int]] = []
         self._client = mqtt.Client(
             CallbackAPIVersion.VERSION2, client_id=self._id, manual_ack=True,
@@ -50,7 +53,7 @@ class MqttReader:
         self._client.on_connect = self._on_connect
         self._client.on_subscribe = self._on_subscribe
         self._client.on_message = self._on_message
-        self._secure()
+        self._secure(self._client)
         try:
             self._connect()
             self._subscribe()
@@ -67,12 +70,13 @@ class MqttReader:
             self._turn(left)
         if self._got:
             deadline = time.monotonic() + LINGER_S
-            while len(self._got) < (ALMOST if self._config["qos"] else MOST_MESSAGES):
+            most = ALMOST if self._config["qos"] else MOST_MESSAGES
+            while len(self._got) < most and self._got_bytes < MOST_BYTES:
                 left = deadline - time.monotonic()
                 if left <= 0:
                     break
                 self._turn(left)
-        got, self._got = self._got, []
+        got, self._got, self._got_bytes = self._got, [], 0
         self._unacknowledged += [(mid, qos) for _, mid, qos in got if qos]
         return Polled([message for message, _, _ in got])
 
@@ -100,12 +104,13 @@ class MqttReader:
 
     # -- the connection ------------------------------------------------------------------------------------------------
 
-    def _secure(self) -> None:
+    def _secure(self, client: Any) -> None:
         config = self._config
         if config["tls"]:
-            self._client.tls_set_context(ssl.create_default_context(cadata=config["ca"] or None))
+            client.tls_set_context(tls_context(
+                ca=config["ca"], certificate=config["certificate"], private_key=config["private_key"]))
         if config["username"]:
-            self._client.username_pw_set(config["username"], config["password"])
+            client.username_pw_set(config["username"], config["password"])
 
     def _connect(self) -> None:
         host, port = host_and_port(self._config["server"], usual_port=8883 if self._config["tls"] else 1883)
@@ -133,7 +138,7 @@ class MqttReader:
         """Subscribe, unless the session was kept: a second time retained messages would come again."""
         if self._session_present:
             return
-        self._client.subscribe([(topic, self._config["qos"]) for topic in self._config["topics"]])
+        self._client.subscribe([(topic, min(1, self._config["qos"])) for topic in self._config["topics"]])
         self._wait(lambda: self._subscribed is not None, "does not confirm the subscription")
         refused = [
             topic for topic, code in zip(self._config["topics"], self._subscribed, strict=False) if code.is_failure]
@@ -163,7 +168,9 @@ class MqttReader:
         self._subscribed = reasons
 
     def _on_message(self, _client: Any, _data: Any, message: Any) -> None:
-        self._got.append((Message(bytes(message.payload), message.topic), message.mid, message.qos))
+        extras = {"mqtt_topic": message.topic} if self._config["include"] else None
+        self._got_bytes += len(message.payload)
+        self._got.append((Message(bytes(message.payload), message.topic, extras=extras), message.mid, message.qos))
 
     def _end_session(self) -> None:
         """Let the other broker forget the session and what waits in it."""
@@ -175,10 +182,7 @@ class MqttReader:
         self._client.loop(0.2)
         clean = self._mqtt.Client(
             self._client._callback_api_version, client_id=self._id, clean_session=True, protocol=self._mqtt.MQTTv311)
-        if self._config["tls"]:
-            clean.tls_set_context(ssl.create_default_context(cadata=self._config["ca"] or None))
-        if self._config["username"]:
-            clean.username_pw_set(self._config["username"], self._config["password"])
+        self._secure(clean)
         host, port = host_and_port(self._config["server"], usual_port=8883 if self._config["tls"] else 1883)
         clean.connect(host, port)
         clean.loop(0.5)

@@ -7,13 +7,17 @@ therefore stops before the first row whose transaction is not older than all tha
 from __future__ import annotations
 
 import time
+from contextlib import ExitStack
 from typing import Any
 
 from workers.library import databases
 
+from .certificates import as_file
 from .contract import MOST_MESSAGES, Message, Opening, Polled, Position, SourceAway, SourceRefused
 
 PATIENCE_MS = 30_000  # of one look
+# A machine that is gone without a word is noticed, as a server is that no longer answers a statement in time.
+ALIVE = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": PATIENCE_MS}
 
 
 def open_postgresql(opening: Opening) -> PostgresqlReader:
@@ -32,16 +36,20 @@ class PostgresqlReader:
         import psycopg
 
         self._psycopg = psycopg
-        self._host = facts.get("host", "")
         self._table, self._column = opening.config["table"], opening.config["column"]
         self._every_s = float(opening.config["every"])
         self._names = list(opening.config["columns"])
         self._due_s = 0.0
-        options = f"-c default_transaction_read_only=on -c statement_timeout={PATIENCE_MS}"
-        try:
-            self._connection = psycopg.connect(**facts, options=options, connect_timeout=10, autocommit=True)
-        except psycopg.OperationalError as error:
-            raise self._unreached(error) from None
+        options = (
+            f"-c default_transaction_read_only=on -c statement_timeout={PATIENCE_MS} -c timezone=UTC -c datestyle=ISO")
+        with ExitStack() as files:
+            ca = opening.config.get("ca")
+            trusted = {"sslmode": "verify-full", "sslrootcert": str(files.enter_context(as_file(ca)))} if ca else {}
+            try:
+                self._connection = psycopg.connect(
+                    **{**facts, **trusted}, **ALIVE, options=options, connect_timeout=10, autocommit=True)
+            except psycopg.OperationalError as error:
+                raise self._unreached(error) from None
         try:
             self._query = self._prepare()
             self._after = opening.position["after"] if opening.position else self._begin(opening.config["start"])
@@ -105,7 +113,10 @@ class PostgresqlReader:
             "from {table} as grows where %(after)s::text is null or grows.{column} > %(after)s::{kind} "
             "order by grows.{column} limit %(most)s"
         ).format(
-            names=sql.SQL(", ").join(map(sql.Identifier, self._names)), column=column, table=table,
+            names=sql.SQL(", ").join(
+                # Python has no time without end, and none before the year 1: such a row is told, and passed.
+                sql.SQL("{}::text" if kinds[name].startswith(("timestamp", "date")) else "{}").format(
+                    sql.Identifier("grows", name)) for name in self._names), column=column, table=table,
             kind=sql.SQL(kinds[self._column]))
 
     def _begin(self, start: str) -> str | None:
@@ -132,6 +143,11 @@ class PostgresqlReader:
 
     def _unreached(self, error: Exception) -> SourceAway | SourceRefused:
         state = getattr(getattr(error, "diag", None), "sqlstate", None) or getattr(error, "sqlstate", None)
+        # The host is part of the secret: it is not named.
+        if "certificate" in str(error) or "SSL" in str(error):
+            return SourceRefused(
+                "The server of the secret “database” is not trusted, or speaks no TLS.",
+                remedy="Name its authority's certificate as “ca”, and the host as its certificate has it.")
         if "authentication failed" in str(error) or (state or "").startswith("28"):
-            return SourceRefused(f"{self._host} refuses the user.", remedy="See to the secret “database”.")
-        return SourceAway(f"PostgreSQL on {self._host} does not answer.", remedy="It is tried again by itself.")
+            return SourceRefused("PostgreSQL refuses the user of the secret “database”.", remedy="See to the secret.")
+        return SourceAway("The server of the secret “database” does not answer.", remedy="It is tried again by itself.")

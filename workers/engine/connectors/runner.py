@@ -159,7 +159,7 @@ class Runner:
     def _fail(self, error: Exception, *, ran_ms: int) -> None:
         self._failures = backoff.failures_after(self._failures, ran_ms=ran_ms if self._state != STARTING else 0)
         self._restarts += 1
-        message = redacted(_words(error))
+        message = words_of(error)
         if message != self._error:
             self._on_event("connector_failed", task=self.source.task, error=message)
             self._log.warning("source failed", error=message)
@@ -170,8 +170,12 @@ class Runner:
             self._state, self._since_ms = state, _now_ms()
 
 
+def words_of(error: Exception) -> str:
+    """What went wrong, for the people whose source it is, without secrets."""
+    return redacted(_words(error))
+
+
 def _words(error: Exception) -> str:
-    """What went wrong, for the people whose source it is."""
     match error:
         case WeirError():
             return error.full_message

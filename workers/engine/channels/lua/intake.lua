@@ -1,8 +1,8 @@
 -- Appends what a live source gave: a block of events, what could not be read, and the position after both, or nothing.
 -- KEYS: stream, meta, readers, state, dead letters, idempotency keys
 -- ARGV: token ('' for whoever may push), number of the first event, events, payload, now in ms, position (JSON, '' as it
---       was), idempotency key or '', most dead letters kept, how many there are, then for each of the newest: reason,
---       place, sample
+--       was), idempotency key or '', most dead letters kept, how many there are, most bytes that the channel should
+--       hold, then for each of the newest dead letters: reason, place, sample
 -- Returns the blocks that are there then; -1 where the idempotency key was taken before. Who pushes is refused where the
 -- channel is full, or nobody reads; and where another pushed first (`WEIRMOVED`): the numbers must be taken anew.
 local stream, meta, readers, state, dead, posted = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
@@ -18,7 +18,9 @@ end
 if key ~= '' and redis.call('ZSCORE', posted, key) then return -1 end
 if token == '' then
   if redis.call('HLEN', readers) == 0 then return refuse('WEIRPAUSED', 'nobody reads it') end
-  if redis.call('XLEN', stream) > tonumber(channel[1]) then return refuse('WEIRFULL', 'it is full') end
+  local blocks = redis.call('XLEN', stream)
+  local bytes = blocks * tonumber(redis.call('HGET', state, 'block') or 0)
+  if blocks > tonumber(channel[1]) or bytes > tonumber(ARGV[10]) then return refuse('WEIRFULL', 'it is full') end
 end
 local seq = tonumber(redis.call('HGET', state, 'seq') or 0)
 if seq ~= first then return refuse('WEIRMOVED', 'the next number is ' .. string.format('%.0f', seq)) end
@@ -28,13 +30,16 @@ if events > 0 then
   redis.call('XADD', stream, id, 'b', ARGV[4], 'n', ARGV[3], 't', now)
   redis.call('HSET', meta, 'last', id, 'last_fence', channel[3] or '0')
   redis.call('HINCRBY', meta, 'bytes', #ARGV[4])
-  redis.call('HSET', state, 'seq', string.format('%.0f', seq + events), 'at', now)
+  -- The usual size of a block of late: with how many there are, what the channel holds.
+  local usual = tonumber(redis.call('HGET', state, 'block') or #ARGV[4])
+  usual = string.format('%.0f', usual + (#ARGV[4] - usual) / 8)
+  redis.call('HSET', state, 'seq', string.format('%.0f', seq + events), 'at', now, 'block', usual)
   if redis.call('HLEN', readers) == 0 then trim(stream, meta, readers) end
   redis.call('PUBLISH', stream, id)
 end
 if ARGV[6] ~= '' then redis.call('HSET', state, 'position', ARGV[6]) end
 if ARGV[9] ~= '0' then redis.call('HINCRBY', state, 'dead', ARGV[9]) end
-for i = 10, #ARGV, 3 do
+for i = 11, #ARGV, 3 do
   redis.call('XADD', dead, 'MAXLEN', ARGV[8], '*', 'reason', ARGV[i], 'place', ARGV[i + 1], 'sample', ARGV[i + 2],
     't', now)
 end

@@ -1,0 +1,305 @@
+"""Files: every format in pieces from any place on, what is remembered of files, and where they may lie."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workers.engine.connectors import files, pieces
+from workers.engine.connectors.contract import Opening, SourceAway, SourceRefused
+from workers.engine.connectors.files import Done, FilesReader, open_files
+from workers.engine.connectors.formats import Layout, decode
+from workers.engine.connectors.pieces import Pieces, Reading
+from workers.engine.connectors.places import Found, pattern_of
+from workers.library.config import InvalidConfig
+
+from .rigs import BucketRig, FolderRig
+
+FIELDS = {"n": "bigint", "text": "string"}
+ROWS = [{"n": n, "text": f"line {n}\nand “more”, \"quoted\"" if n % 3 == 0 else None} for n in range(50)]
+
+
+def as_csv(rows: list[dict], *, header: bool = False) -> bytes:
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerows(([["text", "other", "n"]] if header else []) + [
+        [row["text"], "x", row["n"]] if header else [row["n"], row["text"]] for row in rows])
+    return text.getvalue().encode()
+
+
+def as_parquet(rows: list[dict]) -> bytes:
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.Table.from_pylist(rows), sink, row_group_size=7)
+    return sink.getvalue().to_pybytes()
+
+
+def as_arrow(rows: list[dict], make: Callable = pa.ipc.new_stream) -> bytes:
+    sink, table = pa.BufferOutputStream(), pa.Table.from_pylist(rows)
+    with make(sink, table.schema) as writer:
+        writer.write_table(table, max_chunksize=11)
+    return sink.getvalue().to_pybytes()
+
+
+BODIES = {
+    ("a.ndjson", "ndjson", False): "\n".join(map(json.dumps, ROWS)).encode(),
+    ("a.ndjson.gz", "ndjson", False): gzip.compress(("\r\n\n".join(map(json.dumps, ROWS)) + "\n").encode()),
+    ("a.csv", "csv", False): as_csv(ROWS), ("b.csv", "csv", True): as_csv(ROWS, header=True),
+    ("a.json", "json", False): json.dumps(ROWS).encode(),
+    ("a.parquet", "parquet", False): as_parquet(ROWS), ("a.arrow", "arrow", False): as_arrow(ROWS),
+    ("b.arrow", "arrow", False): as_arrow(ROWS, pa.ipc.new_file),
+}
+
+
+def read(body: bytes, reading: Reading) -> tuple[list[dict], list[str]]:
+    """All events of a file, each piece by a reader of its own, as after an end at any moment."""
+    layout = Layout(reading.format, FIELDS if reading.columns else {})
+    rows, reasons, at = [], [], None
+    for _ in range(1000):
+        whole = Pieces(io.BytesIO(body), reading, at=json.loads(json.dumps(at)))
+        piece = whole.take()
+        decoded = decode(piece.messages, layout, now_ms=0)
+        rows += [dict(zip(layout.content, row, strict=True)) for row in decoded.rows]
+        reasons += [letter.reason for letter in (*piece.dead, *decoded.dead)]
+        at = piece.at
+        if piece.is_over:
+            return rows, reasons
+    raise AssertionError("it does not end")
+
+
+@pytest.mark.parametrize(("name", "format", "header"), BODIES)
+@pytest.mark.parametrize("most", [1, 3, 1000])
+def test_every_format_gives_each_event_once_however_it_is_cut(name, format, header, most, monkeypatch):
+    monkeypatch.setattr(pieces, "MOST_MESSAGES", most)
+    rows, reasons = read(BODIES[name, format, header], Reading(name, format, header, tuple(FIELDS)))
+    assert rows == ROWS and not reasons
+
+
+@pytest.mark.parametrize(("format", "body", "rows", "why"), [
+    ("ndjson", b'{"n": 1}\n{bad\n{"n": 2}', [1, 2], "is no JSON"),
+    ("csv", b'1,a\n2,"open\n3,c\n', [1, 3], "CSV"),
+    ("csv", b'1,a\n"2\n"3,c\n4,d\n', [1, 4], ""),
+    ("csv", b"1,a\n2\n3,c\n", [1, 3], "has 1 values"),
+    ("parquet", as_parquet(ROWS)[:200], [], "is no parquet"),
+    ("parquet", as_parquet([{"other": 1}]), [], "none of the columns n, text"),
+    ("arrow", as_arrow(ROWS)[:700], None, "is no arrow"), ("arrow", b"garbage" * 20, [], "is no arrow"),
+    ("json", b"[1, 2", [], "is no JSON")])
+def test_what_cannot_be_read_is_told_and_the_rest_is_read(format, body, rows, why):
+    seen, reasons = read(body, Reading("f", format, columns=tuple(FIELDS)))
+    assert any(why in reason for reason in reasons)
+    if rows is not None:
+        assert [row["n"] for row in seen] == rows
+
+
+def test_a_packed_file_that_is_cut_off_is_told():
+    body = gzip.compress(b"".join(b'{"n": %d}\n' % n for n in range(20_000)))
+    seen, reasons = read(body[:-3000], Reading("a.ndjson.gz", "ndjson", columns=("n",)))
+    assert 0 < len(seen) < 20_000 and "not all of it" in reasons[-1]
+
+
+def test_a_line_without_end_takes_no_memory_and_is_told(monkeypatch):
+    monkeypatch.setattr(pieces, "MOST_RECORD", 1000)
+    rows, reasons = read(b'{"n": 1}\n' + b"x" * 5000 + b'\n{"n": 2}\n', Reading("f", "ndjson", columns=("n",)))
+    assert [row["n"] for row in rows] == [1, 2] and "over" in reasons[0]
+    assert "over" in read(b" " * 2000, Reading("f", "json", columns=("n",)))[1][0]
+
+
+@given(st.text(alphabet='a",\n\r', max_size=60), st.integers(1, 3))
+def test_csv_of_whatever_quotes_ends_and_gives_or_tells_something(text, most):
+    body = text.encode()
+    before = pieces.MOST_MESSAGES
+    pieces.MOST_MESSAGES = most
+    try:
+        rows, reasons = read(body, Reading("f", "csv", columns=("n",)))
+    finally:
+        pieces.MOST_MESSAGES = before
+    assert bool(rows or reasons) == bool(body.strip())
+
+
+# -- what is remembered ------------------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.tuples(st.integers(0, 40), st.booleans()), max_size=60))
+def test_no_file_within_the_time_is_read_twice_or_forgotten(arrivals):
+    """Files appear with whatever time within 10 of the newest; each is read exactly once, and few are remembered."""
+    done, there, read_files, newest = Done(late_ms=10), [], [], 0
+    for number, (age, looks) in enumerate(arrivals):
+        modified = max(0, newest - age % 10) if age < 30 else newest + age % 10
+        newest = max(newest, modified)
+        there.append(Found(modified, f"f{number}", 1))
+        if looks:
+            for found in sorted(found for found in there if found not in done):
+                read_files.append(found)
+                done.add(found, now_ms=10**12)
+                done = Done(done.floor_ms, json.loads(json.dumps(done.names)), late_ms=10)
+    missing = [found for found in there if found not in read_files]
+    assert len(read_files) == len(set(read_files))
+    assert all(found not in done for found in missing), "what was not read yet will be"
+    assert all(at_ms >= done.floor_ms for at_ms in done.names.values())
+
+
+def test_what_is_remembered_is_bounded_and_none_comes_twice(monkeypatch):
+    monkeypatch.setattr(files, "MOST_NAMES", 100)
+    done = Done(late_ms=10**9)
+    found = [Found(number, f"f{number}", 1) for number in range(1000)]
+    for file in found:
+        done.add(file, now_ms=10**12)
+    assert len(done.names) == 100 and all(file in done for file in found)
+    assert Found(2000, "new", 1) not in done
+
+
+def test_a_file_of_the_future_does_not_hide_those_of_now():
+    done = Done(late_ms=1000)
+    done.add(Found(10**13, "future", 1), now_ms=50_000)
+    assert Found(49_500, "now", 1) not in done and Found(10**13, "future", 1) in done
+
+
+@pytest.mark.parametrize(("match", "names"), [
+    ("**", {"a.csv", "x/b.csv", "x/y/c.json"}), ("*.csv", {"a.csv"}), ("**/*.csv", {"a.csv", "x/b.csv"}),
+    ("x/*", {"x/b.csv"}), ("x/**", {"x/b.csv", "x/y/c.json"}), ("?.csv", {"a.csv"})])
+def test_stars_match_within_a_name_and_two_of_them_any_folders(match, names):
+    there = ("a.csv", "x/b.csv", "x/y/c.json")
+    assert {name for name in there if pattern_of(match).fullmatch(name)} == names
+
+
+# -- places ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=["folder", "bucket"])
+def rig(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FolderRig]:
+    rig = FolderRig(tmp_path) if request.param == "folder" else BucketRig(tmp_path)
+    for name, value in rig.environment.items():
+        monkeypatch.setenv(name, value)
+    rig.anew()
+    yield rig
+    rig.close()
+
+
+def opening(rig: FolderRig, position: Any = None, **config: Any) -> Opening:
+    return Opening("t", {
+        "match": "**", "format": "ndjson", "header": False, "late": 3600, "endpoint": None, "region": "us-east-1",
+        "tls": True, "access_key": None, "secret_key": None, "include": (), **rig.task().config, "every": 0.0,
+        "columns": ["n"], **config}, json.loads(json.dumps(position)))
+
+
+def numbers(reader: FilesReader) -> list[int]:
+    seen = []
+    for _ in range(3):
+        polled = reader.poll(0.0)
+        seen += [json.loads(message.body)["n"] for message in polled.messages]
+    return seen
+
+
+def test_newest_begins_with_what_appears_and_a_time_with_what_was_written_since(rig: FolderRig) -> None:
+    rig.send([1])
+    reader = open_files(opening(rig, start="newest"))
+    assert numbers(reader) == []
+    rig.send([2])
+    assert numbers(reader) == [2]
+    again = open_files(opening(rig, reader.position(), start="newest"))
+    assert numbers(again) == []
+    assert sorted(numbers(open_files(opening(rig, start="oldest")))) == [1, 2]
+    assert sorted(numbers(open_files(opening(rig, start="2001-01-01T00:00:00Z")))) == [1, 2]
+    assert numbers(open_files(opening(rig, start="2990-01-01T00:00:00Z"))) == []
+
+
+def test_a_large_file_is_gone_on_with_where_it_was_left(rig: FolderRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (files, pieces):
+        monkeypatch.setattr(module, "MOST_MESSAGES", 30)
+    rig.send(range(100))
+    seen, position = [], None
+    for _ in range(5):
+        reader = open_files(opening(rig, position))
+        polled = reader.poll(0.0)
+        seen += [json.loads(message.body)["n"] for message in polled.messages]
+        position = polled.position or position
+        reader.close(for_good=False)
+    assert seen == list(range(100)) and position["now"] is None
+
+
+def test_a_file_that_is_replaced_under_way_is_told_and_read_anew(
+    rig: FolderRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (files, pieces):
+        monkeypatch.setattr(module, "MOST_MESSAGES", 30)
+    rig.send(range(100))
+    position = open_files(opening(rig)).poll(0.0).position
+    rig._files -= 1
+    rig.put(b'{"n": 1000}\n')
+    reader = open_files(opening(rig, position))
+    polled = reader.poll(0.0)
+    assert "was changed while it was read: the rest of it is not read" in polled.lost[0].reason
+    seen = [json.loads(message.body)["n"] for message in polled.messages] + numbers(reader)
+    assert seen == [1000]
+
+
+def test_what_is_included_of_a_file_is_its_name_and_time(rig: FolderRig) -> None:
+    rig.send([1])
+    [message] = open_files(opening(rig, include=("file_name", "file_time"))).poll(0.0).messages
+    assert message.extras["file_name"] == "000001.ndjson"
+    assert abs(message.extras["file_time"] - time.time() * 1000) < 600_000
+
+
+def test_parquet_is_read_where_it_lies(rig: FolderRig) -> None:
+    rig.put(as_parquet(ROWS), ".parquet")
+    polled = open_files(opening(rig, format="parquet", columns=["n", "text"])).poll(0.0)
+    assert [message.values for message in polled.messages] == ROWS and not polled.lost
+
+
+def test_a_place_that_is_away_is_told_without_its_address(rig: FolderRig) -> None:
+    reader = open_files(opening(rig))
+    rig.leave()
+    with pytest.raises(SourceAway) as away:
+        reader.poll(0.0)
+    assert "127.0.0.1" not in away.value.full_message and "/" not in away.value.full_message
+    rig.return_()
+    rig.send([1])
+    assert numbers(open_files(opening(rig))) == [1]
+
+
+def test_a_bucket_that_is_not_there_is_refused_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = BucketRig(tmp_path)
+    monkeypatch.setenv("WEIR_CONNECTOR_HOSTS", rig.environment["WEIR_CONNECTOR_HOSTS"])
+    rig.anew()
+    with pytest.raises(SourceRefused, match="bucket nowhere is not there"):
+        open_files(opening(rig, path="s3://nowhere/in")).poll(0.0)
+    rig.close()
+    monkeypatch.setenv("WEIR_CONNECTOR_HOSTS", "elsewhere")
+    with pytest.raises(InvalidConfig, match="may not reach"):
+        open_files(opening(rig))
+
+
+def test_nothing_outside_of_the_inbox_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    inbox, outside = tmp_path / "inbox", tmp_path / "outside"
+    outside.mkdir()
+    (outside / "secret.ndjson").write_text('{"n": 1}')
+    rig = FolderRig(inbox)
+    inbox.mkdir()
+    rig.anew()
+    monkeypatch.setenv("WEIR_INBOX_DIRS", str(inbox))
+    (rig.drop / "link.ndjson").symlink_to(outside / "secret.ndjson")
+    (rig.drop / "folder").symlink_to(outside)
+    (rig.drop / "_hidden.ndjson").write_text('{"n": 2}')
+    os.mkfifo(rig.drop / "pipe.ndjson")
+    polled = open_files(opening(rig)).poll(0.0)
+    assert not polled.messages and [letter.reason for letter in polled.lost] == [
+        "leads out of the inbox, and is not read: it is not read"]
+    (inbox / "away").symlink_to(outside)
+    for path in ("away", "../outside", str(outside), "a\0b"):
+        with pytest.raises(InvalidConfig):
+            open_files(opening(rig, path=path))
+    monkeypatch.delenv("WEIR_INBOX_DIRS")
+    with pytest.raises(InvalidConfig, match="No folder may be read"):
+        open_files(opening(rig))

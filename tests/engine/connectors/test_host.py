@@ -1,0 +1,139 @@
+"""The host of a node, turn by turn: what fails takes no others with it, and nothing is left of what went."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from scheduler.contracts.desired import DesiredState, WantedFragment, WantedSlot
+from scheduler.model.dataflow import Task
+from scheduler.model.task_types import Parameter, TaskType, TaskTypes
+from workers.engine.agents.store import NodeStore
+from workers.engine.channels import keys
+from workers.engine.channels.registry import Channels
+from workers.engine.connectors import host as host_module
+from workers.engine.connectors.contract import Message, Opening, Polled
+from workers.engine.connectors.host import ConnectorHost
+from workers.engine.connectors.intake import IntakeStore
+from workers.engine.settings import Settings
+
+from .playing import fragment_of, until
+
+pytestmark = pytest.mark.broker
+HERE = "tests.engine.connectors.test_host"
+EVENTS = (
+    Parameter("columns", "list", "", default=("n:bigint",), items="string"),
+    Parameter("keep_dead", "integer", "", default=10))
+TYPES = TaskTypes((
+    TaskType("counter", "source", "", f"{HERE}:any", connector=f"{HERE}:open_counter", parameters=EVENTS),
+    TaskType("gone", "source", "", f"{HERE}:any", connector="no.such.package:open_it", parameters=EVENTS),
+))
+
+
+class Counter:
+    """Gives the next number at each poll."""
+
+    def __init__(self, opening: Opening) -> None:
+        self.next = (opening.position or {"next": 0})["next"]
+
+    def position(self) -> dict[str, int]:
+        return {"next": self.next}
+
+    def poll(self, timeout_s: float) -> Polled:
+        self.next += 1
+        return Polled([Message(values={"n": self.next - 1})], self.position())
+
+    def written(self) -> None: ...
+
+    def rest(self, timeout_s: float) -> None: ...
+
+    def close(self, *, for_good: bool) -> None: ...
+
+
+def open_counter(opening: Opening) -> Counter:
+    return Counter(opening)
+
+
+class Hosted:
+    """A host that a test turns by hand."""
+
+    def __init__(self, broker_url: str, folder: Path) -> None:
+        self.told: dict[str, Any] = {}
+        self._desired, self._version = NodeStore(folder, "n1"), 0
+        settings = Settings(redis_url=broker_url, data_dir=folder, node="n1")
+        self.host = ConnectorHost(settings, tell=self.told.update, types=TYPES)
+
+    def want(self, *fragments: WantedFragment, generation: int | None = None) -> None:
+        self._version += 1
+        self._desired.write_desired(DesiredState(
+            version=self._version, node="n1", generation=generation or self._version,
+            slots={"0": WantedSlot(tuple(fragments))}))
+
+    def turn(self) -> None:
+        self.host.turn()
+        self.host._report_at_ms = 0
+        self.host._say()
+
+    def until(self, is_so: Any) -> Any:
+        def looked() -> Any:
+            self.turn()
+            return is_so()
+        return until(looked, saying=lambda: self.told)
+
+    def state(self, task: str) -> str | None:
+        return self.told["connectors"].get(task, {}).get("state")
+
+
+@pytest.fixture
+def hosted(broker: redis.Redis, broker_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hosted]:
+    monkeypatch.setattr(host_module, "KEPT_MS", 0)
+    hosted = Hosted(broker_url, tmp_path)
+    yield hosted
+    hosted.host.stop()
+    hosted.host.run()
+
+
+def test_a_source_that_cannot_begin_takes_no_other_with_it(hosted: Hosted) -> None:
+    hosted.want(fragment_of(Task("a", "gone"), "f1-0"), fragment_of(Task("b", "counter"), "f1-1"))
+    hosted.until(lambda: hosted.state("b") == "running")
+    assert hosted.state("a") == "retrying" and "no" in hosted.told["connectors"]["a"]["error"]
+    assert hosted.told["connectors"]["a"]["retry_at_ms"]
+    hosted.want(fragment_of(Task("b", "counter"), "f1-1"))
+    hosted.turn()
+    assert hosted.state("a") is None and hosted.state("b") == "running"
+
+
+def test_a_channel_that_the_broker_lost_is_opened_again_for_its_reader(hosted: Hosted, broker: redis.Redis) -> None:
+    hosted.want(fragment_of(Task("b", "counter"), "f1-1"))
+    hosted.until(lambda: hosted.state("b") == "running")
+    broker.flushall()
+    channels = Channels(broker)
+    hosted.until(lambda: (info := channels.info(keys.intake("b"))) is not None and "f1-1" in info.readers)
+    hosted.until(lambda: IntakeStore(broker).state("b").seq > 0)
+
+
+def test_a_reader_of_a_later_plan_keeps_the_place_that_it_took_over(hosted: Hosted, broker: redis.Redis) -> None:
+    hosted.want(fragment_of(Task("b", "counter"), "f1-1"), generation=1)
+    hosted.until(lambda: hosted.state("b") == "running")
+    channels = Channels(broker)
+    channels.join(keys.intake("b"), "f2-0")  # its slot has heard of the plan, and the host has not
+    channels.join(keys.intake("b"), "f0-9")  # of an earlier one
+    hosted.host._registered.clear()
+    hosted.turn()
+    assert channels.info(keys.intake("b")).readers.keys() == {"f1-1", "f2-0"}
+
+
+def test_nothing_is_left_of_a_source_that_goes_while_it_rests(hosted: Hosted, broker: redis.Redis) -> None:
+    hosted.want(fragment_of(Task("b", "counter"), "f1-1"))
+    hosted.until(lambda: hosted.state("b") == "running")
+    hosted.want(fragment_of(Task("b", "counter"), "f1-1", active=0))
+    hosted.until(lambda: not hosted.host._ending)
+    assert IntakeStore(broker).state("b").position, "it rests"
+    assert hosted.told["idle"]
+    hosted.want()
+    hosted.until(lambda: not broker.keys("weir:*"))
+    assert hosted.told["idle"]

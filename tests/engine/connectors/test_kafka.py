@@ -1,0 +1,94 @@
+"""Kafka: what of a message is asked for beside its content, how much one look takes, and configs that do not work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from workers.engine.connectors import kafka
+from workers.engine.connectors.contract import Message, Opening, SourceRefused
+from workers.engine.connectors.formats import decode, layout_of
+from workers.engine.connectors.kafka import KafkaReader, open_kafka
+
+from .rigs import KafkaRig
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[KafkaRig]:
+    rig = KafkaRig()
+    yield rig
+    rig.close()
+
+
+@pytest.fixture
+def rig(cluster: KafkaRig, monkeypatch: pytest.MonkeyPatch) -> KafkaRig:
+    monkeypatch.setenv("WEIR_CONNECTOR_HOSTS", cluster.environment["WEIR_CONNECTOR_HOSTS"])
+    cluster.anew()
+    return cluster
+
+
+def config_of(rig: KafkaRig, **config: Any) -> dict[str, Any]:
+    return {
+        **rig.task().config, "security": "plaintext", "mechanism": "PLAIN", "username": None, "password": None,
+        "ca": None, "certificate": None, "private_key": None, "include": (), **config}
+
+
+def take(reader: KafkaReader, count: int) -> tuple[list[Message], list[Any]]:
+    messages, lost = [], []
+    for _ in range(50):
+        polled = reader.poll(0.2)
+        messages, lost = messages + list(polled.messages), lost + list(polled.lost)
+        if len(messages) + len(lost) >= count:
+            return messages, lost
+    raise AssertionError(f"{len(messages)} of {count} came")
+
+
+def test_key_headers_and_kafkas_own_time_are_columns_where_they_are_asked_for(rig: KafkaRig) -> None:
+    names = ("kafka_headers", "kafka_key", "kafka_offset", "kafka_partition", "kafka_time", "kafka_topic")
+    config = config_of(rig, columns=["n:bigint"], include=names, time_field="kafka_time")
+    rig._producer.produce(
+        rig.topics[0], b'{"n": 7}', key=b"k", headers=[("a", b"1"), ("a", None)], partition=0,
+        timestamp=1_700_000_000_000)
+    rig._producer.produce(rig.topics[0], None, key=b"deleted", partition=0, timestamp=1_700_000_000_001)
+    rig._producer.flush(10)
+    reader = open_kafka(Opening("t", config))
+    messages, lost = take(reader, 2)
+    reader.close(for_good=True)
+    layout = layout_of(config)
+    decoded = decode(messages, layout, now_ms=1)
+    assert not lost and not decoded.dead and list(decoded.times_ms) == [1_700_000_000_000, 1_700_000_000_001]
+    first, deleted = (dict(zip(layout.columns, row, strict=True)) for row in decoded.rows)
+    assert first["n"] == 7 and first["kafka_key"] == "k" and first["kafka_headers"] == '[["a", "1"], ["a", null]]'
+    assert (first["kafka_topic"], first["kafka_partition"], first["kafka_offset"]) == (rig.topics[0], 0, 0)
+    assert deleted["n"] is None and deleted["kafka_key"] == "deleted"
+
+
+def test_a_message_without_a_value_is_told_where_no_key_is_asked_for(rig: KafkaRig) -> None:
+    rig._producer.produce(rig.topics[0], None, key=b"deleted", partition=0)
+    rig._producer.flush(10)
+    reader = open_kafka(Opening("t", config_of(rig)))
+    messages, [letter] = take(reader, 1)
+    reader.close(for_good=True)
+    assert not messages and "has no value" in letter.reason and letter.sample == b"deleted"
+    assert reader.position()["offsets"][rig.topics[0]]["0"] == 1
+
+
+def test_one_look_takes_few_large_messages(rig: KafkaRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    size, most_bytes = 100_000, 500_000  # the mock keeps 5 MB of a partition
+    monkeypatch.setattr(kafka, "MOST_BYTES", most_bytes)
+    for _ in range(40):
+        rig._producer.produce(rig.topics[0], b"x" * size, partition=0)
+    assert rig._producer.flush(30) == 0
+    reader = open_kafka(Opening("t", config_of(rig, columns=[], format="text")))
+    counts = [len(reader.poll(0.5).messages) for _ in range(30)]
+    reader.close(for_good=True)
+    assert sum(counts) == 40 and max(counts) * size <= most_bytes + 2 * size
+
+
+def test_a_certificate_that_is_none_is_told_in_words(rig: KafkaRig) -> None:
+    config = config_of(rig, security="ssl", certificate="garbage", private_key="garbage")
+    with pytest.raises(SourceRefused, match="does not work") as refused:
+        open_kafka(Opening("t", config))
+    assert "PEM" in refused.value.full_message

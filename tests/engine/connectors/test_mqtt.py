@@ -1,0 +1,91 @@
+"""MQTT: TLS with certificates of both sides, every QoS, and what else of a message is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from workers.engine.connectors.contract import Message, Opening, SourceRefused
+from workers.engine.connectors.mqtt import MqttReader, open_mqtt
+
+from .authority import Authority
+from .rigs import MqttRig
+
+
+@pytest.fixture(scope="module")
+def authority() -> Authority:
+    return Authority()
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MqttRig]:
+    rig = MqttRig(tmp_path_factory.mktemp("mqtt"))
+    yield rig
+    rig.close()
+
+
+@pytest.fixture(scope="module")
+def encrypted(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> Iterator[MqttRig]:
+    folder = tmp_path_factory.mktemp("mqtts")
+    certificate, key = authority.issue("localhost")
+    for name, text in (("ca", authority.ca), ("certificate", certificate), ("key", key)):
+        (folder / name).write_text(text)
+    rig = MqttRig(folder, more=(
+        f"cafile {folder}/ca\ncertfile {folder}/certificate\nkeyfile {folder}/key\nrequire_certificate true\n"))
+    yield rig
+    rig.close()
+
+
+def opening(rig: MqttRig, monkeypatch: pytest.MonkeyPatch, **config: Any) -> Opening:
+    monkeypatch.setenv("WEIR_CONNECTOR_HOSTS", rig.environment["WEIR_CONNECTOR_HOSTS"])
+    rig.anew()
+    return Opening(f"task{rig.port}{rig.task().id}", {
+        **rig.task().config, "tls": False, "ca": None, "certificate": None, "private_key": None, "username": None,
+        "password": None, "include": (), **config})
+
+
+def take(reader: MqttReader, count: int) -> list[Message]:
+    messages: list[Message] = []
+    for _ in range(50):
+        messages += reader.poll(0.2).messages
+        reader.written()
+        if len(messages) >= count:
+            break
+    return messages
+
+
+@pytest.mark.parametrize("qos", [0, 1, 2])
+@pytest.mark.parametrize("version", ["3.1.1", "5"])
+def test_every_qos_gives_each_message_once_while_nothing_fails(plain, monkeypatch, qos, version):
+    reader = open_mqtt(opening(plain, monkeypatch, qos=qos, version=version, include=("mqtt_topic",)))
+    plain.qos = qos
+    plain.publish(b"1", b"2", b"3")
+    messages = take(reader, 3)
+    assert sorted(message.body for message in messages) == [b"1", b"2", b"3"]
+    assert {message.extras["mqtt_topic"] for message in messages} == {messages[0].place}
+    assert take(reader, 0) == []
+    reader.close(for_good=True)
+
+
+def test_an_encrypted_server_is_read_by_certificates_of_both_sides(encrypted, authority, monkeypatch):
+    certificate, key = authority.issue("weir")
+    tls = {"tls": True, "ca": authority.ca, "certificate": certificate, "private_key": key}
+    reader = open_mqtt(opening(encrypted, monkeypatch, **tls))
+    assert reader.poll(0.1).messages == []
+    reader.close(for_good=True)
+
+
+@pytest.mark.parametrize(("changes", "why"), [
+    ({"ca": "another"}, "not trusted"), ({"ca": "garbage"}, "cannot be used"),
+    ({"private_key": "garbage"}, "cannot be used"), ({"private_key": "another"}, "cannot be used")])
+def test_what_is_wrong_with_certificates_is_told_without_them(encrypted, authority, monkeypatch, changes, why):
+    certificate, key = authority.issue("weir")
+    tls = {"tls": True, "ca": authority.ca, "certificate": certificate, "private_key": key}
+    others = {"ca": Authority().ca, "private_key": authority.issue("weir")[1]}
+    wrong = {name: others[name] if value == "another" else value for name, value in changes.items()}
+    with pytest.raises(SourceRefused, match=why) as refused:
+        open_mqtt(opening(encrypted, monkeypatch, **{**tls, **wrong}))
+    assert "BEGIN" not in str(refused.value) and Path(key[:20]).name not in str(refused.value)

@@ -1,0 +1,166 @@
+"""Files that appear in a folder or a bucket, each event once: in the order in which they were last written.
+
+What was read is remembered by a floor and by names: a file that was last written before the floor is not looked at, of
+those after it each that was read is known. The floor follows the newest file at the distance of ``late``, so that one
+which appears late is read, and as much is remembered as appears within that time and no more.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import heapq
+import time
+from datetime import UTC, datetime
+from typing import Any
+
+from .contract import MOST_BYTES, MOST_MESSAGES, DeadLetter, Message, Opening, Polled, Position, SourceAway
+from .pieces import Pieces, Reading
+from .places import FileGone, Found, pattern_of, place_of
+
+MOST_NAMES = 5_000  # that are remembered: beyond that the floor rises
+MOST_AHEAD = 1_000  # files that one look finds
+
+
+def open_files(opening: Opening) -> FilesReader:
+    """Read a place from where it was left, or from where the config says."""
+    return FilesReader(opening)
+
+
+class Done:
+    """Which files were read: all that were last written before ``floor_ms``, and those of ``names`` (a digest of each,
+    with when it was written)."""
+
+    def __init__(self, floor_ms: int = 0, names: dict[str, int] | None = None, *, late_ms: int) -> None:
+        self.floor_ms, self.names, self._late_ms = floor_ms, dict(names or {}), late_ms
+
+    def __contains__(self, listed: Found) -> bool:
+        return listed.modified_ms < self.floor_ms or digest_of(listed) in self.names
+
+    def add(self, *files: Found, now_ms: int) -> None:
+        """Remember files. One that says that it was written later than now does not raise the floor beyond now."""
+        self.names |= {digest_of(listed): listed.modified_ms for listed in files}
+        newest_ms = min(now_ms, max(self.names.values(), default=0))
+        self.floor_ms = max(self.floor_ms, newest_ms - self._late_ms)
+        if len(self.names) > MOST_NAMES:
+            self.floor_ms = max(self.floor_ms, sorted(self.names.values())[len(self.names) - MOST_NAMES])
+        self.names = {name: at_ms for name, at_ms in self.names.items() if at_ms >= self.floor_ms}
+
+
+def digest_of(listed: Found) -> str:
+    """A short name of a file as it was seen; one that was written anew has another."""
+    text = f"{listed.name}\0{listed.modified_ms}\0{listed.size}\0{listed.version}"
+    return base64.b64encode(hashlib.blake2b(text.encode(errors="surrogateescape"), digest_size=9).digest()).decode()
+
+
+class FilesReader:
+    """A place that is looked at every few seconds, and the file that is being read."""
+
+    def __init__(self, opening: Opening) -> None:
+        config = opening.config
+        self._config = config
+        self._place = place_of(config)
+        self._pattern = pattern_of(config["match"])
+        self._every_s, late_ms = float(config["every"]), int(config["late"] * 1000)
+        self._ahead: list[Found] = []
+        self._pieces: Pieces | None = None
+        self._due_s = 0.0
+        known = opening.position
+        if known is None:
+            self._done, self._now, self._at = self._begin(config["start"], late_ms), None, None
+        else:
+            self._done = Done(known["floor_ms"], known["names"], late_ms=late_ms)
+            self._now = Found(*known["now"]) if known["now"] else None  # it was being read
+            self._at = known["at"]
+
+    def position(self) -> Position:
+        now = self._now
+        return {
+            "floor_ms": self._done.floor_ms, "names": dict(self._done.names), "at": self._at,
+            "now": None if now is None else [now.modified_ms, now.name, now.size, now.version]}
+
+    def poll(self, timeout_s: float) -> Polled:
+        if self._now is None and not self._ahead:
+            wait_s = self._due_s - time.monotonic()
+            if wait_s > 0:
+                time.sleep(min(wait_s, timeout_s))
+                return Polled()
+            self._look()
+        messages: list[Message] = []
+        lost: list[DeadLetter] = []
+        size, is_news = 0, False
+        while (self._now or self._ahead) and len(messages) + len(lost) < MOST_MESSAGES and size < MOST_BYTES:
+            if self._now is None:
+                self._now, self._at = self._ahead.pop(0), None
+            size += self._read_on(messages, lost)
+            is_news = True
+        return Polled(messages, self.position() if is_news else None, lost)
+
+    def written(self) -> None:
+        return  # the files stay where they are
+
+    def rest(self, timeout_s: float) -> None:
+        time.sleep(timeout_s)
+
+    def close(self, *, for_good: bool) -> None:
+        if self._pieces is not None:
+            self._pieces.close()
+
+    def _begin(self, start: str, late_ms: int) -> Done:
+        if start == "oldest":
+            return Done(late_ms=late_ms)
+        if start != "newest":
+            time_ = datetime.fromisoformat(start)
+            at = time_ if time_.tzinfo else time_.replace(tzinfo=UTC)
+            return Done(int(at.timestamp() * 1000), late_ms=late_ms)
+        newest = heapq.nlargest(MOST_NAMES, self._place.files())
+        done = Done(newest[-1].modified_ms + 1 if len(newest) == MOST_NAMES else 0, late_ms=late_ms)
+        done.add(*newest, now_ms=_now_ms())
+        return done
+
+    def _look(self) -> None:
+        matching = (listed for listed in self._place.files() if self._pattern.fullmatch(listed.name))
+        news = (listed for listed in matching if listed not in self._done)
+        self._ahead = heapq.nsmallest(MOST_AHEAD, news)
+        is_more = len(self._ahead) == MOST_AHEAD
+        self._due_s = time.monotonic() + (0 if is_more else self._every_s)
+
+    def _read_on(self, messages: list[Message], lost: list[DeadLetter]) -> int:
+        """The next piece of the file that is being read; how many bytes it gave."""
+        listed = self._now
+        assert listed is not None
+        try:
+            if self._pieces is None:
+                self._pieces = Pieces(self._place.open(listed), self._reading(listed), at=self._at)
+            piece = self._pieces.take()
+        except OSError as error:
+            raise SourceAway(f"The file {listed.name} cannot be read: {error.strerror}.",
+                             remedy="It is tried again by itself.") from None
+        except FileGone as gone:
+            what = "the rest of it is not read" if self._at else "it is not read"
+            lost.append(DeadLetter(f"{gone}: {what}", listed.name))
+            self._finish(listed)
+            return 0
+        messages += piece.messages
+        lost += piece.dead
+        self._at = piece.at
+        if piece.is_over:
+            self._finish(listed)
+        return piece.size
+
+    def _finish(self, listed: Found) -> None:
+        if self._pieces is not None:
+            self._pieces.close()
+        self._done.add(listed, now_ms=_now_ms())
+        self._now = self._at = self._pieces = None
+
+    def _reading(self, listed: Found) -> Reading:
+        known: dict[str, Any] = {
+            "file_name": listed.name.encode(errors="backslashreplace").decode(), "file_time": listed.modified_ms}
+        extras = {name: known[name] for name in self._config["include"]}
+        return Reading(
+            known["file_name"], self._config["format"], self._config["header"], self._config["columns"], extras or None)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

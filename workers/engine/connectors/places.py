@@ -1,0 +1,234 @@
+"""Places where files appear: a folder, and a bucket of an S3-compatible store. What is there, and what is in it."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import stat
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, BinaryIO, Protocol
+
+from workers.library.inbox import inbox_path, inboxes
+from workers.library.live_files import S3, bucket_and_prefix, endpoint_of
+from workers.library.reach import require_allowed
+
+from .contract import SourceAway, SourceRefused
+
+AGAIN = "It is tried again by itself."
+
+
+class FileGone(Exception):
+    """A file is not there any more, or is another one than was seen; the text says which."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Found:
+    """A file as it was seen: when it was last written (ms since the epoch), its path below the place, its size in
+    bytes, and what tells this content from another."""
+
+    modified_ms: int
+    name: str
+    size: int
+    version: str = ""
+
+
+class Place(Protocol):
+    """Where files appear. Methods raise ``SourceAway`` or ``SourceRefused``."""
+
+    def files(self) -> Iterator[Found]:
+        """All files that are there now, in any order."""
+        ...
+
+    def open(self, listed: Found) -> BinaryIO:
+        """A file as it was seen; ``FileGone`` where it is not there any more. So may reading it."""
+        ...
+
+
+def place_of(config: Mapping[str, Any]) -> Place:
+    """The place that a config names; ``InvalidConfig`` where it may not be read."""
+    return Bucket(config) if config["path"].startswith(S3) else Folder(config["path"])
+
+
+def is_hidden(name: str) -> bool:
+    """Whether a name says that the file is not meant to be read, or not yet."""
+    return any(part.startswith((".", "_")) for part in name.split("/"))
+
+
+def pattern_of(match: str) -> re.Pattern[str]:
+    """A regular expression for paths that match: * and ? stay within a name, ** does not."""
+    text, at = "", 0
+    while at < len(match):
+        if match.startswith("**/", at):
+            text, at = text + "(?:.*/)?", at + 3
+        elif match.startswith("**", at):
+            text, at = text + ".*", at + 2
+        else:
+            text, at = text + {"*": "[^/]*", "?": "[^/]"}.get(match[at], re.escape(match[at])), at + 1
+    return re.compile(text, re.DOTALL)
+
+
+class Folder:
+    """A folder of this machine, with those below it."""
+
+    def __init__(self, name: str) -> None:
+        self._name, self._path = name, inbox_path(name)
+
+    def files(self) -> Iterator[Found]:
+        try:
+            yield from self._below(self._path, "")
+        except PermissionError:
+            raise SourceRefused(f"The folder {self._name} may not be read.",
+                                remedy="Let the user that Weir runs as read it.") from None
+        except OSError:
+            raise SourceAway(f"The folder {self._name} is not there.", remedy=AGAIN) from None
+
+    def _below(self, folder: Path, prefix: str) -> Iterator[Found]:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                name = prefix + entry.name
+                if is_hidden(entry.name):
+                    continue
+                try:
+                    if entry.is_dir(follow_symlinks=False):
+                        yield from self._below(Path(entry.path), f"{name}/")
+                        continue
+                    status = entry.stat()
+                except FileNotFoundError:  # gone since it was listed
+                    continue
+                if stat.S_ISREG(status.st_mode):
+                    yield _seen(name, status)
+
+    def open(self, listed: Found) -> BinaryIO:
+        try:
+            path = (self._path / listed.name).resolve(strict=True)
+            if not any(path.is_relative_to(folder) for folder in inboxes()):
+                raise FileGone("leads out of the inbox, and is not read")
+            file = path.open("rb")
+        except (FileNotFoundError, NotADirectoryError):
+            if not self._path.is_dir():
+                raise SourceAway(f"The folder {self._name} is not there.", remedy=AGAIN) from None
+            raise FileGone("was removed before it was read") from None
+        except PermissionError:
+            raise SourceRefused(f"The file {listed.name} may not be read.",
+                                remedy="Let the user that Weir runs as read it, or remove it.") from None
+        except OSError as error:
+            raise SourceAway(f"The file {listed.name} cannot be opened: {error.strerror}.", remedy=AGAIN) from None
+        if _seen(listed.name, os.fstat(file.fileno())) != listed:
+            file.close()
+            raise FileGone("was changed while it was read")
+        return file
+
+
+def _seen(name: str, status: os.stat_result) -> Found:
+    return Found(status.st_mtime_ns // 1_000_000, name, status.st_size, str(status.st_mtime_ns))
+
+
+class Bucket:
+    """What a bucket holds below a prefix."""
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        import obstore
+        from obstore.store import S3Store
+
+        server, tls = endpoint_of(config), config["tls"]
+        require_allowed(server, usual_port=443 if tls else 80)
+        self._obstore = obstore
+        self._bucket, self._prefix = bucket_and_prefix(config["path"])
+        # A key that is missing must not be looked for on this machine, or at the cloud that it runs in.
+        keys = {"access_key_id": config["access_key"], "secret_access_key": config["secret_key"]}
+        self._store = S3Store(
+            self._bucket, endpoint=f"{'https' if tls else 'http'}://{server}", region=config["region"],
+            virtual_hosted_style_request=False, **(keys if config["access_key"] else {"skip_signature": True}),
+            client_options={"timeout": "30s", "connect_timeout": "10s", "allow_http": not tls},
+            retry_config={"max_retries": 1, "retry_timeout": timedelta(seconds=10)})
+
+    def files(self) -> Iterator[Found]:
+        strip = len(self._prefix) + 1 if self._prefix else 0
+        with self._asking():
+            for page in self._obstore.list(self._store, prefix=self._prefix or None, chunk_size=1000):
+                for item in page:
+                    name = item["path"][strip:]
+                    if name and not is_hidden(name):
+                        modified_ms = int(item["last_modified"].timestamp() * 1000)
+                        yield Found(modified_ms, name, item["size"], item["e_tag"] or "")
+
+    def open(self, listed: Found) -> BinaryIO:
+        path = f"{self._prefix}/{listed.name}" if self._prefix else listed.name
+        return io.BufferedReader(_Object(self, path, listed), buffer_size=1 << 20)  # type: ignore[return-value]
+
+    def part(self, path: str, listed: Found, start: int, end: int) -> memoryview:
+        """Some bytes of an object, as long as it is the one that was seen.
+
+        Parameters
+        ----------
+        path : str
+            Of the object in the bucket.
+        listed : Found
+            As it was seen.
+        start, end : int
+            The first byte, and the one behind the last.
+        """
+        options: dict[str, Any] = {"range": (start, end), **({"if_match": listed.version} if listed.version else {})}
+        with self._asking(file=listed.name):
+            return memoryview(self._obstore.get(self._store, path, options=options).bytes())
+
+    @contextmanager
+    def _asking(self, *, file: str | None = None) -> Iterator[None]:
+        """Whatever goes wrong becomes words that hold no address and no key."""
+        errors = self._obstore.exceptions
+        try:
+            yield
+        except errors.PreconditionError:
+            raise FileGone("was changed while it was read") from None
+        except (errors.BaseError, FileNotFoundError, PermissionError) as error:
+            raise self._told(error, file) from None
+
+    def _told(self, error: Exception, file: str | None) -> Exception:
+        """What an answer means. For a list some answers have no type of their own, only their status."""
+        errors, text = self._obstore.exceptions, str(error)
+        is_missing = isinstance(error, errors.NotFoundError | FileNotFoundError) or "status code: 404" in text
+        is_refused = isinstance(error, errors.PermissionDeniedError | errors.UnauthenticatedError | PermissionError)
+        if is_missing and file is not None:
+            return FileGone("was removed before it was read")
+        if is_missing:
+            return SourceRefused(f"The bucket {self._bucket} is not there.", remedy="Make it, or mend the path.")
+        if is_refused or "status code: 403" in text or "status code: 401" in text:
+            return SourceRefused(
+                f"The bucket {self._bucket} may not be read.",
+                remedy="See to access_key and secret_key, and to what they may read.")
+        return SourceAway("The store does not answer.", remedy=AGAIN)
+
+
+class _Object(io.RawIOBase):
+    """An object as a file: each read is a request for that part."""
+
+    def __init__(self, bucket: Bucket, path: str, listed: Found) -> None:
+        self._bucket, self._path, self._found, self._at = bucket, path, listed, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._found.size}[whence]
+        self._at = max(0, base + offset)
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        end = min(self._at + len(buffer), self._found.size)
+        if end <= self._at:
+            return 0
+        part = self._bucket.part(self._path, self._found, self._at, end)
+        buffer[:len(part)] = part
+        self._at += len(part)
+        return len(part)

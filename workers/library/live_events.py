@@ -1,0 +1,115 @@
+"""What all live sources declare alike: how messages are written, their columns, their time, certificates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from scheduler.model.columns import Columns
+from scheduler.model.task_types import Parameter
+
+from .columns import COLUMN_TYPES, typed_columns
+from .config import InvalidConfig
+
+FORMATS = ("json", "ndjson", "csv", "arrow", "text", "bytes")
+# What a source knows of a message beside its content, by the column that holds it where `include` asks for it.
+INCLUDED: Mapping[str, str] = {
+    "kafka_key": "string", "kafka_headers": "string", "kafka_time": "timestamp", "kafka_topic": "string",
+    "kafka_partition": "bigint", "kafka_offset": "bigint", "mqtt_topic": "string", "file_name": "string",
+    "file_time": "timestamp"}
+COLUMNS = Parameter(
+    "columns", "list", "The fields of an event, each “name” or “name:type” (types: " + ", ".join(COLUMN_TYPES) + "); "
+    "of csv in their order. Without any, an event is one column “value”.", default=(), items="string")
+TIME_FIELD = Parameter(
+    "time_field", "string", "The column with the event's time: a timestamp, text in ISO 8601, or a number. Without it, "
+    "the time is that of arrival.")
+TIME_UNIT = Parameter(
+    "time_unit", "string", "What a number in time_field counts since 1970.", default="ms",
+    choices=("s", "ms", "us", "ns"))
+KEEP_DEAD = Parameter(
+    "keep_dead", "integer", "How many of the newest messages that could not be read are kept with their reasons.",
+    default=1000, minimum=1, maximum=100_000)
+EVENTS = (COLUMNS, TIME_FIELD, TIME_UNIT, KEEP_DEAD)
+CA = Parameter("ca", "string", "Certificates (PEM) of the authorities to trust, instead of the machine's.", secret=True)
+CLIENT_CERTIFICATE = (
+    Parameter("certificate", "string", "The certificate (PEM) that says who reads, with those between it and its "
+              "authority.", secret=True),
+    Parameter("private_key", "string", "Of that certificate (PEM), without a passphrase.", secret=True))
+
+
+def written_as(*choices: str, default: str = "json") -> Parameter:
+    """The parameter that says how messages are written."""
+    return Parameter("format", "string", "How messages are written.", default=default, choices=choices)
+
+
+def include(prefix: str) -> Parameter:
+    """The parameter that names what else is wanted of a message, of one kind of source."""
+    names = ", ".join(name for name in INCLUDED if name.startswith(prefix))
+    return Parameter(
+        "include", "list", f"What else of a message becomes a column of that name behind the others: {names}.",
+        default=(), items="string", is_set=True)
+
+
+def included(values: Mapping[str, Any]) -> dict[str, str]:
+    """The columns beside an event's fields that a config asks for, with their types."""
+    return {name: INCLUDED[name] for name in values.get("include") or () if name in INCLUDED}
+
+
+def columns_of(inputs: Columns, values: Mapping[str, Any]) -> Columns:
+    """The declared fields, or one column ``value``; and what else the config includes."""
+    raw = "binary" if values.get("format") == "bytes" else "string"
+    return Columns.stream({**(typed_columns(values["columns"]) or {"value": raw}), **included(values)})
+
+
+def check_events(values: Mapping[str, Any], *, prefix: str = "") -> None:
+    """Raise ``InvalidConfig`` where events cannot be read so; ``prefix`` is that of what the source may include."""
+    columns = typed_columns(values["columns"])
+    if columns and values["format"] in ("text", "bytes"):
+        raise InvalidConfig(f"The format {values['format']} has no columns.", remedy="Leave columns out.")
+    if not columns and values["format"] in ("csv", "arrow", "parquet"):
+        raise InvalidConfig(f"The format {values['format']} needs columns.", remedy="Name them in their order.")
+    for name in values.get("include") or ():
+        known = [there for there in INCLUDED if prefix and there.startswith(prefix)]
+        if name not in known:
+            raise InvalidConfig(f"include names {name}, which this source does not know.",
+                                remedy=f"Name some of {', '.join(known)}.")
+        if name in columns:
+            raise InvalidConfig(f"{name} is both a field and included.", remedy="Leave it out of one of them.")
+    columns = {**columns, **included(values)}
+    time_field = values["time_field"]
+    if time_field is not None and time_field not in columns:
+        raise InvalidConfig(f"time_field names {time_field}, which is no column.",
+                            remedy=f"Name one of {', '.join(columns) or 'the columns'}.")
+    if time_field is not None and columns[time_field] == "boolean":
+        raise InvalidConfig(f"{time_field} is boolean, which is no time.",
+                            remedy="Declare it as timestamp, string, bigint or double.")
+
+
+def check_start(start: str) -> None:
+    """Raise ``InvalidConfig`` unless a start is newest, oldest or a time."""
+    if start in ("newest", "oldest"):
+        return
+    try:
+        datetime.fromisoformat(start)
+    except ValueError:
+        raise InvalidConfig(f"“{start}” is no start.",
+                            remedy="Write newest, oldest, or a time such as 2026-05-01T00:00:00Z.") from None
+
+
+def check_certificate(values: Mapping[str, Any], *, encrypted: bool, how: str) -> None:
+    """Raise ``InvalidConfig`` where a client's certificate is half there, or the connection is not encrypted.
+
+    Parameters
+    ----------
+    values : mapping
+        The config with defaults.
+    encrypted : bool
+        Whether the connection is.
+    how : str
+        What makes it so, for the remedy.
+    """
+    if bool(values["certificate"]) != bool(values["private_key"]):
+        raise InvalidConfig("certificate and private_key belong together.", remedy="Name both, as secrets.")
+    if values["certificate"] and not encrypted:
+        raise InvalidConfig("A certificate needs an encrypted connection.", remedy=how)
