@@ -1,4 +1,5 @@
-"""The connector host of a node: one process that reads all of its live sources, each on a thread.
+"""The connector host of a node: one process that reads all of its live sources, and writes its sinks to other systems
+(``workers.engine.sinks``), each on a thread.
 
     python -m workers.engine.connectors.host       (started by the node agent; settings come from the environment)
 
@@ -29,6 +30,7 @@ from workers.engine.agents.store import NewestDesired, NodeStore
 from workers.engine.agents.usage_attribution import Rates
 from workers.engine.secrets import opened
 from workers.engine.settings import Settings, from_environment
+from workers.engine.sinks.hosting import Sinks
 from workers.library.columns import typed_columns
 from workers.library.config import settings as with_defaults
 from workers.library.registry import task_types
@@ -65,6 +67,7 @@ class ConnectorHost:
         self._newest = NewestDesired(NodeStore(settings.data_dir, settings.node))
         self._runners: dict[str, Runner] = {}
         self._ending: dict[str, tuple[Runner, int, bool]] = {}  # by task: since when, and whether for good
+        self._sinks = Sinks(settings, self._broker, types, self._on_event)
         self._is_swept = False
         self._registered: dict[str, frozenset[str]] = {}
         self._rates = Rates()
@@ -101,9 +104,11 @@ class ConnectorHost:
             self._wake.clear()
         for runner in self._runners.values():
             runner.stop()
+        self._sinks.stop()
         deadline = time.monotonic() + END_S
         for runner in [*self._runners.values(), *(ending for ending, _, _ in self._ending.values())]:
             runner.join(max(0.0, deadline - time.monotonic()))
+        self._sinks.join(deadline)
 
     def turn(self) -> bool:
         """One look; True where nothing is left to do for what is wanted now."""
@@ -116,7 +121,7 @@ class ConnectorHost:
         for task, source in active.items():
             look = self._register if task in self._runners else self._begin
             is_settled = look(task, source) and is_settled
-        return is_settled
+        return self._sinks.turn(self._newest()) and is_settled
 
     # -- beginning and ending ------------------------------------------------------------------------------------------
 
@@ -192,6 +197,7 @@ class ConnectorHost:
         now_ms = _now_ms()
         reports = {task: runner.report() for task, runner in self._runners.items()}
         shape = {task: (report.state, report.error, report.restarts) for task, report in reports.items()}
+        shape = (shape, self._sinks.shape())
         if shape == self._reported and now_ms < self._report_at_ms and not self._events:
             return
         self._reported, self._report_at_ms = shape, now_ms + REPORT_MS
@@ -200,7 +206,8 @@ class ConnectorHost:
         with suppress(redis.RedisError):
             states = self._store.states(list(reports))
         self._rates.take({task: state.seq for task, state in states.items()}, at_ms=now_ms)
-        self._tell({"state": "running", "events": events, "idle": not (self._runners or self._ending), "connectors": {
+        self._tell({"state": "running", "events": events, "sinks": self._sinks.reports(),
+                    "idle": not (self._runners or self._ending) and self._sinks.is_idle, "connectors": {
             task: {
                 "state": report.state, "since_ms": report.since_ms, "error": report.error,
                 "retry_at_ms": report.retry_at_ms, "restarts": report.restarts,
