@@ -25,7 +25,7 @@ from .playing import Played, until
 from .sink_rigs import REFUSED, sink_rig_of
 
 pytestmark = pytest.mark.broker
-KINDS = ("postgresql append", "postgresql upsert")
+KINDS = ("postgresql append", "postgresql upsert", "delta folder", "delta s3", "s3 parquet", "s3 json")
 
 
 class PlayedQuery:
@@ -68,6 +68,7 @@ def rig(server: Any) -> Any:
 @pytest.fixture
 def host(rig: Any, broker: redis.Redis, broker_url: str, tmp_path: Any) -> Iterator[Played]:
     played = Played(broker, broker_url, tmp_path / "data", rig.environment)
+    rig.hosted_in(tmp_path / "data")
     played.start()
     yield played
     played.close()
@@ -189,6 +190,7 @@ def test_two_hosts_at_once_write_each_event_once(host, rig, broker_url, tmp_path
 @pytest.mark.long
 def test_what_waits_is_written_though_nobody_wants_the_sink_any_more(host, rig):
     query = writing(host, rig)
+    until(lambda: sink(host, rig).get("state"), saying=lambda: host.report)
     query.send(range(100, 200))
     host.want()
     query.send(range(200, 300))
