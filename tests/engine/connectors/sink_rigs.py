@@ -11,25 +11,29 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
 import boto3
+import paho.mqtt.client as mqtt
 import psycopg
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import TableNotFoundError
+from paho.mqtt.enums import CallbackAPIVersion
 
 from scheduler.model.dataflow import Task
 from tests.postgresql import cluster
 from workers.processes import spawn, stop
 
-from .rigs import PostgresqlRig
+from .rigs import KafkaRig, MqttRig, PostgresqlRig
 
 REFUSED = 13  # an event with this number is not taken, where a system can refuse events
 
@@ -253,20 +257,104 @@ class DeltaSink:
             self._server.close()
 
 
+class KafkaSink(Elsewhere, KafkaRig):
+    """librdkafka's mock cluster. It takes the calls of transactions and forgets what they are for: it shuts no writer
+    out, keeps no place with a transaction, and shows what was given up. So nothing is told of exactly once here, but in
+    ``test_kafka_transactions.py``."""
+
+    exact, refuses = False, False
+
+    def anew(self) -> None:
+        KafkaRig.anew(self)
+        self._counts: Counter[int] = Counter()
+        self._consumer = Consumer({
+            "bootstrap.servers": ",".join(self.servers), "group.id": f"look{self._topic}", "log_level": 0,
+            "auto.offset.reset": "earliest"})
+        parts = self._producer.list_topics(self.topics[0], timeout=10).topics[self.topics[0]].partitions
+        self._consumer.assign([TopicPartition(self.topics[0], part, 0) for part in parts])
+
+    def task(self, **config: Any) -> Task:
+        return Task(f"k{self._topic}", "to_kafka", {
+            "servers": self.servers, "topic": self.topics[0], "key": "n", **config})
+
+    def numbers(self) -> Counter[int]:
+        for message in self._consumer.consume(10_000, timeout=0.2):
+            if message.error() is None:
+                row = json.loads(message.value())
+                assert row["text"] == f"event {row['n']}" and message.key() == str(row["n"]).encode()
+                self._counts[row["n"]] += 1
+        return Counter(self._counts)
+
+    def break_(self) -> None:
+        self.leave()
+
+    def mend(self) -> None:
+        self.return_()
+
+
+class MqttSink(Elsewhere, MqttRig):
+    """Mosquitto, and a subscriber with a session."""
+
+    exact, refuses = False, False
+
+    def anew(self) -> None:
+        MqttRig.anew(self)
+        self._counts: Counter[int] = Counter()
+        self._client = mqtt.Client(
+            CallbackAPIVersion.VERSION2, client_id=f"look{self._topic}", clean_session=False, protocol=mqtt.MQTTv311)
+        ready = threading.Event()
+        self._client.on_connect = lambda client, *_: client.subscribe(f"sunk{self._topic}/#", qos=1)
+        self._client.on_subscribe = lambda *_: ready.set()
+        self._client.on_message = self._on_message
+        self._client.reconnect_delay_set(1, 1)
+        self._client.connect("127.0.0.1", self.port)
+        self._client.loop_start()
+        assert ready.wait(20)
+
+    def _on_message(self, _client: Any, _data: Any, message: Any) -> None:
+        row = json.loads(message.payload)
+        assert message.topic == f"sunk{self._topic}/{row['n']}/new"
+        self._counts[row["n"]] += 1
+
+    def task(self, **config: Any) -> Task:
+        return Task(f"m{self._topic}", "to_mqtt", {
+            "server": f"127.0.0.1:{self.port}", "topic": f"sunk{self._topic}/{{n}}/new", "qos": self.qos,
+            "version": self.version, **config})
+
+    def numbers(self) -> Counter[int]:
+        return Counter(self._counts)
+
+    def break_(self) -> None:
+        os.kill(self._process.pid, signal.SIGSTOP)
+
+    def mend(self) -> None:
+        os.kill(self._process.pid, signal.SIGCONT)
+
+
 @contextmanager
 def sink_rig_of(kind: str) -> Iterator[Any]:
     """A rig of that kind, ended afterwards."""
-    folder = Path(tempfile.mkdtemp(prefix="weir-rig-"))  # noqa: F841
+    folder = Path(tempfile.mkdtemp(prefix="weir-rig-"))
     try:
         if kind.startswith("postgresql"):
             with cluster() as address:
                 yield PostgresqlSink(address, key=kind.endswith("upsert"))
             return
-        rig: Any = S3Sink(kind.removeprefix("s3 ")) if kind.startswith("s3") else DeltaSink(
-            S3Server() if kind == "delta s3" else None)
+        rig = _MADE[kind](folder)
         try:
             yield rig
         finally:
             rig.close()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+_MADE: dict[str, Callable[[Path], Any]] = {
+    "delta folder": lambda folder: DeltaSink(None),
+    "delta s3": lambda folder: DeltaSink(S3Server()),
+    "s3 parquet": lambda folder: S3Sink("parquet"),
+    "s3 json": lambda folder: S3Sink("json"),
+    "kafka": lambda folder: KafkaSink(),
+    "mqtt 5": lambda folder: MqttSink(folder),
+    "mqtt 3.1.1": lambda folder: MqttSink(folder, version="3.1.1", qos=2),
+}

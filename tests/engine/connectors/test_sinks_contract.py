@@ -25,7 +25,8 @@ from .playing import Played, until
 from .sink_rigs import REFUSED, sink_rig_of
 
 pytestmark = pytest.mark.broker
-KINDS = ("postgresql append", "postgresql upsert", "delta folder", "delta s3", "s3 parquet", "s3 json")
+KINDS = ("postgresql append", "postgresql upsert", "delta folder", "delta s3", "s3 parquet", "s3 json", "kafka",
+         "mqtt 5", "mqtt 3.1.1")
 
 
 class PlayedQuery:

@@ -55,19 +55,16 @@ class DeltaWriter:
         from deltalake.exceptions import CommitFailedError, DeltaError, SchemaMismatchError
 
         try:
+            rows = batch.rows.select(self._names)
             if self._table is None:
-                self._table = self._load()
-            else:
-                self._table.update_incremental()
+                self._table = self._made(rows.schema)
+            self._table.update_incremental()
             if self._version() != self._after:
                 raise Overtaken
-            rows = self._fitted(batch.rows.select(self._names), refuse)
+            rows = self._fitted(rows, refuse)
             number = number_of(batch.until)
             write_deltalake(
-                self._table if self._table is not None else self._place, rows, mode="append",
-                partition_by=self._partitions if self._table is None and self._partitions else None,
-                storage_options=self._options,
-                commit_properties=None if batch.again else CommitProperties(
+                self._table, rows, mode="append", commit_properties=None if batch.again else CommitProperties(
                     app_transactions=[Transaction(self._sink, number)]))
         except CommitFailedError as error:
             raise Overtaken from error
@@ -100,6 +97,13 @@ class DeltaWriter:
         except (DeltaError, OSError) as error:
             raise self._explained(error) from None
 
+    def _made(self, schema: pa.Schema) -> Any:
+        """The table, made without rows where it is not there: only a table that is there tells writers apart."""
+        from deltalake import DeltaTable
+
+        return self._load() or DeltaTable.create(
+            self._place, schema, mode="ignore", partition_by=self._partitions or None, storage_options=self._options)
+
     def _version(self) -> int | None:
         return None if self._table is None else self._table.transaction_version(self._sink)
 
@@ -120,8 +124,6 @@ class DeltaWriter:
 
     def _fitted(self, rows: pa.Table, refuse: Refuse) -> pa.Table:
         """Events in the types of the table, its other columns null; those that do not fit are refused."""
-        if self._table is None:
-            return rows
         self._require_columns()
         schema = self._schema()
         refused: list[RefusedRow] = []
