@@ -22,7 +22,7 @@ from .rows import chosen, json_lines
 CONNECT_S = 10.0
 PATIENCE_S = 20.0  # for the acknowledgement of what is under way
 KEEP_ALIVE_S = 30
-UNDER_WAY = 200  # messages that are published and not acknowledged
+UNDER_WAY = 20  # messages that are published and not acknowledged: brokers commonly hold no more of a client at a time
 MOST_EVENTS = 500  # of a batch: what comes again at most
 TOPIC_BYTES = 65_535
 
