@@ -16,9 +16,9 @@ from dashboard.catalog.permissions import dataflow_for
 from dashboard.operations.failures import failed_tasks
 from dashboard.operations.health import findings, health_document
 from dashboard.operations.live_sources import sources_of
-from dashboard.operations.sinks import sinks_of
 from dashboard.operations.losses import lost_by
 from dashboard.operations.reservations import reserved_slots
+from dashboard.operations.sinks import sinks_of
 from dashboard.operations.slow_readers import paused_slow
 from dashboard.operations.states import SILENT
 from dashboard.operations.view import (

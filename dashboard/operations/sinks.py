@@ -1,4 +1,4 @@
-"""Sinks of a dataflow that write to other systems: how each stands, what was refused, and writing again what is kept."""
+"""Sinks of a dataflow that write to other systems: how each stands, what was refused, and writing it again."""
 
 from __future__ import annotations
 

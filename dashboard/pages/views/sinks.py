@@ -30,11 +30,12 @@ def sink(request: HttpRequest, dataflow_id: UUID, task: str) -> HttpResponse:
     except WeirError as error:
         letters, problem = [], error
     live = operations.live_dataflow(request.viewer, dataflow_id)
-    told = live["sinks"].get(task, {})
+    standing = live["sinks"].get(task, {})
     return render(request, "sink.html", {
-        "record": record, "live": live, "task": task, "letters": letters, "problem": problem, "sink": told,
-        "waiting_since": moment_of(told.get("waiting_since_ms")), "kept_since": moment_of(told.get("kept_since_ms")),
-        "wrote": moment_of(told.get("at_ms")), "tried_next": moment_of(told.get("retry_at_ms")),
+        "record": record, "live": live, "task": task, "letters": letters, "problem": problem, "sink": standing,
+        "waiting_since": moment_of(standing.get("waiting_since_ms")),
+        "kept_since": moment_of(standing.get("kept_since_ms")),
+        "wrote": moment_of(standing.get("at_ms")), "tried_next": moment_of(standing.get("retry_at_ms")),
         "may": request.viewer.has_role(record.team_id, Role.ENGINEER)})
 
 

@@ -169,7 +169,8 @@ class S3Sink(Elsewhere):
 
     def task(self, **config: Any) -> Task:
         return Task(f"o{self._bucket}", "to_s3", {
-            **self._server.config, "bucket": self.name, "prefix": "a/b", "format": self._format, "every": 0.1, **config})
+            **self._server.config, "bucket": self.name, "prefix": "a/b", "format": self._format, "every": 0.1,
+            **config})
 
     def numbers(self) -> Counter[int]:
         counts = Counter(self._taken)

@@ -93,7 +93,8 @@ def agent(broker_url, tmp_path_factory, with_jar, kafka, table):
         data_dir = with_jar(tmp_path_factory.mktemp("data"))
         publish(client, {"city/db": Vault(data_dir).seal(table.address)})
         with running_agent(
-            client, broker_url, data_dir, task_types=catalogue(), **kafka.environment, **table.environment, WEIR_HOLD_S="3",
+            client, broker_url, data_dir, task_types=catalogue(), WEIR_HOLD_S="3", **kafka.environment,
+            **table.environment,
         ) as rig:
             rig.wait_serving()
             yield rig

@@ -80,8 +80,8 @@ def _blocks_again(
     """Write the blocks again that are kept and were made since a time."""
     after, count = place, 0
     while after < position:
-        found = store.channels.entries(sink.channel, after=after, count=MOST_BLOCKS)
-        blocks = [block for block in found if block.offset <= position and block.written_ms >= since_ms]
+        entries = store.channels.entries(sink.channel, after=after, count=MOST_BLOCKS)
+        blocks = [block for block in entries if block.offset <= position and block.written_ms >= since_ms]
         if blocks:
             rows = pa.concat_tables(
                 pa.Table.from_batches(codec.decode_block(block.payload)) for block in blocks)
@@ -93,7 +93,7 @@ def _blocks_again(
                 for letter in refused for event in (rows.slice(letter.row, 1),)],
                 keep=sink.keep_refused, now_ms=time.time_ns() // 1_000_000)
             count += rows.num_rows - len(refused)
-        if not found:
+        if not entries:
             break
-        after = found[-1].offset
+        after = entries[-1].offset
     return count

@@ -1,8 +1,8 @@
 """What a connector out is: something that opens another system, tells how far it has come there, and writes batches.
 
 A sink's task type names its connector as ``writer="package.module:function"``, a callable ``(SinkOpening) -> Writer``.
-The runner (``runner.py``) does the rest: it reads the sink's channel, puts blocks together, keeps what is refused, waits
-and tries again where the other system is away, and tells how far it is behind.
+The runner (``runner.py``) does the rest: it reads the sink's channel, puts blocks together, keeps what is refused,
+waits and tries again where the other system is away, and tells how far it is behind.
 
 Exactly once is the writer's: it writes a batch and its last block in one step of the other system, so that whoever
 opens it next is told by that system where to go on. One that was overtaken by another raises ``Overtaken``.
@@ -91,7 +91,8 @@ class SinkOpening:
 
 
 class Writer(Protocol):
-    """Another system that is open. One thread calls it. Methods raise ``SinkAway``, ``SinkRefused`` or ``Overtaken``."""
+    """Another system that is open; one thread calls it. Methods raise ``SinkAway``, ``SinkRefused``, ``Overtaken``. No
+    message names a host or holds a secret: whoever may see the dataflow reads it."""
 
     batching: Batching
 

@@ -80,18 +80,18 @@ class Sinks:
 
     def reports(self) -> dict[str, dict[str, Any]]:
         """How sinks stand, by running task."""
-        now_ms, told = _now_ms(), {}
+        now_ms, reports = _now_ms(), {}
         standings = {}
         with suppress(redis.RedisError):
             standings = {channel: self._store.standing(channel) for channel in self._runners}
         self._rates.take({channel: standing.events for channel, standing in standings.items()}, at_ms=now_ms)
         for channel, runner in self._runners.items():
             standing = standings.get(channel)
-            told[runner.sink.task] = {
+            reports[runner.sink.task] = {
                 **asdict(runner.report()), "channel": channel, "rate_per_s": self._rates.per_s(channel),
                 **({name: value for name, value in asdict(standing).items() if name != "position"}
                    if standing else {})}
-        return told
+        return reports
 
     def shape(self) -> Any:
         """What of the reports is news."""

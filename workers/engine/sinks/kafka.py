@@ -156,10 +156,10 @@ class KafkaWriter:
 
     def _committed(self) -> Offset | None:
         place = self._kafka.TopicPartition(self._topic, 0)
-        [found] = self._ask(lambda: self._consumer.committed([place], timeout=TIMEOUT_S))
-        if found.error is not None:
-            raise self._explained(found.error)
-        return offset_of(found.offset) if found.offset >= 0 else None
+        [committed] = self._ask(lambda: self._consumer.committed([place], timeout=TIMEOUT_S))
+        if committed.error is not None:
+            raise self._explained(committed.error)
+        return offset_of(committed.offset) if committed.offset >= 0 else None
 
     def _ask(self, question: Any) -> Any:
         try:
@@ -182,7 +182,7 @@ class KafkaWriter:
                 remedy="Allow write on the topic, write on transactional ids and read on groups that begin with weir-.")
         if error.code() in (codes.UNKNOWN_TOPIC_OR_PART, codes._UNKNOWN_TOPIC, codes.INVALID_CONFIG):
             return SinkRefused(f"The topic {self._topic} cannot be written: {error.str()}.", remedy="See to the topic.")
-        return SinkAway(f"Kafka does not answer: {self._why or error.str()}.", remedy="It is tried again by itself.")
+        return SinkAway(f"Kafka does not answer: {error.name()}.", remedy="It is tried again by itself.")
 
     def _on_error(self, error: Any) -> None:
         """What the client says beside answers."""

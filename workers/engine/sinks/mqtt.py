@@ -121,7 +121,7 @@ class MqttWriter:
             self._client.connect(host, port, keepalive=KEEP_ALIVE_S)
         except ssl.SSLError as error:
             raise SinkRefused(
-                f"{self._config['server']} is not trusted: {error.reason or 'TLS failed'}.",
+                f"The MQTT server is not trusted: {error.reason or 'TLS failed'}.",
                 remedy="Name its authority's certificate as “ca”.") from None
         except (OSError, ValueError) as error:
             raise self._away(f"does not take the connection: {type(error).__name__}") from None
@@ -134,7 +134,7 @@ class MqttWriter:
             with suppress(Exception):
                 self._client.disconnect()
             raise SinkRefused(
-                f"{self._config['server']} refuses the connection: {self._connected}.",
+                f"The MQTT server refuses the connection: {self._connected}.",
                 remedy="See to username and password; it is tried again by itself.")
 
     def _wait(self, is_so: Any) -> None:
@@ -144,7 +144,7 @@ class MqttWriter:
             self._turn(0.1)
             if self._refused is not None:
                 raise SinkRefused(
-                    f"{self._config['server']} does not take what is published: {self._refused}.",
+                    f"The MQTT server does not take what is published: {self._refused}.",
                     remedy="Let the user of the config publish there; it is tried again by itself.")
             if len(self._under_way) < waiting:
                 waiting, deadline = len(self._under_way), time.monotonic() + PATIENCE_S
@@ -157,7 +157,7 @@ class MqttWriter:
             raise self._away(f"closed the connection: {self._mqtt.error_string(code)}".rstrip("."))
 
     def _away(self, what: str) -> SinkAway:
-        return SinkAway(f"{self._config['server']} {what}.", remedy="It is tried again by itself.")
+        return SinkAway(f"The MQTT server {what}.", remedy="It is tried again by itself.")
 
     def _on_connect(self, _client: Any, _data: Any, _flags: Any, reason: Any, _properties: Any) -> None:
         self._connected = reason

@@ -44,7 +44,7 @@ class PostgresqlWriter:
 
         self._psycopg, self._sql = psycopg, sql
         self._sink, self._config = opening.sink, opening.config
-        self._host, self._table = facts.get("host", ""), opening.config["table"]
+        self._table = opening.config["table"]
         self._names = chosen(opening.columns, opening.config["columns"])
         self._key = list(opening.config["key"])
         self._after: str | None = None
@@ -168,14 +168,14 @@ class PostgresqlWriter:
         self._after = row[0] if row else None
 
     def _columns(self) -> Mapping[str, str]:
-        found = dict(self._connection.execute(
+        columns = dict(self._connection.execute(
             "select attname::text, format_type(atttypid, atttypmod) from pg_attribute "
             "where attrelid = to_regclass(%s) and attnum > 0 and not attisdropped",
             (self._identifier.as_string(self._connection),)).fetchall())
-        if not found:
+        if not columns:
             raise SinkRefused(
                 f"The table {self._table} is not there.", remedy="Make it, or let the user of the address see it.")
-        return found
+        return columns
 
     def _require_key(self) -> None:
         """There must be a unique index over just the key: it tells rows apart."""
@@ -245,10 +245,10 @@ class PostgresqlWriter:
     def _unreached(self, error: Exception) -> SinkAway | SinkRefused:
         state = getattr(getattr(error, "diag", None), "sqlstate", None) or getattr(error, "sqlstate", None) or ""
         if "authentication failed" in str(error) or state.startswith("28"):
-            return SinkRefused(f"{self._host} refuses the user.", remedy="See to the secret “database”.")
+            return SinkRefused("The database refuses the user.", remedy="See to the secret “database”.")
         if state.startswith("53"):
-            return SinkAway(f"PostgreSQL on {self._host} has no room or no connection left.",
+            return SinkAway("The database has no room or no connection left.",
                             remedy="Make room there; it is tried again by itself.")
         with suppress(Exception):
             self._connection.close()
-        return SinkAway(f"PostgreSQL on {self._host} does not answer.", remedy="It is tried again by itself.")
+        return SinkAway("The database does not answer.", remedy="It is tried again by itself.")

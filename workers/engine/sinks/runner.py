@@ -28,6 +28,7 @@ from workers.engine.channels import codec
 from workers.engine.channels.config import CAPACITY_BLOCKS
 from workers.engine.channels.spill import Entry
 from workers.engine.secrets import redacted
+from workers.library.config import InvalidConfig
 
 from .again import write_again
 from .contract import Batch, Batching, Overtaken, RefusedRow, SinkAway, SinkOpening, Writer
@@ -59,7 +60,7 @@ class Sink:
 
 
 class SinkRunner:
-    """Runs one sink, once ``start`` was called, until ``stop``; or, once it was told to ``drain``, until all is written.
+    """Runs one sink, once ``start`` was called, until ``stop``.
 
     Parameters
     ----------
@@ -202,7 +203,6 @@ class SinkRunner:
 
     def _write(self, writer: Writer, blocks: Sequence[Entry]) -> None:
         """Write blocks as one batch, then note it."""
-        sink = self.sink
         tables = [pa.Table.from_batches(codec.decode_block(block.payload)) for block in blocks]
         rows = pa.concat_tables(tables)
         refused: set[int] = set()
@@ -220,14 +220,14 @@ class SinkRunner:
     def _refuse(self, rows: pa.Table, blocks: Sequence[Entry], letters: Sequence[RefusedRow]) -> None:
         """Keep what the other system does not take."""
         places = [(block, row) for block in blocks for row in range(block.events)]
-        found = []
+        events = []
         for letter in sorted(letters, key=lambda letter: letter.row):
             block, row = places[letter.row]
             event = rows.slice(letter.row, 1)
-            found.append((block, row, redacted(letter.reason), event, as_json(event.to_pylist()[0])))
-        for start in range(0, len(found), 100):
+            events.append((block, row, redacted(letter.reason), event, as_json(event.to_pylist()[0])))
+        for start in range(0, len(events), 100):
             self._store.refuse(
-                self.sink.channel, found[start:start + 100], keep=self.sink.keep_refused, now_ms=_now_ms())
+                self.sink.channel, events[start:start + 100], keep=self.sink.keep_refused, now_ms=_now_ms())
 
     def _note(self, *, taken: int, passed: int) -> None:
         """Note what is outside, and free what is kept no longer."""
@@ -279,6 +279,9 @@ def column_names(schema_json: str) -> list[str]:
 def _words(error: Exception) -> str:
     """What went wrong, for the people whose sink it is."""
     match error:
+        case InvalidConfig():
+            return "The operator does not let connectors reach this system. Ask for its host to be named, in " \
+                "WEIR_CONNECTOR_HOSTS or, of databases, in WEIR_DATABASE_HOSTS."
         case WeirError():
             return error.full_message
         case redis.RedisError():
