@@ -15,7 +15,7 @@ from ninja import Query, Router, Status
 from dashboard.api import schemas
 from dashboard.api.answers.common import Page
 from dashboard.api.answers.dataflows import (
-    Asked,
+    AskedToWrite,
     DataflowCost,
     DataflowDetail,
     DataflowHistory,
@@ -182,7 +182,7 @@ def sink_refused(
     return [{**asdict(letter), "at": letter.at.isoformat()} for letter in letters]
 
 
-@router.post("/dataflows/{uuid:dataflow_id}/sinks/{str:task_id}/write-again", response={202: Asked})
+@router.post("/dataflows/{uuid:dataflow_id}/sinks/{str:task_id}/write-again", response={202: AskedToWrite})
 def sink_write_again(request: HttpRequest, dataflow_id: UUID, task_id: str, order: schemas.WriteAgainIn) -> Status:
     """Let a sink write again what is kept: 202, and its state tells what comes of it."""
     write_again(

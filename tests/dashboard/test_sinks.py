@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
+import textwrap
 import time
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -19,6 +22,7 @@ from dashboard.teams.permissions import viewer_of
 from scheduler.contracts.offsets import Offset
 from scheduler.model.errors import NotFound, NothingToChange, PermissionDenied
 from tests.dashboard.building import World, running
+from tests.dashboard.test_api import client_of, post
 from workers.engine.channels.spill import Entry
 from workers.engine.sinks.store import Order, SinkStore
 
@@ -110,3 +114,17 @@ def test_pages_and_the_api_ask_alike(written: Written, world: World):
     assert written.store.asked(written.channel) == Order("refused")
     answer = page.post(f"/api{address}sinks/out/write-again", {"what": "since"}, content_type="application/json")
     assert answer.status_code == 400 and "twice" in answer.json()["message"]
+
+
+def documents() -> list[str]:
+    """The documents in docs/connectors.md: indented blocks that begin with a name."""
+    text = (Path(__file__).parents[2] / "docs" / "connectors.md").read_text()
+    return [textwrap.dedent(block) for block in re.findall(r"^    name: .*\n(?:    .+\n)+", text, flags=re.MULTILINE)]
+
+
+@pytest.mark.parametrize("text", documents(), ids=lambda text: text.splitlines()[0].removeprefix("name: "))
+def test_the_documents_that_the_docs_show_are_sound(text: str, world: World, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("WEIR_CONNECTOR_HOSTS", "mqtt.example.org,kafka.example.org,s3.example.org,"
+                       "s3.eu-west-1.amazonaws.com")
+    answer = post(client_of(world.carla), "/api/validate", {"text": text})
+    assert answer.json()["problems"] == [], answer.json()

@@ -318,7 +318,7 @@ class FailingQuery(Answer):
     since_ms: int
 
 
-class Asked(Answer):
+class AskedToWrite(Answer):
     """What a sink was asked to write again."""
 
     asked: str

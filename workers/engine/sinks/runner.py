@@ -244,7 +244,7 @@ class SinkRunner:
             self._place = self._position
         self._store.note(
             self.sink.channel, position=self._position, taken=taken, passed=passed, now_ms=_now_ms(),
-            place=self._place, kept=self._kept)
+            place=self._place, held=self._kept)
 
     # -- how it stands -------------------------------------------------------------------------------------------------
 

@@ -27,7 +27,7 @@ LETTER_STEP = 1_000_000  # a letter's number in its block: the block's own, time
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class SinkStanding:
     """How a sink stands: the last block that is outside (``START`` for none), how many events were written and refused,
     how many wait, since when the oldest of these does (ms since the epoch), how many are kept that were written and the
     time of the oldest of those, and when something was written last."""
@@ -143,13 +143,25 @@ class SinkStore:
         return Offset(text.decode()) if text else START
 
     def wait(self, channel: str, *, after: Offset, most: int, timeout_ms: int) -> list[Entry]:
-        """Blocks behind an entry, at most so many; waits for the first of them."""
+        """Blocks behind an entry; waits for the first of them.
+
+        Parameters
+        ----------
+        channel : str
+            What is read.
+        after : Offset
+            The entry.
+        most : int
+            How many blocks at most.
+        timeout_ms : int
+            For how long it waits.
+        """
         answer = self._broker.xread({keys.channel(channel): after}, count=most, block=timeout_ms)
         return [_entry(entry, fields) for _, entries in answer or () for entry, fields in entries]
 
     def note(
         self, channel: str, *, position: Offset, taken: int, passed: int, now_ms: int, place: Offset,
-        kept: Sequence[Kept]
+        held: Sequence[Kept]
     ) -> None:
         """Note that all up to a block is outside, and let go of what is not kept to be written again.
 
@@ -165,37 +177,37 @@ class SinkStore:
             When.
         place : Offset
             What is behind it is held in the channel.
-        kept : sequence
+        held : sequence of Kept
             What of that is outside already.
         """
         pipeline = self._broker.pipeline(transaction=True)
         state = keys.sink(channel)
         pipeline.hset(state, mapping={
-            "position": position, "kept": sum(block.events for block in kept),
-            "kept_since": kept[0].written_ms if kept else "", **({"at": now_ms} if taken else {})})
+            "position": position, "kept": sum(block.events for block in held),
+            "kept_since": held[0].written_ms if held else "", **({"at": now_ms} if taken else {})})
         pipeline.hincrby(state, "events", taken)
         pipeline.hincrby(state, "passed", passed)
         if self._broker.hexists(keys.meta(channel), "capacity"):
             # What is kept takes no room from what waits.
-            pipeline.hset(keys.meta(channel), "capacity", CAPACITY_BLOCKS + len(kept))
+            pipeline.hset(keys.meta(channel), "capacity", CAPACITY_BLOCKS + len(held))
         pipeline.execute()
         self.channels.commit(channel, keys.SINK, place)
 
-    def standing(self, channel: str) -> Standing:
+    def standing(self, channel: str) -> SinkStanding:
         """How the sink stands."""
         pipeline = self._broker.pipeline(transaction=False)
         pipeline.hmget(keys.sink(channel), ["position", "events", "refused", "passed", "kept", "kept_since", "at"])
         pipeline.hget(keys.meta(channel), "events").hget(keys.readers(channel), keys.SINK)
-        (position, events, refused, passed, kept, kept_since, at_ms), written, place = pipeline.execute()
+        (position, events, refused, passed, held, held_since, at_ms), written, place = pipeline.execute()
         reached = Offset((position or place or START.encode()).decode())
         waiting = max(0, int(written or 0) - int(passed or 0))
         since_ms = None
         if waiting:
             first = self._broker.xrange(keys.channel(channel), min=f"({reached}", max="+", count=1)
             since_ms = int(first[0][1][b"t"]) if first else None
-        return Standing(
+        return SinkStanding(
             reached, int(events or 0), int(refused or 0), waiting if since_ms is not None else 0, since_ms,
-            int(kept or 0), int(kept_since) if kept_since else None, int(at_ms) if at_ms else None)
+            int(held or 0), int(held_since) if held_since else None, int(at_ms) if at_ms else None)
 
     # -- what is refused -----------------------------------------------------------------------------------------------
 
