@@ -36,6 +36,7 @@ from workers.engine.channels.registry import Channels
 from workers.engine.connectors import intake
 from workers.engine.connectors.pushing import Pushed, push_events
 from workers.engine.readings import RateWindow
+from workers.engine.sinks import store as sinks
 from workers.library import registry
 from workers.library.code import code_digest
 
@@ -306,6 +307,18 @@ def dead_letters(task: str, count: int) -> list[intake.KeptLetter]:
     """The newest messages that a live source could not read, newest first; raises ``BrokerAway``."""
     with _broker_needed("so they cannot be shown."):
         return intake.IntakeStore(broker(settings.REDIS_URL)).letters(task, count=count)
+
+
+def refused_events(channel: str, count: int) -> list[sinks.Letter]:
+    """The newest events that the other system of a sink refused, newest first; raises ``BrokerAway``."""
+    with _broker_needed("so they cannot be shown."):
+        return sinks.SinkStore(broker(settings.REDIS_URL)).letters(channel, count=count)
+
+
+def write_again(channel: str, what: str, since_ms: int | None) -> None:
+    """Let a sink write again what is kept; ``BrokerAway`` where it cannot be told."""
+    with _broker_needed("so nothing is written again."):
+        sinks.SinkStore(broker(settings.REDIS_URL)).ask(channel, sinks.Order(what, since_ms))
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from ninja import Query, Router, Status
 from dashboard.api import schemas
 from dashboard.api.answers.common import Page
 from dashboard.api.answers.dataflows import (
+    AskedToWrite,
     DataflowCost,
     DataflowDetail,
     DataflowHistory,
@@ -37,6 +38,7 @@ from dashboard.operations import failures as failing
 from dashboard.operations import fragments
 from dashboard.operations import selectors as operations
 from dashboard.operations.services import try_again
+from dashboard.operations.sinks import write_again
 from dashboard.teams import selectors as teams
 from scheduler.model.errors import NotFound
 
@@ -169,3 +171,21 @@ def source_dead_letters(
     """The newest messages that a live source could not read, newest first."""
     letters = operations.dead_letters(request.viewer, dataflow_id, task_id, count=count)
     return [{**asdict(letter), "at": letter.at.isoformat()} for letter in letters]
+
+
+@router.get("/dataflows/{uuid:dataflow_id}/sinks/{str:task_id}/refused", response=list[DeadLetter])
+def sink_refused(
+    request: HttpRequest, dataflow_id: UUID, task_id: str, count: int = Query(50, ge=1, le=200)
+) -> list[dict[str, str]]:
+    """The newest events that the other system of a sink refused, newest first."""
+    letters = operations.refused_events(request.viewer, dataflow_id, task_id, count=count)
+    return [{**asdict(letter), "at": letter.at.isoformat()} for letter in letters]
+
+
+@router.post("/dataflows/{uuid:dataflow_id}/sinks/{str:task_id}/write-again", response={202: AskedToWrite})
+def sink_write_again(request: HttpRequest, dataflow_id: UUID, task_id: str, order: schemas.WriteAgainIn) -> Status:
+    """Let a sink write again what is kept: 202, and its state tells what comes of it."""
+    write_again(
+        actor=request.user, dataflow_id=dataflow_id, task_id=task_id, what=order.what, since=order.since,
+        understood=order.understood)
+    return Status(202, {"asked": order.what})

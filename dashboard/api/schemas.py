@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Literal
 
 from django.core.paginator import Paginator
 from django.db.models import QuerySet
@@ -80,6 +80,15 @@ class WhenBehindIn(Schema):
     choice. What loses the oldest events has other outputs than it would have alone."""
 
     choice: WhenBehindName
+
+
+class WriteAgainIn(Schema):
+    """What a sink is to write again: ``refused`` events, or all that is kept ``since`` a time (empty: all of it).
+    ``understood`` says that these may stand there twice then."""
+
+    what: Literal["refused", "since"]
+    since: str = ""
+    understood: bool = False
 
 
 class TeamWhenBehindIn(Schema):

@@ -15,6 +15,7 @@ from django.conf import settings
 
 from dashboard.operations.findings import BAD, NOTE, WARN, Finding
 from dashboard.operations.live_sources import report_of
+from dashboard.operations.sinks import report_of as sink_report_of
 from dashboard.operations.slow_queries import stuck_queries
 from dashboard.operations.slow_readers import held_up, spilled
 from dashboard.operations.states import GAVE_UP, NODE_SILENT_MS, RECOVERING, SILENT, SILENT_SOURCE, THROTTLED
@@ -22,7 +23,7 @@ from dashboard.operations.view import View
 from scheduler.contracts.reports import FAILING, RUNNING, STALLED, NodeReport, QueryReport, SlotReport
 from scheduler.model.fragment import Fragment, RunningBundle
 
-AWAY, RETRYING = "away", "retrying"  # of a live source
+AWAY, RETRYING = "away", "retrying"  # of a live source, or a sink
 FULL, FULL_MB = "full", 64  # so little free space is as good as none
 _ORDER = {BAD: 0, WARN: 1, NOTE: 2}
 
@@ -130,6 +131,8 @@ def _queries(view: View) -> Iterator[Finding]:
                     yield finding
                 if (finding := _live_source(view, fragment, bundle)) is not None:
                     yield finding
+                if (finding := _sink(view, fragment, bundle)) is not None:
+                    yield finding
                 spill = view.reading.reports.spill(bundle.slot, bundle.id)
                 if spill is not None:
                     yield spilled(view, fragment, bundle, spill)
@@ -153,6 +156,19 @@ def _live_source(view: View, fragment: Fragment, bundle: RunningBundle) -> Findi
         "source", fragment.tasks[0], report.state, BAD, f"{name} cannot be read. {error}".strip(),
         "Weir tries again, less and less often, and goes on where it was.", slot=bundle.slot,
         since_ms=report.since_ms, retry_at_ms=report.retry_at_ms, dataflows=users)
+
+
+def _sink(view: View, fragment: Fragment, bundle: RunningBundle) -> Finding | None:
+    """A sink whose other system is away, or takes nothing."""
+    task = fragment.tasks[-1]
+    report = sink_report_of(view, fragment, task)
+    if report is None or report.state not in (AWAY, RETRYING):
+        return None
+    return Finding(
+        "sink", task, report.state, BAD, f"{view.name_of(task)} cannot be written. {report.error or ''}".strip(),
+        "Weir tries again, less and less often, and goes on where it was. What waits holds up nothing but what is "
+        "only for this sink.", slot=bundle.slot, since_ms=report.since_ms, retry_at_ms=report.retry_at_ms,
+        dataflows=view.users([task]))
 
 
 def _query(view: View, fragment: Fragment, bundle: RunningBundle, report: QueryReport) -> Finding | None:
@@ -201,7 +217,9 @@ def _held_by(view: View, channel: str) -> str:
     names = sorted({
         view.name_of(view.estate.fragments[reader].tasks[0])
         for reader in writer.outlets.get(writer.tasks[int(position)], ()) if reader in view.estate.fragments})
-    return " or ".join(names) or "A reader"
+    return " or ".join(names) or (
+        f"What {view.name_of(writer.tasks[int(position)])} writes to" if int(position) == len(writer.tasks) - 1
+        else "A reader")
 
 
 def _users_on(view: View, slots: Collection[str]) -> list[dict[str, str]]:

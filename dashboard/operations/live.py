@@ -18,6 +18,7 @@ from dashboard.operations.health import findings, health_document
 from dashboard.operations.live_sources import sources_of
 from dashboard.operations.losses import lost_by
 from dashboard.operations.reservations import reserved_slots
+from dashboard.operations.sinks import sinks_of
 from dashboard.operations.slow_readers import paused_slow
 from dashboard.operations.states import SILENT
 from dashboard.operations.view import (
@@ -97,6 +98,7 @@ def live_dataflow(viewer: Viewer, dataflow_id: UUID | str) -> dict[str, Any]:
     - ``streams`` by ``"<source>><target>"`` (submitted ids): ``rate_per_s``, ``channel_p50_ms``, ``channel_p99_ms``,
       ``wait_p50_ms``, ``wait_p99_ms``; ``fused`` where no channel carries it
     - ``sources`` by submitted task id: its live sources (``dashboard.operations.live_sources``)
+    - ``sinks`` by submitted task id: those that write to other systems (``dashboard.operations.sinks``)
     - ``health``: what is wrong of what it needs, as for the estate
     - ``when_behind``: what becomes of it where it reads a stream too slowly that others need; ``lost_events``: how many
       it has lost by that choice
@@ -118,6 +120,7 @@ def live_dataflow(viewer: Viewer, dataflow_id: UUID | str) -> dict[str, Any]:
         "tasks": _tasks(view, key) if inside else {},
         "streams": _streams(view, key) if inside else {},
         "sources": sources_of(view, key) if inside else {},
+        "sinks": sinks_of(view, key) if inside else {},
         "health": {name: asdict(finding) for name, finding in own_findings.items()},
         "when_behind": record.behind_choice, "lost_events": lost_by(record.pk)["events"],
         "proposal": {"id": str(newest.pk), "kind": newest.plan.kind, "status": newest.status} if newest else None,

@@ -6,6 +6,7 @@ For pages, API and live connections:
 - ``outputs(viewer, dataflow_id)``: named outputs of a dataflow: ``task``, ``name``, ``channel``
 - ``output_tail(viewer, dataflow_id, task_id, count)``: newest events of one
 - ``dead_letters(viewer, dataflow_id, task_id, count)``: what a live source of it could not read
+- ``refused_events(viewer, dataflow_id, task_id, count)``: what the other system of a sink of it refused
 - ``notable_events(viewer, dataflow_id, count)``: what happened to its queries
 - ``estate_history(viewer, minutes)``, ``dataflow_history(viewer, dataflow_id, minutes)``: columns for plots
 - ``nodes()``: nodes with their slots and when they were last seen
@@ -32,6 +33,7 @@ from dashboard.operations.live import live_dataflow, live_estate
 from dashboard.operations.live_sources import dead_letters
 from dashboard.operations.models import HistoryPoint, NodeRow
 from dashboard.operations.notable import notable_events
+from dashboard.operations.sinks import refused_events
 from dashboard.teams.models import Team
 from dashboard.teams.permissions import Viewer
 from scheduler.model.errors import NotFound
@@ -39,7 +41,7 @@ from scheduler.model.errors import NotFound
 __all__ = [
     "current_estate", "dataflow_history", "dead_letters", "estate_history", "fragments_where", "live_dataflow",
     "live_estate", "load_estate", "load_part_of", "nodes",
-    "notable_events", "output_tail", "outputs", "slots_around", "slots_gone",
+    "notable_events", "output_tail", "outputs", "refused_events", "slots_around", "slots_gone",
 ]
 
 MOST_EVENTS = 200

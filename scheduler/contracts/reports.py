@@ -136,8 +136,33 @@ class ConnectorReport:
 
 
 @dataclass(frozen=True, slots=True)
+class SinkReport:
+    """One sink that writes to another system, as the node's connector host runs it.
+
+    ``state`` is one of ``starting``, ``running``, ``away`` (the other system does not answer, and is tried again) and
+    ``retrying`` (something else is wrong). ``refused`` counts what the other system does not take, and is kept here.
+    """
+
+    state: str = "starting"
+    since_ms: int = 0
+    error: str | None = None
+    retry_at_ms: int | None = None
+    restarts: int = 0
+    channel: str = ""  # in which its events come
+    events: int = 0  # that it has written since it was started
+    refused: int = 0
+    rate_per_s: float | None = None
+    waiting: int = 0  # events in its channel that are not written yet
+    waiting_since_ms: int | None = None  # when the oldest of these came
+    kept: int = 0  # events that are written, and kept to be written again
+    kept_since_ms: int | None = None
+    at_ms: int | None = None  # when it wrote last
+
+
+@dataclass(frozen=True, slots=True)
 class HostReport:
-    """The process that reads a node's live sources, and each of them by running task. CPU in cores.
+    """The process that reads a node's live sources and writes its sinks, and each of them by running task. CPU in
+    cores.
 
     ``state`` is ``starting``, ``running``, ``stalled`` or ``backoff``.
     """
@@ -149,6 +174,7 @@ class HostReport:
     cpu: float | None = None
     memory_mb: float | None = None
     sources: Mapping[str, ConnectorReport] = field(default_factory=dict)
+    sinks: Mapping[str, SinkReport] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +192,7 @@ class NodeReport:
     disk_free_mb: float | None = None  # of the file system of its data folder
     disk_total_mb: float | None = None
     spare: SpareReport | None = None
-    connectors: HostReport | None = None  # None where no live source is wanted
+    connectors: HostReport | None = None  # None where neither a live source nor such a sink is wanted
     spills: Mapping[str, SpillReport] = field(default_factory=dict)  # by fragment or bundle
     spilled_kb_s: Mapping[str, int] = field(default_factory=dict)  # KB on disk for each, times seconds
     losses: tuple[LossReport, ...] = ()
@@ -237,6 +263,11 @@ class Reports(Mapping[str, NodeReport]):
         """What the connector host of a slot's node tells of a live source, or None."""
         node = self._nodes.get(Slot.of(slot).node)
         return None if node is None or node.connectors is None else node.connectors.sources.get(task_id)
+
+    def sink(self, slot: str, task_id: str) -> SinkReport | None:
+        """What the connector host of a slot's node tells of a sink that it writes, or None."""
+        node = self._nodes.get(Slot.of(slot).node)
+        return None if node is None or node.connectors is None else node.connectors.sinks.get(task_id)
 
     @property
     def left(self) -> frozenset[str]:

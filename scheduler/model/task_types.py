@@ -85,7 +85,10 @@ class TaskType:
     columns of its output without Spark (``scheduler.model.columns``); without one they are unknown.
     A source's ``inputs`` are ticks (``_seq``, ``_time``, ``_born``); see ``docs/task_types.md``.
     ``cost_us`` is a first guess of CPU microseconds for each input event, until a profile is measured.
-    ``terminal`` says how a sink leaves Spark: ``output`` (a named output in the broker), ``parquet`` or ``json``.
+    ``terminal`` says how a sink leaves Spark: ``output`` (a named output in the broker), ``parquet`` or ``json``
+    (files), or ``connector``: a channel that the node's connector host reads. It is then written to another system by
+    ``writer``, ``"package.module:function"`` (see ``workers.engine.sinks``), and runs in a query of its own
+    (``chain: never``), so that one that is away holds up nobody who needs what is before it.
     ``movable_state`` says of a stateful type that all its state goes through ``workers.library.state.fold_stream``: it
     can then be handed from one query to another, as that of windows, ``dropDuplicates`` and the like cannot.
     ``version`` changes when the logic changes: it is part of a task's identity.
@@ -109,10 +112,11 @@ class TaskType:
     selectivity: float = 1.0
     cost_us: float = 5.0
     chain: Literal["always", "never"] = "always"
-    terminal: Literal["output", "parquet", "json"] | None = None
+    terminal: Literal["output", "parquet", "json", "connector"] | None = None
     version: int = 1
     movable_state: bool = False
     connector: str | None = None
+    writer: str | None = None
     effects: tuple[Effect, ...] | None = None
 
     @property

@@ -207,6 +207,30 @@ def test_another_team_learns_that_a_source_is_away_and_not_which_host(
     assert "mqtt.example.org is silent." in repr(live_estate(viewer_of(world.carla))["health"])
 
 
+@pytest.mark.parametrize(("state", "severity"), [("running", None), ("away", "bad"), ("retrying", "bad")])
+def test_a_sink_that_is_not_written_is_told_to_whom_it_concerns(
+    world: World, monkeypatch: pytest.MonkeyPatch, state: str, severity: str | None
+) -> None:
+    monkeypatch.setenv("WEIR_CONNECTOR_HOSTS", "mqtt.example.org")
+    record = running(world.carla, world.city, json.dumps({
+        "name": "vehicles", "visibility": "private",
+        "tasks": [
+            {"id": "sense", "type": "urban_sensing"},
+            {"id": "out", "type": "to_mqtt", "config": {"server": "mqtt.example.org", "topic": "a"}}],
+        "streams": [{"from": "sense", "to": "out"}]}), world.ana)
+    [task] = [task.id for task in load_estate().tasks.values() if task.type == "to_mqtt"]
+    sink = {"state": state, "since_ms": 7, "error": "The MQTT server is silent.", "retry_at_ms": 9, "events": 4,
+            "refused": 2, "waiting": 5, "waiting_since_ms": 6}
+    observe(monkeypatch, node={"connectors": {"state": "running", "sinks": {task: sink}}})
+    live = live_dataflow(viewer_of(world.carla), record.pk)
+    assert live["sinks"]["out"]["state"] == state and live["sinks"]["out"]["waiting"] == 5
+    finding = live["health"].get(f"sink/{task}")
+    assert (finding and finding["severity"]) == severity
+    if severity == "bad":
+        assert "The MQTT server is silent." in finding["cause"] and finding["retry_at_ms"] == 9
+    assert "silent" not in repr(live_estate(viewer_of(world.outsider)))
+
+
 def test_a_private_dataflow_is_in_nobody_elses_findings(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     running(world.carla, world.city, document("hush", visibility="private"), world.ana)
     for changes in ({"slot": {"state": "starting", "restarts": 1}}, {"query": {"throttled_by": "f2-0.0"}}):

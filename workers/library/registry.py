@@ -25,7 +25,7 @@ from .config import InvalidConfig, settings
 GROUP = "weir.task_types"
 FAMILIES = ("generators", "taxis", "replay", "parse", "markup", "format", "filter", "statistics", "rollups", "predict",
             "compute", "download", "tables", "archive", "sql_task", "operators", "joins", "lookups", "sinks", "http",
-            "live", "live_files", "spark_sources")
+            "live", "live_files", "live_sinks", "spark_sources")
 
 
 @dataclass(frozen=True, slots=True)

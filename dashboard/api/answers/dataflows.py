@@ -226,8 +226,28 @@ class LiveSource(Answer):
     address: str | None
 
 
+class LiveSink(Answer):
+    """A sink that writes to another system: what it wrote, what was refused, what waits and since when, and what is
+    kept of what it wrote; ``at_ms`` is when it wrote last."""
+
+    type: str
+    state: str
+    error: str | None
+    retry_at_ms: Annotated[int | None, Moving()]
+    restarts: int
+    events: Annotated[int, Moving()]
+    refused: Annotated[int, Moving()]
+    rate_per_s: Figure
+    waiting: Annotated[int, Moving()]
+    waiting_since_ms: Annotated[int | None, Moving()]
+    kept: Annotated[int, Moving()]
+    kept_since_ms: Annotated[int | None, Moving()]
+    at_ms: Annotated[int | None, Moving()]
+
+
 class DeadLetter(Answer):
-    """A message that a live source could not read: when it came, why, where it was, and how it begins."""
+    """A message that a live source could not read, or an event that a sink's other system refused: when it came, why,
+    where it was, and how it begins."""
 
     at: str
     reason: str
@@ -269,6 +289,7 @@ class LiveDataflow(Answer):
     tasks: dict[str, LiveTask]
     streams: dict[str, LiveStream]
     sources: dict[str, LiveSource]
+    sinks: dict[str, LiveSink]
     health: dict[str, Finding]
     when_behind: str
     lost_events: Annotated[int, Moving()]
@@ -295,6 +316,12 @@ class FailingQuery(Answer):
     gave_up: bool
     retry_at_ms: int | None
     since_ms: int
+
+
+class AskedToWrite(Answer):
+    """What a sink was asked to write again."""
+
+    asked: str
 
 
 class TriedAgain(Answer):

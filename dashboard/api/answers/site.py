@@ -50,6 +50,7 @@ class TaskTypeRow(Answer):
     movable_state: bool
     effects: list[str] | None
     connector: str | None
+    writer: str | None
 
 
 class Sample(Answer):

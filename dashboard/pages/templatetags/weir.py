@@ -45,6 +45,7 @@ _DEEDS = {
     "dataflow.propose_pause": "proposed to pause", "dataflow.propose_resume": "proposed to resume",
     "dataflow.propose_defragment": "proposed to defragment",
     "dataflow.propose_schedule": "proposed a schedule for", "dataflow.try_again": "tried again the failed queries of",
+    "dataflow.write_again": "let a sink write again what it keeps of",
     "dataflow.recommend_defragmentation": "recommended to defragment",
     "proposal.choose_joining": "chose how to reuse state in", "team.set_defragmentation": "set the defragmentation of",
     "proposal.progress": "updated", "proposal.overtaken": "marked stale", "proposal.give_up": "stopped waiting for",

@@ -123,6 +123,11 @@ def sample(request: HttpRequest, slug: str) -> HttpResponse:
     return HttpResponse(chosen.text, content_type="text/plain; charset=utf-8")
 
 
+def moment_of(at_ms: int | None) -> datetime | None:
+    """A time in ms since the epoch."""
+    return None if at_ms is None else datetime.fromtimestamp(at_ms / 1000, tz=UTC)
+
+
 @require_safe
 @login_required
 def dataflow(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
@@ -137,6 +142,8 @@ def dataflow(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
          "live": live["streams"].get(stream_id(stream["source"], stream["target"]), {})}
         for stream in graph["streams"]
     ]
+    for sink in live["sinks"].values():
+        sink["waiting_since"] = moment_of(sink["waiting_since_ms"])
     return render(request, "dataflow.html", {
         "record": record, "live": live, "tasks": tasks, "site": request.build_absolute_uri("/").rstrip("/"),
         "streams": streams, "outputs": _outputs(request, record),

@@ -27,6 +27,7 @@ from workers.engine.connectors.selection import wanted_sources
 from workers.engine.files.keeper import FileKeeper, FileThread
 from workers.engine.measuring.machine import machine_class, slot_memory_mb
 from workers.engine.settings import ROOT, Settings, from_environment
+from workers.engine.sinks.selection import wanted_sinks
 from workers.engine.spark.pinning import core_of, pinning
 from workers.engine.spark.scratch import clear_spares
 from workers.library.registry import task_types
@@ -48,7 +49,7 @@ CHECK_MS = 250  # how often slots are looked at, so that one that stalls is told
 CALM_MS = 20_000  # after the last start of a slot, a spare is made ready
 NEWS_MS = 200  # news goes out sooner than the next second, but not more often than this
 CLOSE_S = 0.7  # for files that sinks have staged; the rest is closed when the agent is back
-CONNECTORS = "connectors"  # the process that reads live sources
+CONNECTORS = "connectors"  # the process that reads live sources, and writes sinks
 DRAIN_S = 5.0  # of the 8 s that a shutdown may take, killing included
 
 
@@ -74,7 +75,7 @@ class Node:
         self._news = threading.Event()
         self._lease_state = LeaseState.UNKNOWN
         self._slots: list[SlotProcess] = []
-        self._connectors: SlotProcess | None = None  # while there are live sources
+        self._connectors: SlotProcess | None = None  # while there are connectors
         self._spare: Spare | None = None
         self._archiver: Archiver | None = None
         self._version = 0
@@ -191,18 +192,22 @@ class Node:
         return [*self._slots, *(process for process in others if process is not None)]
 
     def _look_after_connectors(self, made: Callable[[type[SlotProcess], str], SlotProcess], now_ms: int) -> None:
-        """A host of connectors runs while live sources are wanted, and until it has cleared up behind them."""
+        """A host of connectors runs while connectors are wanted, and until it has cleared up behind them."""
         if self._connectors is None:
-            if not wanted_sources(self._newest(), task_types()):
+            if not self._wants_connectors():
                 return
             self._connectors = made(SlotProcess, CONNECTORS)
         host = self._connectors
-        if host.report.get("idle") and not wanted_sources(self._newest(), task_types()):
+        if host.report.get("idle") and not self._wants_connectors():
             host.ask_to_stop()
             host.end(deadline=time.monotonic() + 1.0)
             self._connectors = None
         else:
             host.check(now_ms)
+
+    def _wants_connectors(self) -> bool:
+        desired = self._newest()
+        return bool(wanted_sources(desired, task_types()) or wanted_sinks(desired, task_types()))
 
     def _connectors_report(self, now_ms: int) -> dict[str, Any] | None:
         host = self._connectors
@@ -212,7 +217,7 @@ class Node:
         return {
             "state": host.state, "error": host.error, "restarts": host.restarts, "pid": host.pid,
             "cpu": usage.cpu if usage else 0.0, "memory_mb": usage.memory_mb if usage else 0,
-            "sources": host.report.get("connectors", {})}
+            "sources": host.report.get("connectors", {}), "sinks": host.report.get("sinks", {})}
 
     def _is_calm(self, now_ms: int) -> bool:
         """Whether all slots have run for a while: a spare must not take CPU from what is coming back."""

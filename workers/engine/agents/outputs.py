@@ -191,10 +191,12 @@ def _opened(
     snapshot: Snapshot, fragment: WantedFragment, position: int, readers: Iterable[str]
 ) -> list[Instruction]:
     task = fragment.tasks[position]
-    is_output = position in snapshot.outputs_of(fragment)
+    is_written = position in snapshot.written_of(fragment)  # its connector holds back what it keeps
+    is_output = position in snapshot.outputs_of(fragment) and not is_written
     keep_events = int(task.config.get("keep_events", KEEP_EVENTS)) if is_output else 0
     return [
         OpenChannel(fragment.channel(position), position, keep_events),
+        *((Join(fragment.channel(position), keys.SINK),) if is_written else ()),
         *_registered(snapshot, fragment, position, readers)]
 
 

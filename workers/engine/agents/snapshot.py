@@ -14,7 +14,7 @@ from scheduler.contracts.savepoints import RestorePoint, Savepoint
 from scheduler.model.task_types import TaskTypes
 from workers.engine.channels.channel_info import ChannelInfo
 from workers.engine.channels.control import Route, routes_of
-from workers.engine.spark.compile import output_positions
+from workers.engine.spark.compile import output_positions, written_positions
 
 from .checkpoint import Progress
 from .handover import line
@@ -131,5 +131,9 @@ class Snapshot:
         return line(self.desired, fragment.heirs.get(reader, ()))
 
     def outputs_of(self, fragment: WantedFragment) -> frozenset[int]:
-        """Positions of named outputs: who reads one is not the engine's business."""
+        """Positions of named outputs: who reads one is not the engine's business. And of what connectors write."""
         return output_positions(fragment.tasks, self.task_types)
+
+    def written_of(self, fragment: WantedFragment) -> frozenset[int]:
+        """Positions of sinks that the connector host writes to another system."""
+        return written_positions(fragment.tasks, self.task_types)

@@ -320,9 +320,9 @@ def _session(pid: int) -> int | None:
 def _shape(report: Mapping[str, Any]) -> Any:
     """What of a report is news: states and what is in force, not its counters."""
     fragments = report.get("fragments", {})
-    sources = report.get("connectors", {})
+    connectors = {**report.get("connectors", {}), **report.get("sinks", {})}
     return report.get("state"), report.get("idle"), {
-        name: [source.get(what) for what in ("state", "restarts", "error")] for name, source in sources.items()
+        name: [source.get(what) for what in ("state", "restarts", "error")] for name, source in connectors.items()
     }, {
         name: [report.get(what) for what in ("state", "outlets", "routes", "threads", "active", "restarts", "error")]
         for name, report in fragments.items()

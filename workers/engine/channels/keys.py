@@ -6,6 +6,7 @@ PREFIX = "weir:"
 PUSH = f"{PREFIX}push"
 EVENTS = f"{PREFIX}events"
 WORKER = f"{PREFIX}worker"  # is there while a worker does what is due
+SINK = "sink"  # the reader of a channel that is written to another system
 SECRETS = f"{PREFIX}secrets"  # sealed values by team/name
 
 
@@ -92,6 +93,26 @@ def connector(task_id: str) -> str:
 def dead_letters(task_id: str) -> str:
     """The stream of what a live source could not read, with the reasons."""
     return f"{connector(task_id)}:dead"
+
+
+def sink(channel_id: str) -> str:
+    """The hash of a sink that a connector writes, by its channel: who it is outside, how far it has come, counters."""
+    return f"{PREFIX}sink:{channel_id}"
+
+
+def refused(channel_id: str) -> str:
+    """The stream of events that the other system refused, with the reasons."""
+    return f"{sink(channel_id)}:dead"
+
+
+def sink_orders(channel_id: str) -> str:
+    """The list of what people asked a sink to do: to write again what is kept."""
+    return f"{sink(channel_id)}:orders"
+
+
+def sinks(node: str) -> str:
+    """The set of sinks, by channel, that a node's connector host has begun."""
+    return f"{PREFIX}sinks:{node}"
 
 
 def posted(task_id: str) -> str:

@@ -1,4 +1,5 @@
-"""The connector host of a node: one process that reads all of its live sources, each on a thread.
+"""The connector host of a node: one process that reads all of its live sources, and writes its sinks to other systems
+(``workers.engine.sinks``), each on a thread.
 
     python -m workers.engine.connectors.host       (started by the node agent; settings come from the environment)
 
@@ -33,6 +34,7 @@ from workers.engine.agents.store import NewestDesired, NodeStore
 from workers.engine.agents.usage_attribution import Rates
 from workers.engine.secrets import opened
 from workers.engine.settings import Settings, from_environment
+from workers.engine.sinks.hosting import Sinks
 from workers.library.columns import typed_columns
 from workers.library.config import settings as with_defaults
 from workers.library.registry import task_types
@@ -72,6 +74,7 @@ class ConnectorHost:
         self._ending: dict[str, tuple[Runner, int]] = {}  # by task: since when
         self._left: dict[str, int] = {}  # what is in the broker of sources that nobody wants, by task: since when
         self._swept_version = 0
+        self._sinks = Sinks(settings, self._broker, types, self._on_event)
         self._registered: dict[str, frozenset[str]] = {}
         self._rates = Rates()
         self._unready: dict[str, ConnectorReport] = {}  # sources that could not begin, by task
@@ -109,9 +112,11 @@ class ConnectorHost:
             self._wake.clear()
         for runner in self._runners.values():
             runner.stop()
+        self._sinks.stop()
         deadline = time.monotonic() + END_S
         for runner in [*self._runners.values(), *(ending for ending, _ in self._ending.values())]:
             runner.join(max(0.0, deadline - time.monotonic()))
+        self._sinks.join(deadline)
 
     def turn(self) -> bool:
         """One look; True where nothing is left to do for what is wanted now."""
@@ -127,7 +132,7 @@ class ConnectorHost:
         is_settled = not (self._ending or self._left)
         for task, source in active.items():
             is_settled = self._look_at(task, source) and is_settled
-        return is_settled
+        return self._sinks.turn(self._newest()) and is_settled
 
     def _look_at(self, task: str, source: WantedSource) -> bool:
         """Begin a source, or see to its readers. One that cannot even begin, by its config or its package, takes no
@@ -236,6 +241,7 @@ class ConnectorHost:
         now_ms = _now_ms()
         reports = {**self._unready, **{task: runner.report() for task, runner in self._runners.items()}}
         shape = {task: (report.state, report.error, report.restarts) for task, report in reports.items()}
+        shape = (shape, self._sinks.shape())
         if shape == self._reported and now_ms < self._report_at_ms and not self._events:
             return
         self._reported, self._report_at_ms = shape, now_ms + REPORT_MS
@@ -245,8 +251,9 @@ class ConnectorHost:
             states = self._store.states(list(reports))
         self._closed |= {task for task, state in states.items() if task in self._runners and not state.is_open}
         self._rates.take({task: state.seq for task, state in states.items()}, at_ms=now_ms)
-        is_idle = not (self._runners or self._ending or self._left or self._unready)
-        self._tell({"state": "running", "events": events, "idle": is_idle, "connectors": {
+        is_idle = not (self._runners or self._ending or self._left or self._unready) and self._sinks.is_idle
+        self._tell({"state": "running", "events": events, "sinks": self._sinks.reports(), "idle": is_idle,
+                    "connectors": {
             task: {
                 "state": report.state, "since_ms": report.since_ms, "error": report.error,
                 "retry_at_ms": report.retry_at_ms, "restarts": report.restarts,

@@ -187,7 +187,7 @@ class Host:
             around.channels.open_channel(inputs[0], schema_json=schema_json, readers=[fragment])
         compiled = self._compile(
             Chain(fragment, [task], inputs, [f"{fragment}.0"], threads=threads, approved=approved), around.config)
-        if around.task_types[task_type].terminal == "output":
+        if around.task_types[task_type].terminal in ("output", "connector"):
             retain = int(config.get("keep_events") or 1_000)
             around.channels.open_channel(f"{fragment}.0", schema_json=compiled.schemas[0], retain=retain)
             around.channels.open_outlet(fragment, 0, from_batch=0)

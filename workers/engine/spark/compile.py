@@ -139,12 +139,19 @@ def compile_chain(
 
 
 def output_positions(tasks: Sequence[Task], task_types: Mapping[str, TaskType]) -> frozenset[int]:
-    """Positions of named outputs: their streams are always published, and kept for browsing."""
+    """Positions whose streams are always published: named outputs, kept for browsing, and what connectors write."""
+    return _ending(tasks, task_types, "output", "connector")
+
+
+def written_positions(tasks: Sequence[Task], task_types: Mapping[str, TaskType]) -> frozenset[int]:
+    """Positions of sinks whose streams the node's connector host reads, to write them to another system."""
+    return _ending(tasks, task_types, "connector")
+
+
+def _ending(tasks: Sequence[Task], task_types: Mapping[str, TaskType], *terminals: str) -> frozenset[int]:
     return frozenset(
-        position
-        for position, task in enumerate(tasks)
-        if task.type in task_types and task_types[task.type].terminal == "output"
-    )
+        position for position, task in enumerate(tasks)
+        if task.type in task_types and task_types[task.type].terminal in terminals)
 
 
 def places_of(tasks: Sequence[Task], task_types: Mapping[str, TaskType]) -> list[TaskPlace]:

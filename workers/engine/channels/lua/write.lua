@@ -45,6 +45,7 @@ end
 redis.call('XADD', stream, id, 'b', ARGV[5], 'n', ARGV[4], 't', ARGV[6])
 redis.call('HSET', meta, 'last', id, 'last_fence', ARGV[1])
 redis.call('HINCRBY', meta, 'bytes', #ARGV[5])
+redis.call('HINCRBY', meta, 'events', ARGV[4])
 if tonumber(state[4] or 0) > 0 then redis.call('HINCRBY', meta, 'held', ARGV[4]) end
 if redis.call('HLEN', readers) == 0 then trim(stream, meta, readers) end
 redis.call('PUBLISH', stream, id)

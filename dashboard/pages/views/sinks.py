@@ -1,0 +1,53 @@
+"""A sink that writes to another system: how far behind it is, what was refused, and writing again what is kept."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_POST, require_safe
+
+from dashboard.catalog import selectors as catalog
+from dashboard.operations import selectors as operations
+from dashboard.operations import sinks
+from dashboard.pages import flash
+from dashboard.pages.views.dataflows import LETTERS_SHOWN, moment_of
+from dashboard.teams.models import Role
+from scheduler.model.errors import NotFound, WeirError
+
+
+@require_safe
+@login_required
+def sink(request: HttpRequest, dataflow_id: UUID, task: str) -> HttpResponse:
+    """One sink, with the events that its other system refused, newest first."""
+    record = catalog.dataflow(request.viewer, dataflow_id)
+    try:
+        letters, problem = operations.refused_events(request.viewer, dataflow_id, task, count=LETTERS_SHOWN), None
+    except NotFound:
+        raise
+    except WeirError as error:
+        letters, problem = [], error
+    live = operations.live_dataflow(request.viewer, dataflow_id)
+    standing = live["sinks"].get(task, {})
+    return render(request, "sink.html", {
+        "record": record, "live": live, "task": task, "letters": letters, "problem": problem, "sink": standing,
+        "waiting_since": moment_of(standing.get("waiting_since_ms")),
+        "kept_since": moment_of(standing.get("kept_since_ms")),
+        "wrote": moment_of(standing.get("at_ms")), "tried_next": moment_of(standing.get("retry_at_ms")),
+        "may": request.viewer.has_role(record.team_id, Role.ENGINEER)})
+
+
+@require_POST
+@login_required
+def write_again(request: HttpRequest, dataflow_id: UUID, task: str) -> HttpResponse:
+    """Let a sink write again what is kept."""
+    catalog.dataflow(request.viewer, dataflow_id)
+    flash.attempt(
+        request, lambda: sinks.write_again(
+            actor=request.user, dataflow_id=dataflow_id, task_id=task, what=request.POST.get("what", ""),
+            since=request.POST.get("since", "").strip(), understood=request.POST.get("understood") == "yes"),
+        text="Asked. It is written again after the batch that is under way; this page shows what comes of it.",
+        code="write-again")
+    return redirect("sink", dataflow_id, task)

@@ -1,0 +1,99 @@
+"""Writing again what is kept, because somebody asked for it: what was refused, or all since a time.
+
+What was written before stands there twice afterwards, unless the other system tells rows by a key. An order that is cut
+short is begun again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from scheduler.contracts.offsets import Offset
+from workers.engine.channels import codec
+
+from .contract import Batch, RefusedRow, Writer
+from .rows import as_json
+from .store import Letter, Order, SinkStore
+
+if TYPE_CHECKING:
+    from .runner import Sink
+
+REFUSED, SINCE = "refused", "since"
+MOST_LETTERS, MOST_BLOCKS = 500, 16  # of one batch
+
+
+def write_again(
+    order: Order, writer: Writer, store: SinkStore, sink: Sink, *, place: Offset, position: Offset
+) -> int:
+    """Do what was asked, and let go of the order; how many events were taken.
+
+    Parameters
+    ----------
+    order : Order
+        What was asked.
+    writer : Writer
+        The other system, open.
+    store : SinkStore
+        Where events are kept.
+    sink : Sink
+        Whose they are.
+    place, position : Offset
+        What is kept is behind the one, up to the other.
+    """
+    if order.what == REFUSED:
+        count = _refused_again(writer, store, sink.channel, position)
+    else:
+        count = _blocks_again(order.since_ms or 0, writer, store, sink, place, position)
+    store.done(sink.channel)
+    return count
+
+
+def _refused_again(writer: Writer, store: SinkStore, channel: str, position: Offset) -> int:
+    letters, count = store.all_letters(channel), 0
+    for start in range(0, len(letters), MOST_LETTERS):
+        chunk = letters[start:start + MOST_LETTERS]
+        taken = _offered(writer, chunk, position)
+        store.taken(channel, taken)
+        count += len(taken)
+    return count
+
+
+def _offered(writer: Writer, letters: Sequence[Letter], position: Offset) -> list[Letter]:
+    """Offer events that were refused once more; those that are taken now."""
+    tables = [pa.Table.from_batches(codec.decode_block(letter.block)) for letter in letters]
+    refused: set[int] = set()
+
+    def refuse(rows: Sequence[RefusedRow]) -> None:
+        refused.update(row.row for row in rows)
+
+    writer.write(Batch(pa.concat_tables(tables), after=position, until=position, again=True), refuse)
+    return [letter for row, letter in enumerate(letters) if row not in refused]
+
+
+def _blocks_again(
+    since_ms: int, writer: Writer, store: SinkStore, sink: Sink, place: Offset, position: Offset
+) -> int:
+    """Write the blocks again that are kept and were made since a time."""
+    after, count = place, 0
+    while after < position:
+        entries = store.channels.entries(sink.channel, after=after, count=MOST_BLOCKS)
+        blocks = [block for block in entries if block.offset <= position and block.written_ms >= since_ms]
+        if blocks:
+            rows = pa.concat_tables(
+                pa.Table.from_batches(codec.decode_block(block.payload)) for block in blocks)
+            places = [(block, row) for block in blocks for row in range(block.events)]
+            refused: list[RefusedRow] = []
+            writer.write(Batch(rows, after=position, until=position, again=True), refused.extend)
+            store.refuse(sink.channel, [
+                (*places[letter.row], letter.reason, event, as_json(event.to_pylist()[0]))
+                for letter in refused for event in (rows.slice(letter.row, 1),)],
+                keep=sink.keep_refused, now_ms=time.time_ns() // 1_000_000)
+            count += rows.num_rows - len(refused)
+        if not entries:
+            break
+        after = entries[-1].offset
+    return count

@@ -1,0 +1,201 @@
+"""The sinks of a connector host: those that run are brought to those that are wanted, again and again.
+
+A sink that nobody wants any more still writes what waits in its channel, for ten minutes at most.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import asdict
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import redis
+
+from scheduler.contracts.desired import DesiredState
+from scheduler.model.dataflow import Task
+from scheduler.model.task_types import TaskType
+from workers.engine.agents.usage_attribution import Rates
+from workers.engine.secrets import opened
+from workers.engine.settings import Settings
+from workers.library.config import settings as with_defaults
+
+from .runner import Sink, SinkRunner
+from .selection import WantedSink, wanted_sinks
+from .store import SinkStore
+
+QUIET_MS = 15_000  # for which a channel may still be written whose sink nobody wants: its query is stopping
+DRAIN_MS = 600_000  # after which what cannot be written is given up, of a sink that nobody wants
+
+
+class Sinks:
+    """Parameters
+    ----------
+    settings : Settings
+        Node, data folder and broker.
+    broker : redis.Redis
+        A client that does not decode responses.
+    types : mapping of str to TaskType
+        The catalogue.
+    on_event : callable
+        Takes a kind and facts.
+    """
+
+    def __init__(
+        self, settings: Settings, broker: redis.Redis, types: Mapping[str, TaskType], on_event: Callable[..., None]
+    ) -> None:
+        self._settings, self._types, self._on_event = settings, types, on_event
+        self._store = SinkStore(broker)
+        self._lives = Lives(settings.data_dir / "nodes" / settings.node / "sinks.json")
+        self._runners: dict[str, SinkRunner] = {}  # by channel
+        self._unwanted: dict[str, int] = {}  # since when (ms), by channel
+        self._is_swept = False
+        self._rates = Rates()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether there is nothing to write, and nothing to clear up."""
+        return not self._runners
+
+    def turn(self, desired: DesiredState) -> bool:
+        """One look; True where nothing is left to do for what is wanted now."""
+        wanted = wanted_sinks(desired, self._types)
+        for channel, sink in wanted.items():
+            self._unwanted.pop(channel, None)
+            if channel in self._runners:
+                self._runners[channel].drain(False)
+            else:
+                self._begin(sink)
+        if not self._is_swept and desired.version:
+            self._sweep(wanted)
+        for channel in self._runners.keys() - wanted.keys():
+            self._end(channel)
+        return not self._unwanted
+
+    def reports(self) -> dict[str, dict[str, Any]]:
+        """How sinks stand, by running task."""
+        now_ms, reports = _now_ms(), {}
+        standings = {}
+        with suppress(redis.RedisError):
+            standings = {channel: self._store.standing(channel) for channel in self._runners}
+        self._rates.take({channel: standing.events for channel, standing in standings.items()}, at_ms=now_ms)
+        for channel, runner in self._runners.items():
+            standing = standings.get(channel)
+            reports[runner.sink.task] = {
+                **asdict(runner.report()), "channel": channel, "rate_per_s": self._rates.per_s(channel),
+                **({name: value for name, value in asdict(standing).items() if name != "position"}
+                   if standing else {})}
+        return reports
+
+    def shape(self) -> Any:
+        """What of the reports is news."""
+        reports = {channel: runner.report() for channel, runner in self._runners.items()}
+        return {channel: (report.state, report.error, report.restarts) for channel, report in reports.items()}
+
+    def stop(self) -> None:
+        """End all between two batches."""
+        for runner in self._runners.values():
+            runner.stop()
+
+    def join(self, deadline: float) -> None:
+        """Wait for all to end."""
+        for runner in self._runners.values():
+            runner.join(max(0.0, deadline - time.monotonic()))
+
+    # -- beginning and ending ------------------------------------------------------------------------------------------
+
+    def _begin(self, wanted: WantedSink) -> SinkRunner:
+        task, channel = wanted.task, wanted.channel
+        life = self._store.open(
+            channel, node=self._settings.node, life=self._lives.of(channel),
+            task={"id": task.id, "type": task.type, "config": dict(task.config)})
+        self._lives.keep(channel, life)
+        task_type = self._types[task.type]
+        config = with_defaults(task_type, task.config)
+        sink = Sink(
+            task.id, channel, f"weir-{life}", keep_events=config["keep_events"], keep_refused=config["keep_refused"],
+            open=partial(_open, task_type), folder=self._settings.data_dir / "tables",
+            config=lambda: opened(config, redis_url=self._settings.redis_url, data_dir=self._settings.data_dir))
+        runner = SinkRunner(sink, self._store, on_event=self._on_event)
+        self._runners[channel] = runner
+        runner.start()
+        return runner
+
+    def _end(self, channel: str) -> None:
+        """Let a sink write what waits, then let it go."""
+        runner, now_ms = self._runners[channel], _now_ms()
+        since_ms = self._unwanted.setdefault(channel, now_ms)
+        runner.drain(True)
+        if now_ms - since_ms >= (QUIET_MS if runner.is_empty else DRAIN_MS):
+            runner.stop()
+            if runner.join(0):
+                self._store.leave(channel, node=self._settings.node)
+                self._lives.forget(channel)
+                del self._runners[channel], self._unwanted[channel]
+
+    def _sweep(self, wanted: Mapping[str, WantedSink]) -> None:
+        """Once: what a host has left that was killed while it wrote what nobody wants any more."""
+        for channel, task in self._store.left(self._settings.node).items():
+            if channel in wanted or channel in self._runners:
+                continue
+            if task.get("type") in self._types:
+                self._begin(WantedSink(Task(**task), channel))
+            else:
+                self._store.leave(channel, node=self._settings.node)
+        self._is_swept = True
+
+
+class Lives:
+    """The lives of sinks on the node's disk, beside its checkpoints, for a broker that has lost them.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        try:
+            self._lives: dict[str, str] = json.loads(path.read_text())
+        except (OSError, ValueError):
+            self._lives = {}
+
+    def of(self, channel: str) -> str:
+        """The life of a channel's sink; "" where none is known."""
+        return self._lives.get(channel, "")
+
+    def keep(self, channel: str, life: str) -> None:
+        """Remember it."""
+        if self._lives.get(channel) != life:
+            self._lives[channel] = life
+            self._write()
+
+    def forget(self, channel: str) -> None:
+        """The sink is gone."""
+        if self._lives.pop(channel, None) is not None:
+            self._write()
+
+    def _write(self) -> None:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = self._path.with_suffix(".new")
+        with temporary.open("w") as file:
+            json.dump(self._lives, file)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(self._path)
+
+
+def _open(task_type: TaskType, opening: Any) -> Any:
+    module, _, function = (task_type.writer or "").partition(":")
+    return getattr(import_module(module), function)(opening)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,281 @@
+"""Sinks as the broker keeps them: who each is outside, how far it has come, what was refused, what people asked for.
+
+How far a sink has come is the other system's to say, where it can. What stands here lets pages show it, and lets
+channels be freed; it may be behind by what was written last.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import redis
+
+from scheduler.contracts.offsets import START, Offset
+from workers.engine.channels import codec, keys, scripts
+from workers.engine.channels.config import CAPACITY_BLOCKS
+from workers.engine.channels.registry import Channels
+from workers.engine.channels.spill import Entry
+
+KEPT_S = 24 * 3600  # for which all of a sink stays that nobody wants any more: as long as its channel
+SAMPLE_CHARACTERS = 2_000
+LETTER_STEP = 1_000_000  # a letter's number in its block: the block's own, times this, and its row
+
+
+@dataclass(frozen=True, slots=True)
+class SinkStanding:
+    """How a sink stands: the last block that is outside (``START`` for none), how many events were written and refused,
+    how many wait, since when the oldest of these does (ms since the epoch), how many are kept that were written and the
+    time of the oldest of those, and when something was written last."""
+
+    position: Offset = START
+    events: int = 0
+    refused: int = 0
+    waiting: int = 0
+    waiting_since_ms: int | None = None
+    kept: int = 0
+    kept_since_ms: int | None = None
+    at_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """An event that was refused: when (ms since the epoch), why, its block, and itself as JSON and as it was."""
+
+    id: str
+    at_ms: int
+    reason: str
+    place: str
+    sample: bytes
+    block: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What somebody asked of a sink: to write again what is kept, ``refused`` events, or else all ``since_ms``."""
+
+    what: str
+    since_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A block that is outside, and kept to be written again: its entry, events, and when it was written (ms)."""
+
+    offset: Offset
+    events: int
+    written_ms: int
+
+
+class SinkStore:
+    """Sinks in the broker.
+
+    Parameters
+    ----------
+    broker : redis.Redis
+        A client that does not decode responses.
+    """
+
+    def __init__(self, broker: redis.Redis) -> None:
+        self._broker = broker
+        self.channels = Channels(broker)
+
+    # -- life ----------------------------------------------------------------------------------------------------------
+
+    def open(self, channel: str, *, node: str, task: Mapping[str, Any], life: str = "") -> str:
+        """Begin a sink, or go on with it; its life: what tells it outside from all others.
+
+        Parameters
+        ----------
+        channel : str
+            What it writes.
+        node : str
+            Who runs it.
+        task : mapping
+            Its task as JSON, so that what is in the channel is written also when nobody wants the sink any more.
+        life : str, optional
+            The life that the node has on its disk, for a broker that has lost it.
+        """
+        state = keys.sink(channel)
+        pipeline = self._broker.pipeline(transaction=True)
+        pipeline.hsetnx(state, "life", life or uuid.uuid4().hex)
+        pipeline.hset(state, mapping={"node": node, "task": json.dumps(task)})
+        pipeline.hget(state, "life")
+        for key in (state, keys.refused(channel), keys.sink_orders(channel)):
+            pipeline.persist(key)
+        pipeline.sadd(keys.sinks(node), channel)
+        return pipeline.execute()[2].decode()
+
+    def leave(self, channel: str, *, node: str) -> None:
+        """Nobody wants it any more, and all is written: what stands here goes with its channel."""
+        pipeline = self._broker.pipeline(transaction=True)
+        for key in (keys.sink(channel), keys.refused(channel), keys.sink_orders(channel)):
+            pipeline.expire(key, KEPT_S)
+        pipeline.srem(keys.sinks(node), channel)
+        pipeline.execute()
+
+    def left(self, node: str) -> dict[str, dict[str, Any]]:
+        """The tasks of the sinks that a node has begun and not left, by channel."""
+        channels = sorted(name.decode() for name in self._broker.smembers(keys.sinks(node)))
+        tasks = {channel: self._broker.hget(keys.sink(channel), "task") for channel in channels}
+        return {channel: json.loads(task) if task else {} for channel, task in tasks.items()}
+
+    def schema(self, channel: str) -> str | None:
+        """The schema of its events, as Spark has it; None while the channel is not open."""
+        text = self._broker.hget(keys.meta(channel), "schema")
+        return None if text is None else text.decode()
+
+    # -- what is written -----------------------------------------------------------------------------------------------
+
+    def position(self, channel: str) -> Offset:
+        """How far the sink has come, as far as is known here: at least to the place that is held in its channel."""
+        pipeline = self._broker.pipeline(transaction=False)
+        pipeline.hget(keys.sink(channel), "position").hget(keys.readers(channel), keys.SINK)
+        return max((Offset(text.decode()) for text in pipeline.execute() if text), default=START)
+
+    def place(self, channel: str) -> Offset:
+        """What the channel holds begins behind this entry."""
+        text = self._broker.hget(keys.readers(channel), keys.SINK)
+        return Offset(text.decode()) if text else START
+
+    def wait(self, channel: str, *, after: Offset, most: int, timeout_ms: int) -> list[Entry]:
+        """Blocks behind an entry; waits for the first of them.
+
+        Parameters
+        ----------
+        channel : str
+            What is read.
+        after : Offset
+            The entry.
+        most : int
+            How many blocks at most.
+        timeout_ms : int
+            For how long it waits.
+        """
+        answer = self._broker.xread({keys.channel(channel): after}, count=most, block=timeout_ms)
+        return [_entry(entry, fields) for _, entries in answer or () for entry, fields in entries]
+
+    def note(
+        self, channel: str, *, position: Offset, taken: int, passed: int, now_ms: int, place: Offset,
+        held: Sequence[Kept]
+    ) -> None:
+        """Note that all up to a block is outside, and let go of what is not kept to be written again.
+
+        Parameters
+        ----------
+        channel : str
+            What was written.
+        position : Offset
+            Its last block that is outside.
+        taken, passed : int
+            How many events were taken since, and how many were taken or refused.
+        now_ms : int
+            When.
+        place : Offset
+            What is behind it is held in the channel.
+        held : sequence of Kept
+            What of that is outside already.
+        """
+        pipeline = self._broker.pipeline(transaction=True)
+        state = keys.sink(channel)
+        pipeline.hset(state, mapping={
+            "position": position, "kept": sum(block.events for block in held),
+            "kept_since": held[0].written_ms if held else "", **({"at": now_ms} if taken else {})})
+        pipeline.hincrby(state, "events", taken)
+        pipeline.hincrby(state, "passed", passed)
+        if self._broker.hexists(keys.meta(channel), "capacity"):
+            # What is kept takes no room from what waits.
+            pipeline.hset(keys.meta(channel), "capacity", CAPACITY_BLOCKS + len(held))
+        pipeline.execute()
+        self.channels.commit(channel, keys.SINK, place)
+
+    def standing(self, channel: str) -> SinkStanding:
+        """How the sink stands."""
+        pipeline = self._broker.pipeline(transaction=False)
+        pipeline.hmget(keys.sink(channel), ["position", "events", "refused", "passed", "kept", "kept_since", "at"])
+        pipeline.hget(keys.meta(channel), "events").hget(keys.readers(channel), keys.SINK)
+        (position, events, refused, passed, held, held_since, at_ms), written, place = pipeline.execute()
+        reached = Offset((position or place or START.encode()).decode())
+        waiting = max(0, int(written or 0) - int(passed or 0))
+        since_ms = None
+        if waiting:
+            first = self._broker.xrange(keys.channel(channel), min=f"({reached}", max="+", count=1)
+            since_ms = int(first[0][1][b"t"]) if first else None
+        return SinkStanding(
+            reached, int(events or 0), int(refused or 0), waiting if since_ms is not None else 0, since_ms,
+            int(held or 0), int(held_since) if held_since else None, int(at_ms) if at_ms else None)
+
+    # -- what is refused -----------------------------------------------------------------------------------------------
+
+    def refuse(self, channel: str, letters: Sequence[tuple[Entry, int, str, pa.Table, bytes]], *, keep: int,
+               now_ms: int) -> int:
+        """Keep events that the other system refused, each once, however often a batch is repeated; how many are new.
+
+        Parameters
+        ----------
+        channel : str
+            What is written.
+        letters : sequence of tuple
+            In their order: the block, the row in it, the reason, the event as a table of one row, and as JSON.
+        keep : int
+            How many of the newest are kept.
+        now_ms : int
+            When they were refused.
+        """
+        arguments: list[Any] = [keep, now_ms]
+        for entry, row, reason, event, sample in letters:
+            block, n = entry.offset.split("-")
+            arguments += [
+                f"{block}-{int(n) * LETTER_STEP + row}", reason, f"block {entry.offset}, row {row}",
+                sample[:SAMPLE_CHARACTERS], codec.encode_block(event.combine_chunks().to_batches()[0])]
+        return int(scripts.run(self._broker, "refuse", [keys.refused(channel), keys.sink(channel)], arguments))
+
+    def letters(self, channel: str, *, count: int = 50) -> list[Letter]:
+        """The newest events that were refused, newest first."""
+        entries = self._broker.xrevrange(keys.refused(channel), count=count)
+        return [_letter(entry, fields) for entry, fields in entries]
+
+    def all_letters(self, channel: str) -> list[Letter]:
+        """Every event that is kept as refused, oldest first."""
+        return [_letter(entry, fields) for entry, fields in self._broker.xrange(keys.refused(channel))]
+
+    def taken(self, channel: str, letters: Collection[Letter]) -> None:
+        """Events that had been refused, and are outside now."""
+        if letters:
+            pipeline = self._broker.pipeline(transaction=True)
+            pipeline.xdel(keys.refused(channel), *(letter.id for letter in letters))
+            pipeline.hincrby(keys.sink(channel), "refused", -len(letters))
+            pipeline.hincrby(keys.sink(channel), "events", len(letters))
+            pipeline.execute()
+
+    # -- what people ask for -------------------------------------------------------------------------------------------
+
+    def ask(self, channel: str, order: Order) -> None:
+        """Ask a sink to write again what is kept."""
+        self._broker.rpush(keys.sink_orders(channel), json.dumps({"what": order.what, "since_ms": order.since_ms}))
+
+    def asked(self, channel: str) -> Order | None:
+        """The oldest order that is not done yet."""
+        text = self._broker.lindex(keys.sink_orders(channel), 0)
+        if text is None:
+            return None
+        order = json.loads(text)
+        return Order(order["what"], order["since_ms"])
+
+    def done(self, channel: str) -> None:
+        """The oldest order is done."""
+        self._broker.lpop(keys.sink_orders(channel))
+
+
+def _entry(entry: bytes, fields: Mapping[bytes, bytes]) -> Entry:
+    return Entry(Offset(entry.decode()), int(fields[b"n"]), int(fields[b"t"]), fields[b"b"])
+
+
+def _letter(entry: bytes, fields: Mapping[bytes, bytes]) -> Letter:
+    return Letter(
+        entry.decode(), int(fields[b"t"]), fields[b"reason"].decode(errors="replace"), fields[b"place"].decode(),
+        fields[b"sample"], fields[b"b"])
