@@ -26,6 +26,7 @@ from dashboard.operations.estate_writer import drop_bundles, on_slots_there, sto
 from dashboard.operations.generation import lock_generation
 from dashboard.operations.models import EstateState
 from dashboard.plans import services as plans
+from dashboard.plans.carrying_over import Carrier
 from dashboard.plans.computing import compute
 from dashboard.plans.joining import by_schedule, last_options
 from dashboard.plans.kinds import SITE_PLAN_KINDS
@@ -33,7 +34,6 @@ from dashboard.plans.models import PlanRecord
 from dashboard.plans.scheduling_problem import problem_of
 from dashboard.plans.selectors import plan_of
 from dashboard.plans.stale_profiles import profiles_since
-from dashboard.plans.standing import Carrier
 from dashboard.teams.models import Team, User
 from dashboard.teams.permissions import viewer_of
 from scheduler.model.errors import InvalidTransition, WeirError

@@ -136,9 +136,9 @@ def test_a_schedule_stands_as_long_as_its_slots_have_nothing_else_to_do(world: W
 def test_two_that_both_stand_do_not_take_each_others_numbers(world: World):
     """Both were planned for one generation, so that their new queries had the same names."""
     one, two, three = (
-        planned(author, team, apart(name))
-        for author, team, name in (
-            (world.carla, world.city, "turin"), (world.mo, world.mobility, "busan"), (world.mo, world.mobility, "oslo")))
+        planned(author, team, apart(name)) for author, team, name in (
+            (world.carla, world.city, "turin"), (world.mo, world.mobility, "busan"),
+            (world.mo, world.mobility, "oslo")))
     assert set(plan_of(one.plan).fragments_after) == set(plan_of(two.plan).fragments_after)
     for proposal, reviewer in ((one, world.ana), (two, world.ben), (three, world.ben)):
         proposal = again(proposal)
@@ -177,7 +177,7 @@ def test_where_no_slot_is_left_it_is_stale(world: World):
 def test_many_that_wait_cost_an_approval_a_few_statements_each(world: World):
     def statements_of_an_approval(name: str) -> int:
         proposal = planned(world.mo, world.mobility, apart(name))
-        with CaptureQueriesContext(connection, ) as captured:
+        with CaptureQueriesContext(connection) as captured:
             approved(proposal, world.ben)
         return len(captured)
 
