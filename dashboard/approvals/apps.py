@@ -6,9 +6,9 @@ class ApprovalsConfig(AppConfig):
     label = "approvals"
 
     def ready(self) -> None:
-        """Whatever moves the estate on overtakes the proposals that were planned for it."""
-        from dashboard.approvals.services.enacting import overtake_older  # models are loaded by now
+        """Whatever moves the estate on carries the proposals over that were planned for it, or overtakes them."""
+        from dashboard.approvals.services.enacting import carry_over_or_overtake  # models are loaded by now
         from dashboard.operations.generation import moved
 
         moved.connect(
-            lambda generation, **_: overtake_older(generation=generation), weak=False, dispatch_uid="overtake")
+            lambda generation, **_: carry_over_or_overtake(generation=generation), weak=False, dispatch_uid="overtake")

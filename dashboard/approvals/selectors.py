@@ -126,7 +126,7 @@ def live_proposal(viewer: Viewer, proposal_id: UUID | str) -> dict[str, Any]:
     - ``steps`` by key: ``done`` or ``waiting``; ``done`` and ``total``: how many
     - ``failing`` by fragment id: ``cause``, ``since`` (ISO 8601)
     - ``reviews`` by team slug: ``verdict``, ``reviewer``, ``comment``
-    - ``error``: why no plan could be made (code, message, remedy), or null
+    - ``error``: why no plan could be made, or why it stands no more (code, message, remedy), or null
     """
     record = permissions.proposal_for(viewer, proposal_id)
     plan_record = record.rollback_plan or record.plan

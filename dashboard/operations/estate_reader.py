@@ -16,7 +16,7 @@ from dashboard.operations.offered_slots import offered_slots
 from scheduler.model.encoding import bundles_from_data
 from scheduler.model.estate import Submitted
 from scheduler.model.fragment import Fragment, RunningTask, Slot, divided_among
-from scheduler.model.usage import NAMED, NANO, Users, nanocores
+from scheduler.model.usage import NAMED, NANO, SlotLoad, Users, nanocores
 
 T = TypeVar("T")
 MOST_PARTS = 200  # of one compound SELECT: SQLite takes 500
@@ -94,6 +94,11 @@ class StoredEstate:
         least = slots.order_by("spent", "node_id", "index").values("pk")[:count]
         rows = slots.filter(pk__in=least).order_by("node_id", "index")
         return tuple((Slot(node=row.node_id, index=row.index), row.spent / NANO) for row in rows)
+
+    def slot_loads(self, slots: Collection[str]) -> dict[str, SlotLoad]:
+        """What these slots have to do, by name: of those that are there and that nothing has reserved."""
+        rows = SlotRow.objects.filter(name__in=slots, reserved_for="") if slots else ()
+        return {row.name: SlotLoad(row.queries, row.task_nanocores, row.bundles) for row in rows}
 
     def divided_on(self, slots: Collection[str]) -> tuple[Fragment, ...]:
         """The fragments that work and that a schedule has put on any of these slots."""

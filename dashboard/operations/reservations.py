@@ -3,7 +3,7 @@
 What rests there, of paused dataflows, may go on resting; it cannot be resumed meanwhile.
 
 What is on offer for plans changes with a reservation: the estate moves on, so that no plan that was frozen before puts
-something there. When the slot is given back no plan is overtaken, and pages are told all the same.
+something there. When the slot is given back it does not, and pages are told all the same.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from dashboard.plans.kinds import SITE_PLAN_KINDS
 from dashboard.plans.models import PlanRecord
 from scheduler.model.errors import StalePlan, WeirError
 from scheduler.model.plan import Plan
+from scheduler.reading import Reading, Reads
 
 log = structlog.get_logger(__name__)
 
@@ -27,8 +28,15 @@ def compute(record: PlanRecord, estate: StoredEstate) -> Plan:
     WeirError
         No plan can be made; the error says why.
     """
+    return plan_and_reads(record, estate)[0]
+
+
+def plan_and_reads(record: PlanRecord, estate: StoredEstate) -> tuple[Plan, Reads]:
+    """The plan that a record asks for, and what of the estate it was made from; raises as `compute`."""
+    reading = Reading(estate)
     try:
-        return SITE_PLAN_KINDS[record.kind].compute(record, estate)
+        plan = SITE_PLAN_KINDS[record.kind].compute(record, reading)
+        return plan, reading.reads(plan)
     except WeirError:
         raise
     except Exception as error:

@@ -5,9 +5,16 @@ from __future__ import annotations
 from dashboard import jobs
 from dashboard.operations.siblings import StoredSiblings
 from dashboard.teams.models import Team
+from scheduler.reading import Reading
 from scheduler.reuse.containment import Containment
 
 
-def containment_of(team: Team) -> Containment | None:
-    """What planning needs to make tasks of this team from wider ones that run; None where the team wants none."""
-    return Containment(StoredSiblings(), jobs.refinement) if team.containment else None
+def containment_of(team: Team, estate: Reading | None = None) -> Containment | None:
+    """What planning needs to make tasks of this team from wider ones that run; None where the team wants none.
+
+    An ``estate`` notes what is looked up.
+    """
+    if not team.containment:
+        return None
+    siblings = StoredSiblings()
+    return Containment(siblings if estate is None else estate.siblings_in(siblings), jobs.refinement)

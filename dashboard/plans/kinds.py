@@ -14,7 +14,6 @@ from dashboard import jobs
 from dashboard.catalog import lifecycle as dataflows
 from dashboard.catalog.documents import stored_dataflow
 from dashboard.catalog.models import DataflowVersion
-from dashboard.operations.estate_reader import StoredEstate
 from dashboard.operations.nodes import pinning_remarks
 from dashboard.operations.slow_queries import cut_tasks
 from dashboard.plans.choices import Choice
@@ -27,6 +26,7 @@ from dashboard.profiles.warnings import machine_warnings, warning_notes, warning
 from scheduler import isolating, planning, rearranging, rescheduling
 from scheduler.model.plan import Plan
 from scheduler.model.plan_kinds import DEFRAGMENT, ISOLATE, PAUSE, REMOVE, RESUME, SCHEDULE, SUBMIT, PlanKind
+from scheduler.reading import Reading
 from scheduler.scheduling import Schedule
 
 
@@ -47,7 +47,7 @@ class SitePlanKind:
     """
 
     kind: PlanKind
-    compute: Callable[[PlanRecord, StoredEstate], Plan]
+    compute: Callable[[PlanRecord, Reading], Plan]
     becomes: str | None
     proposed_from: Collection[str]
 
@@ -68,7 +68,7 @@ class SitePlanKind:
         return self.kind.has_document
 
 
-def _submission(record: PlanRecord, estate: StoredEstate) -> Plan:
+def _submission(record: PlanRecord, estate: Reading) -> Plan:
     version = DataflowVersion.objects.select_related("dataflow__team").get(
         dataflow_id=record.dataflow_id, number=record.version)
     options = dict(record.options)
@@ -76,33 +76,33 @@ def _submission(record: PlanRecord, estate: StoredEstate) -> Plan:
     return planning.plan_submission(
         estate, stored_dataflow(version.document), dataflow_id=str(record.dataflow_id),
         team=version.dataflow.team.slug, task_types=jobs.task_types(), prices=prices(),
-        containment=containment_of(version.dataflow.team), schedule=schedule, remarks=remarks, **options)
+        containment=containment_of(version.dataflow.team, estate), schedule=schedule, remarks=remarks, **options)
 
 
-def _of_what_runs(planner: Callable[..., Plan], record: PlanRecord, estate: StoredEstate) -> Plan:
+def _of_what_runs(planner: Callable[..., Plan], record: PlanRecord, estate: Reading) -> Plan:
     return planner(estate, str(record.dataflow_id), task_types=jobs.task_types(), prices=prices())
 
 
-def _defragmentation(record: PlanRecord, estate: StoredEstate) -> Plan:
+def _defragmentation(record: PlanRecord, estate: Reading) -> Plan:
     dataflow_id = str(record.dataflow_id)
     return rearranging.plan_defragmentation(
         estate, dataflow_id, task_types=jobs.task_types(), prices=prices(),
         evidence=evidence_of(estate, dataflow_id), rule=rule(), apart=cut_tasks())
 
 
-def _pause(record: PlanRecord, estate: StoredEstate) -> Plan:
+def _pause(record: PlanRecord, estate: Reading) -> Plan:
     return rearranging.plan_pause(
         estate, str(record.dataflow_id), task_types=jobs.task_types(), prices=prices(),
         why=record.options.get("why", ""))
 
 
-def _isolation(record: PlanRecord, estate: StoredEstate) -> Plan:
+def _isolation(record: PlanRecord, estate: Reading) -> Plan:
     return isolating.plan_isolation(
         estate, str(record.dataflow_id), slow=record.options.get("slow", ""), task_types=jobs.task_types(),
         prices=prices(), why=record.options.get("why", ""))
 
 
-def _scheduling(record: PlanRecord, estate: StoredEstate) -> Plan:
+def _scheduling(record: PlanRecord, estate: Reading) -> Plan:
     schedule, remarks = _schedule(record, estate, dict(record.options))
     return rescheduling.plan_schedule(
         estate, str(record.dataflow_id), schedule, task_types=jobs.task_types(), prices=prices(),
@@ -110,7 +110,7 @@ def _scheduling(record: PlanRecord, estate: StoredEstate) -> Plan:
 
 
 def _schedule(
-    record: PlanRecord, estate: StoredEstate, options: dict[str, Any]
+    record: PlanRecord, estate: Reading, options: dict[str, Any]
 ) -> tuple[Schedule | None, list[str]]:
     """The schedule that the options ask for, taken out of them, and what may keep it from holding; else None."""
     wanted = options.pop("schedule", None)

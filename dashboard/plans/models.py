@@ -11,7 +11,10 @@ from scheduler.model.plan_kinds import PLAN_KINDS
 
 
 class PlanRecord(models.Model):
-    """A plan: first a request, then a frozen document with its digest and the estate's generation."""
+    """A plan: first a request, then a frozen document with its digest and the estate's generation.
+
+    Its digest is of what it means: while it waits, it is carried over to later generations under the same one.
+    """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     kind = models.CharField(max_length=10, choices=[(kind, kind) for kind in PLAN_KINDS])
@@ -25,6 +28,7 @@ class PlanRecord(models.Model):
     digest = models.CharField(max_length=64, blank=True)
     has_promise = models.BooleanField(default=False)  # whether the plan has a schedule, which promises something
     document = models.TextField(blank=True)  # canonical JSON as text: what was hashed is what is kept
+    reads = models.TextField(blank=True, default="")  # what of the estate it was made from (`scheduler.reading.Reads`)
     error = models.JSONField(null=True)
     created = models.DateTimeField(auto_now_add=True)
     enqueued = models.DateTimeField(auto_now_add=True)

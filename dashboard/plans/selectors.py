@@ -7,9 +7,15 @@ from __future__ import annotations
 
 from dashboard.plans.models import PlanRecord
 from scheduler.model.encoding import plan_from_json
+from scheduler.model.errors import AlteredPlan
 from scheduler.model.plan import Plan
 
 
 def plan_of(record: PlanRecord) -> Plan | None:
     """The frozen plan; ``AlteredPlan`` where the stored text does not have its digest."""
-    return plan_from_json(record.document) if record.document else None
+    plan = plan_from_json(record.document) if record.document else None
+    if plan is not None and plan.generation != record.generation:  # which is no part of its digest
+        raise AlteredPlan(
+            "The stored plan is of another generation than the one that was frozen", remedy="Compute it again.",
+            digest=plan.digest)
+    return plan

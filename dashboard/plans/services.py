@@ -1,4 +1,4 @@
-"""Writing plans: requested, then frozen or failed, then stale."""
+"""Writing plans: requested, then frozen or failed, then carried over for as long as they stand, then stale."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from scheduler.model.encoding import plan_to_json
 from scheduler.model.errors import WeirError
 from scheduler.model.plan import Plan
 from scheduler.model.plan_kinds import PLAN_KINDS
+from scheduler.reading import Reads
 
 
 def request_plan(
@@ -47,12 +48,13 @@ def request_plan(
         return record
 
 
-def freeze(*, record: PlanRecord, plan: Plan) -> PlanRecord:
-    """Keep a computed plan, with its digest and generation."""
+def freeze(*, record: PlanRecord, plan: Plan, reads: Reads | None = None) -> PlanRecord:
+    """Keep a computed plan, with its digest and generation, and what it was made from where it is to be reviewed."""
     with audited(actor=None, verb="plan.freeze", subject=record, team=record.dataflow.team) as audit:
         _move(record, READY)
         record.generation, record.digest = plan.generation, plan.digest
         record.document, record.has_promise = plan_to_json(plan), plan.promise is not None
+        record.reads = "" if reads is None else reads.to_json()
         record.finished = timezone.now()
         record.save()
         audit.details = {"generation": plan.generation, "digest": plan.digest}
@@ -69,11 +71,25 @@ def fail(*, record: PlanRecord, error: WeirError) -> PlanRecord:
         return record
 
 
-def overtake(*, record: PlanRecord) -> PlanRecord:
-    """Mark a plan that the estate has moved past."""
-    with audited(actor=None, verb="plan.overtaken", subject=record, team=record.dataflow.team):
+def carry_over(*, record: PlanRecord, plan: Plan) -> PlanRecord:
+    """Keep the same plan for a later generation, in which all that it was made from is as it was."""
+    if plan.digest != record.digest:
+        raise ValueError("another plan is no plan carried over")
+    with audited(actor=None, verb="plan.carry_over", subject=record, team=record.dataflow.team) as audit:
+        audit.details = {"before": record.generation, "generation": plan.generation}
+        record.generation, record.document = plan.generation, plan_to_json(plan)
+        record.save(update_fields=["generation", "document"])
+        return record
+
+
+def overtake(*, record: PlanRecord, why: WeirError | None = None) -> PlanRecord:
+    """Mark a plan that the estate has moved past, with what has changed."""
+    with audited(actor=None, verb="plan.overtaken", subject=record, team=record.dataflow.team) as audit:
         _move(record, STALE)
-        record.save(update_fields=["status"])
+        if why is not None:
+            record.error = why.as_dict()
+            audit.details = {"why": why.message}
+        record.save(update_fields=["status", "error"])
         return record
 
 

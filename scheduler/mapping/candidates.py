@@ -92,11 +92,13 @@ class Candidates:
         below : float, optional
             Candidates from this cost on are left out.
         """
-        free_cpu, free_memory, room = self._free[:, : self.count]
-        numbers = np.flatnonzero((free_cpu >= cpu - TOLERANCE) & (room >= memory - TOLERANCE))
+        free = self._free[:, : self.count]
+        fits = free[2] >= memory - TOLERANCE
+        fits &= free[0] >= cpu - TOLERANCE
+        numbers = fits.nonzero()[0]
         if not numbers.size:
             return below, -1
-        costs = cost(free_cpu[numbers], free_memory[numbers])
+        costs = cost(free[0].take(numbers), free[1].take(numbers))
         best = int(costs.argmin())
         least = float(costs[best])
         return (least, int(numbers[best])) if least < below else (below, -1)

@@ -16,7 +16,9 @@ from .placement import Bound, Crowd
 from .plan import BillChange, Plan, Price, Step
 from .promise import BundlePromise, Load, ProfileUsed, Promise
 from .refinement import Refinement
+from .renumbering import placed_late, renumbered, with_slots
 
+BEFORE_ALL = -1  # a generation before the first: nothing in any estate is numbered for it
 # Left out where empty, so that what was stored and signed before they came to be stays as it is.
 _LEFT_OUT_WHERE_EMPTY = {
     Fragment: ("channels", "inherits", "joins", "resting", "bundles"),
@@ -37,6 +39,16 @@ def to_json(value: Any) -> str:
 
 
 def plan_digest(plan: Plan) -> str:
+    """SHA-256 over what a plan means: everything in it but its digest, and what is settled as it is taken in.
+
+    That is the number of the generation, in what it starts as well, and where that is placed without a schedule. So
+    the same plan has the same digest at whichever generation of the estate (`scheduler.rebasing`).
+    """
+    anywhere = with_slots(plan, dict.fromkeys(placed_late(plan), ""))
+    return _digest(renumbered(anywhere, BEFORE_ALL))
+
+
+def _digest(plan: Plan) -> str:
     """SHA-256 over everything in a plan but its digest."""
     data = _as_object(plan)
     del data["digest"]
@@ -67,7 +79,8 @@ def plan_from_json(text: str | Mapping[str, Any]) -> Plan:
         raise AlteredPlan(
             f"The stored plan cannot be read: {error!r}",
             remedy="Compute it again; if it was made by a later version of Weir, run that one.") from error
-    if plan.digest != plan_digest(plan):
+    # Plans that were frozen before digests were of what they mean have one of everything.
+    if plan.digest not in (plan_digest(plan), _digest(plan)):
         raise AlteredPlan(
             "The stored plan is not the plan that was frozen", remedy="Compute it again.", digest=plan.digest
         )

@@ -93,6 +93,10 @@ class Estate:
         least = heapq.nsmallest(count, chosen, key=lambda order: (spent[order], order))
         return tuple((self.slots[order], spent[order] / NANO) for order in sorted(least))
 
+    def slot_loads(self, slots: Collection[str]) -> dict[str, SlotLoad]:
+        """What these slots have to do, by name: of those that are there."""
+        return {slot.name: self.loads.get(slot.name, SlotLoad()) for slot in self.slots if slot.name in slots}
+
     def divided_on(self, slots: Collection[str]) -> tuple[Fragment, ...]:
         """The fragments that work and that a schedule has put on any of these slots."""
         return divided_among(self.fragments.values(), slots)

@@ -107,7 +107,7 @@ class Plan:
     notes: tuple[str, ...] = ()  # what reviewers should know besides, in sentences
     bill_changes: tuple[BillChange, ...] = ()  # of who shares its tasks, by team
     why: str = ""  # what a defragmentation gains, against what it disturbs, in a sentence or two
-    digest: str = ""  # SHA-256 over everything above, canonical JSON
+    digest: str = ""  # SHA-256 over what all that means, `encoding.plan_digest`
 
     @property
     def entry_after(self) -> Submitted | None:

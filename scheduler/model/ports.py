@@ -7,7 +7,7 @@ from typing import Protocol, runtime_checkable
 
 from .estate import Submitted
 from .fragment import Fragment, RunningTask, Slot
-from .usage import Users
+from .usage import SlotLoad, Users
 
 
 @runtime_checkable
@@ -51,6 +51,9 @@ class EstateView(Protocol):
 
         With ``apart`` those that a schedule has bundles on are left out, as long as there are others.
         """
+
+    def slot_loads(self, slots: Collection[str]) -> Mapping[str, SlotLoad]:
+        """What these slots have to do, by name: of those that are there and that nothing has to itself."""
 
     def divided_on(self, slots: Collection[str]) -> Sequence[Fragment]:
         """The fragments that work and that a schedule has put on any of these slots."""

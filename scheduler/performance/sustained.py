@@ -15,6 +15,8 @@ sums of functions that do not fall as f, or any query's events, grow, and that a
 such functions are such, too, and n is such below w·f = 1. So all rates up to one are sustained, and none above: it is
 unique, scales with the planned rates, and falls if there is more to do. It is found by bisection, or directly where no
 query can run fewer batches and none waits, for then both sides are lines.
+
+Where no event on a slot takes any CPU both sides are flat: its core then limits no rate, or sustains none.
 """
 
 from __future__ import annotations

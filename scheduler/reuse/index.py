@@ -59,6 +59,10 @@ class EstateIndex:
         """
         return self._slots.least_loaded(count, query_nanocores=nanocores(query_cores), apart=apart)
 
+    def slot_loads(self, slots: Collection[str]) -> dict[str, SlotLoad]:
+        """What these slots have to do, by name: of those that are there."""
+        return self._slots.loads_of(slots)
+
     def divided_on(self, slots: Collection[str]) -> tuple[Fragment, ...]:
         """The fragments that work and that a schedule has put on any of these slots."""
         return divided_among(self.fragments.values(), slots)
@@ -168,6 +172,9 @@ class _Slots:
         self._loads[slot] = self._loads.get(slot, SlotLoad()) + load
         if ranked:
             insort(self._ranks[self._has_bundles(slot)], (self._spent(slot), order))
+
+    def loads_of(self, slots: Collection[str]) -> dict[str, SlotLoad]:
+        return {slot: self._loads.get(slot, SlotLoad()) for slot in slots if slot in self._order}
 
     def _has_bundles(self, slot: str) -> bool:
         return self._loads.get(slot, SlotLoad()).bundles > 0

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 
 from scheduler.model.errors import InvalidResources
 from scheduler.model.profile import Point, Profile, Profiles
 from scheduler.scheduling import SchedulingOptions, prepare, schedule
 from tests.scheduler.catalogue import TYPES, flow
-from tests.scheduler.schedules import BUY
+from tests.scheduler.schedules import BUY, profiles
 from tests.scheduler.test_scheduling import LSA_RSM, OF_PI, PI, job
 from workers.benches.highest_rate import highest_rate
 
@@ -50,6 +52,29 @@ def test_rates_that_fit_beyond_one_that_does_not_are_found():
         rate_per_s for rate_per_s in range(10, 1000, 10)
         if schedule(job_at(rate_per_s), MBA_SAM, supply=BUY).placement.needed <= 1]
     assert 160 not in fitting and found.rate_per_s == max(fitting) == 290
+
+
+@settings(max_examples=40)
+@given(scale=profiles(name="scale"), slots=st.integers(1, 3), pair=st.sampled_from([MBA_SAM, ("MBA", "DSM"), LSA_RSM]))
+def test_it_is_the_highest_of_all_that_fit(scale: Profile, slots: int, pair: tuple[str, str]):
+    """Against trying every step: peaks, CPU and memory of the profile go up and down with its threads."""
+    ends = (Profile(end, (Point(1, 1, 0.1, 0.1),), static=True) for end in ("sensors", "archive"))
+    known = Profiles([*ends, scale])
+    step_per_s = max(point.rate_per_s for point in scale.points) / 10
+
+    def job_at(rate_per_s: float):
+        return prepare(PI, task_types=TYPES, profiles=known, rate_per_s=rate_per_s)
+
+    def fits(steps: int) -> bool:
+        return schedule(job_at(steps * step_per_s), pair, supply=BUY).placement.needed <= slots
+
+    beyond = 10 * (slots + 3)  # MBA asks for more full bundles, each a slot, than there are slots
+    if pair[0] == "LSA":
+        assume(max(scale.one.cpu, scale.one.memory) >= 0.2)  # threads that take nothing never fill a slot
+        beyond = 10 * 5 * slots + 20
+    fitting = [steps for steps in range(1, beyond) if fits(steps)]
+    found = highest_rate(job_at, pair, supply=BUY, slots=slots, step_per_s=step_per_s)
+    assert (found and found.rate_per_s) == (pytest.approx(max(fitting) * step_per_s) if fitting else None)
 
 
 def test_a_rate_that_no_slot_holds_ends_the_search_and_one_without_end_is_refused():

@@ -138,10 +138,11 @@ def test_rows_that_moved_on_are_not_overwritten(world: World):
     assert load_estate() == before
 
 
-def test_a_smaller_node_moves_its_fragments_and_overtakes_plans(world: World):
-    for window in range(2, 6):
-        running(world.carla, world.city, document(f"d{window}", window=window), world.ana)
+def test_a_smaller_node_moves_its_fragments_and_overtakes_plans_that_change_those(world: World):
+    records = [
+        running(world.carla, world.city, document(f"d{window}", window=window), world.ana) for window in range(2, 6)]
     waiting = planned(world.carla, world.city, document("late", window=9))
+    removals = [removal_planned(world.carla, record) for record in records]
     before = load_estate()
     assert {fragment.slot for fragment in before.fragments.values()} == {"n1/0", "n1/1"}
     register_node(name="n1", slots=1)
@@ -149,10 +150,18 @@ def test_a_smaller_node_moves_its_fragments_and_overtakes_plans(world: World):
     assert after.slots == (Slot(node="n1", index=0),)
     assert {fragment.slot for fragment in after.fragments.values()} == {"n1/0"}
     assert (set(after.fragments), after.generation) == (set(before.fragments), before.generation + 1)
-    waiting.refresh_from_db()
-    assert waiting.status == "stale"
-    recompute_proposal(actor=world.carla, proposal_id=waiting.pk)
-    assert prepare_proposal(proposal_id=waiting.pk).plan.generation == after.generation
+    for removal in removals:
+        removal.refresh_from_db()
+        moved = any(before.fragments[name].slot == "n1/1" for name in plan_of(removal.plan).fragments_before)
+        assert removal.status == ("stale" if moved else "pending")
+    assert {removal.status for removal in removals} == {"stale", "pending"}
+    waiting = Proposal.objects.get(pk=waiting.pk)  # what it reads from has stayed, and it is placed on what is there
+    plan = plan_of(waiting.plan)
+    assert (waiting.status, plan.generation) == ("pending", after.generation)
+    assert {fragment.slot for fragment in plan.fragments_after.values()} == {"n1/0"}
+    stale = next(removal for removal in removals if removal.status == "stale")
+    recompute_proposal(actor=world.carla, proposal_id=stale.pk)
+    assert prepare_proposal(proposal_id=stale.pk).plan.generation == after.generation
 
 
 def test_registering_the_same_again_changes_nothing(world: World):

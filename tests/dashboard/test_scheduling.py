@@ -332,7 +332,8 @@ def test_bundles_that_have_left_free_their_slots_once_all_is_done(here: World):
     assert drop_left_bundles(left=running_ids) == [], "what does not leave stays"
     check_rows()
     waiting.refresh_from_db()
-    assert waiting.status == "stale" and before.free != problem_of(waiting.dataflow).supply.free
+    assert waiting.status == "pending", "it has no part in what was freed"
+    assert before.free != problem_of(waiting.dataflow).supply.free
 
 
 def test_profiles_that_may_no_longer_hold_are_told_of(here: World, monkeypatch):

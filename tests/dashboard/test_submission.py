@@ -169,7 +169,7 @@ def test_a_plan_is_for_the_generation_that_stands_when_it_is_stored(world: World
     """The estate moves on while the plan is computed, ``times`` times."""
     from dashboard.approvals.services import submission
 
-    compute, moves = submission.compute, iter(range(times))
+    compute, moves = submission.plan_and_reads, iter(range(times))
 
     def slow(record, estate):
         plan = compute(record, estate)
@@ -178,7 +178,7 @@ def test_a_plan_is_for_the_generation_that_stands_when_it_is_stored(world: World
         return plan
 
     names = iter(range(100))
-    monkeypatch.setattr(submission, "compute", slow)
+    monkeypatch.setattr(submission, "plan_and_reads", slow)
     proposal = planned(world.carla, world.city, document("traffic"))
     from dashboard.operations.estate import load_estate
     assert proposal.plan.generation == load_estate().generation > 1

@@ -153,6 +153,36 @@ def test_five_slots_are_cheapest_as_four_and_one():
     assert bought.per_hour == pytest.approx(0.490) and [len(node.slots) for node in bought.bought] == [4, 1]
 
 
+@st.composite
+def catalogues(draw: st.DrawFn) -> Catalogue:
+    """Up to four sizes of different numbers of slots; more slots need not cost more."""
+    counts = draw(st.lists(st.integers(1, 9), min_size=1, max_size=4, unique=True))
+    return Catalogue(tuple(VmSize(f"S{slots}", slots, draw(st.integers(0, 40)) / 10) for slots in sorted(counts)))
+
+
+def published_machines(slots: int, catalogue: Catalogue) -> list[VmSize]:
+    """Paper [2], 7.1, line by line: the largest while it fills up, then the smallest that holds the rest."""
+    machines, largest = [], max(catalogue.sizes, key=lambda size: size.slots)
+    while slots >= largest.slots:
+        machines, slots = [*machines, largest], slots - largest.slots
+    if slots:
+        machines.append(min((size for size in catalogue.sizes if size.slots >= slots), key=lambda size: size.slots))
+    return machines
+
+
+@settings(max_examples=200, deadline=None)
+@given(slots=st.integers(1, 60), catalogue=catalogues())
+def test_the_published_rule_is_kept_and_the_optimum_never_costs_more(slots: int, catalogue: Catalogue):
+    by_rule = acquire(slots, supply=Supply(catalogue=catalogue))
+    assert [node.size for node in by_rule.bought] == published_machines(slots, catalogue)
+    cheapest = cheapest_machines(slots, catalogue.sizes)
+    assert sum(size.slots for size in cheapest) >= slots
+    assert sum(size.hour for size in cheapest) <= by_rule.per_hour + 1e-9
+    bought = acquire(slots, supply=Supply(catalogue=catalogue, machines=cheapest))
+    assert bought.per_hour <= by_rule.per_hour + 1e-9, "and so many slots are there to be taken"
+    assert sum(len(node.slots) for node in bought.nodes) == slots
+
+
 @settings(max_examples=100, deadline=None)
 @given(slots=st.integers(0, 14), data=st.data())
 def test_the_cheapest_machines_are_those_that_looking_at_all_finds(slots: int, data: st.DataObject):

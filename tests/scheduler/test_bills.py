@@ -140,6 +140,29 @@ def test_divided_over_time_nothing_is_lost(used: Amounts, needs: list[Need], sin
         assert part.dataflow in ({need.dataflow for need in there} or {None})
 
 
+def lengths() -> st.SearchStrategy[tuple[int, int]]:
+    """Since when somebody new needs a task, and for how long."""
+    return st.tuples(moments, st.integers(1, 3 * HOUR))
+
+
+@given(amounts, needs_of_a_task(), moments, st.integers(1, HOUR), lengths())
+def test_a_newcomer_raises_no_share_by_more_than_two_units(
+    used: Amounts, needs: list[Need], since_ms: int, length_ms: int, newcomer: tuple[int, int]
+) -> None:
+    """A share is what a user pays for a time in which the users stay the same; its other times are cut, and rounded,
+    where the newcomer comes and goes."""
+    times = {"since_ms": since_ms, "until_ms": since_ms + length_ms, "every_ms": HOUR}
+    before = divide(used, needs, **times)
+    after = divide(used, [*needs, Need("z", newcomer[0], sum(newcomer))], **times)
+    for share in before:
+        if share.dataflow is None:
+            continue
+        parts = [part for part in after if part.dataflow == share.dataflow
+                 and share.since_ms <= part.since_ms < share.until_ms]
+        pays = sum((part.pays for part in parts), Amounts())
+        assert pays.cost_nanos <= share.pays.cost_nanos + 2 and pays.cpu_us <= share.pays.cpu_us + 2
+
+
 @given(amounts, moments, st.integers(1, HOUR))
 def test_who_left_pays_nothing_from_then_on(used: Amounts, left_ms: int, length_ms: int) -> None:
     needs = [Need("stays", 0), Need("left", 0, left_ms)]

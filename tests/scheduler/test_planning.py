@@ -91,9 +91,18 @@ def test_the_same_question_has_the_same_digest_and_another_has_another():
     assert plan.digest == planned(EMPTY, ETL).digest == plan_digest(plan) and len(plan.digest) == 64
     others = [
         planned(EMPTY, STATS), planned(EMPTY, ETL, team="roads"), planned(EMPTY, ETL, dataflow_id="d"),
-        planned(EMPTY, ETL, prices=Prices(core_hour=1)), planned(replace(EMPTY, generation=1), ETL),
+        planned(EMPTY, ETL, prices=Prices(core_hour=1)),
     ]
-    assert len({plan.digest, *(other.digest for other in others)}) == 6
+    assert len({plan.digest, *(other.digest for other in others)}) == 5
+
+
+def test_a_digest_is_of_what_a_plan_means_and_not_of_the_estates_number():
+    plan, later = planned(EMPTY, ETL), planned(replace(EMPTY, generation=8), ETL)
+    assert plan.digest == later.digest and set(later.fragments_after) == {"f9-0"}
+    assert plan_from_json(plan_to_json(later)) == later
+    altered = {**json.loads(plan_to_json(later)), "generation": 9}
+    with pytest.raises(AlteredPlan):
+        plan_from_json(altered)
 
 
 def test_plans_and_estates_come_back_from_json_as_they_were():

@@ -150,6 +150,7 @@ def test_mistakes_in_a_file_are_placed(rows: str, line: int, column: int | None,
         read_profiles(f"{HEADER}\n{rows}\n")
     problem = caught.value.facts["problems"][0]
     assert (problem["line"], problem["column"]) == (line, column) and words in problem["message"]
+    assert problem["remedy"] and caught.value.remedy, "what to do about it"
 
 
 def test_all_mistakes_are_told_and_unknown_columns_are_one():
@@ -181,8 +182,9 @@ NAN = float("nan")
 ])
 def test_a_point_with_a_value_that_is_none_makes_no_profile(point: Point, field: str):
     assert field in {name for name, _ in point.problems()}
-    with pytest.raises(InvalidProfile):
+    with pytest.raises(InvalidProfile, match="The profile of t has") as caught:
         Profile("t", (point,))
+    assert caught.value.remedy and caught.value.facts["problem"]
 
 
 def test_a_profile_of_nothing_or_of_two_minds_is_none():

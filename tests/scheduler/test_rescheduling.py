@@ -49,21 +49,21 @@ def supply_of(estate: Estate, own=(), *, buy: bool = False) -> Supply:
     return Supply(tuple(Node(name, slots) for name, slots in nodes.items()), SIZES if buy else None)
 
 
-def submitted(estate: Estate, dataflow=FLOW, *, pair=SAM, rate_per_s=None, routing="slot_aware", buy=False):
-    """The plan of a submission with a schedule."""
+def submitted(estate: Estate, dataflow=FLOW, *, pair=SAM, rate_per_s=None, routing="slot_aware", buy=False, whole=None):
+    """The plan of a submission with a schedule; ``whole`` is the estate where a view of it is given."""
     merged = merged_plainly(estate, dataflow, dataflow_id=dataflow.name, team="water", task_types=TYPES)
     job = prepare(dataflow, task_types=TYPES, profiles=PROFILES, rate_per_s=rate_per_s, among=merged.new)
-    found = schedule(job, pair, supply=supply_of(estate, buy=buy), options=SchedulingOptions(routing=routing))
+    found = schedule(job, pair, supply=supply_of(whole or estate, buy=buy), options=SchedulingOptions(routing=routing))
     return plan_submission(
         estate, dataflow, dataflow_id=dataflow.name, team="water", task_types=TYPES, prices=PRICES, schedule=found)
 
 
-def rescheduled(estate: Estate, *, pair=SAM, rate_per_s=None, routing="slot_aware", dataflow=FLOW, left=()):
+def rescheduled(estate: Estate, *, pair=SAM, rate_per_s=None, routing="slot_aware", dataflow=FLOW, left=(), whole=None):
     """The plan of another schedule for what runs."""
     running, why_not = schedulable(estate, dataflow.name, dataflow, task_types=TYPES)
     assert not why_not
     job = prepare(dataflow, task_types=TYPES, profiles=PROFILES, rate_per_s=rate_per_s, among=running)
-    supply = supply_of(estate, list(running.values()))
+    supply = supply_of(whole or estate, list(running.values()))
     assigner = SlotAssigner(
         {task: fragment.queries for task, fragment in running.items()}, pinned=bound(running, job), supply=supply)
     found = schedule(job, pair, supply=supply, options=SchedulingOptions(routing=routing), arrange=assigner)

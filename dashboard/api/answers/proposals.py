@@ -9,7 +9,7 @@ from .schedules import Promise
 
 
 class ProposalRow(Answer):
-    """A proposal in a list; ``error`` says why no plan could be made, ``progress`` how far its execution is."""
+    """A proposal in a list; ``error`` says why it has no plan that stands, ``progress`` how far its execution is."""
 
     id: str
     kind: str

@@ -26,6 +26,7 @@ from dashboard.operations.estate_writer import drop_bundles, on_slots_there, sto
 from dashboard.operations.generation import lock_generation
 from dashboard.operations.models import EstateState
 from dashboard.plans import services as plans
+from dashboard.plans.carrying_over import Carrier
 from dashboard.plans.computing import compute
 from dashboard.plans.joining import by_schedule, last_options
 from dashboard.plans.kinds import SITE_PLAN_KINDS
@@ -35,7 +36,7 @@ from dashboard.plans.selectors import plan_of
 from dashboard.plans.stale_profiles import profiles_since
 from dashboard.teams.models import Team, User
 from dashboard.teams.permissions import viewer_of
-from scheduler.model.errors import InvalidTransition
+from scheduler.model.errors import InvalidTransition, WeirError
 from scheduler.model.plan import Plan
 from scheduler.model.plan_kinds import PLAN_KINDS, names_where
 from scheduler.step_kinds import HAND_OVER, kind_of
@@ -270,16 +271,27 @@ def _finish(proposal: Proposal, after: str, at: datetime) -> None:
         move_dataflow(proposal.dataflow, dataflows.COMES_TO_REST[proposal.dataflow.status])
 
 
-def overtake(proposal: Proposal) -> None:
-    """Mark a proposal, and its plan, that the estate has moved past."""
-    with audited(actor=None, verb="proposal.overtaken", subject=proposal, team=proposal.dataflow.team):
-        plans.overtake(record=proposal.plan)
+def overtake(proposal: Proposal, *, why: WeirError | None = None) -> None:
+    """Mark a proposal, and its plan, that the estate has moved past, with what has changed."""
+    with audited(actor=None, verb="proposal.overtaken", subject=proposal, team=proposal.dataflow.team) as audit:
+        plans.overtake(record=proposal.plan, why=why)
         move_proposal(proposal, STALE)
+        if why is not None:
+            audit.details = {"why": why.message}
 
 
-def overtake_older(*, generation: int) -> None:
-    """Overtake every pending proposal whose plan is for an older generation than this one."""
-    older = Proposal.objects.select_for_update(of=("self",)).select_related("plan", "dataflow__team").filter(
-        status=PENDING, plan__generation__lt=generation).defer("plan__document")  # long, and not looked at
+def carry_over_or_overtake(*, generation: int) -> None:
+    """Carry every pending proposal's plan over to this generation, approvals and all; overtake those that it changed.
+
+    Inside the transaction that makes the generation, so that no plan is before its reviewers that could not be taken.
+    """
+    older = list(Proposal.objects.select_for_update(of=("self",)).select_related("plan", "dataflow__team").filter(
+        status=PENDING, plan__generation__lt=generation))
+    carrier = Carrier(generation) if older else None
     for proposal in older:
-        overtake(proposal)
+        try:
+            plan = carrier.carried_over(proposal.plan)
+        except WeirError as error:
+            overtake(proposal, why=error)
+        else:
+            plans.carry_over(record=proposal.plan, plan=plan)

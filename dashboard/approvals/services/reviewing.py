@@ -46,8 +46,8 @@ def approve_proposal(*, actor: User, proposal_id: UUID | str, digest: str, comme
     Returns
     -------
     Proposal
-        Pending where other teams are still to approve; executing; or stale where the estate has moved on, or a profile
-        that the plan was made from is another by now.
+        Pending where other teams are still to approve; executing; or stale where a profile that the plan was made from
+        is another by now.
 
     Raises
     ------

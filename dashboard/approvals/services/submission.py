@@ -23,7 +23,7 @@ from dashboard.operations.estate import stored_estate
 from dashboard.operations.generation import lock_generation
 from dashboard.plans import services as plans
 from dashboard.plans.choices import Choice
-from dashboard.plans.computing import compute
+from dashboard.plans.computing import plan_and_reads
 from dashboard.plans.joining import options_of
 from dashboard.plans.kinds import SITE_PLAN_KINDS
 from dashboard.plans.scheduling_problem import problem_of_new
@@ -35,9 +35,11 @@ from dashboard.teams.selectors import acting_teams
 from scheduler.model.errors import InvalidTransition, WeirError
 from scheduler.model.plan import Plan
 from scheduler.model.plan_kinds import PLAN_KINDS, REMOVE, SUBMIT
+from scheduler.reading import Reads
 from scheduler.step_kinds import kind_of
 
 ATTEMPTS_WITHOUT_LOCK = 2
+_Computed = tuple[Plan, Reads] | WeirError  # or why there is no plan
 
 
 def submit_dataflow(
@@ -254,16 +256,16 @@ def _give_up_older(audit: Audit, record: DataflowRecord) -> None:
         audit.also(verb="proposal.give_up", subject=older, team=record.team)
 
 
-def _try_compute(proposal: Proposal) -> tuple[int, Plan | WeirError]:
-    """The generation that was looked at, and the plan or why there is none."""
+def _try_compute(proposal: Proposal) -> tuple[int, _Computed]:
+    """The generation that was looked at, and the plan with what it was made from, or why there is none."""
     estate = stored_estate()
     try:
-        return estate.generation, compute(proposal.plan, estate)
+        return estate.generation, plan_and_reads(proposal.plan, estate)
     except WeirError as error:
         return estate.generation, error
 
 
-def _store_outcome(proposal: Proposal, computed: tuple[int, Plan | WeirError] | None) -> bool:
+def _store_outcome(proposal: Proposal, computed: tuple[int, _Computed] | None) -> bool:
     """Keep what was computed; False where the estate has moved on since. Computes here and now without ``found``."""
     with audited(actor=None, verb="proposal.prepare", subject=proposal) as audit:
         generation = lock_generation()
@@ -282,7 +284,7 @@ def _store_outcome(proposal: Proposal, computed: tuple[int, Plan | WeirError] | 
         return True
 
 
-def _keep(audit: Audit, proposal: Proposal, computed: Plan | WeirError) -> None:
+def _keep(audit: Audit, proposal: Proposal, computed: _Computed) -> None:
     submits = PLAN_KINDS[proposal.plan.kind].has_document
     if isinstance(computed, WeirError):
         plans.fail(record=proposal.plan, error=computed)
@@ -290,13 +292,14 @@ def _keep(audit: Audit, proposal: Proposal, computed: Plan | WeirError) -> None:
         if submits:
             move_dataflow(proposal.dataflow, dataflows.FAILED)
         return
-    plans.freeze(record=proposal.plan, plan=computed)
-    proposal.teams.set(_teams_to_ask(proposal, computed))
+    plan, reads = computed
+    plans.freeze(record=proposal.plan, plan=plan, reads=reads)
+    proposal.teams.set(_teams_to_ask(proposal, plan))
     move_proposal(proposal, PENDING)
     if submits:
         move_dataflow(proposal.dataflow, dataflows.PLANNED)
     if not proposal.teams.exists():  # every team lets Weir act
-        execute(audit, proposal, generation=computed.generation)
+        execute(audit, proposal, generation=plan.generation)
 
 
 def _teams_to_ask(proposal: Proposal, plan: Plan) -> set[int]:

@@ -39,7 +39,7 @@ _ENDED = {"done": "finished", "failed": "could not finish, still retrying", "rol
 _DEEDS = {
     "dataflow.store": "stored", "dataflow.submit": "submitted", "dataflow.propose_removal": "proposed to remove",
     "plan.request": "asked for", "plan.freeze": "froze", "plan.fail": "could not make",
-    "plan.overtaken": "marked as outdated",
+    "plan.overtaken": "marked as outdated", "plan.carry_over": "carried over",
     "proposal.prepare": "prepared", "proposal.approve": "approved", "proposal.reject": "rejected",
     "proposal.cancel": "cancelled", "proposal.recompute": "asked to recompute", "proposal.roll_back": "rolled back",
     "dataflow.propose_pause": "proposed to pause", "dataflow.propose_resume": "proposed to resume",

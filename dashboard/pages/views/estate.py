@@ -15,7 +15,7 @@ from dashboard.operations.fragments import fragmentations
 
 RECENT = 8
 PER_PAGE = 50
-BOOKKEEPING = ("dataflow.store", "proposal.prepare", "proposal.overtaken")
+BOOKKEEPING = ("dataflow.store", "proposal.prepare", "proposal.overtaken", "plan.carry_over")
 SPARK_MINUTES = 15
 
 

@@ -1,0 +1,73 @@
+"""Whether a plan stands while the estate moves on: by what it was made from, whatever else has changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from dashboard.operations.estate_reader import StoredEstate
+from dashboard.operations.siblings import StoredSiblings
+from dashboard.plans.models import PlanRecord
+from dashboard.plans.prices import prices
+from dashboard.plans.selectors import plan_of
+from scheduler import reading
+from scheduler.model.errors import StalePlan
+from scheduler.model.plan import Plan
+from scheduler.performance.pricing import query_cores
+from scheduler.reading import Change, Reads
+from scheduler.rebasing import rebase
+
+NAMED = 3  # of what has changed, in a sentence
+
+
+class Carrier:
+    """Carries plans over to the estate as it is now; what several look up is read once."""
+
+    def __init__(self, generation: int) -> None:
+        self._estate, self._siblings = StoredEstate(generation), StoredSiblings()
+        self._query_cores = query_cores(prices())
+
+    def carried_over(self, record: PlanRecord) -> Plan:
+        """The same plan for the estate as it is now.
+
+        Raises
+        ------
+        StalePlan
+            Something that it was made from has changed: which, in words.
+        NoSlots
+            There is no slot any more for what it starts.
+        AlteredPlan
+            What is stored of it is not what was frozen.
+        """
+        if not record.reads:
+            raise StalePlan("It was made by an earlier version of Weir.", remedy="Recompute it, then review anew.")
+        changes = reading.changes(Reads.from_json(record.reads), self._estate, self._siblings)
+        plan = plan_of(record)
+        assert plan is not None  # it is before its reviewers
+        if changes:
+            names = {running: task for task, running in plan.dataflow.running.items()}
+            raise StalePlan(
+                "What it was made from has changed: " + what_changed(changes, names),
+                remedy="Recompute it, then review the new plan.")
+        return rebase(plan, self._estate, query_cores=self._query_cores)
+
+
+def what_changed(changes: Sequence[Change], names: Mapping[str, str]) -> str:
+    """The first part of the estate that has changed, as the end of a sentence; the dataflow's tasks by their names.
+
+    Tasks and queries that the dataflow has no part in are told by their kind alone.
+    """
+    first = [change for change in changes if change.part == changes[0].part]
+    own = sorted({names[change.key] for change in first if change.key in names})
+    named = f" ({', '.join(own[:NAMED])}{' and others' if len(own) > NAMED else ''})" if own else ""
+    if first[0].part == reading.TASKS and first[0].new:
+        return f"a task that it would start runs by now{named}."
+    return {
+        reading.SUBMITTED: "its dataflow was changed by another plan.",
+        reading.TASKS: f"a task that it counts on runs no more{named}.",
+        reading.PLACES: f"a task that it counts on runs in another query{named}.",
+        reading.FRAGMENTS: "a query that it reads or changes is another now.",
+        reading.USERS: f"other dataflows begin or cease to share its tasks{named}.",
+        reading.DIVIDED: "another schedule has taken slots on which something of it goes on.",
+        reading.SIBLINGS: "there are other tasks to make its own from.",
+        reading.SLOTS: f"a slot that it counts on has something else to do ({first[0].key}).",
+    }[first[0].part]

@@ -1,0 +1,72 @@
+"""Renumbering: the same plan for another generation of the estate, whose number new fragments and bundles carry."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from .fragment import Fragment
+from .plan import Plan, Step
+from .plan_kinds import PLAN_KINDS
+
+
+def renumbered(plan: Plan, generation: int) -> Plan:
+    """The plan as it would be computed at that generation; its digest stays as it is.
+
+    What a plan starts is called ``f<generation + 1>-<n>``. Ids of that generation are in no estate before it, so
+    whatever of the plan is called so is new.
+    """
+    numbering = _Numbering(f"f{plan.generation + 1}-", f"f{generation + 1}-")
+    promise = plan.promise and replace(
+        plan.promise,
+        bundles=tuple(replace(bundle, id=numbering.of(bundle.id)) for bundle in plan.promise.bundles))
+    return replace(
+        plan, generation=generation, promise=promise,
+        steps=tuple(numbering.step(step) for step in plan.steps),
+        fragments_before=numbering.fragments(plan.fragments_before),
+        fragments_after=numbering.fragments(plan.fragments_after))
+
+
+def placed_late(plan: Plan) -> tuple[str, ...]:
+    """The new fragments, in the order of their numbers, whose slots are no part of what is decided with the plan.
+
+    Those of a submission without a schedule: they go where there is least to do when the plan is taken in.
+    """
+    if PLAN_KINDS[plan.kind].entry != "added" or plan.promise is not None:
+        return ()
+    new = [fragment_id for fragment_id in plan.fragments_after if fragment_id not in plan.fragments_before]
+    return tuple(sorted(new, key=lambda fragment_id: int(fragment_id.rpartition("-")[2])))
+
+
+def with_slots(plan: Plan, slots: Mapping[str, str]) -> Plan:
+    """The plan with these fragments, none of them divided, on these slots."""
+    return replace(plan, fragments_after={
+        fragment_id: replace(fragment, slot=slots[fragment_id]) if fragment_id in slots else fragment
+        for fragment_id, fragment in plan.fragments_after.items()})
+
+
+class _Numbering:
+    """Ids that begin with one prefix, with another in its place."""
+
+    def __init__(self, before: str, after: str) -> None:
+        self.before, self.after = before, after
+
+    def of(self, name: str) -> str:
+        """The id of a fragment, a bundle or one of their channels."""
+        return self.after + name.removeprefix(self.before) if name.startswith(self.before) else name
+
+    def step(self, step: Step) -> Step:
+        return replace(
+            step, fragment=self.of(step.fragment), reader=step.reader and self.of(step.reader),
+            bundle=step.bundle and self.of(step.bundle))
+
+    def fragments(self, fragments: Mapping[str, Fragment]) -> dict[str, Fragment]:
+        return {self.of(fragment_id): self._fragment(fragment) for fragment_id, fragment in fragments.items()}
+
+    def _fragment(self, fragment: Fragment) -> Fragment:
+        return replace(
+            fragment, id=self.of(fragment.id),
+            outlets={task: tuple(map(self.of, readers)) for task, readers in fragment.outlets.items()},
+            channels={task: self.of(channel) for task, channel in fragment.channels.items()},
+            inherits=tuple(map(self.of, fragment.inherits)),
+            bundles=tuple(replace(bundle, id=self.of(bundle.id)) for bundle in fragment.bundles))

@@ -1,0 +1,69 @@
+"""Rebasing: a plan carried over to a later generation of the estate, in which all that it was made from is as it was.
+
+It stays the same plan: it reuses, starts and stops the same tasks by the same steps at the same price, so its digest
+and its approvals stay. What is new of it is numbered for the generation that it now makes, and what a submission starts
+without a schedule is placed anew where there is least to do.
+"""
+
+from __future__ import annotations
+
+from .mapping.least_loaded import place_least_loaded
+from .model.encoding import plan_digest
+from .model.errors import StalePlan
+from .model.plan import Plan
+from .model.ports import EstateView
+from .model.renumbering import placed_late, renumbered, with_slots
+
+
+def rebase(plan: Plan, estate: EstateView, *, query_cores: float) -> Plan:
+    """The same plan for the estate as it is now; that nothing changed of what it read is the caller's to know.
+
+    Parameters
+    ----------
+    plan : Plan
+        Frozen, for an earlier generation.
+    estate : EstateView
+        What runs now (`scheduler.reading.changes` finds nothing there).
+    query_cores : float
+        Cores that a query takes whatever it carries.
+
+    Raises
+    ------
+    StalePlan
+        It was frozen before digests were of what a plan means; or something of it would begin on a slot that is gone,
+        or that something else has to itself.
+    NoSlots
+        There is no slot for what it starts.
+    """
+    if plan.digest != plan_digest(plan):
+        raise StalePlan("The plan was made by an earlier version of Weir.", remedy="Compute it again.")
+    rebased = _placed_anew(renumbered(plan, estate.generation), estate, query_cores=query_cores)
+    _require_slots(rebased, estate)
+    return rebased
+
+
+def _placed_anew(plan: Plan, estate: EstateView, *, query_cores: float) -> Plan:
+    new = placed_late(plan)
+    if not new:
+        return plan
+    cores = {task.id: task.cores for task in plan.started}
+    least = estate.least_loaded(len(new), query_cores=query_cores, apart=True)
+    slots = place_least_loaded(
+        [query_cores + sum(cores[task_id] for task_id in plan.fragments_after[fragment_id].tasks)
+         for fragment_id in new],
+        slots=[slot for slot, _ in least], load={slot.name: spent for slot, spent in least})
+    return with_slots(plan, dict(zip(new, slots, strict=True)))
+
+
+def _require_slots(plan: Plan, estate: EstateView) -> None:
+    """Raise where something would begin to work on a slot that is not on offer."""
+    before, after = (
+        {bundle.slot for fragment in fragments.values() if not fragment.paused for bundle in fragment.queries}
+        for fragments in (plan.fragments_before, plan.fragments_after))
+    begun = sorted(after - before)
+    offered = estate.slot_loads(begun)
+    missing = [slot for slot in begun if slot not in offered]
+    if missing:
+        raise StalePlan(
+            f"Slot {missing[0]}, on which it would start something, is gone or reserved.",
+            remedy="Compute the plan again.", slots=missing)

@@ -1,0 +1,194 @@
+"""Plans that wait for approval while others are approved: they stand, approvals and all, unless those touch them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+
+from dashboard.approvals.lifecycle import EXECUTING, PENDING, STALE
+from dashboard.approvals.models import Proposal, Review
+from dashboard.approvals.selectors import live_proposal, review_of
+from dashboard.approvals.services import pause_dataflow, prepare_proposal, propose_schedule
+from dashboard.audit.models import AuditEntry
+from dashboard.audit.trail import audited
+from dashboard.operations.estate import load_estate, stored_estate
+from dashboard.operations.models import EstateState, SlotRow
+from dashboard.operations.reservations import reserve
+from dashboard.operations.services import register_node
+from dashboard.plans.choices import Choice
+from dashboard.plans.computing import compute
+from dashboard.plans.models import PlanRecord
+from dashboard.plans.selectors import plan_of
+from dashboard.plans.services import carry_over
+from dashboard.teams.models import Team, User
+from dashboard.teams.permissions import viewer_of
+from scheduler.model.errors import AlteredPlan
+from tests.dashboard.building import World, approved, document, enacted, planned, removal_planned, running
+from tests.dashboard.checks import check_rows
+from tests.pages.scheduling import linear, measured
+
+
+def apart(name: str, *, window: int = 10) -> str:
+    """A dataflow that shares no task with one of another name."""
+    text = json.loads(document(name, window=window))
+    text["tasks"][0]["config"] = {"seed": sum(256**place * ord(letter) for place, letter in enumerate(name[:3]))}
+    return json.dumps(text)
+
+
+def again(proposal: Proposal) -> Proposal:
+    return Proposal.objects.select_related("plan", "dataflow__team").get(pk=proposal.pk)
+
+
+def proposed_for_both(world: World) -> tuple[Proposal, Proposal]:
+    """A removal of what two teams use, approved by one of them, and a submission that has no part in it."""
+    record = running(world.carla, world.city, document("traffic"), world.ana)
+    running(world.mo, world.mobility, document("jams", window=20), world.ben, world.ana)
+    shared = planned(world.carla, world.city, document("third", window=30))
+    assert record.team == world.city
+    return approved(shared, world.ana), planned(world.mo, world.mobility, apart("busan"))
+
+
+def test_an_approval_that_touches_nothing_of_it_leaves_a_plan_standing_with_its_approvals(world: World):
+    waiting, other = proposed_for_both(world)
+    digest, generation = waiting.plan.digest, waiting.plan.generation
+    approved(other, world.ben)
+    waiting = again(waiting)
+    assert (waiting.status, waiting.plan.status, waiting.plan.digest) == (PENDING, "ready", digest)
+    assert waiting.plan.generation == plan_of(waiting.plan).generation == generation + 1
+    assert Review.objects.filter(plan=waiting.plan).count() == 1
+    review = review_of(viewer_of(world.ben), waiting)
+    assert [team["verdict"] for team in review["teams"]] == ["approve", None] and review["may_approve"]
+    entry = AuditEntry.objects.get(verb="plan.carry_over", subject_id=str(waiting.plan_id))
+    assert entry.details["generation"] == generation + 1 and entry.actor is None
+    assert approved(waiting, world.ben).status == EXECUTING
+    estate = check_rows()
+    assert len(estate.submitted) == 4 and estate.generation == generation + 2
+
+
+def test_the_plan_that_is_taken_in_later_is_the_one_that_would_be_planned_then(world: World):
+    register_node(name="n2", slots=3)
+    waiting = planned(world.carla, world.city, apart("turin"))
+    for name in ("busan", "quito", "dakar"):
+        enacted(approved(planned(world.mo, world.mobility, apart(name)), world.ben))
+    plan = plan_of(again(waiting).plan)
+    assert plan == compute(again(waiting).plan, stored_estate()), "slots with least to do now among it"
+    enacted(approved(again(waiting), world.ana))
+    assert len({fragment.slot for fragment in check_rows().fragments.values()}) == 4
+
+
+def test_what_touches_it_makes_it_stale_and_the_page_says_what(world: World, client):
+    running(world.carla, world.city, document("traffic"), world.ana)
+    waiting = planned(world.mo, world.mobility, document("jams", window=20))
+    approved(planned(world.carla, world.city, document("third", window=30)), world.ana)
+    waiting = again(waiting)
+    assert (waiting.status, waiting.plan.status) == (STALE, "stale")
+    told = live_proposal(viewer_of(world.mo), waiting.pk)["error"]
+    assert told["code"] == "stale_plan" and "a query that it reads or changes is another now" in told["message"]
+    client.force_login(world.mo)
+    page = client.get(reverse("proposal", args=[waiting.pk])).content.decode()
+    assert 'data-note="stale-estate"' in page and told["message"].rstrip(".") in page
+    assert AuditEntry.objects.get(verb="proposal.overtaken", subject_id=str(waiting.pk)).details["why"]
+
+
+def test_a_removal_and_a_pause_of_others_leave_it_standing_and_of_its_own_do_not(world: World):
+    mine = running(world.carla, world.city, apart("turin"), world.ana)
+    theirs = running(world.mo, world.mobility, apart("busan"), world.ben)
+    pause = prepare_proposal(proposal_id=pause_dataflow(actor=world.carla, dataflow_id=mine.pk).pk)
+    removal = removal_planned(world.carla, mine)
+    enacted(approved(removal_planned(world.mo, theirs), world.ben))
+    assert {again(pause).status, again(removal).status} == {PENDING}
+    enacted(approved(again(removal), world.ana))
+    assert again(pause).status == STALE and not check_rows().submitted
+    assert "its dataflow was changed" in again(pause).plan.error["message"]
+
+
+def test_slots_that_go_or_are_reserved_move_what_is_not_placed_yet(world: World):
+    register_node(name="n2", slots=2)
+    waiting = planned(world.carla, world.city, apart("turin"))
+    [slot] = {fragment.slot for fragment in plan_of(waiting.plan).fragments_after.values()}
+    with audited(actor=None, verb="sweep.start", subject=EstateState.objects.get(pk=1)):
+        reserve(slot, holder="a sweep")
+    assert again(waiting).status == PENDING
+    [moved] = {fragment.slot for fragment in plan_of(again(waiting).plan).fragments_after.values()}
+    assert moved != slot
+    assert approved(again(waiting), world.ana).status == EXECUTING
+    assert {fragment.slot for fragment in load_estate().fragments.values()} == {moved}
+
+
+def test_a_schedule_stands_as_long_as_its_slots_have_nothing_else_to_do(world: World):
+    measured(world)
+    register_node(name="n2", slots=12)
+    record = planned(world.carla, world.city, linear()).dataflow
+    proposal = prepare_proposal(proposal_id=propose_schedule(
+        actor=world.carla, dataflow_id=record.pk, choice=Choice.of(pair=("MBA", "SAM"), rate_per_s=50)).pk)
+    promised = {load.slot for load in plan_of(proposal.plan).promise.bundles}
+    approved(planned(world.mo, world.mobility, apart("busan")), world.ben)
+    taken = {fragment.slot for fragment in load_estate().fragments.values()}
+    assert again(proposal).status == (STALE if taken & promised else PENDING)
+    if taken & promised:
+        assert "has something else to do" in again(proposal).plan.error["message"]
+
+
+def test_two_that_both_stand_do_not_take_each_others_numbers(world: World):
+    """Both were planned for one generation, so that their new queries had the same names."""
+    one, two, three = (
+        planned(author, team, apart(name)) for author, team, name in (
+            (world.carla, world.city, "turin"), (world.mo, world.mobility, "busan"),
+            (world.mo, world.mobility, "oslo")))
+    assert set(plan_of(one.plan).fragments_after) == set(plan_of(two.plan).fragments_after)
+    for proposal, reviewer in ((one, world.ana), (two, world.ben), (three, world.ben)):
+        proposal = again(proposal)
+        assert enacted(approved(proposal, reviewer)).status == "done"
+    assert len(check_rows().fragments) == 3
+
+
+def test_another_plan_is_not_carried_over_for_one(world: World):
+    one, two = planned(world.carla, world.city, apart("turin")), planned(world.mo, world.mobility, apart("busan"))
+    with pytest.raises(ValueError, match="another plan"):
+        carry_over(record=one.plan, plan=plan_of(two.plan))
+
+
+def test_a_plan_of_another_generation_than_its_record_is_no_frozen_plan(world: World):
+    proposal = planned(world.carla, world.city, apart("turin"))
+    PlanRecord.objects.filter(pk=proposal.plan_id).update(generation=99)
+    with pytest.raises(AlteredPlan):
+        plan_of(again(proposal).plan)
+
+
+def test_plans_from_before_and_plans_that_cannot_be_read_are_stale_and_stop_nobody(world: World):
+    older, broken = planned(world.carla, world.city, apart("turin")), planned(world.carla, world.city, apart("quito"))
+    PlanRecord.objects.filter(pk=older.plan_id).update(reads="")
+    PlanRecord.objects.filter(pk=broken.plan_id).update(document="{}")
+    assert approved(planned(world.mo, world.mobility, apart("busan")), world.ben).status == EXECUTING
+    assert {again(older).status, again(broken).status} == {STALE}
+
+
+def test_where_no_slot_is_left_it_is_stale(world: World):
+    waiting = planned(world.carla, world.city, apart("turin"))
+    register_node(name="n1", slots=0)
+    assert not SlotRow.objects.exists() and again(waiting).status == STALE
+    assert "no slot" in again(waiting).plan.error["message"]
+
+
+def test_many_that_wait_cost_an_approval_a_few_statements_each(world: World):
+    def statements_of_an_approval(name: str) -> int:
+        proposal = planned(world.mo, world.mobility, apart(name))
+        with CaptureQueriesContext(connection) as captured:
+            approved(proposal, world.ben)
+        return len(captured)
+
+    def wait(author: User, team: Team, count: int) -> None:
+        for number in range(count):
+            planned(author, team, apart(f"w{number}-{count}"))
+
+    none = statements_of_an_approval("busan")
+    wait(world.carla, world.city, 5)
+    five = statements_of_an_approval("dakar")
+    wait(world.carla, world.city, 10)
+    fifteen = statements_of_an_approval("oslo")
+    each = (fifteen - five) / 10
+    assert five > none and each <= 20, (none, five, fifteen)

@@ -1,0 +1,235 @@
+"""Plans that wait while others are taken in: carried over where what they read stands, and stale where it does not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from scheduler.applying import apply_plan
+from scheduler.model.encoding import plan_digest, plan_from_json, plan_to_json
+from scheduler.model.errors import StalePlan, WeirError
+from scheduler.model.estate import Estate
+from scheduler.model.plan import Plan
+from scheduler.model.ports import EstateView
+from scheduler.performance.pricing import query_cores
+from scheduler.planning import plan_removal, plan_submission
+from scheduler.reading import Change, Reading, Reads, changes
+from scheduler.rearranging import plan_defragmentation, plan_pause, plan_resumption
+from scheduler.rebasing import rebase
+from scheduler.reuse.containment import Containment
+from scheduler.reuse.siblings import SiblingIndex
+
+from .catalogue import PRICES, TYPES, flow
+from .invariants import check_fragments, check_outlets
+from .test_containment import TYPES as RANGED
+from .test_containment import band
+from .test_containment import rule as contains
+from .test_rescheduling import ESTATE, SAM, check_divided, rescheduled, submitted
+from .test_scheduled_estates import FLOWS as SHARING
+from .test_scheduled_estates import check_channels
+
+# Beside dataflows that share a source some that share nothing with any.
+APART = {name: flow(name, {"in": ("sensors", {"city": name}), "by": ("scale", {"by": 2}), "some": "thin",
+                           "out": ("archive", {"name": name})}, "in > by > some > out", rates={"in": 60})
+         for name in ("e", "f", "g")}
+FLOWS = SHARING | APART
+Planner = Callable[[EstateView], Plan]
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """A plan before its reviewers, what it was made from, and how it is made."""
+
+    plan: Plan
+    reads: Reads
+    planner: Planner
+
+    @classmethod
+    def for_review(cls, estate: Estate, planner: Planner) -> Waiting:
+        reading = Reading(estate)
+        plan = planner(reading)
+        return cls(plan, Reads.from_json(reading.reads(plan).to_json()), planner)
+
+
+def siblings(estate: Estate) -> SiblingIndex:
+    return SiblingIndex(estate.tasks.values())
+
+
+def carried_over(waiting: Waiting, estate: Estate) -> Plan | None:
+    """The plan for the estate as it is now; None where it is stale."""
+    if changes(waiting.reads, estate, siblings(estate)):
+        return None
+    return rebase(waiting.plan, estate, query_cores=query_cores(PRICES))
+
+
+def submission(name: str) -> Planner:
+    return lambda estate: plan_submission(
+        estate, FLOWS[name], dataflow_id=name, team="water", task_types=TYPES, prices=PRICES)
+
+
+def change_of(planner: Callable[..., Plan], name: str) -> Planner:
+    return lambda estate: planner(estate, name, task_types=TYPES, prices=PRICES)
+
+
+def took(estate: Estate, *names: str) -> Estate:
+    for name in names:
+        estate = apply_plan(estate, submission(name)(estate))
+    return estate
+
+
+def test_a_plan_that_shares_nothing_with_the_one_taken_in_is_the_same_plan():
+    waiting = Waiting.for_review(ESTATE, submission("e"))
+    estate = took(ESTATE, "f")
+    rebased = carried_over(waiting, estate)
+    assert rebased == submission("e")(estate), "as it would be made now, slots included"
+    assert rebased.digest == waiting.plan.digest and rebased.generation == waiting.plan.generation + 1
+    with pytest.raises(StalePlan):
+        apply_plan(estate, waiting.plan)
+    assert set(apply_plan(estate, rebased).submitted) == {"e", "f"}
+
+
+def test_what_it_touches_makes_it_stale_and_says_what_changed():
+    shared = took(ESTATE, "a")
+    waiting = Waiting.for_review(shared, submission("b"))
+    after = took(shared, "c")
+    found = changes(waiting.reads, after, siblings(after))
+    source = shared.submitted["a"].running["in"]
+    assert Change("users", source) in found and Change("fragments", shared.places[source][0]) in found
+    new = after.submitted["c"].running["n"]
+    assert Change("tasks", new, new=True) in found, "a task that it would start runs by now"
+    removal = Waiting.for_review(shared, change_of(plan_removal, "a"))
+    gone = apply_plan(shared, change_of(plan_removal, "a")(shared))
+    assert Change("submitted", "a", gone=True) in changes(removal.reads, gone, siblings(gone))
+
+
+def test_a_wider_task_that_comes_makes_a_plan_with_containment_stale():
+    def planner(estate: EstateView) -> Plan:
+        looked_up = estate.siblings_in(siblings(running)) if isinstance(estate, Reading) else siblings(running)
+        return plan_submission(
+            estate, band("narrow", 10, 30), dataflow_id="narrow", team="water", task_types=RANGED, prices=PRICES,
+            containment=Containment(looked_up, contains))
+
+    def with_band(estate: Estate, name: str, low: int, high: int) -> Estate:
+        return apply_plan(estate, plan_submission(
+            estate, band(name, low, high), dataflow_id=name, team="water", task_types=RANGED, prices=PRICES))
+
+    running = with_band(ESTATE, "far", 50, 60)
+    waiting = Waiting.for_review(running, planner)
+    after = with_band(running, "wide", 0, 40)
+    assert "siblings" in {change.part for change in changes(waiting.reads, after, siblings(after))}
+
+
+def test_a_schedule_is_stale_where_one_of_its_slots_has_something_else_to_do():
+    def planner(estate: EstateView) -> Plan:
+        return submitted(estate, FLOWS["e"], pair=SAM, rate_per_s=60, whole=ESTATE)
+
+    waiting = Waiting.for_review(ESTATE, planner)
+    used = {bundle.slot for fragment in waiting.plan.fragments_after.values() for bundle in fragment.queries}
+    estate = took(ESTATE, "f")
+    placed = {fragment.slot for fragment in estate.fragments.values()}
+    found = changes(waiting.reads, estate, siblings(estate))
+    assert {change.key for change in found if change.part == "slots"} == used & placed
+    fewer = replace(ESTATE, slots=tuple(slot for slot in ESTATE.slots if slot.name not in used))
+    assert {change.key for change in changes(waiting.reads, fewer, siblings(fewer)) if change.gone} == used
+
+
+def test_what_begins_where_no_slot_is_any_more_is_stale():
+    shared = took(ESTATE, "e")
+    paused = apply_plan(shared, change_of(plan_pause, "e")(shared))
+    waiting = Waiting.for_review(paused, change_of(plan_resumption, "e"))
+    gone = replace(paused, slots=ESTATE.slots[-1:])
+    assert not {fragment.slot for fragment in paused.fragments.values()} & {slot.name for slot in gone.slots}
+    with pytest.raises(StalePlan, match="is gone or reserved"):
+        carried_over(waiting, gone)
+
+
+def test_a_plan_with_a_digest_of_an_earlier_version_is_not_carried_over():
+    old = replace(submission("e")(ESTATE), digest="0" * 64)
+    with pytest.raises(StalePlan, match="earlier version"):
+        rebase(old, took(ESTATE, "f"), query_cores=0.1)
+
+
+class WaitingPlans(RuleBasedStateMachine):
+    """Plans wait while others are taken in, in any order; each is carried over or stale, and says the truth."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.estate: Estate = ESTATE
+        self.waiting: list[Waiting] = []
+
+    @rule(name=st.sampled_from(sorted(FLOWS)), scheduled=st.booleans())
+    def submit(self, name: str, scheduled: bool) -> None:
+        estate = self.estate
+        self.propose((lambda view: submitted(
+            view, FLOWS[name], pair=SAM, rate_per_s=60, whole=estate)) if scheduled else submission(name))
+
+    @rule(name=st.sampled_from(sorted(FLOWS)),
+          planner=st.sampled_from([plan_removal, plan_pause, plan_resumption, plan_defragmentation]))
+    def change(self, name: str, planner: Callable[..., Plan]) -> None:
+        submitted_now = self.estate.submitted.get(name)
+        if submitted_now and (planner is plan_removal or submitted_now.paused is (planner is plan_resumption)):
+            self.propose(change_of(planner, name))
+
+    @rule(name=st.sampled_from(sorted(FLOWS)), rate_per_s=st.sampled_from([10, 110]))
+    def schedule(self, name: str, rate_per_s: int) -> None:
+        estate = self.estate
+        if name in estate.submitted and not estate.submitted[name].paused:
+            self.propose(lambda view: rescheduled(
+                view, dataflow=FLOWS[name], pair=SAM, rate_per_s=rate_per_s, whole=estate)[0])
+
+    def propose(self, planner: Planner) -> None:
+        try:
+            self.waiting.append(Waiting.for_review(self.estate, planner))
+        except (WeirError, AssertionError):
+            return  # there is no such plan
+
+    @precondition(lambda self: self.waiting)
+    @rule(data=st.data())
+    def approve(self, data: st.DataObject) -> None:
+        chosen = data.draw(st.integers(0, len(self.waiting) - 1))
+        plan = self.waiting.pop(chosen).plan
+        self.estate = apply_plan(self.estate, plan)
+        self.waiting = [still for waiting in self.waiting if (still := self.stands(waiting, plan)) is not None]
+
+    def stands(self, waiting: Waiting, taken: Plan) -> Waiting | None:
+        try:
+            rebased = carried_over(waiting, self.estate)
+        except StalePlan:
+            return None
+        if rebased is None:
+            return None
+        assert not changed_by(waiting.plan) & changed_by(taken), "what it changes has changed, and it stands"
+        assert rebased.digest == waiting.plan.digest == plan_digest(rebased)
+        assert plan_from_json(plan_to_json(rebased)) == rebased
+        assert [step.kind for step in rebased.steps] == [step.kind for step in waiting.plan.steps]
+        if waiting.plan.promise is None and waiting.plan.kind != "defragment":
+            # What weighs slots against each other may choose others now; what it chose is there as it was.
+            assert rebased == waiting.planner(self.estate), "it is what would be planned now"
+        return replace(waiting, plan=rebased)
+
+    @invariant()
+    def holds(self) -> None:
+        check_fragments(self.estate)
+        check_outlets(self.estate)
+        check_divided(self.estate)
+        check_channels(self.estate)
+
+
+def changed_by(plan: Plan) -> set[str]:
+    """Tasks that a plan starts or stops, fragments that it changes, and its dataflow."""
+    tasks = {task.id for task in (*plan.started, *plan.stopped)}
+    return {plan.dataflow.id, *tasks, *plan.fragments_before}
+
+
+WaitingPlans.TestCase.settings = settings(max_examples=40, stateful_step_count=15, deadline=None)
+TestWaitingPlans = WaitingPlans.TestCase
+
+
+@pytest.mark.long
+class TestManyWaitingPlans(WaitingPlans.TestCase):
+    settings = settings(max_examples=1_000, stateful_step_count=25, deadline=None)
