@@ -41,6 +41,9 @@ class Parameter:
     ``form`` gives a value its one form, by which it is compared: a pure function that takes its own results as they
     are, and gives back what it cannot read.
 
+    ``of_team`` says that the value is the name of something that belongs to the team that submits (a model): planning
+    adds the team, so that two teams' tasks with one name are two.
+
     A ``secret`` is never written but named, ``{"secret": "name"}``, and known only to the slot that runs the task.
 
     ``near`` says which other values a suggestion may offer in this one's place: ``ratio``, those whose relative
@@ -63,6 +66,7 @@ class Parameter:
     is_set: bool = False
     bounds: bool = False
     secret: bool = False
+    of_team: bool = False
     near: Near | None = None
     near_ratio: float = NEAR_RATIO
     column: Literal["names", "within"] | None = None

@@ -24,8 +24,8 @@ from .config import InvalidConfig, settings
 
 GROUP = "weir.task_types"
 FAMILIES = ("generators", "taxis", "replay", "parse", "markup", "format", "filter", "statistics", "rollups", "predict",
-            "compute", "download", "tables", "archive", "sql_task", "operators", "joins", "lookups", "sinks", "http",
-            "live")
+            "train", "compute", "download", "tables", "archive", "sql_task", "operators", "joins", "lookups", "sinks",
+            "http", "live")
 
 
 @dataclass(frozen=True, slots=True)
