@@ -4,8 +4,8 @@ A name means something within a team. Planning says which: `with_scoped_secrets`
 that a plan, a running task and its fingerprint hold the name and its scope, and two teams' secrets of one name are
 two. What the name stands for is in none of them: the slot that compiles the task looks it up.
 
-So it is with other names of what belongs to a team (``Parameter.of_team``): planning makes ``{"name": …, "team": …}`` of
-them.
+So it is with other names of what belongs to a team (``Parameter.of_team``): planning makes of each
+``{"name": …, "team": …}``.
 """
 
 from __future__ import annotations

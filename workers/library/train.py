@@ -27,7 +27,7 @@ from .state import fold_stream, task_being_built
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 _KIND = Parameter(
     "kind", "string", "linear_regression: ordinary least squares of several variables; decision_tree_classifier, whose "
@@ -96,6 +96,7 @@ TASK_TYPES = (TRAIN, PREDICT, ERROR_ESTIMATE)
 MODEL_COLUMN = "model"
 _TRAINED = "model string, version string, number bigint, events bigint, fit double"
 _ERRORS = "actual double, predicted double, average double, error double, relative double, mean double"
+_PREDICTED = ("predicted", "version", "problem")
 _RUNNING = re.compile(r"[0-9a-f]{32}")  # the id of a running task; a trial's has none, and stores nothing
 
 
@@ -110,7 +111,7 @@ def train(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
     name, features = values["model"], _features(values)
     require_columns(inputs.columns, [*features, values["target"]], task_type="train",
                     remedy="Name columns of the input.")
-    columns = {f"_f{place}": F.col(feature).cast("double") for place, feature in enumerate(features)}
+    columns = _numbers(features)
     target = F.col(values["target"]).cast("string" if values["kind"] == CLASSIFIER else "double")
     given = inputs.select(*STREAM, target.alias("_target"), *[column.alias(name) for name, column in columns.items()])
     models = fold_stream(
@@ -184,31 +185,40 @@ def _features(values: Mapping[str, Any]) -> Sequence[str]:
 
 def predict(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
     """Each event with ``predicted``, the ``version`` of the model and what is wrong (``problem``, else null)."""
-    from pyspark.sql import functions as F
-
     values = settings(PREDICT, config)
     features, drops = _features(values), values["unpredicted"] == "drop"
     require_columns(inputs.columns, list(features), task_type="predict", remedy="Name columns of the input.")
     adds = f"predicted {_predicted_type(values)}, version string, problem string"
-    own = [name for name in inputs.columns
-           if name not in (*STREAM, "predicted", "version", "problem") or name in features]
     if values["model"] is not None:
-        name = values["model"]
-        model = ModelName(name[TEAM], name[NAME]) if is_owned(name) else ModelName("", str(name))
-        source = StoredModel(model, values["version"] or "", values["kind"], float(values["refresh"]), broker_url())
-        ask = predict_stored(source, tuple(features), drops=drops)
-        numbers = inputs.withColumns({f"_f{place}": F.col(name).cast("double") for place, name in enumerate(features)})
-        predicted = asked(numbers, task_type="predict", reads=[f"_f{place}" for place in range(len(features))], adds=adds,
-                          ask=ask, nothing=(None, None, None), on_error="fail")
-        return predicted.drop(*[f"_f{place}" for place in range(len(features))])
+        return _predicted_by_stored(inputs, values, features, adds)
     require_columns(inputs.columns, [MODEL_COLUMN], task_type="predict", remedy=_WHERE_MODELS_COME_FROM)
-    own.remove(MODEL_COLUMN)
-    columns = {f"_f{place}": F.col(name).cast("double") for place, name in enumerate(features)}
+    own = [name for name in inputs.columns if name not in (*STREAM, MODEL_COLUMN, *_PREDICTED)]
+    columns = _numbers(features)
     given = inputs.select(*STREAM, MODEL_COLUMN, packed(own).alias("_whole"), *[
         column.alias(name) for name, column in columns.items()])
     fold = Predictor(values["kind"], tuple(features), values["named"] or "", drops)
     folded = fold_stream(given, fold, by=[], reads=[MODEL_COLUMN, *columns], kept=[*STREAM, "_whole"], added=adds)
     return folded.select(*STREAM, *unpacked("_whole", own, inputs.schema), "predicted", "version", "problem")
+
+
+def _predicted_by_stored(
+    inputs: DataFrame, values: Mapping[str, Any], features: Sequence[str], adds: str
+) -> DataFrame:
+    """By a model that the team keeps: each event for itself."""
+    name, columns = values["model"], _numbers(features)
+    model = ModelName(name[TEAM], name[NAME]) if is_owned(name) else ModelName("", str(name))
+    source = StoredModel(model, values["version"] or "", values["kind"], float(values["refresh"]), broker_url())
+    ask = predict_stored(source, tuple(features), drops=values["unpredicted"] == "drop")
+    predicted = asked(inputs.withColumns(columns), task_type="predict", reads=list(columns), adds=adds, ask=ask,
+                      nothing=(None, None, None), on_error="fail")
+    return predicted.drop(*columns)
+
+
+def _numbers(features: Sequence[str]) -> dict[str, Column]:
+    """The features as numbers, under names of their own."""
+    from pyspark.sql import functions as F
+
+    return {f"_f{place}": F.col(feature).cast("double") for place, feature in enumerate(features)}
 
 
 _WHERE_MODELS_COME_FROM = (
@@ -236,7 +246,7 @@ def predict_columns(inputs: Columns, values: Mapping[str, Any]) -> Columns:
     """The input's without the models, and what is predicted."""
     for name in values["features"]:
         inputs.require_number(name, parameter="features")
-    added = {"predicted": _predicted_type(values), "version": "string", "problem": "string"}
+    added = dict(zip(_PREDICTED, (_predicted_type(values), "string", "string"), strict=True))
     if values["model"] is not None:
         return inputs.renewed(added)
     kind = inputs.require(MODEL_COLUMN, remedy=_WHERE_MODELS_COME_FROM)
