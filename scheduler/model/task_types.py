@@ -98,7 +98,7 @@ class TaskType:
     its rate is what comes, which is no part of its identity.
 
     ``effects`` names what a task of this type reaches beyond Weir: ``network``, ``database``, ``files`` (other than the
-    replay folders, which it reads, and the data folder's outputs) or ``code`` that its config holds. A type without any
+    replay folders, which it reads, and the data folder's outputs) or ``code`` that its config names. A type without any
     says so by an empty tuple. One that does not say (None) counts as having some: it runs only as it was approved.
     """
 

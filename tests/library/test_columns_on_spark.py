@@ -11,6 +11,7 @@ from scheduler.model.columns import ColumnError, Columns
 from workers.library import registry
 
 from .conftest import build
+from .package import install_package
 
 pytestmark = pytest.mark.spark
 TICKS = "_seq bigint, _time bigint, _born bigint"
@@ -54,6 +55,9 @@ CASES = [
     ("http_get", PLAIN, {"url": "http://objects.test/{n}", "into": "t"}),
     ("sql", PLAIN, {"query": "SELECT *, upper(sensor_id) AS big, n / 2 AS half FROM input WHERE t > 1"}),
     ("sql", PLAIN, {"query": "SELECT explode(tags) AS tag, t AS _t, _seq, at FROM input"}),
+    ("python", PLAIN, {"function": "sensors.checks:doubled", "version": "1.2", "columns": ["a", "b:timestamp"]}),
+    ("python", PLAIN, {"function": "sensors.checks:counted", "version": "1.2", "by": ["sensor_id"],
+                       "reads": ["t", "n", "at"], "columns": ["a:bigint", "b:timestamp", "c:boolean", "d", "e:double"]}),
     ("union", PLAIN, {}), ("union", PLAIN, {"columns": ["tags", "_seq", "t"]}),
     ("deduplicate", PLAIN, {"by": ["n", "sensor_id"]}),
     ("window", PLAIN, {"aggregates": ["n=count(*)"]}),
@@ -90,6 +94,7 @@ def recordings(tmp_path_factory):
         patch.setenv("WEIR_REPLAY_DIRS", str(folder))
         patch.setenv("WEIR_DATA_DIR", str(tmp_path_factory.mktemp("data")))
         patch.setenv("WEIR_HTTP_HOSTS", "objects.test")
+        install_package(tmp_path_factory.mktemp("packages"), patch)
         yield
 
 
@@ -145,6 +150,10 @@ WRONG = [
     ("predict", PLAIN, {"features": ["tt"], "model": "m"}, "features", "tt"),
     ("predict", PLAIN, {"features": ["t"]}, "", "model"),
     ("error_estimate", PLAIN, {"predicted": "t", "actual": "sensor_id", "average": "t"}, "actual", "sensor_id"),
+    ("python", PLAIN, {"function": "sensors.checks:counted", "version": "1.2", "columns": ["a"], "by": ["n"],
+                       "reads": ["tags"]}, "reads", "tags"),
+    ("python", PLAIN, {"function": "sensors.checks:counted", "version": "1.2", "columns": ["a"], "by": ["nn"]}, "by",
+     "nn"),
     ("annotate", PLAIN, {"field": "sensor"}, "field", "sensor"),
     ("csv_to_senml", PLAIN, {"fields": ["tt"]}, "fields", "tt"), ("join_by_message", PLAIN, {}, "", "value"),
 ]

@@ -25,7 +25,7 @@ from .config import InvalidConfig, settings
 GROUP = "weir.task_types"
 FAMILIES = ("generators", "taxis", "replay", "parse", "markup", "format", "filter", "statistics", "rollups", "predict",
             "train", "compute", "download", "tables", "archive", "sql_task", "operators", "joins", "lookups", "sinks",
-            "http", "live")
+            "http", "live", "python_task")
 
 
 @dataclass(frozen=True, slots=True)
