@@ -22,6 +22,7 @@ WHOLE = f"{TICKS}, msg_id string, sensor_id bigint, obs string, meta string, val
 
 CASES = [
     ("urban_sensing", TICKS, {}), ("smart_meter", TICKS, {}), ("wearable", TICKS, {}), ("taxi_trips", TICKS, {}),
+    ("sentences", TICKS, {}), ("stock_ticks", TICKS, {}),
     ("replay", TICKS, {"path": "lines.csv"}), ("replay", TICKS, {"path": "columns.parquet"}),
     ("senml_parse", TEXT, {}), ("senml_parse", TEXT, {"layout": "wide", "schema": "taxi"}),
     ("senml_parse", TEXT, {"layout": "wide", "schema": "own", "id_field": "i", "fields": ["a", "b"], "field": "csv"}),
@@ -56,8 +57,9 @@ CASES = [
     ("sql", PLAIN, {"query": "SELECT *, upper(sensor_id) AS big, n / 2 AS half FROM input WHERE t > 1"}),
     ("sql", PLAIN, {"query": "SELECT explode(tags) AS tag, t AS _t, _seq, at FROM input"}),
     ("python", PLAIN, {"function": "sensors.checks:doubled", "version": "1.2", "columns": ["a", "b:timestamp"]}),
-    ("python", PLAIN, {"function": "sensors.checks:counted", "version": "1.2", "by": ["sensor_id"],
-                       "reads": ["t", "n", "at"], "columns": ["a:bigint", "b:timestamp", "c:boolean", "d", "e:double"]}),
+    ("python", PLAIN, {
+        "function": "sensors.checks:counted", "version": "1.2", "by": ["sensor_id"], "reads": ["t", "n", "at"],
+        "columns": ["a:bigint", "b:timestamp", "c:boolean", "d", "e:double"]}),
     ("union", PLAIN, {}), ("union", PLAIN, {"columns": ["tags", "_seq", "t"]}),
     ("deduplicate", PLAIN, {"by": ["n", "sensor_id"]}),
     ("window", PLAIN, {"aggregates": ["n=count(*)"]}),

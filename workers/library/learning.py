@@ -225,7 +225,7 @@ def predicted_by(
 @dataclass(frozen=True, slots=True)
 class ErrorEstimator:
     """``step`` takes an average, a prediction and what came (each None where the event does not have it), and gives
-    (actual, predicted, average, error, relative, mean) for a prediction: its error, that as a share of the newest
+    (actual, expected, average, error, relative, mean) for a prediction: its error, that as a share of the newest
     average, and the mean absolute error of the last ``window``.
     """
 

@@ -23,7 +23,7 @@ from . import code
 from .config import InvalidConfig, settings
 
 GROUP = "weir.task_types"
-FAMILIES = ("generators", "taxis", "replay", "parse", "markup", "format", "filter", "statistics", "rollups", "predict",
+FAMILIES = ("generators", "taxis", "stories", "replay", "parse", "markup", "format", "filter", "statistics", "rollups", "predict",
             "train", "compute", "download", "tables", "archive", "sql_task", "operators", "joins", "lookups", "sinks",
             "http", "live", "python_task")
 

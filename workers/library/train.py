@@ -95,7 +95,7 @@ ERROR_ESTIMATE = TaskType(
 TASK_TYPES = (TRAIN, PREDICT, ERROR_ESTIMATE)
 MODEL_COLUMN = "model"
 _TRAINED = "model string, version string, number bigint, events bigint, fit double"
-_ERRORS = "actual double, predicted double, average double, error double, relative double, mean double"
+_ERRORS = "actual double, expected double, average double, error double, relative double, mean double"
 _PREDICTED = ("predicted", "version", "problem")
 _RUNNING = re.compile(r"[0-9a-f]{32}")  # the id of a running task; a trial's has none, and stores nothing
 
@@ -261,7 +261,7 @@ def predict_columns(inputs: Columns, values: Mapping[str, Any]) -> Columns:
 
 
 def error_estimate(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
-    """One event a prediction: ``actual``, ``predicted``, ``average``, ``error``, ``relative`` and ``mean``."""
+    """One event a prediction: ``actual``, ``expected``, ``average``, ``error``, ``relative`` and ``mean``."""
     from pyspark.sql import functions as F
 
     values = settings(ERROR_ESTIMATE, config)
