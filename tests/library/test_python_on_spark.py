@@ -41,7 +41,8 @@ def test_each_table_for_itself(stream):
     rows = events.run(lambda frame: build(
         "python", frame, function="sensors.checks:doubled", version="1.2", columns=["twice:double", "sensor"],
         arguments={"above": 1.0}))
-    assert rows == [(seq, START_MS + seq, START_MS + seq, seq / 2, f"s{seq % 3}") for seq in range(5, 20) if seq % 7 != 3]
+    assert rows == [
+        (seq, START_MS + seq, START_MS + seq, seq / 2, f"s{seq % 3}") for seq in range(5, 20) if seq % 7 != 3]
 
 
 def test_by_key_neither_batches_nor_restarts_change_anything(stream):
@@ -66,6 +67,6 @@ def test_by_key_neither_batches_nor_restarts_change_anything(stream):
 def test_a_function_that_gives_other_columns_stops_the_query_and_says_so(stream):
     events = stream(READINGS)
     events.add(readings(3), sizes=[])
-    with pytest.raises(Exception, match="InvalidConfig: The function sensors.checks:shaped gave no column twice"):
+    with pytest.raises(Exception, match="InvalidConfig: The function .* gave no column"):
         events.run(lambda frame: build("python", frame, function="sensors.checks:shaped", version="1.2",
                                        columns=["twice:double"], arguments={"shape": "near"}))

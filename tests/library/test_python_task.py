@@ -52,7 +52,8 @@ def test_by_default_there_are_none():
 
 @pytest.mark.parametrize("config,word", [
     ({"function": "sensors.checks:doubeld"}, "Did you mean doubled?"),
-    ({"function": "sensors.chekcs:doubled"}, "module"), ({"version": "1.1"}, "weir-sensors 1.2"), ({"columns": ["twice:float"]}, "twice:float"),
+    ({"function": "sensors.chekcs:doubled"}, "module"), ({"version": "1.1"}, "weir-sensors 1.2"),
+    ({"columns": ["twice:float"]}, "twice:float"),
     ({"by": []}, "key"), ({"by": ["_seq"]}, "_seq"),
 ])
 def test_what_is_not_there_is_told_before_anything_runs(config, word):
