@@ -67,6 +67,6 @@ def test_by_key_neither_batches_nor_restarts_change_anything(stream):
 def test_a_function_that_gives_other_columns_stops_the_query_and_says_so(stream):
     events = stream(READINGS)
     events.add(readings(3), sizes=[])
-    with pytest.raises(Exception, match="InvalidConfig: The function .* gave no column"):
+    with pytest.raises(Exception, match=r"InvalidConfig: The function .* gave no column"):
         events.run(lambda frame: build("python", frame, function="sensors.checks:shaped", version="1.2",
                                        columns=["twice:double"], arguments={"shape": "near"}))
