@@ -38,6 +38,7 @@ from workers.engine.connectors.pushing import Pushed, push_events
 from workers.engine.readings import RateWindow
 from workers.library import model_store, registry
 from workers.library.code import code_digest
+from workers.library.model_store import ModelVersion
 
 log = structlog.get_logger(__name__)
 WORKER_HEARD_S = 45  # it says so every ten seconds
@@ -147,35 +148,13 @@ def plugin_problems() -> tuple[registry.PluginProblem, ...]:
     return registry.plugin_problems()
 
 
-@dataclass(frozen=True, slots=True)
-class ModelVersion:
-    """A version of a model that a team keeps: what it reads and gives, from how many events, and how long it is."""
-
-    name: str
-    version: str
-    kind: str
-    features: tuple[str, ...]
-    target: str
-    events: int
-    learned_ms: int  # when the last event that it knows was born
-    characters: int
-
-
 def models_of(team: str) -> tuple[ModelVersion, ...] | None:
     """The models that a team keeps, by name and the newest version first; None where the broker is away."""
     try:
         with model_store.connected(settings.REDIS_URL) as client:
-            stored = model_store.stored_versions(client, team)
+            return model_store.model_versions(client, team)
     except redis.RedisError:
         return None
-    return tuple(_model_version(name, version) for name, versions in stored.items() for version in versions)
-
-
-def _model_version(name: str, stored: model_store.StoredVersion) -> ModelVersion:
-    model = json.loads(stored.text)
-    return ModelVersion(
-        name, stored.version, model["kind"], tuple(model["features"]), model.get("target", ""), model.get("events", 0),
-        stored.born_ms, len(stored.text))
 
 
 @lru_cache(maxsize=1)

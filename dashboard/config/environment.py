@@ -71,6 +71,7 @@ DECLARED: tuple[Declared, ...] = (
     Declared("WEIR_HTTP_HOSTS", "", "Hosts that `http_post` and `http_get` may reach; with a port if not 80 or 443."),
     Declared("WEIR_CONNECTOR_HOSTS", "", "Servers that `kafka` and `mqtt` may read from, by commas; empty: none."),
     Declared("WEIR_DATABASE_HOSTS", "", "Hosts whose databases `sql_lookup` may read, by commas; empty: none."),
+    Declared("WEIR_PYTHON_PACKAGES", "", "Functions of packages that `python` tasks may name, by commas; empty: none."),
     Declared("WEIR_CHANNELS_JAR", "", "Jar of the channels, built elsewhere; empty: `jvm` in the data folder."),
     Declared("WEIR_DISK_FREE_MB", "1024", "Free space of a data folder, in MB, below which pages warn."),
     Declared("WEIR_FILE_MB", "64", "At how many MB that are staged a sink's file is closed."),

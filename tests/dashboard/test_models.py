@@ -31,7 +31,7 @@ def test_a_teams_people_see_its_models(world: World, client, kept):
     assert answer["models"][0] | {"version": "", "characters": 0} == {
         "name": "fares", "version": "", "kind": "linear_regression", "features": ["distance", "seconds"],
         "target": "fare", "events": 500, "learned": "2023-11-14T22:13:20.002000+00:00", "characters": 0}
-    page = client.get("/teams").content.decode()
+    page = client.get("/teams/").content.decode()
     assert "2-0000000002" in page and "distance, seconds" in page
 
 
@@ -39,7 +39,7 @@ def test_a_teams_people_see_its_models(world: World, client, kept):
 def test_others_see_none(world: World, client, kept):
     client.force_login(world.ben, backend="dashboard.teams.logins.ThrottledBackend")
     assert client.get("/api/teams/city/models").status_code == 404
-    assert "2-0000000002" not in client.get("/teams").content.decode()
+    assert "2-0000000002" not in client.get("/teams/").content.decode()
 
 
 def test_while_the_broker_is_away_nothing_is_known(world: World, client, settings):
@@ -47,4 +47,4 @@ def test_while_the_broker_is_away_nothing_is_known(world: World, client, setting
     assert jobs.models_of("city") is None
     client.force_login(world.vera, backend="dashboard.teams.logins.ThrottledBackend")
     assert client.get("/api/teams/city/models").json() == {"available": False, "models": []}
-    assert "nothing is known of models now" in client.get("/teams").content.decode()
+    assert "nothing is known of models now" in client.get("/teams/").content.decode()

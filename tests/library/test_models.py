@@ -97,9 +97,8 @@ LINE = model_of(LINEAR, *events(60)[:2])
 ])
 def test_what_is_no_model_is_refused(base, change):
     assert read_model(json.dumps(base))
-    with pytest.raises(UnreadableModel) as refused:
+    with pytest.raises(UnreadableModel):
         read_model(json.dumps({**base, **change}))
-    assert refused.value.remedy
 
 
 @pytest.mark.parametrize("text", ["", "none", "[]", "3", "[" * 100_000, '{"kind": "linear_regression"}',

@@ -187,7 +187,7 @@ class Predictor:
         try:
             read = read_model(model)
         except UnreadableModel as wrong:
-            state["problem"] = f"the newest model cannot be used. {wrong.message}"
+            state["problem"] = f"the newest model cannot be used: {wrong}"
             return []
         if read["kind"] == self.kind and self.name in ("", read.get("name")):
             state.update(model=read, problem=None)
@@ -237,6 +237,15 @@ class ErrorEstimator:
     def step(
         self, state: dict, average: float | None, predicted: float | None, actual: float | None
     ) -> Iterable[tuple]:
+        """Take an event in.
+
+        Parameters
+        ----------
+        state : dict
+            As `start` gives it; changed in place.
+        average, predicted, actual : float, optional
+            What the event has of them.
+        """
         if average is not None:
             state["average"] = average
         if predicted is None or actual is None:

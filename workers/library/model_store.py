@@ -7,6 +7,7 @@ the same versions in the same places.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,6 +27,20 @@ class StoredVersion:
     version: str
     born_ms: int
     text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ModelVersion:
+    """A version of a model that a team keeps: what it reads and gives, from how many events, and how long it is."""
+
+    name: str
+    version: str
+    kind: str
+    features: tuple[str, ...]
+    target: str
+    events: int
+    learned_ms: int  # when the last event that it knows was born
+    characters: int
 
 
 def broker_url(environment: Mapping[str, str] | None = None) -> str:
@@ -104,3 +119,16 @@ def stored_versions(broker: redis.Redis, team: str) -> dict[str, list[StoredVers
             for member, born in reversed(broker.zrange(key, 0, -1, withscores=True))
             if (version := member.partition("|")[2]) in texts]
     return models
+
+
+def model_versions(broker: redis.Redis, team: str) -> tuple[ModelVersion, ...]:
+    """The models of a team, by name and the newest version first."""
+    return tuple(
+        _described(name, stored) for name, versions in stored_versions(broker, team).items() for stored in versions)
+
+
+def _described(name: str, stored: StoredVersion) -> ModelVersion:
+    model = json.loads(stored.text)
+    return ModelVersion(
+        name, stored.version, model["kind"], tuple(model["features"]), model.get("target", ""), model.get("events", 0),
+        stored.born_ms, len(stored.text))

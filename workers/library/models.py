@@ -13,8 +13,6 @@ from collections.abc import Mapping, Sequence
 from math import isfinite
 from typing import Any
 
-from scheduler.model.errors import WeirError
-
 LINEAR, CLASSIFIER, REGRESSOR = "linear_regression", "decision_tree_classifier", "decision_tree_regressor"
 KINDS = (LINEAR, CLASSIFIER, REGRESSOR)
 MOST_CHARACTERS = 1_000_000
@@ -24,10 +22,8 @@ LEAF = -1  # what stands for the feature of a node without children
 LARGEST_FLOAT32 = 3.4028235677973366e38  # what is as large becomes infinite there
 
 
-class UnreadableModel(WeirError):
-    """A text is no model."""
-
-    code = "unreadable_model"
+class UnreadableModel(ValueError):
+    """A text is no model; the message says why."""
 
 
 def write_model(model: Mapping[str, Any]) -> str:
@@ -71,7 +67,7 @@ def read_model(text: str) -> dict[str, Any]:
 
 
 def _unreadable(reason: str) -> UnreadableModel:
-    return UnreadableModel(f"This is no model: {reason}.", remedy="Send what a train task gives as “model”.")
+    return UnreadableModel(f"it is no model of a train task: {reason}")
 
 
 def _require_numbers(values: Any, count: int, name: str) -> None:

@@ -85,7 +85,7 @@ def _refreshed(source: StoredModel, known: _Read | None, now_s: float) -> _Read:
     try:
         model = read_model(text)
     except UnreadableModel as wrong:
-        return _Read(before, f"the newest model cannot be used. {wrong.message}", due_s)
+        return _Read(before, f"the newest model cannot be used: {wrong}", due_s)
     if model["kind"] != source.kind:
         return _Read(before, f"{source.model.name} is a {model['kind']}, not a {source.kind}", due_s)
     return _Read(model, None, due_s)

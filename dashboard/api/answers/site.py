@@ -27,6 +27,7 @@ class Parameter(Answer):
     is_set: bool
     bounds: bool
     secret: bool
+    of_team: bool
     near: str | None
     near_ratio: float
     column: str | None
