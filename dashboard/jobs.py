@@ -37,8 +37,9 @@ from workers.engine.connectors import intake
 from workers.engine.connectors.pushing import Pushed, push_events
 from workers.engine.readings import RateWindow
 from workers.engine.sinks import store as sinks
-from workers.library import registry
+from workers.library import model_store, registry
 from workers.library.code import code_digest
+from workers.library.model_store import ModelVersion
 
 log = structlog.get_logger(__name__)
 WORKER_HEARD_S = 45  # it says so every ten seconds
@@ -146,6 +147,15 @@ def refinement(task_type: TaskType, wide: Mapping[str, Any], narrow: Mapping[str
 def plugin_problems() -> tuple[registry.PluginProblem, ...]:
     """Packages whose task types could not be loaded."""
     return registry.plugin_problems()
+
+
+def models_of(team: str) -> tuple[ModelVersion, ...] | None:
+    """The models that a team keeps, by name and the newest version first; None where the broker is away."""
+    try:
+        with model_store.connected(settings.REDIS_URL) as client:
+            return model_store.model_versions(client, team)
+    except redis.RedisError:
+        return None
 
 
 @lru_cache(maxsize=1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from datetime import UTC, datetime
 from typing import Any, Literal
 
 from django.core.paginator import Paginator
@@ -30,6 +31,7 @@ from dashboard.bills.prices import lists_between
 from dashboard.bills.selectors import DataflowBill, TaskBill, total
 from dashboard.catalog.documents import Checked
 from dashboard.catalog.models import DataflowRecord
+from dashboard.jobs import ModelVersion
 from dashboard.plans.choices import Choice
 from dashboard.teams.models import Secret
 from scheduler.model.columns import Columns
@@ -232,6 +234,14 @@ def _of_period(period: Period) -> dict[str, Any]:
 def secret_row(secret: Secret) -> dict[str, Any]:
     """A secret without its value."""
     return {"name": secret.name, "set_at": secret.set_at.isoformat(), "set_by": secret.set_by.username}
+
+
+def models_row(versions: Sequence[ModelVersion] | None) -> dict[str, Any]:
+    """The models of a team; None where the broker is away."""
+    return {"available": versions is not None, "models": [
+        {"name": version.name, "version": version.version, "kind": version.kind, "features": list(version.features),
+         "target": version.target, "events": version.events, "characters": version.characters,
+         "learned": datetime.fromtimestamp(version.learned_ms / 1000, UTC).isoformat()} for version in versions or ()]}
 
 
 def audit_row(entry: AuditEntry) -> dict[str, Any]:

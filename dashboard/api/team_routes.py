@@ -11,7 +11,7 @@ from django.http import HttpRequest
 from ninja import Router, Status
 
 from dashboard.api import schemas
-from dashboard.api.answers.site import Containment, Defragmentation, Me, SecretRow, TeamWhenBehind, Token
+from dashboard.api.answers.site import Containment, Defragmentation, Me, Models, SecretRow, TeamWhenBehind, Token
 from dashboard.api.auth import Session
 from dashboard.api.parameters import SecretName
 from dashboard.teams import selectors as teams
@@ -55,6 +55,12 @@ def drop_secret(request: HttpRequest, slug: str, name: str) -> Status:
     """Delete a secret that no running task needs; by an admin of the team."""
     delete_secret(actor=request.user, team=teams.team(request.viewer, slug), name=name)
     return Status(204, None)
+
+
+@router.get("/teams/{slug:slug}/models", response=Models)
+def team_models(request: HttpRequest, slug: str) -> dict[str, Any]:
+    """The models that the team's dataflows have learned and keep, with their versions."""
+    return schemas.models_row(teams.models(teams.team(request.viewer, slug)))
 
 
 @router.post("/teams/{slug:slug}/containment", response=Containment)

@@ -9,7 +9,7 @@ from dataclasses import fields, replace
 from dashboard.jobs import TrialOrder, TrialResult
 from dashboard.profiles.models import SweepRecord, TrialRecord, Trials
 from scheduler.model.canonical import canonical_json
-from scheduler.model.secrets import SECRET, is_reference
+from scheduler.model.secrets import without_teams
 from scheduler.performance.modelling import Sweep, Trial
 from scheduler.performance.sweep import often
 
@@ -78,10 +78,8 @@ def trial_of(trial: TrialRecord) -> Trial:
 
 
 def unscoped(config: str) -> str:
-    """A config by which other tasks are looked up: the secrets that it names belong to no team."""
-    known = json.loads(config)
-    return canonical_json({
-        name: {SECRET: value[SECRET]} if is_reference(value) else value for name, value in known.items()})
+    """A config by which other tasks are looked up: the secrets and models that it names belong to no team."""
+    return canonical_json(without_teams(json.loads(config)))
 
 
 def _finite(value):

@@ -4,6 +4,7 @@
 - ``teams_to_submit_for(viewer)``: where the viewer is at least engineer
 - ``members(team)``: memberships with their users
 - ``tokens(user)``: API tokens, newest first
+- ``models(team)``: what it has learned and keeps, by name and version
 - ``secrets(team)``: its secrets by name, without their values; ``sealed_secrets()``: all values, sealed
 """
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 from django.db.models import QuerySet
 
+from dashboard import jobs
 from dashboard.teams.models import ApiToken, Controller, Membership, Role, Secret, Team, User
 from dashboard.teams.permissions import Viewer
 from scheduler.model.errors import NotFound
@@ -59,6 +61,11 @@ def members(team: Team) -> QuerySet[Membership]:
 def tokens(user: User) -> QuerySet[ApiToken]:
     """A user's API tokens, newest first."""
     return user.api_tokens.order_by("-created")
+
+
+def models(team: Team) -> tuple[jobs.ModelVersion, ...] | None:
+    """The models that a team keeps, by name and the newest version first; None where the broker is away."""
+    return jobs.models_of(team.slug)
 
 
 def secrets(team: Team) -> QuerySet[Secret]:

@@ -8,7 +8,8 @@ from typing import Any
 from .secrets import is_reference
 from .task_types import TaskType
 
-WORDS = {"network": "the network", "database": "databases", "files": "files outside", "code": "code in its config"}
+WORDS = {
+    "network": "the network", "database": "databases", "files": "files outside", "code": "code that its config names"}
 
 
 def needs_approval(task_type: TaskType | None, config: Mapping[str, Any]) -> bool:

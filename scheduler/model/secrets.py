@@ -3,6 +3,9 @@
 A name means something within a team. Planning says which: `with_scoped_secrets` adds the team to each reference, so
 that a plan, a running task and its fingerprint hold the name and its scope, and two teams' secrets of one name are
 two. What the name stands for is in none of them: the slot that compiles the task looks it up.
+
+So it is with other names of what belongs to a team (``Parameter.of_team``): planning makes of each
+``{"name": …, "team": …}``.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from .errors import Problem
 from .task_types import TaskType, TaskTypes
 
 SECRET, TEAM = "secret", "team"  # the keys of a reference; the team's is added by planning
+NAME = "name"  # with the team's: what belongs to a team, and is no secret
 SECRET_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 # A key that is likely to hold a secret, whatever is around it: db_password, apiKey, X-Auth-Token.
 SUSPICIOUS = re.compile(
@@ -31,6 +35,19 @@ def is_reference(value: Any) -> bool:
         and set(value) in ({SECRET}, {SECRET, TEAM})
         and all(isinstance(part, str) for part in value.values())
     )
+
+
+def is_owned(value: Any) -> bool:
+    """Whether a value is the name of what belongs to a team, with that team."""
+    return isinstance(value, Mapping) and set(value) == {NAME, TEAM} and all(
+        isinstance(part, str) for part in value.values())
+
+
+def without_teams(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The config as it was submitted: the names in it, of secrets and others, belong to no team."""
+    return {
+        name: {SECRET: value[SECRET]} if is_reference(value) else value[NAME] if is_owned(value) else value
+        for name, value in config.items()}
 
 
 def secrets_of(config: Mapping[str, Any], task_type: TaskType) -> Iterator[tuple[str, Mapping[str, str]]]:
@@ -64,7 +81,7 @@ def unknown_secrets(dataflow: Dataflow, known: Collection[str], *, task_types: T
 
 
 def with_scoped_secrets(dataflow: Dataflow, *, team: str, task_types: TaskTypes) -> Dataflow:
-    """The dataflow with the team in each reference to a secret; the very same where it names none."""
+    """The dataflow with the team in each reference to what belongs to it; the very same where there is none."""
     tasks = tuple(_scoped(task, team, task_types[task.type]) for task in dataflow.tasks)
     return dataflow if tasks == dataflow.tasks else replace(dataflow, tasks=tasks)
 
@@ -74,4 +91,7 @@ def _scoped(task: Task, team: str, task_type: TaskType) -> Task:
         parameter: {SECRET: reference[SECRET], TEAM: team}
         for parameter, reference in secrets_of(task.config, task_type)
     }
+    named |= {
+        parameter.name: {NAME: task.config[parameter.name], TEAM: team} for parameter in task_type.parameters
+        if parameter.of_team and isinstance(task.config.get(parameter.name), str)}
     return replace(task, config={**task.config, **named}) if named else task

@@ -41,6 +41,9 @@ class Parameter:
     ``form`` gives a value its one form, by which it is compared: a pure function that takes its own results as they
     are, and gives back what it cannot read.
 
+    ``of_team`` says that the value is the name of something that belongs to the team that submits (a model): planning
+    adds the team, so that two teams' tasks with one name are two.
+
     A ``secret`` is never written but named, ``{"secret": "name"}``, and known only to the slot that runs the task.
 
     ``near`` says which other values a suggestion may offer in this one's place: ``ratio``, those whose relative
@@ -63,6 +66,7 @@ class Parameter:
     is_set: bool = False
     bounds: bool = False
     secret: bool = False
+    of_team: bool = False
     near: Near | None = None
     near_ratio: float = NEAR_RATIO
     column: Literal["names", "within"] | None = None
@@ -97,7 +101,7 @@ class TaskType:
     its rate is what comes, which is no part of its identity.
 
     ``effects`` names what a task of this type reaches beyond Weir: ``network``, ``database``, ``files`` (other than the
-    replay folders, which it reads, and the data folder's outputs) or ``code`` that its config holds. A type without any
+    replay folders, which it reads, and the data folder's outputs) or ``code`` that its config names. A type without any
     says so by an empty tuple. One that does not say (None) counts as having some: it runs only as it was approved.
     """
 

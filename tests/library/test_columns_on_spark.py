@@ -11,6 +11,7 @@ from scheduler.model.columns import ColumnError, Columns
 from workers.library import registry
 
 from .conftest import build
+from .package import install_package
 
 pytestmark = pytest.mark.spark
 TICKS = "_seq bigint, _time bigint, _born bigint"
@@ -21,6 +22,7 @@ WHOLE = f"{TICKS}, msg_id string, sensor_id bigint, obs string, meta string, val
 
 CASES = [
     ("urban_sensing", TICKS, {}), ("smart_meter", TICKS, {}), ("wearable", TICKS, {}), ("taxi_trips", TICKS, {}),
+    ("sentences", TICKS, {}), ("stock_ticks", TICKS, {}),
     ("replay", TICKS, {"path": "lines.csv"}), ("replay", TICKS, {"path": "columns.parquet"}),
     ("senml_parse", TEXT, {}), ("senml_parse", TEXT, {"layout": "wide", "schema": "taxi"}),
     ("senml_parse", TEXT, {"layout": "wide", "schema": "own", "id_field": "i", "fields": ["a", "b"], "field": "csv"}),
@@ -44,11 +46,20 @@ CASES = [
     ("accumulate", OBSERVATIONS, {"by": ["obs"]}), ("exact_average", OBSERVATIONS, {}),
     ("exact_average", WHOLE, {"by": ["sensor_id"]}), ("roll_up", WHOLE, {"blocks": 2}),
     ("sliding_linear_regression", OBSERVATIONS, {}), ("sliding_linear_regression", WHOLE, {}),
+    ("train", PLAIN, {"features": ["t", "n"], "target": "ok", "kind": "decision_tree_classifier", "model": "m"}),
+    ("train", PLAIN, {"features": ["n"], "target": "t"}),
+    ("predict", f"{PLAIN}, model string, version int", {"features": ["t", "n"]}),
+    ("predict", f"{PLAIN}, predicted int", {"features": ["n"], "model": "m", "kind": "decision_tree_classifier"}),
+    ("error_estimate", PLAIN, {"predicted": "t", "actual": "n", "average": "t"}),
     ("pi_viete", PLAIN, {}), ("pi_viete", f"{TICKS}, pi string, b int", {}), ("wait", PLAIN, {}),
     ("http_get", PLAIN, {"url": "http://objects.test/{n}"}),
     ("http_get", PLAIN, {"url": "http://objects.test/{n}", "into": "t"}),
     ("sql", PLAIN, {"query": "SELECT *, upper(sensor_id) AS big, n / 2 AS half FROM input WHERE t > 1"}),
     ("sql", PLAIN, {"query": "SELECT explode(tags) AS tag, t AS _t, _seq, at FROM input"}),
+    ("python", PLAIN, {"function": "sensors.checks:doubled", "version": "1.2", "columns": ["a", "b:timestamp"]}),
+    ("python", PLAIN, {
+        "function": "sensors.checks:counted", "version": "1.2", "by": ["sensor_id"], "reads": ["t", "n", "at"],
+        "columns": ["a:bigint", "b:timestamp", "c:boolean", "d", "e:double"]}),
     ("union", PLAIN, {}), ("union", PLAIN, {"columns": ["tags", "_seq", "t"]}),
     ("deduplicate", PLAIN, {"by": ["n", "sensor_id"]}),
     ("window", PLAIN, {"aggregates": ["n=count(*)"]}),
@@ -90,6 +101,7 @@ def recordings(tmp_path_factory):
         patch.setenv("WEIR_REPLAY_DIRS", str(folder))
         patch.setenv("WEIR_DATA_DIR", str(tmp_path_factory.mktemp("data")))
         patch.setenv("WEIR_HTTP_HOSTS", "objects.test")
+        install_package(tmp_path_factory.mktemp("packages"), patch)
         yield
 
 
@@ -140,6 +152,15 @@ WRONG = [
      "left", "side"),
     ("join", PLAIN, {"on": ["n"], "left": "ok", "right": "ok", "left_columns": ["tt"], "right_columns": []},
      "left_columns", "tt"),
+    ("train", PLAIN, {"features": ["t", "sensor_id"], "target": "n"}, "features", "sensor_id"),
+    ("train", PLAIN, {"features": ["t"], "target": "nn"}, "target", "nn"),
+    ("predict", PLAIN, {"features": ["tt"], "model": "m"}, "features", "tt"),
+    ("predict", PLAIN, {"features": ["t"]}, "", "model"),
+    ("error_estimate", PLAIN, {"predicted": "t", "actual": "sensor_id", "average": "t"}, "actual", "sensor_id"),
+    ("python", PLAIN, {"function": "sensors.checks:counted", "version": "1.2", "columns": ["a"], "by": ["n"],
+                       "reads": ["tags"]}, "reads", "tags"),
+    ("python", PLAIN, {"function": "sensors.checks:counted", "version": "1.2", "columns": ["a"], "by": ["nn"]}, "by",
+     "nn"),
     ("annotate", PLAIN, {"field": "sensor"}, "field", "sensor"),
     ("csv_to_senml", PLAIN, {"fields": ["tt"]}, "fields", "tt"), ("join_by_message", PLAIN, {}, "", "value"),
 ]

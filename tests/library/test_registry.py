@@ -11,10 +11,15 @@ from pathlib import Path
 
 import pytest
 
+from scheduler.applying import apply_plan
 from scheduler.model.columns import Columns, UnknownColumn
 from scheduler.model.documents import read_document
 from scheduler.model.errors import NotFound
+from scheduler.model.estate import Estate
+from scheduler.model.fragment import Slot
+from scheduler.model.prices import Prices
 from scheduler.model.task_types import TaskType
+from scheduler.planning import plan_submission
 from workers.library import describe, registry
 from workers.library.config import InvalidConfig, settings
 from workers.library.samples import SAMPLES
@@ -75,9 +80,25 @@ def test_a_declaration_holds_together(task_type: TaskType):
 @pytest.mark.parametrize("path", sorted(SAMPLES.glob("*.yaml")), ids=lambda path: path.stem)
 def test_a_sample_is_valid_and_can_be_built(path: Path):
     types = registry.task_types()
-    dataflow = read_document(path.read_text(), task_types=types, format="yaml")
+    dataflow = read_document(
+        path.read_text(), task_types=types, format="yaml", check_config=registry.check, columns_of=registry.columns_of)
     assert dataflow.name and dataflow.description
     assert [registry.check(types[task.type], task.config) for task in dataflow.tasks] == [None] * len(dataflow.tasks)
+    estate = Estate(slots=(Slot("n1", 0),))
+    plan = plan_submission(estate, dataflow, dataflow_id="d", team="t", task_types=types, prices=Prices())
+    assert plan.price.cores_alone > 0 and plan.price.money_per_hour_delta > 0
+
+
+def test_predictions_share_what_learns_their_models():
+    """RIoTBench's PRED dataflow beside its TRAIN: of one team, its models are learned once."""
+    types, estate = registry.task_types(), Estate(slots=(Slot("n1", 0),))
+    for name in ("taxi_train", "taxi_predictions"):
+        dataflow = read_document((SAMPLES / f"{name}.yaml").read_text(), task_types=types)
+        plan = plan_submission(estate, dataflow, dataflow_id=name, team="city", task_types=types, prices=Prices())
+        estate = apply_plan(estate, plan)
+    assert plan.price.tasks_reused == 6
+    running = [estate.submitted[name].running for name in ("taxi_train", "taxi_predictions")]
+    assert all(running[0][task] == running[1][task] for task in ("trips", "parse", "fares", "classes"))
 
 
 def test_samples_cover_the_sources_and_overlap():

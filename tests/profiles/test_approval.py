@@ -205,7 +205,8 @@ def test_every_type_of_the_library_says_what_it_reaches():
     reaching = {one.name: one.effects for one in built_in() if one.effects != ()}
     assert reaching == {
         "http_get": ("network",), "http_post": ("network",), "sql_lookup": ("database",), "lookup": ("database",),
-        "http_ingest": ("network",), "mqtt": ("network",), "kafka": ("network",), "postgresql": ("database",)}
+        "http_ingest": ("network",), "mqtt": ("network",), "kafka": ("network",), "postgresql": ("database",),
+        "python": ("code",)}
 
 
 def _free_slot() -> str:

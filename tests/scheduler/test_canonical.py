@@ -14,7 +14,7 @@ from scheduler.model.canonical import canonical_config, canonical_json
 from scheduler.model.documents import read_document
 from scheduler.model.errors import InvalidDataflow
 from scheduler.model.schema import dataflow_schema
-from scheduler.model.secrets import secret_names, unknown_secrets, with_scoped_secrets
+from scheduler.model.secrets import secret_names, unknown_secrets, with_scoped_secrets, without_teams
 from scheduler.model.task_types import Parameter, TaskType, TaskTypes
 from scheduler.model.units import FAMILIES, in_unit, units_like
 from scheduler.reuse.fingerprint import fingerprints
@@ -221,6 +221,21 @@ def test_two_secrets_are_two_and_two_teams_secrets_of_one_name_are_two():
     found = {(name, team): prints(name, team)["r"] for name in ("hook", "other") for team in ("city", "roads")}
     assert len(set(found.values())) == 4
     assert prints("hook", "city") == prints("hook", "city")
+
+
+OWNING = TaskTypes([*SECRETIVE.values(), TaskType(
+    name="learn", kind="transform", doc="", build="x:y",
+    parameters=(Parameter("model", "string", "", of_team=True), Parameter("note", "string", "")))])
+
+
+def test_a_name_of_what_belongs_to_a_team_is_one_for_each_team():
+    dataflow = flow("d", {"s": "sensors", "r": ("learn", {"model": "fares", "note": "n"})}, "s > r")
+    scoped = {team: with_scoped_secrets(dataflow, team=team, task_types=OWNING) for team in ("city", "roads")}
+    assert scoped["city"].task("r").config == {"model": {"name": "fares", "team": "city"}, "note": "n"}
+    assert len({fingerprints(one, task_types=OWNING)["r"] for one in scoped.values()}) == 2
+    assert with_scoped_secrets(scoped["city"], team="city", task_types=OWNING) == scoped["city"]
+    for one in scoped.values():
+        assert without_teams(one.task("r").config) == dataflow.task("r").config
 
 
 def test_a_team_that_lacks_a_secret_is_told_where_it_is_named():

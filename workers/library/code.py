@@ -37,6 +37,15 @@ def forget() -> None:
     _read.cache_clear()
 
 
+def source_of(module: str) -> str | None:
+    """A module's source, found without importing anything; None where there is none."""
+    loader = getattr(_spec(module), "loader", None)
+    try:
+        return loader.get_source(module) if hasattr(loader, "get_source") else None
+    except (ImportError, OSError, SyntaxError, ValueError):
+        return None
+
+
 @cache
 def _digest(module: str) -> str:
     if _read(module) is None:

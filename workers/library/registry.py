@@ -23,9 +23,11 @@ from . import code
 from .config import InvalidConfig, settings
 
 GROUP = "weir.task_types"
-FAMILIES = ("generators", "taxis", "replay", "parse", "markup", "format", "filter", "statistics", "rollups", "predict",
-            "compute", "download", "tables", "archive", "sql_task", "operators", "joins", "lookups", "sinks", "http",
-            "live", "live_files", "live_sinks", "spark_sources")
+FAMILIES = (
+    "generators", "taxis", "stories", "replay", "parse", "markup", "format", "filter", "statistics", "rollups",
+    "predict", "train", "compute", "download", "tables", "archive", "sql_task", "operators", "joins", "lookups",
+    "python_task", "sinks", "http", "live",
+    "live_files", "live_sinks", "spark_sources")
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ repeated.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -100,13 +100,44 @@ def fold_stream(
         Spark DDL of the columns behind them, which the fold gives.
     """
     from pyspark.sql import functions as F
+
+    ddl = ", ".join([*(f"`{name}` {_kept_type(inputs, name)}" for name in kept), *([added] if added else [])])
+    used = list(dict.fromkeys([*kept, *reads]))
+    kept, reads = tuple(kept), tuple(reads)
+
+    def work(states: dict[str, Any], frame: pd.DataFrame) -> Sequence[list]:
+        rows = fold_rows(fold, states, {name: _values(frame[name]) for name in frame}, reads=reads, kept=kept)
+        return list(map(list, zip(*rows, strict=True)))
+
+    columns = [F.col(name).cast(_kept_type(inputs, name)).alias(name) for name in used]
+    return fold_batches(inputs, work, by=by, columns=columns, gives=ddl)
+
+
+def fold_batches(
+    inputs: DataFrame, work: Callable[[dict[str, Any], pd.DataFrame], Sequence[Sequence]], *, by: Sequence[str],
+    columns: Sequence[Column], gives: str,
+) -> DataFrame:
+    """Send a stream through a function that takes some of its events at a time, in their order.
+
+    Parameters
+    ----------
+    inputs : DataFrame
+        A stream of one partition.
+    work : callable
+        Takes the states by the value of the column ``_key`` (JSON; changed in place) and events, and gives the columns
+        of what comes out, none for nothing. It must not matter how the events are cut.
+    by : sequence of str
+        Key columns.
+    columns : sequence of Column
+        What an event has for ``work``, besides ``_key``: doubles, booleans, text, and whole numbers without nulls.
+    gives : str
+        Spark DDL of what comes out.
+    """
+    from pyspark.sql import functions as F
     from pyspark.sql.types import StructType
 
-    schema = StructType.fromDDL(", ".join([
-        *(f"`{name}` {_kept_type(inputs, name)}" for name in kept), *([added] if added else [])]))
-    used = list(dict.fromkeys([*kept, *reads]))
-    names, kept, reads = schema.names, tuple(kept), tuple(reads)
-    folds = _BUILDING.get()
+    schema = StructType.fromDDL(gives)
+    names, folds = schema.names, _BUILDING.get()
     inherited = folds.next() if folds is not None else None
 
     def run(_: tuple, frames: Iterable[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
@@ -114,12 +145,11 @@ def fold_stream(
 
         states = json.loads(state.get[0]) if state.exists else inherited.read() if inherited else {}
         for frame in frames:
-            rows = fold_rows(fold, states, {name: _values(frame[name]) for name in frame}, reads=reads, kept=kept)
-            if rows:
-                yield pd.DataFrame(dict(zip(names, map(list, zip(*rows, strict=True)), strict=True)))
+            given = work(states, frame)
+            if given:
+                yield pd.DataFrame(dict(zip(names, given, strict=True)))
         state.update((json.dumps(states, separators=(",", ":")),))
 
-    columns = [F.col(name).cast(_kept_type(inputs, name)).alias(name) for name in used]
     one_group = inputs.select(*columns, key_text(by).alias("_key"), F.lit(0).alias("_group")).coalesce(1)
     return one_group.groupBy("_group").applyInPandasWithState(run, schema, "states string", "append", "NoTimeout")
 

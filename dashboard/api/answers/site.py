@@ -27,6 +27,7 @@ class Parameter(Answer):
     is_set: bool
     bounds: bool
     secret: bool
+    of_team: bool
     near: str | None
     near_ratio: float
     column: str | None
@@ -203,6 +204,26 @@ class SecretRow(Answer):
     name: str
     set_at: str
     set_by: str
+
+
+class ModelVersionRow(Answer):
+    """A version of a model that a team keeps."""
+
+    name: str
+    version: str
+    kind: str
+    features: list[str]
+    target: str
+    events: int
+    learned: str
+    characters: int
+
+
+class Models(Answer):
+    """The models of a team, by name and the newest version first; not ``available`` where the broker is away."""
+
+    available: bool
+    models: list[ModelVersionRow]
 
 
 class Containment(Answer):

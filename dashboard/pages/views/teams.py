@@ -21,7 +21,7 @@ def teams(request: HttpRequest) -> HttpResponse:
     """The viewer's teams with their members."""
     rows = [
         {"team": team, "members": list(selectors.members(team)), "may_change": _may_change(request, team),
-         "secrets": list(selectors.secrets(team))}
+         "secrets": list(selectors.secrets(team)), "models": selectors.models(team)}
         for team in selectors.teams(request.viewer)
     ]
     return render(request, "teams.html", {

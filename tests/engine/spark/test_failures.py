@@ -35,6 +35,15 @@ def test_tasks_of_one_module_are_all_named():
     assert str(explain([Cause("x.SparkException", PYTHON)], both)).startswith("one of tasks parser, other: ValueError")
 
 
+def test_a_config_that_events_show_to_be_wrong_is_not_tried_for_ever():
+    """Whatever the task reaches: what a function of a package gives stays what it gives."""
+    text = PYTHON.replace("ValueError: could", "workers.library.config.InvalidConfig: could")
+    places = [TaskPlace("parser", "python", "/site/workers/library/parse.py", reaches_out=True)]
+    failure = explain([Cause("x.SparkException", text)], places)
+    assert str(failure) == "task parser: could not convert string to float: 'abc'" and not failure.may_pass
+    assert explain([Cause("x.SparkException", PYTHON)], places).may_pass
+
+
 def test_a_java_error_is_its_root_without_the_stack():
     causes = [
         Cause("org.apache.spark.sql.streaming.StreamingQueryException", "long"),

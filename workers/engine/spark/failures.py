@@ -19,6 +19,7 @@ BROKER_DISK_IS_FULL = (
     "The disk of the broker is full. Make room: the query goes on from its checkpoint by itself.")
 _BROKER_FULL = re.compile(r"MISCONF")
 _DISK_FULL = re.compile(r"No space left on device|Disk quota exceeded")
+_WRONG_CONFIG = f"{InvalidConfig.__module__}.{InvalidConfig.__qualname__}: "
 _TRACEBACK = "Traceback (most recent call last):"
 _FRAME = re.compile(r'^\s+File "(?P<file>[^"]+)", line \d+, in (?P<function>\S+)')
 _BROKER_AWAY = re.compile(
@@ -89,8 +90,10 @@ def explain(causes: Sequence[Cause], places: Sequence[TaskPlace]) -> FragmentFai
     if text is not None:
         reason, files = _python_error(text)
         tasks = _tasks_in(files, places)
-        may_pass = bool(_full_disk(text)) or any(
-            place.reaches_out for place in places if place.task in tasks or not tasks)
+        wrong = reason.startswith(_WRONG_CONFIG)  # it is wrong whatever the task reaches
+        reason = reason.removeprefix(_WRONG_CONFIG)
+        may_pass = bool(_full_disk(text)) or (not wrong and any(
+            place.reaches_out for place in places if place.task in tasks or not tasks))
         return FragmentFailed(
             _located(reason, tasks), may_pass=may_pass or is_broker_away(reason), tasks=tasks,
             traceback=text[text.rindex(_TRACEBACK) :].partition("\n\tat ")[0].rstrip())

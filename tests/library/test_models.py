@@ -1,0 +1,108 @@
+"""Models as plain numbers: what is written says what scikit-learn says, and what is no model is refused."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.linear_model import LinearRegression
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+
+from workers.library.learning import fitted
+from workers.library.models import (
+    CLASSIFIER,
+    KINDS,
+    LINEAR,
+    REGRESSOR,
+    UnreadableModel,
+    apply,
+    as_float32,
+    read_model,
+    write_model,
+)
+
+
+def events(count: int, seed: int = 0) -> tuple[list[list[float]], list[float], list[str]]:
+    rng = np.random.default_rng(seed)
+    rows = rng.normal(size=(count, 3)).round(3)
+    numbers = 2.0 + rows @ [1.5, -2.0, 0.25] + rng.normal(size=count) / 10
+    classes = np.where(rows[:, 0] > 0.5, "high", np.where(rows[:, 1] > 0, "middle", "low"))
+    return rows.tolist(), numbers.tolist(), classes.tolist()
+
+
+def model_of(kind: str, rows, targets, **options) -> dict:
+    parameters = fitted(kind, rows, targets, depth=options.get("depth", 6), leaf=options.get("leaf", 2))
+    return {"kind": kind, "features": ["a", "b", "c"], "version": "1-0000000000", **parameters}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_model_says_what_scikit_learn_says(kind):
+    rows, numbers, classes = events(400)
+    targets = classes if kind == CLASSIFIER else numbers
+    reference = {
+        LINEAR: LinearRegression(), CLASSIFIER: DecisionTreeClassifier(max_depth=6, min_samples_leaf=2, random_state=0),
+        REGRESSOR: DecisionTreeRegressor(max_depth=6, min_samples_leaf=2, random_state=0)}[kind].fit(rows, targets)
+    model = read_model(write_model(model_of(kind, rows, targets)))
+    asked, _, _ = events(500, seed=1)
+    expected = reference.predict(asked).tolist()
+    said = [apply(model, row) for row in asked]
+    assert said == expected if kind == CLASSIFIER else said == pytest.approx(expected)
+    assert len(set(said)) > 2
+
+
+def test_a_number_on_the_border_goes_where_scikit_learn_sends_it():
+    """Its trees see numbers of single precision: 0.1 is a bit larger there than in double."""
+    rows, targets = [[0.1], [0.1 + 2e-9], [0.3]], [1.0, 2.0, 3.0]
+    reference = DecisionTreeRegressor(random_state=0).fit(rows, targets)
+    model = {"kind": REGRESSOR, "features": ["a"], "version": "1", **fitted(REGRESSOR, rows, targets, depth=5, leaf=1)}
+    border = [[bound + nudge] for bound in model["threshold"] for nudge in (0.0, 1e-9, -1e-9, 1e-8, -1e-8)]
+    asked = [*rows, *border, [1e300], [-1e300]]
+    said = [apply(model, row) for row in asked]
+    finite = [row for row in asked if abs(row[0]) < 1e38]
+    assert said[:len(finite)] == reference.predict(finite).tolist()
+
+
+@given(st.floats(allow_nan=False))
+def test_single_precision_is_numpys(value):
+    with np.errstate(over="ignore"):
+        assert as_float32(value) == float(np.float32(value))
+
+
+@given(st.lists(st.tuples(st.floats(-1e3, 1e3), st.floats(-1e3, 1e3)), min_size=2, max_size=40))
+def test_any_events_give_a_model_that_can_be_read(pairs):
+    for kind in KINDS:
+        targets = [str(target > 0) if kind == CLASSIFIER else target for _, target in pairs]
+        parameters = fitted(kind, [[value] for value, _ in pairs], targets, depth=12, leaf=1)
+        model = read_model(write_model({"kind": kind, "features": ["a"], "version": "1", **parameters}))
+        for value, _ in pairs:
+            apply(model, [value])
+
+
+GOOD = model_of(CLASSIFIER, *[events(60)[place] for place in (0, 2)])
+LINE = model_of(LINEAR, *events(60)[:2])
+
+
+@pytest.mark.parametrize("base,change", [
+    (GOOD, {"kind": "pickle"}), (GOOD, {"features": []}), (GOOD, {"features": ["a", "a", "b"]}), (GOOD, {"version": 3}),
+    (GOOD, {"left": [0] * len(GOOD["left"])}),  # a walk that would never end
+    (GOOD, {"right": [10_000] * len(GOOD["right"])}), (GOOD, {"feature": [7] * len(GOOD["feature"])}),
+    (GOOD, {"value": [99] * len(GOOD["value"])}), (GOOD, {"classes": [1, 2]}), (GOOD, {"threshold": ["x"]}),
+    (GOOD, {"feature": [], "left": [], "right": [], "threshold": [], "value": []}),
+    (GOOD, {"left": [True] * len(GOOD["left"])}), (GOOD, {"left": [1.0] * len(GOOD["left"])}),
+    (LINE, {"coefficients": [1.0]}), (LINE, {"intercept": None}), (LINE, {"intercept": float("nan")}),
+    (LINE, {"coefficients": [1, 2, float("inf")]}),
+])
+def test_what_is_no_model_is_refused(base, change):
+    assert read_model(json.dumps(base))
+    with pytest.raises(UnreadableModel):
+        read_model(json.dumps({**base, **change}))
+
+
+@pytest.mark.parametrize("text", ["", "none", "[]", "3", "[" * 100_000, '{"kind": "linear_regression"}',
+                                  " " * 1_000_001])
+def test_text_that_is_no_model_is_refused(text):
+    with pytest.raises(UnreadableModel):
+        read_model(text)

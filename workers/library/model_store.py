@@ -1,0 +1,134 @@
+"""The models of teams in the broker: by the name that the team gave them, the newest versions of each.
+
+``weir:models:TEAM`` is the set of its names. ``weir:models:TEAM/NAME`` is a sorted set of versions, by when the last
+event that each was learned from was born; what each says is in the hash ``…:texts``. A batch that Spark repeats writes
+the same versions in the same places.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import redis
+
+PREFIX = "weir:models:"
+DEFAULT_URL = "redis://127.0.0.1:6379/0"
+
+
+@dataclass(frozen=True, slots=True)
+class StoredVersion:
+    """A version of a model as it is stored: its name, when the last event that it knows was born (ms), its text."""
+
+    version: str
+    born_ms: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ModelVersion:
+    """A version of a model that a team keeps: what it reads and gives, from how many events, and how long it is."""
+
+    name: str
+    version: str
+    kind: str
+    features: tuple[str, ...]
+    target: str
+    events: int
+    learned_ms: int  # when the last event that it knows was born
+    characters: int
+
+
+def broker_url(environment: Mapping[str, str] | None = None) -> str:
+    """Where the broker is."""
+    return (os.environ if environment is None else environment).get("REDIS_URL", DEFAULT_URL)
+
+
+def connected(url: str) -> redis.Redis:
+    """A client that gives up soon."""
+    import redis
+
+    return redis.Redis.from_url(url, socket_connect_timeout=2.0, socket_timeout=5.0, decode_responses=True)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelName:
+    """What a team calls a model of its own."""
+
+    team: str
+    name: str
+
+    @property
+    def key(self) -> str:
+        """The key of its versions."""
+        return f"{PREFIX}{self.team}/{self.name}"
+
+
+def store_version(broker: redis.Redis, model: ModelName, stored: StoredVersion, *, keep: int) -> None:
+    """Store a version, and forget all but so many of the newest.
+
+    Parameters
+    ----------
+    broker : Redis
+        A client with decoded answers.
+    model : ModelName
+        Whose version it is.
+    stored : StoredVersion
+        What to store; what is there under the same version is replaced.
+    keep : int
+        How many versions stay.
+    """
+    key, number = model.key, stored.version.partition("-")[0]
+    member = f"{number:0>12}|{stored.version}"  # of one moment, the later one counts as newer
+    with broker.pipeline(transaction=True) as pipeline:
+        pipeline.sadd(f"{PREFIX}{model.team}", model.name)
+        pipeline.zadd(key, {member: stored.born_ms})
+        pipeline.hset(f"{key}:texts", stored.version, stored.text)
+        pipeline.execute()
+    old = broker.zrange(key, 0, -keep - 1)
+    if old:
+        with broker.pipeline(transaction=True) as pipeline:
+            pipeline.zrem(key, *old)
+            pipeline.hdel(f"{key}:texts", *(member.partition("|")[2] for member in old))
+            pipeline.execute()
+
+
+def stored_text(broker: redis.Redis, model: ModelName, version: str = "") -> str | None:
+    """What a version says, or the newest where none is named; None where it is not there."""
+    key = model.key
+    if not version:
+        newest = broker.zrange(key, -1, -1)
+        if not newest:
+            return None
+        version = newest[0].partition("|")[2]
+    return broker.hget(f"{key}:texts", version)
+
+
+def stored_versions(broker: redis.Redis, team: str) -> dict[str, list[StoredVersion]]:
+    """The models of a team by name, the newest version first."""
+    models: dict[str, list[StoredVersion]] = {}
+    for name in sorted(broker.smembers(f"{PREFIX}{team}")):
+        key = ModelName(team, name).key
+        texts = broker.hgetall(f"{key}:texts")
+        models[name] = [
+            StoredVersion(version, int(born), texts[version])
+            for member, born in reversed(broker.zrange(key, 0, -1, withscores=True))
+            if (version := member.partition("|")[2]) in texts]
+    return models
+
+
+def model_versions(broker: redis.Redis, team: str) -> tuple[ModelVersion, ...]:
+    """The models of a team, by name and the newest version first."""
+    return tuple(
+        _described(name, stored) for name, versions in stored_versions(broker, team).items() for stored in versions)
+
+
+def _described(name: str, stored: StoredVersion) -> ModelVersion:
+    model = json.loads(stored.text)
+    return ModelVersion(
+        name, stored.version, model["kind"], tuple(model["features"]), model.get("target", ""), model.get("events", 0),
+        stored.born_ms, len(stored.text))

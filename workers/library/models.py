@@ -1,0 +1,130 @@
+"""Models as plain numbers: linear regressions and decision trees that are written as JSON, read and applied.
+
+A model is data and never code, so one that comes from elsewhere can be wrong but cannot run anything: reading it checks
+its form, and its trees lead downwards alone. scikit-learn makes them (`learning`); applying one needs nothing of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+from collections.abc import Mapping, Sequence
+from math import isfinite
+from typing import Any
+
+LINEAR, CLASSIFIER, REGRESSOR = "linear_regression", "decision_tree_classifier", "decision_tree_regressor"
+KINDS = (LINEAR, CLASSIFIER, REGRESSOR)
+MOST_CHARACTERS = 1_000_000
+MOST_FEATURES = 200
+MOST_NODES = 8_191
+LEAF = -1  # what stands for the feature of a node without children
+LARGEST_FLOAT32 = 3.4028235677973366e38  # what is as large becomes infinite there
+
+
+class UnreadableModel(ValueError):
+    """A text is no model; the message says why."""
+
+
+def write_model(model: Mapping[str, Any]) -> str:
+    """The model as JSON: equal models, equal text."""
+    return json.dumps(model, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def version_of(number: int, parameters: Mapping[str, Any]) -> str:
+    """A version: how many models its task had learned, and a digest of what this one says."""
+    return f"{number}-{hashlib.sha256(write_model(parameters).encode()).hexdigest()[:10]}"
+
+
+def read_model(text: str) -> dict[str, Any]:
+    """A model from its JSON, checked.
+
+    Raises
+    ------
+    UnreadableModel
+        It is no model that `apply` could take.
+    """
+    if len(text) > MOST_CHARACTERS:
+        raise _unreadable(f"it has more than {MOST_CHARACTERS:,} characters")
+    try:
+        model = json.loads(text)
+    except (ValueError, RecursionError):
+        raise _unreadable("it is no JSON") from None
+    if not isinstance(model, dict) or model.get("kind") not in KINDS:
+        raise _unreadable(f"its kind is none of {', '.join(KINDS)}")
+    features = model.get("features")
+    if not isinstance(features, list) or not 0 < len(features) <= MOST_FEATURES or not all(
+            isinstance(name, str) for name in features) or len(set(features)) < len(features):
+        raise _unreadable("it does not name its features, each once")
+    if not isinstance(model.get("version"), str) or not 0 < len(model["version"]) <= 100:
+        raise _unreadable("it has no version")
+    if model["kind"] == LINEAR:
+        _require_numbers([model.get("intercept")], 1, "intercept")
+        _require_numbers(model.get("coefficients"), len(features), "coefficients")
+    else:
+        _require_tree(model)
+    return model
+
+
+def _unreadable(reason: str) -> UnreadableModel:
+    return UnreadableModel(f"it is no model of a train task: {reason}")
+
+
+def _require_numbers(values: Any, count: int, name: str) -> None:
+    sound = isinstance(values, list) and len(values) == count and all(
+        isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value) for value in values)
+    if not sound:
+        raise _unreadable(f"its {name} are not {count} numbers")
+
+
+def _require_tree(model: Mapping[str, Any]) -> None:
+    """Every node has both children behind it, or is a leaf with a value: a walk always ends at one."""
+    nodes = model.get("feature")
+    if not isinstance(nodes, list) or not 0 < len(nodes) <= MOST_NODES:
+        raise _unreadable(f"its tree has not 1 to {MOST_NODES:,} nodes")
+    count = len(nodes)
+    _require_numbers(model.get("threshold"), count, "thresholds")
+    _require_numbers(model.get("value"), count, "values")
+    for name in ("feature", "left", "right"):
+        values = model.get(name)
+        _require_numbers(values, count, name)
+        if not all(isinstance(value, int) for value in values):
+            raise _unreadable(f"its {name} are not whole numbers")
+    for place, (feature, left, right) in enumerate(zip(nodes, model["left"], model["right"], strict=True)):
+        inner = 0 <= feature < len(model["features"]) and place < left < count and place < right < count
+        if not inner and feature != LEAF:
+            raise _unreadable(f"node {place} of its tree leads nowhere")
+    if model["kind"] == CLASSIFIER:
+        classes = model.get("classes")
+        if not isinstance(classes, list) or not classes or not all(isinstance(name, str) for name in classes):
+            raise _unreadable("it does not name its classes")
+        if not all(isinstance(value, int) and 0 <= value < len(classes) for value in model["value"]):
+            raise _unreadable("a leaf of its tree has no class")
+
+
+def apply(model: Mapping[str, Any], values: Sequence[float]) -> float | str:
+    """What a model says of an event.
+
+    Parameters
+    ----------
+    model : mapping
+        As `read_model` gives it.
+    values : sequence of float
+        Of its features, in their order.
+    """
+    if model["kind"] == LINEAR:
+        pairs = zip(model["coefficients"], values, strict=True)
+        return model["intercept"] + sum(coefficient * value for coefficient, value in pairs)
+    place, features, thresholds = 0, model["feature"], model["threshold"]
+    while features[place] != LEAF:
+        goes_left = as_float32(values[features[place]]) <= thresholds[place]
+        place = model["left" if goes_left else "right"][place]
+    value = model["value"][place]
+    return model["classes"][value] if model["kind"] == CLASSIFIER else float(value)
+
+
+def as_float32(value: float) -> float:
+    """The number as scikit-learn's trees see it: of single precision."""
+    if abs(value) >= LARGEST_FLOAT32:
+        return float("inf") if value > 0 else float("-inf")
+    return struct.unpack("f", struct.pack("f", value))[0]

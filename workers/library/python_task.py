@@ -1,0 +1,292 @@
+"""Functions of installed packages as tasks: over Arrow tables, each for itself or with a state for each key.
+
+``function(table, arguments)`` gives a table; with keys ``function(table, state, arguments)`` gives a table and the
+key's next state (what JSON can say; None at first). A table holds some of the events in their order, of one key where
+there are keys, and it must not matter how events are cut into tables. What comes out has `_seq`, `_time` and `_born` of
+events that came in, and exactly the columns that the config declares: anything else stops the query and says so.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from scheduler.model.canonical import plain
+from scheduler.model.columns import NUMBERS, Columns, WrongColumnType, nearest
+from scheduler.model.task_types import Parameter, TaskType
+
+from .columns import COLUMN_TYPES, STREAM, key_columns, typed_columns
+from .config import InvalidConfig, require_columns, settings
+from .packages import FUNCTION, function_of, require_function
+from .state import fold_batches
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+    from pyspark.sql import Column, DataFrame
+
+PYTHON = TaskType(
+    name="python", kind="transform", family="operator",
+    doc="Sends events through a function of an installed package that the operator allows (WEIR_PYTHON_PACKAGES): over "
+        "Arrow tables, each for itself or with a state for each key.",
+    build="workers.library.python_task:python", effects=("code",),
+    parameters=(
+        Parameter("function", "string", "package.module:function; it takes a table and the arguments, with “by” a "
+                  "table, the key's state and the arguments.", required=True, pattern=FUNCTION),
+        Parameter("version", "string", "Of the package that is installed: another version makes another task.",
+                  required=True, pattern=r"[A-Za-z0-9][A-Za-z0-9.!+_-]{0,63}"),
+        Parameter("columns", "list", "The columns of what comes out, besides Weir's own, each “name” or “name:type” ("
+                  + ", ".join(COLUMN_TYPES) + ").", required=True, items="string"),
+        Parameter("by", "list", "Columns whose values each have a state of their own; without it there is none.",
+                  items="string", column="names"),
+        Parameter("reads", "list", "The columns that it gets, with Weir's own and those of “by”; without it all.",
+                  items="string", column="names"),
+        Parameter("arguments", "object", "What it gets besides.", default={}),
+    ),
+    stateful=True, movable_state=True, key="by", cost_us=20,
+)
+TASK_TYPES = (PYTHON,)
+MOST_STATE = 1_048_576  # characters, of one key
+_TEXT = {"string", "double", "boolean"}  # what travels through a fold as it is
+_WHOLE = {"tinyint", "smallint", "int", "bigint"}
+
+
+def python(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
+    """What the function makes of the events."""
+    values = settings(PYTHON, config)
+    require_function(values["function"], values["version"])
+    columns, by = typed_columns(values["columns"]), list(values["by"] or ())
+    reads = list(dict.fromkeys([*(values["reads"] or (name for name in inputs.columns if name not in STREAM)), *by]))
+    reads = [name for name in reads if name not in STREAM]
+    require_columns(inputs.columns, reads, task_type="python", remedy="Name columns of the input.")
+    if by:
+        return _keyed(inputs, values["function"], plain(values["arguments"]), columns, by, reads)
+    return _stateless(inputs, values["function"], plain(values["arguments"]), columns, reads)
+
+
+def python_check(config: Mapping[str, Any]) -> None:
+    """Raise ``InvalidConfig`` where the config cannot be built."""
+    values = settings(PYTHON, config)
+    require_function(values["function"], values["version"])
+    typed_columns(values["columns"])
+    if values["by"] is not None:
+        key_columns(values["by"], added=[])
+
+
+def python_columns(inputs: Columns, values: Mapping[str, Any]) -> Columns:
+    """Those that the config declares."""
+    own = [name for name in inputs if name not in STREAM]
+    for name in dict.fromkeys([*(values["reads"] or own), *(values["by"] or ())]) if values["by"] else ():
+        kind = inputs.require(name, parameter="reads" if name in (values["reads"] or ()) else "by")
+        if kind is not None and kind not in _TEXT and kind not in NUMBERS and kind not in ("timestamp", "date"):
+            raise WrongColumnType(
+                f"The column {name} is {kind}; a function with keys takes single values.",
+                remedy="Leave it out of “reads”, or take values out of it in a sql task before.",
+                parameter="reads" if values["reads"] else "", value=name, column=name, type=kind)
+    return Columns.stream(typed_columns(values["columns"]))
+
+
+# Each table for itself ------------------------------------------------------------------------------------------------
+
+
+def _stateless(
+    inputs: DataFrame, function: str, arguments: dict[str, Any], columns: dict[str, str], reads: Sequence[str]
+) -> DataFrame:
+    from pyspark.sql.types import StructType
+
+    schema = StructType.fromDDL(", ".join(
+        [*(f"{name} bigint" for name in STREAM), *(f"`{name}` {kind}" for name, kind in columns.items())]))
+
+    def through(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        for batch in batches:
+            if batch.num_rows:
+                given = function_of(function)(pa.Table.from_batches([batch]), dict(arguments))
+                yield from checked(given, columns, function).to_batches()
+
+    return inputs.select(*STREAM, *reads).mapInArrow(through, schema)
+
+
+def checked(given: Any, columns: Mapping[str, str], function: str) -> pa.Table:
+    """What a function gave, in the order and types that are declared.
+
+    Raises
+    ------
+    InvalidConfig
+        It is no table, or one of other columns.
+    """
+    import pyarrow as pa
+
+    if isinstance(given, pa.RecordBatch):
+        given = pa.Table.from_batches([given])
+    if not isinstance(given, pa.Table):
+        raise _wrong(function, f"gave {type(given).__name__} and no Arrow table", "Let it give a pyarrow.Table.")
+    kinds = {**dict.fromkeys(STREAM, "bigint"), **columns}
+    names = given.column_names
+    if missing := [name for name in kinds if name not in names]:
+        near = nearest(missing[0], [name for name in names if name not in kinds])
+        remedy = ("Keep _seq, _time and _born of the events that a result is made from." if missing[0] in STREAM else
+                  f"It gave {near}: give it that name, or declare that one." if near else
+                  "Let it give that column, or leave it out of “columns”.")
+        raise _wrong(function, f"gave no column {', '.join(missing)}", remedy)
+    if further := [name for name in names if name not in kinds] or [
+            name for name in dict.fromkeys(names) if names.count(name) > 1]:
+        raise _wrong(function, f"gave a column {', '.join(further)} that is not declared once",
+                     "Declare it in “columns” with its type, or let the function leave it out.")
+    return pa.table({name: _cast(given.column(name), name, kind, function) for name, kind in kinds.items()})
+
+
+def _cast(values: pa.ChunkedArray, name: str, kind: str, function: str) -> pa.ChunkedArray:
+    import pyarrow as pa
+
+    types = pa.types
+    if types.is_dictionary(values.type):
+        values = values.cast(values.type.value_type)
+    fits = {
+        "string": lambda of: types.is_string(of) or types.is_large_string(of),
+        "double": lambda of: types.is_floating(of) or types.is_integer(of),
+        "bigint": types.is_integer, "boolean": types.is_boolean, "timestamp": types.is_timestamp,
+    }[kind](values.type) or types.is_null(values.type)
+    wanted = {"string": pa.string(), "double": pa.float64(), "bigint": pa.int64(), "boolean": pa.bool_(),
+              "timestamp": pa.timestamp("us", tz="UTC")}[kind]
+    if not fits:
+        raise _wrong(function, f"gave the column {name} as {values.type}, which is declared as {kind}",
+                     f"Declare it otherwise, or let the function make {wanted} of it.")
+    if name in STREAM and values.null_count:
+        raise _wrong(function, f"gave null as {name}", "Keep _seq, _time and _born of the events.")
+    try:
+        return values.cast(wanted)
+    except pa.ArrowInvalid as error:
+        raise _wrong(function, f"gave a value as {name} that is no {kind} ({error})",
+                     "Let it give such values.") from None
+
+
+def _wrong(function: str, what: str, remedy: str) -> InvalidConfig:
+    return InvalidConfig(f"The function {function} {what}. {remedy}", remedy=remedy)
+
+
+# With a state for each key --------------------------------------------------------------------------------------------
+
+
+def _keyed(
+    inputs: DataFrame, function: str, arguments: dict[str, Any], columns: dict[str, str], by: Sequence[str],
+    reads: Sequence[str],
+) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    kinds = {name: inputs.schema[name].dataType.simpleString() for name in reads}
+    given = [*(F.col(name) for name in STREAM), *(_as_text(name, kind) for name, kind in kinds.items())]
+    held = {name: "bigint" if name in STREAM else kind if kind in _TEXT else "string"
+            for name, kind in {**dict.fromkeys(STREAM, "bigint"), **columns}.items()}
+
+    def work(states: dict[str, Any], frame: pd.DataFrame) -> Sequence[Sequence]:
+        return called_by_key(states, frame, function=function, arguments=arguments, columns=columns, kinds=kinds)
+
+    folded = fold_batches(inputs, work, by=by, columns=given,
+                          gives=", ".join(f"`{name}` {kind}" for name, kind in held.items()))
+    return folded.select(*[_from_text(name, columns.get(name, "")) for name in held])
+
+
+def _as_text(name: str, kind: str) -> Column:
+    """A column as it goes into a fold: whole numbers and times as text, since pandas knows no null among them."""
+    from pyspark.sql import functions as F
+
+    column = F.col(name)
+    if kind == "timestamp":
+        column = F.unix_micros(column)
+    elif kind == "date":
+        column = F.unix_date(column)
+    elif kind == "float":
+        return column.cast("double").alias(name)
+    elif kind in _TEXT:
+        return column.alias(name)
+    return column.cast("string").alias(name)
+
+
+def _from_text(name: str, kind: str) -> Column:
+    from pyspark.sql import functions as F
+
+    if kind == "timestamp":
+        return F.timestamp_micros(F.col(name).cast("bigint")).alias(name)
+    return F.col(name).cast("bigint").alias(name) if kind == "bigint" else F.col(name)
+
+
+def called_by_key(
+    states: dict[str, Any], frame: pd.DataFrame, *, function: str, arguments: Mapping[str, Any],
+    columns: Mapping[str, str], kinds: Mapping[str, str],
+) -> list[list]:
+    """Call a function with the events of each key; the columns of what comes out, in the order of the events.
+
+    Parameters
+    ----------
+    states : dict
+        By the value of the column ``_key``; changed in place.
+    frame : DataFrame
+        Events, as `_as_text` makes their columns.
+    function : str
+        ``package.module:function``.
+    arguments : mapping
+        What it gets besides.
+    columns, kinds : mapping of str to str
+        The types of what comes out, and of what goes in.
+    """
+    import pyarrow as pa
+
+    rows: list[tuple[int, tuple]] = []
+    for key, events in frame.groupby("_key", sort=False):
+        places = {seq: place for place, seq in zip(events.index, events["_seq"], strict=True)}
+        table = pa.table({
+            **{name: pa.array(events[name], pa.int64()) for name in STREAM},
+            **{name: _array(events[name], kind) for name, kind in kinds.items()}})
+        answer = function_of(function)(table, states.get(key), dict(arguments))
+        if not isinstance(answer, tuple) or len(answer) != 2:
+            raise _wrong(function, "gave no table with a state", "With “by” it returns (table, state).")
+        result = checked(answer[0], columns, function)
+        states[key] = _state(answer[1], function)
+        values = [result.column(name) for name in result.column_names]
+        lists = [(column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column).to_pylist()
+                 for column in values]
+        for row in zip(*lists, strict=True):
+            if row[0] not in places:
+                raise _wrong(function, f"gave a result with _seq {row[0]}, which no event of this table has",
+                             "A result has _seq, _time and _born of the last event that is in it.")
+            rows.append((places[row[0]], row))
+    rows.sort(key=lambda row: row[0])  # stable: results of one event stay in their order
+    return _held([row for _, row in rows], list(columns.values()))
+
+
+def _array(values: pd.Series, kind: str) -> pa.Array:
+    import pyarrow as pa
+
+    if kind in ("double", "float"):
+        return pa.array(values, pa.float64(), from_pandas=True)
+    if kind == "boolean":
+        return pa.array(values, pa.bool_(), from_pandas=True)
+    texts = pa.array(values, pa.string(), from_pandas=True)
+    if kind in _WHOLE or kind == "timestamp":
+        numbers = texts.cast(pa.int64())
+        return numbers.cast(pa.timestamp("us", tz="UTC")) if kind == "timestamp" else numbers
+    return texts.cast(pa.int32()).cast(pa.date32()) if kind == "date" else texts
+
+
+def _state(state: Any, function: str) -> Any:
+    try:
+        text = json.dumps(state)
+    except (TypeError, ValueError) as error:
+        raise _wrong(function, f"gave a state that JSON cannot say ({error})",
+                     "Let it be made of lists, mappings with texts as keys, texts, numbers, true, false and None."
+                     ) from None
+    if len(text) > MOST_STATE:
+        raise _wrong(function, f"gave a state of {len(text):,} characters for one key",
+                     f"Let it be of {MOST_STATE:,} at most.")
+    return json.loads(text)  # what a restart would make of it
+
+
+def _held(rows: Sequence[tuple], kinds: Sequence[str]) -> list[list]:
+    """The columns of rows as a fold gives them: whole numbers and times as text."""
+    as_text = [False] * len(STREAM) + [kind not in _TEXT for kind in kinds]
+    return [
+        [None if value is None else str(value) for value in values] if is_text else list(values)
+        for values, is_text in zip(zip(*rows, strict=True), as_text, strict=True)]
