@@ -83,7 +83,8 @@ def ingest(address: str, *, token: str, body: bytes, content_type: str, key: str
             remedy="See the address on the dataflow's page while it runs, and send “Authorization: Bearer …” with the "
             "secret that its source names as token.")
     format = FORMATS.get(content_type.partition(";")[0].strip().lower())
-    results = [_pushed(row, body, format, key) for row in sources]
+    post = jobs.Post(body, format=format, key=key)
+    results = [_pushed(row, post) for row in sources]
     first = results[0]
     if first.dead and not first.taken:
         raise NothingRead(
@@ -98,9 +99,9 @@ def _opens(token: str, row: RunningTaskRow) -> bool:
     return bool(value) and hmac.compare_digest(value.encode(), token.encode())
 
 
-def _pushed(row: RunningTaskRow, body: bytes, format: str | None, key: str) -> Taken:
+def _pushed(row: RunningTaskRow, post: jobs.Post) -> Taken:
     try:
-        pushed = jobs.push(row.pk, row.config, body, format=format, key=key)
+        pushed = jobs.push(row.pk, row.config, post)
     except jobs.NotTaken as refusal:
         if refusal.at_rest:
             raise AtRest(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Any
 
 import pyarrow as pa
@@ -54,7 +55,7 @@ def _tapped(broker: redis.Redis, valves: Sequence[tuple[str, int]]) -> list[byte
         pipeline.set(keys.tap(fragment), 1, ex=LOOKS_S)
     lists = pipeline.execute()[::2]
     # Of several bundles the newest block of each, then the next: their batches are of about the same time.
-    return [blocks[depth] for depth in range(max(map(len, lists), default=0)) for blocks in lists if depth < len(blocks)]
+    return [block for ring in zip_longest(*lists) for block in ring if block is not None]
 
 
 def _retained(broker: redis.Redis, channel: str, count: int) -> list[bytes]:
