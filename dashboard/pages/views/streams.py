@@ -24,7 +24,7 @@ WORDS = {
 @login_required
 def running_task_events(request: HttpRequest, task_id: str) -> HttpResponse:
     """The newest events of a running task's stream, as a table; who asks again goes on looking."""
-    context: dict[str, Any] = {"task": task_id}
+    context: dict[str, Any] = {}
     try:
         newest = streams.stream_events(request.viewer, task_id)
         context |= event_table(newest.events, newest.types)
