@@ -16,7 +16,7 @@ from .playing import Played, PlayedReader, fragment_of, until
 from .rigs import rig_of
 
 pytestmark = pytest.mark.broker
-KINDS = ("kafka", "mqtt 5", "mqtt 3.1.1", "postgresql")
+KINDS = ("kafka", "mqtt 5", "mqtt 3.1.1", "postgresql", "of a package")
 
 
 @pytest.fixture(scope="module", params=KINDS)
