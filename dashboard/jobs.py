@@ -6,7 +6,7 @@ A broker that is away costs no user an error: a job that could not be sent is fo
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -29,14 +29,16 @@ from scheduler.model.errors import WeirError
 from scheduler.model.fragment import Fragment
 from scheduler.model.refinement import Refined
 from scheduler.model.task_types import TaskType, TaskTypes
-from workers.engine import counters, observed, secrets, trials
+from workers.engine import counters, observed, secrets, taps, trials
 from workers.engine.channels import keys
 from workers.engine.channels.config import EVENTS_KEPT
 from workers.engine.channels.registry import Channels
 from workers.engine.connectors import intake
-from workers.engine.connectors.pushing import Pushed, push_events
+from workers.engine.connectors.pushing import Post, Pushed, push_events
 from workers.engine.readings import RateWindow
 from workers.engine.sinks import store as sinks
+from workers.engine.taps import NewestEvents
+from workers.library import first_events as recorded
 from workers.library import model_store, registry
 from workers.library.code import code_digest
 from workers.library.model_store import ModelVersion
@@ -137,6 +139,11 @@ def columns_of(task_type: TaskType, inputs: Columns, config: Mapping[str, Any]) 
 def code_of(task_type: TaskType) -> str:
     """A digest of the code that a task type rests on here; empty where it cannot be read."""
     return code_digest(task_type)
+
+
+def first_events(task_type: TaskType, config: Mapping[str, Any], count: int) -> list[dict[str, Any]] | None:
+    """The first events that a source will give; None where that is not known before it runs."""
+    return recorded.first_events(task_type, config, count)
 
 
 def refinement(task_type: TaskType, wide: Mapping[str, Any], narrow: Mapping[str, Any]) -> Refined | None:
@@ -266,6 +273,29 @@ def output_tail(channel: str, count: int) -> list[dict[str, Any]]:
         ) from error
 
 
+def newest_events(
+    valves: Sequence[tuple[str, int]], *, count: int, retained_in: str | None = None
+) -> NewestEvents:
+    """The newest events that pass these valves (query, position), newest first: copied from the first look on.
+
+    Parameters
+    ----------
+    valves : sequence of (str, int)
+        Where the stream leaves its task.
+    count : int
+        How many at most.
+    retained_in : str, optional
+        A channel that retains them anyway.
+
+    Raises
+    ------
+    BrokerAway
+        The broker does not answer.
+    """
+    with _broker_needed("so events cannot be shown."):
+        return taps.newest_events(broker(settings.REDIS_URL), valves, retained_in=retained_in, count=count)
+
+
 def notable_events() -> list[dict[str, Any]]:
     """What nodes told of their slots and queries, newest first; nothing where the broker does not answer."""
     try:
@@ -278,21 +308,8 @@ def notable_events() -> list[dict[str, Any]]:
 # Live sources ---------------------------------------------------------------------------------------------------------
 
 
-def push(task: str, config: Mapping[str, Any], body: bytes, *, format: str | None, key: str) -> Pushed:
-    """Write what was posted to a live source.
-
-    Parameters
-    ----------
-    task : str
-        The running task.
-    config : mapping
-        Its config.
-    body : bytes
-        What was posted.
-    format : str, optional
-        How it is written, where that is not as the config says.
-    key : str
-        Under which a repetition is taken once; empty for none.
+def push(task: str, config: Mapping[str, Any], post: Post) -> Pushed:
+    """Write what was posted to the live source that is this running task, of this config.
 
     Raises
     ------
@@ -302,7 +319,7 @@ def push(task: str, config: Mapping[str, Any], body: bytes, *, format: str | Non
         Its readers are behind, or nobody reads it now (``at_rest``).
     """
     with _broker_needed("so nothing can be taken in."), _told_to_wait():
-        return push_events(intake.IntakeStore(broker(settings.REDIS_URL)), task, config, body, format=format, key=key)
+        return push_events(intake.IntakeStore(broker(settings.REDIS_URL)), task, config, post)
 
 
 def room_in(tasks: Collection[str]) -> dict[str, str]:

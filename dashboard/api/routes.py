@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from django.http import HttpRequest
@@ -13,7 +14,7 @@ from ninja import Query
 from dashboard import jobs
 from dashboard.api import schemas
 from dashboard.api.answers.common import Page
-from dashboard.api.answers.dataflows import Checked, DataflowFragmentation
+from dashboard.api.answers.dataflows import Checked, DataflowFragmentation, Stream, StreamEvents
 from dashboard.api.answers.proposals import NearMissOfText
 from dashboard.api.answers.site import AuditRow, Estate, EstateHistory, Sample, TaskTypeRow
 from dashboard.api.auth import BearerToken, Session
@@ -28,6 +29,7 @@ from dashboard.api.team_routes import router as team_router
 from dashboard.approvals.near_misses import near_misses_in
 from dashboard.audit.selectors import entries_for
 from dashboard.catalog.documents import check_document
+from dashboard.explorer import streams
 from dashboard.operations import fragments
 from dashboard.operations import selectors as operations
 from dashboard.teams import selectors as teams
@@ -71,6 +73,23 @@ def near_misses(request: HttpRequest, submission: schemas.SubmissionIn) -> list[
     """What would let a document reuse more, best first, each with the document changed; nothing is stored."""
     team = teams.team(request.viewer, submission.team)
     return near_misses_in(team, submission.text, format=submission.format)
+
+
+@api.post("/streams", response=list[Stream])
+def document_streams(request: HttpRequest, submission: schemas.SubmissionIn) -> list[dict[str, Any]]:
+    """Which tasks of a document run already, and what can be shown of the others' streams; nothing is stored."""
+    team = teams.team(request.viewer, submission.team)
+    return [
+        asdict(stream) | {"columns": schemas.columns_row(stream.columns)}
+        for stream in streams.streams_of(team, submission.text, format=submission.format)]
+
+
+@api.get("/estate/tasks/{str:task_id}/events", response=StreamEvents)
+def running_task_events(
+    request: HttpRequest, task_id: str, count: int = Query(streams.EVENTS, ge=1, le=streams.MOST_EVENTS)
+) -> dict[str, Any]:
+    """The newest events of a running task's stream; who asks again within 15 seconds goes on looking."""
+    return asdict(streams.stream_events(request.viewer, task_id, count=count))
 
 
 @api.get("/fragmentation", response=list[DataflowFragmentation])

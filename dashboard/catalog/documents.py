@@ -75,9 +75,13 @@ def check_document(text: str, *, format: str | None = None) -> Checked:
         dataflow, problems, suggestion = parse_document(text, format=format), (), None
     except InvalidDataflow as invalid:
         dataflow, problems, suggestion = None, tuple(invalid.problems), invalid.suggestion
-    columns = columns_of_document(
+    return Checked(dataflow, problems, suggestion, columns_in(text, format=format))
+
+
+def columns_in(text: str, *, format: str | None = None) -> Mapping[str, TaskColumns]:
+    """The columns that each task of a document reads and gives, as far as they are known."""
+    return columns_of_document(
         text, format=format if format in FORMATS else None, task_types=jobs.task_types(), columns_of=jobs.columns_of)
-    return Checked(dataflow, problems, suggestion, columns)
 
 
 def stored_dataflow(document: dict[str, Any], *, installed: bool = True) -> Dataflow:

@@ -100,7 +100,7 @@ USE_TZ = True
 TIME_ZONE = "UTC"
 LANGUAGE_CODE = "en"
 USE_I18N = False
-APPEND_SLASH = False
+APPEND_SLASH = False  # Slashes does it, both ways and for pages alone
 
 INSTALLED_APPS = [
     "django.contrib.auth",
@@ -132,6 +132,7 @@ MIDDLEWARE = [
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "dashboard.core.middleware.NotStored",  # behind static files, which are kept
     "dashboard.core.middleware.Limits",
+    "dashboard.core.middleware.Slashes",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from urllib.parse import quote
 
 import structlog
 from django.conf import settings
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponsePermanentRedirect
+from django.urls import is_valid_path
 from django.utils.cache import patch_vary_headers
+from django.utils.http import escape_leading_slashes
 
 from dashboard.core.errors import (
     BadInput,
@@ -22,6 +25,7 @@ from dashboard.core.errors import (
 from scheduler.model.errors import WeirError
 
 log = structlog.get_logger(__name__)
+PROGRAMS = ("/api/", "/live/", "/ingest/", "/static/")
 GetResponse = Callable[[HttpRequest], HttpResponse]
 
 # The hash is that of the empty string: Plotly inserts one empty <style> and fills it through the CSSOM.
@@ -84,6 +88,31 @@ def _refusal(request: HttpRequest) -> WeirError | None:
     if "\0" in request.path or any("\0" in text for pair in request.GET.lists() for text in (pair[0], *pair[1])):
         return BadInput("The address holds a NUL character.", remedy="Remove it.")
     return None
+
+
+class Slashes:
+    """Leads who looks for a page with a slash too few or too many to the page; addresses of programs stay exact."""
+
+    def __init__(self, get_response: GetResponse) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        response = self.get_response(request)
+        if response.status_code == 404 and (page := _page_meant(request)):
+            return HttpResponsePermanentRedirect(page)
+        return response
+
+
+def _page_meant(request: HttpRequest) -> str | None:
+    """The address of the page, where what was asked for is none but for its last slash."""
+    path = request.path_info
+    if request.method not in ("GET", "HEAD") or path.startswith(PROGRAMS) or is_valid_path(path):
+        return None
+    other = path.removesuffix("/") if path.endswith("/") else f"{path}/"
+    if not is_valid_path(other):
+        return None
+    query = request.META.get("QUERY_STRING", "")
+    return escape_leading_slashes(f"{request.META.get('SCRIPT_NAME', '')}{quote(other)}{'?' if query else ''}{query}")
 
 
 class Errors:

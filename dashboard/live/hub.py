@@ -24,7 +24,7 @@ from dashboard import jobs
 from dashboard.core.events import GROUP
 from dashboard.live.protocol import State, build, difference
 from dashboard.live.sessions import Sessions
-from dashboard.live.versions import INTERVAL_S, Patch, Version, Versions
+from dashboard.live.versions import INTERVAL_S, LiveView, Patch, Version, Versions
 from dashboard.teams.permissions import Viewer
 from scheduler.model.errors import NotFound
 
@@ -94,8 +94,8 @@ class Builder:
         return self._written[key]
 
     def _refresh(self) -> Version:
-        return versions().refresh(
-            self.topic, self.viewer.scope, lambda: build(self.viewer, self.topic), known=self.version)
+        view = LiveView(self.topic, self.viewer.scope, lambda: build(self.viewer, self.topic))
+        return versions().refresh(view, known=self.version)
 
 
 def delta(topic: str, patch: Patch) -> State:

@@ -12,7 +12,7 @@ import json
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from weakref import WeakValueDictionary
 
 import redis
@@ -63,6 +63,15 @@ class Patch:
     patch: State
 
 
+@dataclass(frozen=True, slots=True)
+class LiveView:
+    """What a page shows (``topic``) to those of one ``scope``, and what makes the document."""
+
+    topic: str
+    scope: str
+    build: Callable[[], State]
+
+
 class Versions:
     """Numbered states in the broker; every method raises ``redis.RedisError`` where it is away."""
 
@@ -70,63 +79,42 @@ class Versions:
         self._broker = broker
         self._now_s = now_s
 
-    def refresh(self, topic: str, scope: str, build: Callable[[], State], *, known: Version | None = None) -> Version:
-        """The newest version, built anew where it is older than the interval. ``known`` saves fetching it again.
+    def refresh(self, view: LiveView, *, known: Version | None = None) -> Version:
+        """The newest version, built anew where it is older than the interval. ``known``, the version that the caller
+        has, saves fetching it again."""
+        with _one_at_a_time(view):
+            return self._refresh(view, known)
 
-        Parameters
-        ----------
-        topic : str
-            What the page shows.
-        scope : str
-            Whose view of it.
-        build : Callable[[], State]
-            Makes the document.
-        known : Version, optional
-            The version that the caller has.
-        """
-        with _one_at_a_time(topic, scope):
-            return self._refresh(topic, scope, build, known)
-
-    def newest(self, topic: str, scope: str, build: Callable[[], State]) -> tuple[int, str]:
-        """Number and state, as JSON text, of the newest version; built anew where it is older than the interval.
-
-        Parameters
-        ----------
-        topic : str
-            What the page shows.
-        scope : str
-            Whose view of it.
-        build : Callable[[], State]
-            Makes the document.
-        """
+    def newest(self, view: LiveView) -> tuple[int, str]:
+        """Number and state, as JSON text, of the newest version; built anew where it is older than the interval."""
         # Asked first without the lock: with a broker that is slow to answer, nobody waits for anybody.
-        newest = self._fresh_text(topic, scope)
+        newest = self._fresh_text(view)
         if newest is None:
-            with _one_at_a_time(topic, scope):
-                newest = self._fresh_text(topic, scope)
+            with _one_at_a_time(view):
+                newest = self._fresh_text(view)
                 if newest is None:
-                    version = self._refresh(topic, scope, build, None)
+                    version = self._refresh(view, None)
                     newest = version.seq, json.dumps(version.state)
         return newest
 
-    def _fresh_text(self, topic: str, scope: str) -> tuple[int, str] | None:
-        seq, at, state = self._broker.hmget(_keys(topic, scope)[0], "seq", "at", "state")
+    def _fresh_text(self, view: LiveView) -> tuple[int, str] | None:
+        seq, at, state = self._broker.hmget(_keys(view.topic, view.scope)[0], "seq", "at", "state")
         return (int(seq), state.decode()) if seq is not None and self._is_fresh(at) else None
 
     def _is_fresh(self, at: bytes) -> bool:
         return 0 <= self._now_s() - float(at) < INTERVAL_S * 0.9
 
-    def _refresh(self, topic: str, scope: str, build: Callable[[], State], known: Version | None) -> Version:
-        keys = _keys(topic, scope)
+    def _refresh(self, view: LiveView, known: Version | None) -> Version:
+        keys = _keys(view.topic, view.scope)
         seq, at = self._broker.hmget(keys[0], "seq", "at")
         current = None if seq is None else self._fetch(keys[0], int(seq), known)
         if current is not None and self._is_fresh(at):
             return current
-        state = build()
+        state = view.build()
         if current is not None and current.state == state:
             self._broker.eval(_TOUCH, 2, *keys, current.seq, self._now_s(), FORGOTTEN_AFTER_S)
             return current
-        return self._store(keys, current, state) or self._refresh(topic, scope, lambda: state, known)
+        return self._store(keys, current, state) or self._refresh(replace(view, build=lambda: state), known)
 
     def patches_since(self, topic: str, scope: str, seq: int, *, until: int) -> list[Patch] | None:
         """The patches that lead from one number to another, or None where they are not kept.
@@ -168,9 +156,9 @@ class Versions:
         return Version(seq=seq, state=state) if stored else None
 
 
-def _one_at_a_time(topic: str, scope: str) -> threading.Lock:
-    """The lock of a topic and scope in this process, for as long as somebody holds or awaits it."""
-    return _building.setdefault((topic, scope), threading.Lock())
+def _one_at_a_time(view: LiveView) -> threading.Lock:
+    """The lock of a view in this process, for as long as somebody holds or awaits it."""
+    return _building.setdefault((view.topic, view.scope), threading.Lock())
 
 
 def _keys(topic: str, scope: str) -> tuple[str, str]:

@@ -12,6 +12,7 @@ from django.views.decorators.http import require_safe
 from dashboard.core.errors import LoginRequired
 from dashboard.live.hub import versions
 from dashboard.live.protocol import build, require_known
+from dashboard.live.versions import LiveView
 
 
 @require_safe
@@ -24,7 +25,8 @@ def snapshot(request: HttpRequest) -> HttpResponse:
     # Permission comes first: a version that others of the scope watch must not answer for a topic that is gone.
     require_known(request.viewer, topic)
     try:
-        seq, state = versions().newest(topic, request.viewer.scope, lambda: build(request.viewer, topic))
+        seq, state = versions().newest(
+            LiveView(topic, request.viewer.scope, lambda: build(request.viewer, topic)))
     except redis.RedisError:
         seq, state = 0, json.dumps(build(request.viewer, topic))
     # The state is text already: one that was written once serves all who ask within half a second.

@@ -85,7 +85,8 @@ def ingest(address: str, *, token: str, body: bytes, content_type: str, key: str
     format = FORMATS.get(content_type.partition(";")[0].strip().lower())
     if len(sources) > 1:
         sources = _that_take_it(sources)
-    results = [_pushed(row, body, format, key) for row in sources]
+    post = jobs.Post(body, format=format, key=key)
+    results = [_pushed(row, post) for row in sources]
     first = results[0]
     if first.dead and not first.taken:
         raise NothingRead(
@@ -108,9 +109,9 @@ def _that_take_it(sources: list[RunningTaskRow]) -> list[RunningTaskRow]:
     return [row for row in sources if not room[row.pk]] or sources
 
 
-def _pushed(row: RunningTaskRow, body: bytes, format: str | None, key: str) -> Taken:
+def _pushed(row: RunningTaskRow, post: jobs.Post) -> Taken:
     try:
-        pushed = jobs.push(row.pk, row.config, body, format=format, key=key)
+        pushed = jobs.push(row.pk, row.config, post)
     except jobs.NotTaken as refusal:
         if refusal.at_rest:
             raise AtRest(

@@ -28,6 +28,7 @@ export class Columns {
     this.byTask = {};
     this.types = new Map();
     this.panel = panel;
+    this.form = form;
     this.load(form.dataset.types);
   }
 
@@ -68,6 +69,10 @@ export class Columns {
   show(state) {
     const place = this.at(state, state.selection.main.head);
     const columns = place && this.byTask[place.id];
+    if (columns && place.id !== this.task) {
+      this.task = place.id;
+      this.form.dispatchEvent(new CustomEvent("weir:task", { detail: place.id }));
+    }
     this.panel.hidden = !columns;
     if (!columns) return;
     this.panel.querySelector("[data-part='task']").textContent = place.id;

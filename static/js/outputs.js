@@ -2,7 +2,7 @@
 
 const EVERY_MS = 1000;
 
-class Output {
+export class Output {
   constructor(section) {
     this.section = section;
     this.body = section.querySelector("[data-part='events']");
@@ -21,10 +21,14 @@ class Output {
 
   async poll() {
     if (!this.section.isConnected) return;
-    if (!this.paused && !document.hidden && this.section.offsetParent !== null) {
+    const address = this.section.dataset.output;
+    if (address && !this.paused && !document.hidden && this.section.offsetParent !== null) {
       try {
-        const response = await fetch(this.section.dataset.output, { credentials: "same-origin", headers: { "HX-Request": "true" } });
-        if (response.ok && !this.paused) this.show(await response.text());
+        const response = await fetch(address, { credentials: "same-origin", headers: { "HX-Request": "true" } });
+        const html = await response.text();
+        const isAsked = !this.paused && address === this.section.dataset.output;
+        if (response.ok && isAsked) this.show(html);
+        else if (response.status === 404 && isAsked) this.section.dispatchEvent(new CustomEvent("weir:gone"));
       } catch {
         // The site is away for a moment; what is shown stays, and the connection indicator tells.
       }

@@ -87,6 +87,7 @@ class PlayedNode(threading.Thread):
         wave = 1 + 0.2 * math.sin(self._batch / 9)
         events = max(1, round(self.rate_per_s * wave * EVERY_S))
         meter = keys.meter(fragment["id"])
+        tapped = self.broker.exists(keys.tap(fragment["id"]))
         pipe = self.broker.pipeline(transaction=False)
         for position, task in enumerate(fragment["tasks"][: fragment["active"]]):
             pipe.hincrby(meter, f"{position}:n", events)
@@ -94,6 +95,8 @@ class PlayedNode(threading.Thread):
             pipe.hincrby(meter, f"{position}:lat:{int(4 * math.log2(latency_ms + 1))}", events)
             if task["type"] in OUTPUT_TYPES:
                 self._publish(pipe, f"{fragment['id']}.{position}", events)
+            elif tapped:
+                self._copy(pipe, fragment["id"], position, events)
         if fragment["inputs"]:
             pipe.hincrby(meter, "in:n", events)
             pipe.hincrby(meter, f"in:chan:{int(4 * math.log2(13))}", events)
@@ -101,16 +104,25 @@ class PlayedNode(threading.Thread):
         pipe.execute()
 
     def _publish(self, pipe: redis.client.Pipeline, channel: str, events: int) -> None:
-        first = self._emitted.get(channel, 0)
-        self._emitted[channel] = first + events
+        block, now = self._block(channel, events)
+        pipe.xadd(keys.channel(channel), {"b": block, "n": events, "t": now}, maxlen=50)
+
+    def _copy(self, pipe: redis.client.Pipeline, fragment: str, position: int, events: int) -> None:
+        key = keys.tapped(fragment, position)
+        block, _ = self._block(key, events)
+        pipe.lpush(key, block).ltrim(key, 0, 9).expire(key, 60)
+
+    def _block(self, stream: str, events: int) -> tuple[bytes, int]:
+        """The next events of a stream as a block, and when that was (ms)."""
+        first = self._emitted.get(stream, 0)
+        self._emitted[stream] = first + events
         numbers, now = range(first, first + events), _now_ms()
-        batch = pa.record_batch({
+        return codec.encode_block(pa.record_batch({
             "_seq": pa.array(numbers, pa.int64()), "_time": pa.array([now] * events, pa.int64()),
             "_born": pa.array([now - 40] * events, pa.int64()),
             "sensor_id": [f"sensor-{number % 7}" for number in numbers],
             "temperature": [round(21 + 3 * math.sin(number / 11), 2) for number in numbers],
-        })
-        pipe.xadd(keys.channel(channel), {"b": codec.encode_block(batch), "n": events, "t": now}, maxlen=50)
+        })), now
 
 
 def _now_ms() -> int:

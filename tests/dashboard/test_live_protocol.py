@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dashboard.live.protocol import applied, difference, without_nulls
-from dashboard.live.versions import INTERVAL_S, KEPT_PATCHES, Versions
+from dashboard.live.versions import INTERVAL_S, KEPT_PATCHES, LiveView, Versions
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=3) | st.lists(st.integers() | st.none(), max_size=2),
@@ -69,21 +69,21 @@ def test_versions_are_built_at_most_twice_a_second_and_numbered(versions: Versio
         built.append(state)
         return state
 
-    first = versions.refresh("t", "s", lambda: build({"n": 1}))
-    assert versions.refresh("t", "s", lambda: build({"n": 2})) == first
+    first = versions.refresh(LiveView("t", "s", lambda: build({"n": 1})))
+    assert versions.refresh(LiveView("t", "s", lambda: build({"n": 2}))) == first
     clock.now_s += INTERVAL_S
-    assert versions.refresh("t", "s", lambda: build({"n": 1})) == first  # nothing new: no new number
+    assert versions.refresh(LiveView("t", "s", lambda: build({"n": 1}))) == first  # nothing new: no new number
     clock.now_s += INTERVAL_S
-    second = versions.refresh("t", "s", lambda: build({"n": 2}))
+    second = versions.refresh(LiveView("t", "s", lambda: build({"n": 2})))
     assert (second.seq, second.state, built) == (first.seq + 1, {"n": 2}, [{"n": 1}, {"n": 1}, {"n": 2}])
-    assert versions.refresh("t", "other", lambda: {"n": 9}).state == {"n": 9}
+    assert versions.refresh(LiveView("t", "other", lambda: {"n": 9})).state == {"n": 9}
 
 
 @pytest.mark.broker
 def test_patches_lead_from_a_number_to_the_newest(versions: Versions, clock: Clock):
     found = []
     for n in range(KEPT_PATCHES + 5):
-        found.append(versions.refresh("t", "s", lambda n=n: {"n": n, "same": "x"}))
+        found.append(versions.refresh(LiveView("t", "s", lambda n=n: {"n": n, "same": "x"})))
         clock.now_s += INTERVAL_S
     newest = found[-1]
     assert versions.patches_since("t", "s", newest.seq, until=newest.seq) == []
@@ -98,10 +98,10 @@ def test_patches_lead_from_a_number_to_the_newest(versions: Versions, clock: Clo
 
 @pytest.mark.broker
 def test_numbers_grow_also_after_the_broker_lost_everything(versions: Versions, clock: Clock, broker: redis.Redis):
-    before = versions.refresh("t", "s", lambda: {"n": 1})
+    before = versions.refresh(LiveView("t", "s", lambda: {"n": 1}))
     broker.flushall()
     clock.now_s += 5
-    assert versions.refresh("t", "s", lambda: {"n": 1}).seq > before.seq
+    assert versions.refresh(LiveView("t", "s", lambda: {"n": 1})).seq > before.seq
 
 
 @pytest.mark.broker
@@ -110,7 +110,7 @@ def test_of_many_who_refresh_at_once_all_agree(broker: redis.Redis):
 
     def refresh(n: int):
         barrier.wait()
-        return Versions(broker, now_s=clock).refresh("t", "s", lambda: {"n": n})
+        return Versions(broker, now_s=clock).refresh(LiveView("t", "s", lambda: {"n": n}))
 
     with ThreadPoolExecutor(6) as pool:
         found = list(pool.map(refresh, range(6)))

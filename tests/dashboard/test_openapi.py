@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from schemathesis import GenerationMode
 from schemathesis.specs.openapi import checks
 
+from dashboard import jobs
 from dashboard.api.routes import api
 from dashboard.operations.estate import load_estate
 from dashboard.teams.services import create_token
@@ -33,7 +34,7 @@ SHORT, LONG = 6, 120
 # What a schema cannot say, and a request that keeps to it may still be refused for: the text of a document or of a CSV
 # file, a period that ends before it begins or is too long, a time that lies ahead, bounds that do not go together.
 BEYOND_SCHEMAS = {
-    "invalid_dataflow": {"POST /api/dataflows", "POST /api/near-misses"},
+    "invalid_dataflow": {"POST /api/dataflows", "POST /api/near-misses", "POST /api/streams"},
     "invalid_profile": {"POST /api/profiles"},
     "bad_input": {"GET /api/bills", "GET /api/bills/{dataflow_id}"},
     "invalid_beginning": {"POST /api/dataflows", "POST /api/proposals/{proposal_id}/joining"},
@@ -50,6 +51,13 @@ def names(world: World) -> dict[str, str]:
     return {
         "dataflow_id": str(record.pk), "proposal_id": str(proposal.pk), "slug": "city",
         "task_id": next(iter(load_estate().tasks)), "token": token}
+
+
+@pytest.fixture(autouse=True)
+def _events(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Newest events of streams, as if there were a broker."""
+    newest = jobs.NewestEvents({"_seq": "bigint", "extra": None}, [{"_seq": 1, "extra": [1.5]}])
+    monkeypatch.setattr(jobs, "newest_events", lambda *_, **__: newest)
 
 
 @pytest.fixture(autouse=True)

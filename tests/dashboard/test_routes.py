@@ -13,6 +13,7 @@ from django.db import transaction
 from django.test import Client
 from django.urls import get_resolver
 
+from dashboard import jobs
 from dashboard.audit.models import AuditEntry
 from dashboard.live.protocol import _BUILDERS, build
 from dashboard.operations.estate import load_estate
@@ -57,6 +58,7 @@ class Everything:
         self._bodies: dict[str, dict[str, Any]] = {
             "api/validate": {"text": text, "format": "json"},
             "api/near-misses": {"team": "city", "text": text, "format": "json"},
+            "api/streams": {"team": "city", "text": text, "format": "json"},
             "api/dataflows": {"team": "city", "text": text, "format": "json"},
             "api/teams/<slug:slug>/secrets/<str:name>": {"value": "x"},
             "api/teams/<slug:slug>/containment": {"on": False},
@@ -71,6 +73,7 @@ class Everything:
             "api/proposals/<uuidstr:proposal_id>/reject": {"digest": digest, "comment": "no"},
             "dataflows/new": {"team": "city", "text": text, "format": "json"},
             "dataflows/preview": {"team": "city", "text": text, "format": "json"},
+            "dataflows/streams": {"team": "city", "text": text, "format": "json"},
             "dataflows/<uuid:dataflow_id>/remove": {},
             "teams/new": {"name": "Water", "slug": "water"},
             "teams/<slug:slug>/members": {"username": "outsider", "role": "1"},
@@ -115,7 +118,8 @@ class Everything:
 
 
 @pytest.fixture
-def everything(world: World) -> Everything:
+def everything(world: World, monkeypatch: pytest.MonkeyPatch) -> Everything:
+    monkeypatch.setattr(jobs, "newest_events", lambda *_, **__: jobs.NewestEvents())  # there is no broker
     return Everything(world)
 
 

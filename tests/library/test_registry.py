@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -20,12 +19,10 @@ from scheduler.model.fragment import Slot
 from scheduler.model.prices import Prices
 from scheduler.model.task_types import TaskType
 from scheduler.planning import plan_submission
+from tests.packages import EXAMPLE, ROOT, install_package
 from workers.library import describe, registry
 from workers.library.config import InvalidConfig, settings
 from workers.library.samples import SAMPLES
-
-ROOT = Path(__file__).resolve().parents[2]
-EXAMPLE = ROOT / "docs" / "example_plugin"
 
 
 @pytest.fixture
@@ -182,16 +179,12 @@ def test_a_broken_package_is_reported_and_the_rest_works(packages):
         registry.resolve(types["fine_type"])
 
 
-def test_the_example_package_installs_and_brings_its_type(tmp_path, monkeypatch):
-    project, target = tmp_path / "project", tmp_path / "target"
-    shutil.copytree(EXAMPLE, project)
-    subprocess.run(
-        [sys.executable, "-c", "from setuptools import setup; setup()", "-q", "install_lib", "-d", str(target),
-         "install_egg_info", "-d", str(target)],
-        cwd=project, check=True, capture_output=True,
-    )
+def test_the_example_package_installs_and_brings_its_types(tmp_path, monkeypatch):
+    target = tmp_path / "target"
+    install_package(EXAMPLE, target)
     monkeypatch.syspath_prepend(str(target))
-    monkeypatch.delitem(sys.modules, "weir_example_plugin", raising=False)
+    for module in ("weir_example_plugin", "weir_example_streams"):
+        monkeypatch.delitem(sys.modules, module, raising=False)
     registry.refresh()
     try:
         alarm = registry.task_types()["limit_alarm"]
@@ -203,6 +196,13 @@ def test_the_example_package_installs_and_brings_its_type(tmp_path, monkeypatch)
         assert list(given.types.items())[-2:] == [("excess", "double"), ("severe", "boolean")]
         with pytest.raises(UnknownColumn):
             registry.columns_of(alarm, Columns.stream({"obs": "string"}), {"obs": "a", "limit": 1})
+        source = registry.task_types()["redis_stream"]
+        config = {"server": "127.0.0.1", "stream": "orders", "columns": ["n:bigint"]}
+        monkeypatch.setenv("WEIR_CONNECTOR_HOSTS", "127.0.0.1")
+        assert registry.check(source, config) is None and source.approved_only
+        assert registry.columns_of(source, Columns.stream({}), config).type_of("n") == "bigint"
+        for wrong in ({"server": "127.0.0.2"}, {"columns": []}, {"time_field": "at"}):
+            assert registry.check(source, config | wrong).remedy
     finally:
         registry.refresh()
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Generic, TypeVar
+from dataclasses import fields
+from typing import Annotated, Any, Generic, TypeVar, get_type_hints
 
 from ninja import Schema
-from pydantic import ConfigDict
+from pydantic import ConfigDict, create_model
 
 Item = TypeVar("Item")
 
@@ -21,6 +22,15 @@ class Answer(Schema):
     """An answer's body; fields that are not declared are refused."""
 
     model_config = ConfigDict(extra="forbid", populate_by_name=True)
+
+
+def answer_of(kind: type, *, name: str) -> type[Answer]:
+    """The answer, of this name, that is a frozen dataclass of the site as it stands: its fields and what it says."""
+    types = get_type_hints(kind, include_extras=True)
+    made = create_model(name, __base__=Answer, __module__=__name__, **{
+        field.name: (types[field.name], ...) for field in fields(kind)})
+    made.__doc__ = kind.__doc__
+    return made
 
 
 class Page(Answer, Generic[Item]):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from .common import Answer, Figure, History, Moving, Problem, User
+from dashboard.operations.failures import Failure
+
+from .common import Answer, Figure, History, Moving, Problem, User, answer_of
 from .proposals import ProposalRow
 
 
@@ -103,6 +105,29 @@ class Checked(Answer):
     suggestion: str | None
     dataflow: CheckedDataflow | None
     columns: dict[str, TaskColumns]
+
+
+class StreamEvents(Answer):
+    """The newest events of a running task's stream, newest first, and the types of their columns as Spark writes them,
+    null for one that is not known."""
+
+    types: dict[str, str | None]
+    events: list[dict[str, Any]]
+
+
+class Stream(Answer):
+    """A task's stream, of a document that is not submitted. ``state`` is ``running`` or ``paused`` (``running`` is that
+    task), ``recorded`` (``events`` are the first of the recording) or ``not_yet``; ``note`` and ``remedy`` say why
+    there are no events and what to do."""
+
+    task: str
+    type: str
+    state: str
+    running: str
+    columns: Columns
+    events: list[dict[str, Any]]
+    note: str
+    remedy: str
 
 
 class WhenBehind(Answer):
@@ -303,19 +328,7 @@ class DataflowHistory(History):
     latency_p99_ms: list[float | None]
 
 
-class FailingQuery(Answer):
-    """A query that fails: in which of the dataflow's tasks, why, and the traceback for members of its team."""
-
-    query: str
-    slot: str
-    tasks: list[str]
-    failed: list[str]
-    error: str
-    traceback: str | None
-    failures: int
-    gave_up: bool
-    retry_at_ms: int | None
-    since_ms: int
+FailingQuery = answer_of(Failure, name="FailingQuery")
 
 
 class AskedToWrite(Answer):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -31,6 +30,7 @@ from dashboard.operations.fragments import fragmentation_of
 from dashboard.operations.services import try_again
 from dashboard.operations.states import GAVE_UP
 from dashboard.pages import flash
+from dashboard.pages.event_table import event_table
 from dashboard.pages.figures import latency_figure, rate_figure
 from dashboard.pages.graphs import dataflow_graph, preview_graph, stream_id
 from dashboard.pages.line_changes import line_changes
@@ -48,7 +48,6 @@ PER_PAGE = 25
 EVENTS_SHOWN = 10
 LETTERS_SHOWN = 100
 PLOT_MINUTES = 60
-MOMENTS = {"_time", "_born"}
 
 
 @require_safe
@@ -222,10 +221,7 @@ def output_events(request: HttpRequest, dataflow_id: UUID, task: str) -> HttpRes
         raise
     except WeirError as error:
         events, problem = [], error
-    columns = list(dict.fromkeys(name for event in events for name in event))
-    columns.sort(key=lambda name: (not name.startswith("_"), name != "_seq"))
-    rows = [[_shown(name, event.get(name)) for name in columns] for event in events]
-    return render(request, "parts/events.html", {"task": task, "columns": columns, "rows": rows, "problem": problem})
+    return render(request, "parts/events.html", {"task": task, "problem": problem, **event_table(events)})
 
 
 @require_safe
@@ -288,13 +284,6 @@ def dataflow_rearrange(request: HttpRequest, dataflow_id: UUID, way: str) -> Htt
 _REARRANGE = {
     PAUSE.name: services.pause_dataflow, RESUME.name: services.resume_dataflow,
     DEFRAGMENT.name: services.defragment_dataflow}
-
-
-def _shown(column: str, value: Any) -> Any:
-    """A value as its cell shows it: Weir's own moments as times of day, numbers without their binary tail."""
-    if column in MOMENTS and isinstance(value, int):
-        return datetime.fromtimestamp(value / 1000, tz=UTC).strftime("%H:%M:%S.%f")[:-3]
-    return f"{value:.8g}" if isinstance(value, float) else value
 
 
 def _record_to_renew(request: HttpRequest) -> DataflowRecord | None:

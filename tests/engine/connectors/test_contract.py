@@ -16,7 +16,8 @@ from .playing import Played, PlayedReader, fragment_of, until
 from .rigs import rig_of
 
 pytestmark = pytest.mark.broker
-KINDS = ("kafka", "mqtt 5", "mqtt 3.1.1", "mqtt 5 QoS 2", "postgresql", "files", "files of S3")
+KINDS = ("kafka", "mqtt 5", "mqtt 3.1.1", "mqtt 5 QoS 2", "postgresql", "files", "files of S3",
+         "of a package")
 
 
 @pytest.fixture(scope="module", params=KINDS)

@@ -140,6 +140,16 @@ def meter(fragment_id: str) -> str:
     return f"{PREFIX}meter:{fragment_id}"
 
 
+def tap(fragment_id: str) -> str:
+    """Is there while somebody looks at the streams of a fragment."""
+    return f"{PREFIX}tap:{fragment_id}"
+
+
+def tapped(fragment_id: str, position: int) -> str:
+    """The list of what a valve copied for whoever looks: blocks, the newest first."""
+    return f"{PREFIX}tapped:{fragment_id}:{position}"
+
+
 def desired(node: str) -> str:
     """A node's desired state."""
     return f"{PREFIX}desired:{node}"

@@ -25,10 +25,18 @@ class Pushed:
     again: bool = False
 
 
-def push_events(
-    store: IntakeStore, task: str, config: Mapping[str, Any], body: bytes, *, format: str | None = None, key: str = ""
-) -> Pushed:
-    """Write what was posted, all of it or nothing.
+@dataclass(frozen=True, slots=True)
+class Post:
+    """What somebody posted. ``format`` says how the body is written, where that is not as the config says; under its
+    ``key``, if it has one, a repetition does nothing."""
+
+    body: bytes
+    format: str | None = None
+    key: str = ""
+
+
+def push_events(store: IntakeStore, task: str, config: Mapping[str, Any], post: Post) -> Pushed:
+    """Write what was posted to a live source, all of it or nothing.
 
     Parameters
     ----------
@@ -38,12 +46,8 @@ def push_events(
         The running task.
     config : mapping
         Its config.
-    body : bytes
+    post : Post
         What was posted.
-    format : str, optional
-        How it is written, where that is not as the config says.
-    key : str
-        Under which a repetition does nothing.
 
     Raises
     ------
@@ -53,13 +57,13 @@ def push_events(
         Others kept being first.
     """
     layout = layout_of(config)
-    reading: Layout = replace(layout, format=format) if format else layout
+    reading: Layout = replace(layout, format=post.format) if post.format else layout
     now_ms = time.time_ns() // 1_000_000
-    decoded = decode([Message(body, "posted")], reading, now_ms=now_ms)
+    decoded = decode([Message(post.body, "posted")], reading, now_ms=now_ms)
     for _ in range(TRIES):
         try:
             written = store.write(
-                task, decoded, layout, first=store.state(task).seq, now_ms=now_ms, idempotency_key=key,
+                task, decoded, layout, first=store.state(task).seq, now_ms=now_ms, idempotency_key=post.key,
                 keep_dead=int(config.get("keep_dead") or 1000))
         except Overtaken:
             continue

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import pytest
+import redis
 from pyspark.sql import functions as F
 
+from workers.engine.channels import keys
 from workers.engine.channels.histogram import histogram_of
+from workers.engine.taps import newest_events
 
 from .rig import Rig, wait_until
 
@@ -128,3 +131,39 @@ def test_a_valve_keeps_its_place_and_its_columns_whatever_stands_behind_it(rig: 
     # The last valve of a batch ends first: the one before it may still be writing its last block.
     wait_until(lambda: len(rig.events("a.0")) >= 300, what="every event", alive=(query,))
     assert [row["kept"] for row in rig.events("a.0")] == list(range(1, 301))
+
+
+def test_a_tap_shows_a_stream_that_is_in_no_channel_and_changes_nothing(rig: Rig) -> None:
+    """Both streams are shown while somebody looks, though the second is published nowhere; the first one's channel
+    holds exactly what it would."""
+    broker = redis.Redis.from_url(rig.config.redis_url)
+    query = two_tasks(rig, limit=1_000)
+    second = wait_until(
+        lambda: newest_events(broker, [("a", 1)], count=5).events, what="events of the second task", alive=(query,))
+    first = newest_events(broker, [("a", 0)], count=5)
+    assert all(event["double"] == 2 * event["_seq"] for event in second)
+    assert newest_events(broker, [("a", 1)], count=5).types["double"] == "bigint"
+    numbers = [event["_seq"] for event in first.events]
+    assert numbers and numbers == sorted(set(numbers), reverse=True)
+    wait_until(lambda: len(rig.events("a.0")) == 1_000, what="all events", alive=(query,))
+    assert [event["_seq"] for event in rig.events("a.0")] == list(range(1_000))
+    assert rig.events("a.1") == []
+
+
+def test_nothing_is_copied_while_nobody_looks(rig: Rig) -> None:
+    broker = redis.Redis.from_url(rig.config.redis_url)
+    copied = keys.tapped("a", 0), keys.tapped("a", 1)
+    query = two_tasks(rig)
+    wait_until(lambda: len(rig.batches("a.0")) > 3, what="some batches", alive=(query,))
+    assert not broker.exists(*copied)
+    wait_until(lambda: newest_events(broker, [("a", 1)], count=5).events, what="a look", alive=(query,))
+    broker.delete(keys.tap("a"))
+    looked_at = max(rig.batches("a.0")) + 2
+    wait_until(lambda: max(rig.batches("a.0")) > looked_at, what="batches behind it", alive=(query,))
+    # What was copied before goes to the broker with these counts, or went before.
+    events = len(rig.events("a.0"))
+    wait_until(lambda: rig.channels.meters("a").get("1:n", 0) >= events, what="their counts", alive=(query,))
+    broker.delete(*copied)
+    wait_until(
+        lambda: rig.channels.meters("a")["1:n"] >= events + 200, what="counts of later batches", alive=(query,))
+    assert not broker.exists(*copied)

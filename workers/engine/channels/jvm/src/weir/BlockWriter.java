@@ -1,16 +1,10 @@
 package weir;
 
-import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.util.ArrayDeque;
 import java.util.Deque;
 import java.util.List;
-import org.apache.arrow.memory.BufferAllocator;
-import org.apache.arrow.vector.VectorSchemaRoot;
-import org.apache.arrow.vector.ipc.ArrowStreamWriter;
 import org.apache.spark.sql.catalyst.InternalRow;
-import org.apache.spark.sql.execution.arrow.ArrowWriter;
-import org.apache.spark.sql.util.ArrowUtils;
 
 /**
  * Writes one batch of a stream, or of a part of it, to its channel in blocks. Blocks are sent as they fill and their
@@ -24,12 +18,9 @@ final class BlockWriter {
   private final Broker broker;
   private final long batchId;
   private final List<String> keys;
-  private final BufferAllocator allocator;
-  private final VectorSchemaRoot root;
-  private final ArrowWriter rows;
+  private final EventBuffer events;
   private final Deque<Object[]> unanswered = new ArrayDeque<>(); // each block's arguments of the script
   private Redis connection;
-  private int buffered;
   private long n;
 
   BlockWriter(Valve.Spec spec, String channel, Broker broker, long batchId) {
@@ -37,19 +28,17 @@ final class BlockWriter {
     this.broker = broker;
     this.batchId = batchId;
     keys = List.of(Keys.channel(channel), Keys.meta(channel), Keys.readers(channel), Keys.meta(spec.channel));
-    allocator = ArrowUtils.rootAllocator().newChildAllocator("weir valve " + channel, 0, Long.MAX_VALUE);
-    root = VectorSchemaRoot.create(ArrowUtils.toArrowSchema(spec.schema, "UTC", false, false, false), allocator);
-    rows = ArrowWriter.create(root);
+    events = new EventBuffer(spec.schema, "weir valve " + channel);
   }
 
   void add(InternalRow event) {
-    rows.write(event);
-    if (++buffered == spec.blockRows) send();
+    events.add(event);
+    if (events.size() == spec.blockRows) send();
   }
 
   /** Sends what is left. */
   void finish() {
-    if (buffered > 0) send();
+    if (events.size() > 0) send();
   }
 
   /** Waits until everything is written. */
@@ -59,24 +48,14 @@ final class BlockWriter {
 
   /** Lets everything go, whether it was written or not. */
   void close() {
-    root.close();
-    allocator.close();
-    release(buffered == 0 && unanswered.isEmpty());
+    boolean isDone = events.size() == 0 && unanswered.isEmpty();
+    events.close();
+    release(isDone);
   }
 
   private void send() {
-    rows.finish();
-    ByteArrayOutputStream bytes = new ByteArrayOutputStream(1 << 14);
-    try (ArrowStreamWriter stream = new ArrowStreamWriter(root, null, bytes)) {
-      stream.start();
-      stream.writeBatch();
-      stream.end();
-    } catch (IOException impossible) {
-      throw new IllegalStateException(impossible);
-    }
-    Object[] arguments = {spec.fence, spec.batchBase + batchId + 1, n++, buffered, bytes.toByteArray(), System.currentTimeMillis()};
-    rows.reset();
-    buffered = 0;
+    int count = events.size();
+    Object[] arguments = {spec.fence, spec.batchBase + batchId + 1, n++, count, events.take(), System.currentTimeMillis()};
     awaitReplies(IN_FLIGHT - 1);
     unanswered.add(arguments);
     try {

@@ -47,11 +47,13 @@ final class Control {
   private final String run;
   private final long batch;
   private final Map<String, String> state;
+  private final boolean tapped;
 
-  private Control(String run, long batch, Map<String, String> state) {
+  private Control(String run, long batch, Map<String, String> state, boolean tapped) {
     this.run = run;
     this.batch = batch;
     this.state = state;
+    this.tapped = tapped;
   }
 
   /** The control of a fragment in one batch of one start of its query. */
@@ -65,16 +67,21 @@ final class Control {
   }
 
   private static Control read(Broker broker, String fragment, String run, long batch) {
-    Map<String, String> state = fetch(broker, fragment);
+    List<Object> replies = broker.pipeline(List.of(
+        new Object[] {"HGETALL", Keys.valve(fragment)}, new Object[] {"EXISTS", Keys.tap(fragment)}));
+    Map<String, String> state = state((List<?>) replies.get(0));
     List<Object[]> changes = boundaries(state, fragment, batch);
     boolean changed = !changes.isEmpty();
     for (String field : overtaken(state, batch)) changes.add(new Object[] {"HDEL", Keys.valve(fragment), field, field + ":from"});
     if (!changes.isEmpty()) broker.pipeline(changes);
-    return new Control(run, batch, changed ? fetch(broker, fragment) : state);
+    return new Control(run, batch, changed ? fetch(broker, fragment) : state, Long.valueOf(1).equals(replies.get(1)));
   }
 
   private static Map<String, String> fetch(Broker broker, String fragment) {
-    List<?> reply = (List<?>) broker.call(redis -> redis.call("HGETALL", Keys.valve(fragment)));
+    return state((List<?>) broker.call(redis -> redis.call("HGETALL", Keys.valve(fragment))));
+  }
+
+  private static Map<String, String> state(List<?> reply) {
     Map<String, String> state = new HashMap<>();
     for (int i = 0; i < reply.size(); i += 2) state.put(Redis.text(reply.get(i)), Redis.text(reply.get(i + 1)));
     return state;
@@ -126,6 +133,11 @@ final class Control {
     Map<String, List<Change>> routes = new TreeMap<>();
     numbered.forEach((route, changes) -> routes.put(route, new ArrayList<>(changes.values())));
     return routes;
+  }
+
+  /** Whether somebody looks at the fragment's streams. */
+  boolean isTapped() {
+    return tapped;
   }
 
   /** Whether a task's stream is published whole in this batch. */

@@ -49,4 +49,14 @@ final class Keys {
   static String meter(String fragment) {
     return "weir:meter:" + fragment;
   }
+
+  /** Is there while somebody looks at the streams of a fragment. */
+  static String tap(String fragment) {
+    return "weir:tap:" + fragment;
+  }
+
+  /** What a valve copied for whoever looks: blocks, the newest first. */
+  static String tapped(String fragment, int position) {
+    return "weir:tapped:" + fragment + ":" + position;
+  }
 }

@@ -17,6 +17,7 @@ final class Meters {
   private final Broker broker;
   private final Map<String, Map<String, Long>> counts = new HashMap<>(); // fragment -> field -> difference
   private final Map<String, String> throttled = new HashMap<>(); // fragment -> full channel, "" when none any more
+  private List<Object[]> others = new ArrayList<>(); // commands that go along once
   private Thread flusher;
 
   Meters(Broker broker) {
@@ -38,6 +39,12 @@ final class Meters {
   /** Notes which full channel keeps a fragment from planning, the empty string when none does. */
   synchronized void throttle(String fragment, String channel) {
     throttled.put(fragment, channel);
+    start();
+  }
+
+  /** Sends commands along with the next counts; they are lost where the broker is away then. */
+  synchronized void send(List<Object[]> commands) {
+    others.addAll(commands);
     start();
   }
 
@@ -64,7 +71,9 @@ final class Meters {
     List<Object[]> commands = new ArrayList<>();
     Map<String, Map<String, Long>> taken;
     synchronized (this) {
-      if (counts.isEmpty() && throttled.isEmpty()) return;
+      if (counts.isEmpty() && throttled.isEmpty() && others.isEmpty()) return;
+      commands.addAll(others);
+      others = new ArrayList<>();
       taken = new HashMap<>(counts);
       counts.clear();
       throttled.forEach((fragment, channel) -> commands.add(channel.isEmpty()

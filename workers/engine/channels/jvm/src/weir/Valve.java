@@ -21,8 +21,8 @@ import org.apache.spark.sql.types.StructType;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * The valve behind a task (architecture.md): counts its events, publishes them where its outlet is open, and says
- * whether they go on. It is the condition of a filter, so an event that is only passed on is never copied.
+ * The valve behind a task (architecture.md): counts its events, publishes them where its outlet is open, copies a few
+ * for whoever looks, and says whether they go on. It is the condition of a filter, so an event that is only passed on is never copied.
  *
  * <p>The optimiser must neither repeat it, reorder it nor drop it, and does not: it is not deterministic, so nothing is
  * pushed through it, it is not combined with other filters and it is evaluated as it stands; it names every column, so
@@ -78,7 +78,7 @@ public final class Valve extends Expression implements CodegenFallback, Serializ
   public Object eval(InternalRow row) {
     if (task == null) open();
     long bornMs = born < 0 || row.isNullAt(born) ? -1 : row.getLong(born);
-    return task.pass(bornMs, task.isPublishing() ? project(row) : null);
+    return task.pass(bornMs, task.wantsEvent() ? project(row) : null);
   }
 
   private void open() {

@@ -14,6 +14,7 @@ final class ValveTask {
   private final Broker broker;
   private final boolean passes;
   private final List<Outlet> outlets = new ArrayList<>(); // none where nobody reads the stream
+  private final Tap tap; // null where nobody looks at the stream
   private final Map<String, Long> meters = new HashMap<>();
   private long events;
   private long nextSample = 1;
@@ -26,6 +27,7 @@ final class ValveTask {
     if (batch == null) {
       // Not a streaming query, as where a test looks at a plan's result: there is no batch to publish or to count.
       passes = true;
+      tap = null;
       return;
     }
     long batchId = Long.parseLong(batch);
@@ -34,6 +36,7 @@ final class ValveTask {
     passes = control.passes(spec.position);
     if (control.publishes(spec.position)) outlets.add(new Outlet(spec, broker, batchId));
     for (Map<String, Double> weights : control.routes(spec.position)) outlets.add(new Outlet(spec, broker, batchId, weights));
+    tap = control.isTapped() ? new Tap(spec) : null;
     context.addTaskCompletionListener((TaskCompletionListener) this::finish);
     if (isPublishing() && context.numPartitions() > 1) {
       throw new IllegalStateException("a valve stands on one partition, not on " + context.numPartitions());
@@ -44,6 +47,11 @@ final class ValveTask {
     return !outlets.isEmpty();
   }
 
+  /** Whether the next event is needed itself, and not only that there is one. */
+  boolean wantsEvent() {
+    return isPublishing() || (tap != null && tap.wantsMore());
+  }
+
   boolean pass(long bornMs, InternalRow event) {
     events++;
     // The first events and ever fewer later ones: about log2(n) clock readings a task.
@@ -52,7 +60,10 @@ final class ValveTask {
       nextSample *= 2;
     }
     lastBornMs = bornMs;
-    if (event != null) for (Outlet outlet : outlets) outlet.add(event);
+    if (event != null) {
+      for (Outlet outlet : outlets) outlet.add(event);
+      if (tap != null && tap.wantsMore()) tap.add(event);
+    }
     return passes;
   }
 
@@ -63,7 +74,11 @@ final class ValveTask {
 
   private void finish(TaskContext context) {
     boolean failed = context.isFailed() || context.isInterrupted();
-    Outlet.close(outlets, !failed);
+    try {
+      Outlet.close(outlets, !failed);
+    } finally {
+      if (tap != null) tap.close(broker.meters, !failed);
+    }
     if (failed) return; // the batch is repeated and counted then
     if (lastBornMs >= 0 && events * 2 != nextSample) sample(lastBornMs);
     meters.merge(spec.position + ":n", events, Long::sum);

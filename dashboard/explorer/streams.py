@@ -1,0 +1,170 @@
+"""Streams as their newest events show them: of what runs, and of a document before it is submitted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from dashboard import jobs
+from dashboard.catalog.documents import columns_in, parse_document
+from dashboard.explorer.merged import tasks_for
+from dashboard.operations.estate import stored_estate
+from dashboard.operations.models import RunningTaskRow
+from dashboard.plans.containment import containment_of
+from dashboard.teams.models import Team
+from dashboard.teams.permissions import Viewer
+from scheduler.model.columns import Columns
+from scheduler.model.dataflow import Dataflow, Task
+from scheduler.model.errors import NotFound, PermissionDenied, WeirError
+from scheduler.model.ports import EstateView
+from scheduler.model.secrets import TEAM, is_reference, with_scoped_secrets
+from scheduler.model.task_types import TaskType
+from scheduler.reuse.activity import is_working
+from scheduler.reuse.containment import contain
+from scheduler.reuse.merge import merge
+
+EVENTS, MOST_EVENTS = 5, 50
+RUNS, RESTS, RECORDED, NOT_YET = "running", "paused", "recorded", "not_yet"
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """What can be shown of the stream of a document's task.
+
+    ``state``: ``running`` (``running`` is the running task, whose newest events `stream_events` gives), ``paused``
+    (such a task rests), ``recorded`` (``events`` are the first that its recording holds) or ``not_yet``. ``note`` and
+    ``remedy`` say why there are no events and what to do for some.
+    """
+
+    task: str
+    type: str
+    state: str
+    columns: Columns
+    running: str = ""
+    events: list[dict[str, Any]] = field(default_factory=list)
+    note: str = ""
+    remedy: str = ""
+
+
+def stream_events(viewer: Viewer, task_id: str, *, count: int = EVENTS) -> jobs.NewestEvents:
+    """The newest events of a running task's stream, the newest first.
+
+    Parameters
+    ----------
+    viewer : Viewer
+        Who looks.
+    task_id : str
+        The running task.
+    count : int, optional
+        How many at most.
+
+    Raises
+    ------
+    NotFound
+        No such task runs, as far as the viewer may know.
+    PermissionDenied
+        What it is made of is read with the credential of a team that they are not in.
+    BrokerAway
+        The broker does not answer.
+    """
+    if not tasks_for(viewer).filter(pk=task_id).exists():
+        raise NotFound("There is no such running task.", remedy="See the estate's graph for those that run.")
+    _require_readable(viewer, task_id)
+    estate = stored_estate()
+    fragment_id, position = estate.places[task_id]
+    fragment, declared = estate.fragments[fragment_id], jobs.task_types().get(estate.tasks[task_id].type)
+    is_output = declared is not None and declared.terminal == "output"
+    return jobs.newest_events(
+        [(bundle.id, position) for bundle in fragment.queries], count=count,
+        retained_in=fragment.channels_of(task_id)[0] if is_output else None)
+
+
+def streams_of(team: Team, text: str, *, format: str | None = None) -> list[Stream]:
+    """The streams of a document that may be submitted for a team, in its order.
+
+    Parameters
+    ----------
+    team : Team
+        A running task is shown where this team's dataflow would share it.
+    text, format
+        As for a submission.
+
+    Raises
+    ------
+    InvalidDataflow
+        The document has problems.
+    """
+    dataflow = parse_document(text, format=format)
+    columns = columns_in(text, format=format)
+    estate = stored_estate()
+    joined = _joined(estate, dataflow, team)
+    return [
+        _stream(estate, task, columns[task.id].outputs if task.id in columns else Columns.unknown(),
+                joined.get(task.id, ""))
+        for task in dataflow.tasks]
+
+
+def _joined(estate: EstateView, dataflow: Dataflow, team: Team) -> Mapping[str, str]:
+    """The document's tasks that run already, as planning finds them, with what executes each."""
+    types = jobs.task_types()
+    scope = team.slug if dataflow.visibility == "private" else ""
+    alone = with_scoped_secrets(dataflow, team=team.slug, task_types=types)
+    contained = contain(
+        estate.tasks, alone, task_types=types, containment=containment_of(team), scope=scope,
+        works=partial(is_working, estate))
+    return merge(estate.tasks, contained.dataflow, task_types=types, scope=scope).joined
+
+
+def _stream(estate: EstateView, task: Task, columns: Columns, running: str) -> Stream:
+    if running and is_working(estate, running):
+        return Stream(task.id, task.type, RUNS, columns, running=running)
+    if running:
+        return Stream(
+            task.id, task.type, RESTS, columns, running=running, note="This task is paused.",
+            remedy="Its events show here when a dataflow that uses it resumes, or when this one runs.")
+    declared = jobs.task_types()[task.type]
+    if declared.kind != "source":
+        return Stream(
+            task.id, task.type, NOT_YET, columns, note="This task does not run yet.",
+            remedy="Its events show here as soon as it runs.")
+    return _source(task, declared, columns)
+
+
+def _source(task: Task, declared: TaskType, columns: Columns) -> Stream:
+    if declared.connector is not None:
+        post = " and something is posted to its address" if not declared.connector else ""
+        return Stream(
+            task.id, task.type, NOT_YET, columns, note="This live source is not read yet.",
+            remedy=f"Its events show here when a dataflow with it runs{post}.")
+    try:
+        events = jobs.first_events(declared, task.config, EVENTS)
+    except WeirError as error:
+        return Stream(task.id, task.type, NOT_YET, columns, note=error.message, remedy=error.remedy)
+    if events is None:
+        return Stream(
+            task.id, task.type, NOT_YET, columns, note="This source does not run yet.",
+            remedy="Its events are made on a node: they show here when a dataflow with it runs.")
+    return Stream(task.id, task.type, RECORDED, columns, events=events)
+
+
+def _require_readable(viewer: Viewer, task_id: str) -> None:
+    """What a credential reads is for its team (0051), and so is what follows from it."""
+    if viewer.superuser:
+        return
+    configs: list[Mapping[str, Any]] = []
+    seen: set[str] = set()
+    ring = {task_id}
+    while ring:
+        seen |= ring
+        rows = RunningTaskRow.objects.filter(pk__in=ring).values_list("config", "parents")
+        configs += [config for config, _ in rows]
+        ring = {parent for _, parents in rows for parent in parents} - seen
+    owners = {
+        value[TEAM] for config in configs for value in config.values() if is_reference(value) and TEAM in value}
+    own = set(Team.objects.filter(pk__in=viewer.team_ids).values_list("slug", flat=True))
+    if owners - own:
+        raise PermissionDenied(
+            "These events are read with another team's credential.",
+            remedy="Only members of that team see them.", teams=sorted(owners - own))

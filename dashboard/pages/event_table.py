@@ -1,0 +1,38 @@
+"""Events as a table: Weir's own columns first, each column with its type where that is known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from types import MappingProxyType
+from typing import Any
+
+MOMENTS = {"_time", "_born"}
+
+
+def event_table(
+    events: Sequence[Mapping[str, Any]], types: Mapping[str, str | None] = MappingProxyType({})
+) -> dict[str, Any]:
+    """``columns`` (``name``, ``type``) and ``rows`` of values as cells show them; columns also where there is no event.
+
+    Parameters
+    ----------
+    events : sequence of mapping
+        Values by column.
+    types : mapping, optional
+        The columns that are known, with their types.
+    """
+    names = list(dict.fromkeys([*types, *(name for event in events for name in event)]))
+    names.sort(key=lambda name: (not name.startswith("_"), name != "_seq"))
+    if events:  # a recording has none of Weir's own yet
+        names = [name for name in names if not name.startswith("_") or any(name in event for event in events)]
+    return {
+        "columns": [{"name": name, "type": types.get(name) or ""} for name in names],
+        "rows": [[_shown(name, event.get(name)) for name in names] for event in events]}
+
+
+def _shown(column: str, value: Any) -> Any:
+    """A value as its cell shows it: Weir's own moments as times of day, numbers without their binary tail."""
+    if column in MOMENTS and isinstance(value, int):
+        return datetime.fromtimestamp(value / 1000, tz=UTC).strftime("%H:%M:%S.%f")[:-3]
+    return f"{value:.8g}" if isinstance(value, float) else value

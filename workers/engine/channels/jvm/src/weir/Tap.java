@@ -1,0 +1,48 @@
+package weir;
+
+import java.util.List;
+import org.apache.spark.sql.catalyst.InternalRow;
+
+/**
+ * Copies the first events of a batch for somebody who looks at the stream. Nothing waits for it: what was copied goes
+ * to the broker with the meters, and is lost where that is away.
+ */
+final class Tap {
+  private static final int EVENTS = 5;
+  private static final int BLOCKS = 10; // of the newest batches
+  private static final int MOST_BYTES = 1 << 20;
+  private static final int KEPT_S = 60;
+
+  private final Valve.Spec spec;
+  private EventBuffer events; // made with the first event
+
+  Tap(Valve.Spec spec) {
+    this.spec = spec;
+  }
+
+  boolean wantsMore() {
+    return events == null || events.size() < EVENTS;
+  }
+
+  void add(InternalRow event) {
+    if (events == null) events = new EventBuffer(spec.schema, "weir tap " + spec.fragment + "." + spec.position);
+    events.add(event);
+  }
+
+  /** Hands over what was copied, or lets it go where the batch is to be repeated. */
+  void close(Meters meters, boolean complete) {
+    if (events == null) return;
+    try {
+      byte[] block = complete ? events.take() : new byte[0];
+      if (complete && block.length <= MOST_BYTES) meters.send(commands(block));
+    } finally {
+      events.close();
+    }
+  }
+
+  private List<Object[]> commands(byte[] block) {
+    String key = Keys.tapped(spec.fragment, spec.position);
+    return List.of(
+        new Object[] {"LPUSH", key, block}, new Object[] {"LTRIM", key, 0, BLOCKS - 1}, new Object[] {"EXPIRE", key, KEPT_S});
+  }
+}
