@@ -41,6 +41,8 @@ class DatabaseHistory:
 
     def __init__(self) -> None:
         self._ids: dict[Series, int] = {}
+        self._lines: list[Series] = []
+        self._lines_ids = np.empty(0, np.int64)
         self._waiting: deque[_Second] = deque(maxlen=MOST_WAITING_S)
         self._newest_s = -1
 
@@ -48,15 +50,22 @@ class DatabaseHistory:
         """Take in what was measured in one second, newer than the last one."""
         if at_s <= self._newest_s:
             return
-        ids = self._ids
-        unknown = [series for series in values if series not in ids]
-        if unknown:
-            ids |= names.ids_of(unknown, at_s=at_s)
+        numbers = self._numbers(list(values), at_s)
         self._newest_s = at_s
-        numbers = np.fromiter((ids[series] for series in values), np.int64, len(values))
         measured = np.fromiter(values.values(), np.float32, len(values))
         present = ~np.isnan(measured)
         self._waiting.append(_Second(at_s, numbers[present], measured[present]))
+
+    def _numbers(self, lines: list[Series], at_s: int) -> NDArray[np.int64]:
+        """The ids of series; mostly the same ones in the same order as a second ago, and the same objects."""
+        if lines != self._lines:
+            ids = self._ids
+            unknown = [series for series in lines if series not in ids]
+            if unknown:
+                ids |= names.ids_of(unknown, at_s=at_s)
+            self._lines = lines
+            self._lines_ids = np.array([ids[series] for series in lines], np.int64)
+        return self._lines_ids
 
     def flush(self) -> None:
         """Write the seconds that were appended; where that fails they wait for the next time."""
@@ -74,7 +83,17 @@ class DatabaseHistory:
     def read(
         self, series: Collection[Series], grain: Grain, *, begin_s: int, end_s: int
     ) -> Mapping[Series, Points]:
-        """Points of a grain in a range, for each series that is known."""
+        """Points of a grain in a range, for each series that is known.
+
+        Parameters
+        ----------
+        series : collection of Series
+            Which; those that are not known are left out.
+        grain : Grain
+            One of ``GRAINS``.
+        begin_s, end_s : int
+            The range, in seconds since the epoch; its end is not part of it.
+        """
         return reading.read(series, grain, begin_s=begin_s, end_s=end_s)
 
     def series_of(self, kind: str, subjects: Collection[str]) -> Sequence[Series]:
@@ -91,6 +110,7 @@ class DatabaseHistory:
         sealing.seal(now_s)
         if sealing.prune(now_s):
             self._ids.clear()
+            self._lines = []
 
 
 def _by_minute(seconds: Sequence[_Second]) -> list[list[_Second]]:

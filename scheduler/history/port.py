@@ -35,6 +35,15 @@ class History(Protocol):
         """Points of a grain that have a part in ``[begin_s, end_s)``, for each series that is known.
 
         All of an answer begin at the same moment and are as many.
+
+        Parameters
+        ----------
+        series : collection of Series
+            Which; those that are not known are left out.
+        grain : Grain
+            One of ``GRAINS``.
+        begin_s, end_s : int
+            The range, in seconds since the epoch; its end is not part of it.
         """
 
     def series_of(self, kind: str, subjects: Collection[str]) -> Sequence[Series]:

@@ -101,7 +101,17 @@ MERGED, MOVED, RESTARTED, PAUSED, RESUMED, REMOVED, FAILED, ALARM = (
 
 
 def grain_for(begin_s: int, end_s: int, *, now_s: int, most_points: int) -> Grain:
-    """The finest grain that still has a range's beginning and gives no more points than that; else the coarsest."""
+    """The finest grain that still has a range's beginning and gives no more points than that; else the coarsest.
+
+    Parameters
+    ----------
+    begin_s, end_s : int
+        The range, in seconds since the epoch.
+    now_s : int
+        The present moment.
+    most_points : int
+        How many points of a series are wanted at most.
+    """
     for grain in GRAINS:
         if begin_s >= now_s - grain.keep_s and (end_s - begin_s) <= most_points * grain.step_s:
             return grain
