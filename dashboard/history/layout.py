@@ -20,7 +20,7 @@ class Layout:
     span_s: int
 
 
-LAYOUTS = {SECOND: Layout(1024, 60), TEN_SECONDS: Layout(128, 15 * 60), MINUTE: Layout(64, 6 * 3600)}
+LAYOUTS = {SECOND: Layout(256, 60), TEN_SECONDS: Layout(128, 15 * 60), MINUTE: Layout(64, 6 * 3600)}
 
 
 def complete_until(grain: Grain) -> int:

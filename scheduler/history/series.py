@@ -55,11 +55,11 @@ _ALL = (
     Metric("channel_p99_ms", "ms", "The same, 99th percentile.", (STREAM,), "max"),
     Metric("wait_p50_ms", "ms", "In the buffer of the reader's batch, median.", (STREAM,)),
     Metric("wait_p99_ms", "ms", "The same, 99th percentile.", (STREAM,), "max"),
-    Metric("backlog_blocks", "blocks", "Blocks that the broker holds for readers.", (STREAM, DATAFLOW), "max"),
+    Metric("backlog_blocks", "blocks", "Blocks that the broker holds for readers.", (STREAM,), "max"),
     Metric("batch_ms", "ms", "How long the newest batch took.", (QUERY,)),
     Metric("cpu", "cores", "CPU: of a query its part of the slot; of a slot or node the cores in use.",
-           (TASK, QUERY, SLOT, NODE, DATAFLOW)),
-    Metric("memory", "", "Memory of a query, as a part of its slot's.", (TASK, QUERY, DATAFLOW)),
+           (TASK, QUERY, SLOT, NODE)),
+    Metric("memory", "", "Memory of a query, as a part of its slot's.", (TASK, QUERY)),
     Metric("memory_mb", "MB", "Memory that a slot's processes, or those of all slots of a node, take.", (SLOT, NODE)),
     Metric("disk_free_mb", "MB", "Free space of a node's data folder.", (NODE,)),
 )
@@ -87,7 +87,11 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Annotation:
-    """What happened at a moment to one subject: ``what`` is a kind of event, ``text`` says it in a sentence."""
+    """What happened at a moment to one subject; ``text`` says it in a sentence.
+
+    ``what`` is the name of a kind of plan that is done, the kind of an event that a node told (``fragment_failed``), or
+    ``alarm`` where a finding began and ``over`` where it ended.
+    """
 
     at_s: int
     what: str
@@ -96,8 +100,7 @@ class Annotation:
     text: str = ""
 
 
-MERGED, MOVED, RESTARTED, PAUSED, RESUMED, REMOVED, FAILED, ALARM = (
-    "merged", "moved", "restarted", "paused", "resumed", "removed", "failed", "alarm")
+ALARM, OVER = "alarm", "over"
 
 
 def grain_for(begin_s: int, end_s: int, *, now_s: int, most_points: int) -> Grain:
