@@ -3,7 +3,8 @@
 A database of its own is written second by second, as the site does it: values of all series are taken in, flushed every
 five seconds, and made coarser as windows end; only that is timed, in CPU seconds of this process. Three series of ten
 stand still, the others move by some per cent from one second to the next. Bytes are those of the blocks that stay, and
-of the database's file. Days that are not played are told as extrapolated.
+of the database's file. Days that are not played are told as extrapolated. Last, dataflows run as far as reports
+and meters say, and the recorder's own CPU is measured: reading what is observed is the larger part of it.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from scheduler.history.series import MINUTE, SECOND, TEN_SECONDS, Grain, Series
 from workers.benches import results
 from workers.benches.arguments import count
 
+from .history_recorder import recorder_cost
 from .planning_workload import temporary_database
 
 BEGIN_S = 1_800_000_000
@@ -38,6 +40,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--series", type=count, default=5_000)
     parser.add_argument("--hours", type=count, default=24, help="that are played, from 7 on")
     parser.add_argument("--reads", type=count, default=40, help="of each kind")
+    parser.add_argument("--dataflows", type=count, default=100, help="that run, to record them")
+    parser.add_argument("--seconds", type=count, default=60, help="of them that are recorded")
     parser.add_argument("--seed", type=int, default=2027)
     parser.add_argument("--out", type=Path, default=Path("bench-results/history.json"))
     options = parser.parse_args(argv)
@@ -45,6 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.error("--hours must be 7 or more: minutes are stored every six hours")
     with TemporaryDirectory(prefix="weir-history-") as folder, temporary_database(Path(folder)):
         figures = measured(options)
+    figures |= _recorder(options)
     rows = [{"figure": name, "value": value, "to reach": limit, "basis": basis}
             for name, (value, limit, basis) in figures.items()]
     print(results.table(rows))
@@ -97,6 +102,14 @@ def measured(options: argparse.Namespace) -> dict[str, tuple[float, float | None
         passed_ms, cpu_ms = _median_ms(act, options.reads)
         figures[name] = (passed_ms, limit, f"measured, median of {options.reads}; of it CPU {cpu_ms:.1f}")
     return figures
+
+
+def _recorder(options: argparse.Namespace) -> dict[str, tuple[float, float | None, str]]:
+    cost = recorder_cost(dataflows=options.dataflows, seconds=options.seconds)
+    what = f"{options.dataflows} dataflows, {cost.queries} queries, {cost.values} values a second"
+    return {
+        "recorder, % of a core": (cost.mean_ms / 10, None, f"measured over {options.seconds} s: {what}"),
+        "its longest second, CPU ms": (cost.most_ms, None, "measured")}
 
 
 def _played(history: Any, lines: Sequence[Series], options: argparse.Namespace) -> tuple[float, float]:

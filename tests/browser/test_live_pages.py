@@ -143,12 +143,12 @@ def test_plots_are_drawn_under_the_policy(merged: dict[str, str], page_of: PageO
 @pytest.mark.long  # the short run takes the main ways of a page
 def test_a_figure_that_does_not_come_says_so_until_it_does(merged: dict[str, str], page_of: PageOf) -> None:
     page = page_of(logs="500 for")
-    page.route("**/plots.json", lambda route: route.fulfill(status=500, body="{}"))
+    page.route("**/plots.json*", lambda route: route.fulfill(status=500, body="{}"))
     page.goto(merged["etl"] + "#plots")
     settled(page)
     rate = page.locator("[data-figure='rate']")
     expect(rate.locator(".plot-empty")).to_have_text("No figure came from the site. Trying again.")
-    page.unroute("**/plots.json")
+    page.unroute("**/plots.json*")
     expect(rate.locator(".main-svg").first).to_be_visible()
     expect(rate.locator(".plot-empty")).to_be_hidden()
 
