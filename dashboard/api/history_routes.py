@@ -10,7 +10,7 @@ from django.utils import timezone
 from ninja import Query, Router
 
 from dashboard.api.answers.history import SubjectHistory
-from dashboard.api.parameters import GrainName, HistoryKind
+from dashboard.api.parameters import MOMENT, GrainName, HistoryKind
 from dashboard.operations.history import MOST_POINTS, InvalidRange, Range, history_of
 from scheduler.history.series import GRAIN_BY_NAME, METRICS
 
@@ -22,11 +22,13 @@ LATEST = timedelta(minutes=15)
 def history(
     request: HttpRequest, kind: HistoryKind, subject: str = Query("", max_length=210),
     metric: list[str] = Query([], max_length=30),  # noqa: B008
-    begin: str = Query("", alias="from", max_length=40),
-    end: str = Query("", alias="to", max_length=40), grain: GrainName = "",
+    begin: str = Query("", alias="from", max_length=40, json_schema_extra=MOMENT),
+    end: str = Query("", alias="to", max_length=40, json_schema_extra=MOMENT), grain: GrainName = "",
     points: int = Query(MOST_POINTS, ge=1, le=MOST_POINTS),
 ) -> dict[str, Any]:
     """What was measured of one subject over a time, as columns, with what happened; by default the last 15 minutes."""
+    if grain and grain not in GRAIN_BY_NAME:
+        raise InvalidRange(f"There is no grain {grain!r}.", remedy=f"Choose {', '.join(GRAIN_BY_NAME)}, or none.")
     until = _moment(end, "to") or timezone.now()
     since = _moment(begin, "from") or until - LATEST
     kept_history = history_of(

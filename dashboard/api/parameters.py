@@ -24,6 +24,7 @@ _RATE = {"type": "number", "minimum": LEAST_RATE_PER_S, "maximum": MOST_RATE_PER
 
 Format = Annotated[str | None, WithJsonSchema({"enum": ["json", "yaml", None]})]
 DAY = {"format": "date"}
+MOMENT = {"format": "date-time"}
 RoutingName = Annotated[str, WithJsonSchema({"type": "string", "enum": list(get_args(Routing))})]
 PairNames = Annotated[
     list[str], WithJsonSchema({"type": "array", "items": {"type": "string"}, "enum": [list(pair) for pair in PAIRS]})]

@@ -42,8 +42,8 @@ def folded(values: Values, times: int, fold: Fold) -> Values:
 
 
 def coarser(points: Points, most_points: int, fold: Fold) -> Points:
-    """The same range in at most so many points: each is made of a whole number of those that there are."""
-    times = -(-len(points.values) // most_points)
+    """The same range in so many points, or one more: each is made of a whole number of those that there are."""
+    times = -(-(len(points.values) - 1) // most_points)  # a range that begins between two points has one more
     if times <= 1:
         return points
     step_s = points.step_s * times
