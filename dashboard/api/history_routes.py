@@ -22,8 +22,8 @@ LATEST = timedelta(minutes=15)
 def history(
     request: HttpRequest, kind: HistoryKind, subject: str = Query("", max_length=210),
     metric: list[str] = Query([], max_length=30),  # noqa: B008
-    begin: str = Query("", alias="from", max_length=40, json_schema_extra=MOMENT),
-    end: str = Query("", alias="to", max_length=40, json_schema_extra=MOMENT), grain: GrainName = "",
+    begin: str = Query("", alias="from", max_length=40, **MOMENT),
+    end: str = Query("", alias="to", max_length=40, **MOMENT), grain: GrainName = "",
     points: int = Query(MOST_POINTS, ge=1, le=MOST_POINTS),
 ) -> dict[str, Any]:
     """What was measured of one subject over a time, as columns, with what happened; by default the last 15 minutes."""
