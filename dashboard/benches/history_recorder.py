@@ -17,6 +17,7 @@ from .planning_workload import Residents, temporary_database, write_rows
 from .what_if_workload import own_broker
 
 EVENTS = 20  # of each task in a second
+PHASES_MS = {"asking": 2.0, "planning": 9.0, "working": 16.0, "logging": 4.0}
 BUCKETS = range(24, 36)  # of latencies around half a second
 
 
@@ -81,7 +82,8 @@ def _observe(broker: redis.Redis, queries: dict[str, tuple[str, int]]) -> None:
             pipeline.hincrby(meter, name, EVENTS)
         node, _, index = slot.rpartition("/")
         nodes.setdefault(node, {}).setdefault(index, {})[query] = QueryReport(
-            state="running", batch_ms=31.0, rate_per_s=float(EVENTS), cpu=chance.random(), memory=0.02)
+            state="running", batch_ms=31.0, phases_ms=PHASES_MS, rate_per_s=float(EVENTS), cpu=chance.random(),
+            memory=0.02)
     for node, slots in nodes.items():
         report = NodeReport(
             node, cores=len(slots), memory_mb=64_000.0, at_ms=int(time.time() * 1000), disk_free_mb=9_000.0,

@@ -15,6 +15,7 @@ from scheduler.history.series import (
     ALARM,
     DATAFLOW,
     ESTATE,
+    METRICS,
     NODE,
     OVER,
     QUERY,
@@ -112,6 +113,9 @@ def _node(name: str, report: NodeReport) -> Named:
         for query, run in slot.fragments.items():
             for metric in ("rate_per_s", "batch_ms", "cpu", "memory"):
                 yield series_of(QUERY, query, metric), getattr(run, metric)
+            for phase, took_ms in run.phases_ms.items():
+                if f"batch_{phase}_ms" in METRICS:  # an agent of a later version may tell of others
+                    yield series_of(QUERY, query, f"batch_{phase}_ms"), took_ms
     for metric in ("cpu", "memory_mb"):
         known = [value for slot in report.slots.values() if (value := getattr(slot, metric)) is not None]
         yield series_of(NODE, name, metric), sum(known) if known else None

@@ -44,7 +44,7 @@ def hush(world: World, observed: redis.Redis) -> Iterator[dict[str, str]]:
     """A shared and a private dataflow that run, and are observed; their ids by name."""
     shared = running(world.carla, world.city, document("traffic"), world.ana)
     private = running(world.carla, world.city, document("hush", visibility="private"), world.ana)
-    report(observed, rate_per_s=50.0, cpu=0.1, memory=0.02)
+    report(observed, rate_per_s=50.0, cpu=0.1, memory=0.02, phases_ms={"planning": 9, "dreaming": 1})
     yield {"traffic": str(shared.pk), "hush": str(private.pk)}
 
 
@@ -81,6 +81,7 @@ def test_a_second_has_values_of_every_kind(hush: dict[str, str], observed: redis
     p50, p95, p99 = (points[Series("dataflow", hush["traffic"], f"latency_{name}_ms")].values[0]
                      for name in ("p50", "p95", "p99"))
     assert 0 < p50 <= p95 <= p99
+    assert all(points[Series("query", query, "batch_planning_ms")].values[0] == 9 for query in estate.fragments)
     assert points[Series("estate", "city", "running_tasks")].values[0] == 4
 
 

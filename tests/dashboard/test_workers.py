@@ -236,6 +236,7 @@ def test_celery_gives_a_task_out_again_only_long_after_it_could_have_finished():
     assert app.conf.task_acks_late and app.conf.task_reject_on_worker_lost and app.conf.task_ignore_result
     assert app.conf.accept_content == ["json"]
     assert measuring.advance_sweeps.name in app.tasks
+    app.loader.import_default_modules()
     assert all(entry["task"] in app.tasks for entry in app.conf.beat_schedule.values())
 
 
@@ -267,7 +268,12 @@ def test_a_real_worker_plans_what_is_submitted(
         while Proposal.objects.get(pk=proposal.pk).status == "computing":
             assert worker.poll() is None and time.monotonic() < deadline
             time.sleep(0.2)
+        while not broker.exists("weir:turn:history"):  # its recorder runs beside
+            assert worker.poll() is None and time.monotonic() < deadline
+            time.sleep(0.2)
     finally:
         worker.terminate()
         _, errors = worker.communicate(timeout=120)
     assert Proposal.objects.get(pk=proposal.pk).status == "pending", errors[-2000:]
+    assert not broker.exists("weir:turn:history"), "it gave its turn back"
+    assert "not_recorded" not in errors
