@@ -29,7 +29,7 @@ from scheduler.model.errors import WeirError
 from scheduler.model.fragment import Fragment
 from scheduler.model.refinement import Refined
 from scheduler.model.task_types import TaskType, TaskTypes
-from workers.engine import counters, observed, secrets, taps, trials
+from workers.engine import counters, observed, secrets, taps, trials, turns
 from workers.engine.channels import keys
 from workers.engine.channels.config import EVENTS_KEPT
 from workers.engine.channels.registry import Channels
@@ -303,6 +303,32 @@ def notable_events() -> list[dict[str, Any]]:
     except redis.RedisError:
         return []
     return [{name.decode(): json.loads(value) for name, value in fields.items()} for _, fields in entries]
+
+
+def notable_events_after(entry: str) -> tuple[str, list[dict[str, Any]]]:
+    """The newest entry and what nodes told after another (empty: all of it), oldest first; raises ``BrokerAway``."""
+    with _broker_needed("so it is not known what happened."):
+        entries = broker(settings.REDIS_URL).xrange(keys.EVENTS, min=f"({entry}" if entry else "-")
+    events = [{name.decode(): json.loads(value) for name, value in fields.items()} for _, fields in entries]
+    return (entries[-1][0].decode() if entries else entry), events
+
+
+def channel_blocks(channels: Iterable[str]) -> dict[str, int]:
+    """How many blocks the broker holds of each channel; raises ``BrokerAway``."""
+    with _broker_needed("so it is not known what waits."):
+        return observed.channel_blocks(broker(settings.REDIS_URL), channels)
+
+
+def hold_turn(name: str, owner: str, *, for_ms: int) -> bool:
+    """Take the lease of what one process at a time does; False where another has it. Raises ``BrokerAway``."""
+    with _broker_needed("so it is not known whose turn it is."):
+        return turns.hold(broker(settings.REDIS_URL), name, owner, for_ms=for_ms)
+
+
+def give_turn_back(name: str, owner: str) -> None:
+    """Let another process have it at once; where the broker is away it lapses by itself."""
+    with suppress(redis.RedisError):
+        turns.give_back(broker(settings.REDIS_URL), name, owner)
 
 
 # Live sources ---------------------------------------------------------------------------------------------------------

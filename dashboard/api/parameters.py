@@ -14,6 +14,7 @@ from dashboard.plans.choices import LEAST_RATE_PER_S, MOST_RATE_PER_S
 from dashboard.plans.joining import BEGINNINGS
 from dashboard.teams.models import Controller, Team
 from dashboard.teams.services import LONGEST_SECRET
+from scheduler.history.series import GRAIN_BY_NAME, KINDS
 from scheduler.model.behind import CHOICES
 from scheduler.model.secrets import SECRET_NAME
 from scheduler.pairs import PAIRS
@@ -23,6 +24,7 @@ _RATE = {"type": "number", "minimum": LEAST_RATE_PER_S, "maximum": MOST_RATE_PER
 
 Format = Annotated[str | None, WithJsonSchema({"enum": ["json", "yaml", None]})]
 DAY = {"format": "date"}
+MOMENT = {"format": "date-time"}
 RoutingName = Annotated[str, WithJsonSchema({"type": "string", "enum": list(get_args(Routing))})]
 PairNames = Annotated[
     list[str], WithJsonSchema({"type": "array", "items": {"type": "string"}, "enum": [list(pair) for pair in PAIRS]})]
@@ -33,6 +35,8 @@ Beginning = Annotated[
     str, WithJsonSchema({"type": "string", "anyOf": [{"enum": list(BEGINNINGS)}, {"format": "date-time"}]})]
 ControllerName = Annotated[str, WithJsonSchema({"type": "string", "enum": list(Controller.values)})]
 SecretValue = Annotated[str, WithJsonSchema({"type": "string", "minLength": 1, "maxLength": LONGEST_SECRET})]
+HistoryKind = Annotated[str, WithJsonSchema({"type": "string", "enum": list(KINDS)})]
+GrainName = Annotated[str, WithJsonSchema({"type": "string", "enum": ["", *GRAIN_BY_NAME]})]
 SecretName = Annotated[str, WithJsonSchema({"type": "string", "pattern": f"^{SECRET_NAME.pattern}$"})]
 
 

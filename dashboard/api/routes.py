@@ -20,6 +20,7 @@ from dashboard.api.answers.site import AuditRow, Estate, EstateHistory, Sample, 
 from dashboard.api.auth import BearerToken, Session
 from dashboard.api.bill_routes import router as bill_router
 from dashboard.api.dataflow_routes import router as dataflow_router
+from dashboard.api.history_routes import router as history_router
 from dashboard.api.measuring_routes import router as measuring_router
 from dashboard.api.problems import WeirAPI, install
 from dashboard.api.profile_routes import router as profile_router
@@ -40,7 +41,8 @@ api = WeirAPI(
     urls_namespace="api")
 install(api)
 for router in (
-        team_router, dataflow_router, schedule_router, proposal_router, bill_router, profile_router, measuring_router):
+        team_router, dataflow_router, schedule_router, proposal_router, bill_router, profile_router, measuring_router,
+        history_router):
     api.add_router("", router)
 
 

@@ -58,5 +58,7 @@ _ALL = (
           "workers.benches.connectors:main"),
     Bench("growth", "What grows while dataflows run, by part, and what that comes to in a week.",
           "dashboard.benches.growth:main"),
+    Bench("history", "A history of 5,000 series: CPU of keeping it, MB a day, how soon a day of one series is read.",
+          "dashboard.benches.history:main"),
 )
 BENCHES: dict[str, Bench] = {bench.name: bench for bench in _ALL}

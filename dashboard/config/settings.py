@@ -113,6 +113,7 @@ INSTALLED_APPS = [
     "dashboard.core",
     "dashboard.teams",
     "dashboard.audit",
+    "dashboard.history",
     "dashboard.catalog",
     "dashboard.operations",
     "dashboard.plans",

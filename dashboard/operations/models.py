@@ -1,4 +1,4 @@
-"""The estate's rows: generation, running tasks, uses, fragments, nodes and history points."""
+"""The estate's rows: generation, running tasks, uses, fragments and nodes."""
 
 from __future__ import annotations
 
@@ -151,23 +151,6 @@ class CostFit(models.Model):
     class Meta:
         ordering = ["machine", "-version"]
         constraints = [models.UniqueConstraint(fields=["machine", "version"], name="one_fit_a_version")]
-
-
-class HistoryPoint(models.Model):
-    """Rates at one moment: of a scope of the estate (the shared tasks, or a team's private ones), or of a dataflow."""
-
-    at = models.DateTimeField(db_index=True)
-    scope = models.CharField(max_length=40, blank=True)
-    dataflow = models.ForeignKey("catalog.DataflowRecord", null=True, on_delete=models.CASCADE, related_name="history")
-    events_in_per_s = models.FloatField()
-    events_out_per_s = models.FloatField()
-    running_tasks = models.PositiveIntegerField()
-    tasks_without_reuse = models.PositiveIntegerField()
-    latency_p50_ms = models.FloatField(null=True)
-    latency_p99_ms = models.FloatField(null=True)
-
-    class Meta:
-        indexes = [models.Index(fields=["dataflow", "at"]), models.Index(fields=["scope", "at"])]
 
 
 class Loss(models.Model):

@@ -16,7 +16,7 @@ For pages, API and live connections:
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
@@ -29,13 +29,14 @@ from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.permissions import dataflow_for
 from dashboard.operations.estate import current_estate, fragments_where, load_estate, load_part_of
 from dashboard.operations.estate_reader import slots_around, slots_gone
+from dashboard.operations.history import Range, history_of
 from dashboard.operations.live import live_dataflow, live_estate
 from dashboard.operations.live_sources import dead_letters
-from dashboard.operations.models import HistoryPoint, NodeRow
+from dashboard.operations.models import NodeRow
 from dashboard.operations.notable import notable_events
 from dashboard.operations.sinks import refused_events
-from dashboard.teams.models import Team
 from dashboard.teams.permissions import Viewer
+from scheduler.history.series import DATAFLOW, ESTATE, TEN_SECONDS
 from scheduler.model.errors import NotFound
 
 __all__ = [
@@ -45,6 +46,7 @@ __all__ = [
 ]
 
 MOST_EVENTS = 200
+_OF_DATAFLOWS = ("events_in_per_s", "events_out_per_s", "latency_p50_ms", "latency_p99_ms")
 _SUMMED = ("events_in_per_s", "events_out_per_s", "running_tasks", "tasks_without_reuse")
 
 
@@ -85,27 +87,27 @@ def estate_history(viewer: Viewer, *, minutes: int = 60) -> dict[str, list]:
 
     Summed over the shared tasks and the private ones that the viewer may know of.
     """
-    points = HistoryPoint.objects.filter(dataflow=None, at__gte=timezone.now() - timedelta(minutes=minutes))
-    if not viewer.superuser:
-        own = Team.objects.filter(pk__in=viewer.team_ids).values_list("slug", flat=True)
-        points = points.filter(scope__in=["", *own])
-    rows: dict[Any, dict[str, float]] = {}
-    for point in points.order_by("at").values("at", *_SUMMED):
-        row = rows.setdefault(point["at"], dict.fromkeys(_SUMMED, 0.0))
-        for name in _SUMMED:
-            row[name] += point[name]
-    return {"at": [at.isoformat() for at in rows]} | {
-        name: [round(row[name], 1) for row in rows.values()] for name in _SUMMED}
+    return {
+        name: [value if name == "at" else round(value or 0.0, 1) for value in column]
+        for name, column in _columns(viewer, ESTATE, "", _SUMMED, minutes).items()}
 
 
 def dataflow_history(viewer: Viewer, dataflow_id: UUID | str, *, minutes: int = 60) -> dict[str, list]:
     """Columns over time of one dataflow: events in and out per second, latency p50 and p99 in ms."""
     record = dataflow_for(viewer, dataflow_id)
-    names = ("events_in_per_s", "events_out_per_s", "latency_p50_ms", "latency_p99_ms")
-    points = list(record.history.filter(
-        at__gte=timezone.now() - timedelta(minutes=minutes)).order_by("at").values("at", *names))
-    return {"at": [point["at"].isoformat() for point in points]} | {
-        name: [point[name] for point in points] for name in names}
+    return _columns(viewer, DATAFLOW, str(record.pk), _OF_DATAFLOWS, minutes)
+
+
+def _columns(viewer: Viewer, kind: str, subject: str, metrics: tuple[str, ...], minutes: int) -> dict[str, list]:
+    """The moments, ten seconds apart, at which the first metric was measured, and what all of them were then."""
+    now_s = int(timezone.now().timestamp())
+    span = Range(now_s - 60 * minutes, now_s + 1, TEN_SECONDS)
+    kept_history = history_of(viewer, kind, subject, span, metrics=metrics)
+    nothing = [None] * len(kept_history.times_s)
+    columns = {name: kept_history.values.get(name, nothing) for name in metrics}
+    present = [index for index, value in enumerate(columns[metrics[0]]) if value is not None]
+    return {"at": [datetime.fromtimestamp(kept_history.times_s[index], UTC).isoformat() for index in present]} | {
+        name: [column[index] for index in present] for name, column in columns.items()}
 
 
 def nodes() -> QuerySet[NodeRow]:

@@ -38,7 +38,7 @@ def _every(seconds: float, task: str) -> dict[str, object]:
 
 app.conf.update(
     include=["dashboard.tasks.planning", "dashboard.tasks.execution", "dashboard.tasks.telemetry",
-             "dashboard.tasks.measuring", "dashboard.tasks.tidying"],
+             "dashboard.tasks.measuring", "dashboard.tasks.tidying", "dashboard.tasks.recording"],
     beat_schedule={
         "advance_proposals": _every(ADVANCE_EVERY_S, queue.ADVANCE_PROPOSALS),
         "republish_desired": _every(REPUBLISH_EVERY_S, queue.REPUBLISH_DESIRED),

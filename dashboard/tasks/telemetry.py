@@ -1,4 +1,4 @@
-"""Keeping a history of what is observed, and of who used what."""
+"""Keeping what is observed of nodes and schedules, and who used what; series over time are the recorder's."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ def say_that_it_works(**_: object) -> None:
 
 @app.task(name=queue.RECORD_OBSERVATIONS)
 def record_observations() -> int:
-    """Add a point of history for the estate and every dataflow in it, and what is measured of those that run by a
-    schedule; how many were added."""
+    """Note which nodes were seen, and what is measured of dataflows that run by a schedule; how many readings."""
     jobs.worker_works()
     at = timezone.now()
-    return telemetry.record_history(at=at) + record_readings(at=at)
+    telemetry.record_nodes(at=at)
+    return record_readings(at=at)
 
 
 @app.task(name=queue.RECORD_USAGE)

@@ -22,11 +22,14 @@ class QueryReport:
 
     ``state`` is one of ``starting``, ``waiting``, ``running``, ``draining``, ``backoff``, ``stopped`` and ``left``.
     ``cpu`` and ``memory`` are shares of the slot, above what it takes without queries; None while they are not known.
+    ``phases_ms`` says what the newest batch spent its time on: ``asking`` its sources (most of it waiting),
+    ``planning``, ``working`` and ``logging`` offsets and commits.
     """
 
     state: str = "starting"
     batch: int | None = None
     batch_ms: float | None = None
+    phases_ms: Mapping[str, float] = field(default_factory=dict)
     batch_for_ms: int | None = None  # for how long a batch has been under way, where that is unusually long
     rows_per_s: float = 0.0
     batches: int = 0

@@ -98,6 +98,6 @@ export function startPlots() {
     draw();
     // What is behind another tab, of the browser's or the page's, is drawn when it comes to the front.
     for (const event of ["visibilitychange", "weir:tab"]) document.addEventListener(event, draw);
-    if (!("still" in panel.dataset)) setInterval(draw, EVERY_MS);
+    if (!("still" in panel.dataset)) setInterval(draw, 1000 * panel.dataset.every || EVERY_MS);
   }
 }

@@ -35,7 +35,7 @@ def test_a_folder_without_a_trend_counts_as_its_most(levels: tuple[int, ...]) ->
 
 
 def test_the_database_is_as_large_as_its_tables() -> None:
-    name = "operations_historypoint"
+    name = "profiles_observationrow"
     looks = [
         sizes(100 * at, {"folder weir.sqlite3": at * MB, f"table {name}": 1_000 * at}, {name: at}) for at in (1, 2, 3)]
     rows = by_part(*looks)
@@ -48,7 +48,7 @@ def test_logs_are_bounded() -> None:
 
 
 def test_a_table_of_which_hours_are_kept_grows_no_longer_than_these() -> None:
-    name = "operations_historypoint"
+    name = "profiles_observationrow"
     first, last = sizes(0, {f"table {name}": 100_000}, {name: 100}), sizes(100, {f"table {name}": 200_000}, {name: 200})
     row = by_part(first, last)[f"table {name}"]
     assert row["MB in a week"] * MB == pytest.approx(1_000 * KEPT_S[name])  # a row of 1,000 bytes a second

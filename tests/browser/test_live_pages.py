@@ -140,15 +140,29 @@ def test_plots_are_drawn_under_the_policy(merged: dict[str, str], page_of: PageO
     expect(page.locator("[data-figure='latency'] .js-line").first).to_be_attached()
 
 
+@pytest.mark.long
+def test_the_range_of_plots_is_in_the_address(merged: dict[str, str], page_of: PageOf) -> None:
+    page = page_of()
+    page.goto(merged["etl"] + "#plots")
+    settled(page)
+    page.get_by_role("link", name="24 hours").click()
+    expect(page).to_have_url(re.compile(r"\?range=24h#plots$"))
+    page.reload()
+    settled(page)
+    expect(page.get_by_role("link", name="24 hours")).to_have_attribute("aria-current", "true")
+    expect(page.locator("#plots-panel")).to_contain_text("last 24 hours")
+    page.locator("[data-figure='rate'][data-drawn] .main-svg").first.wait_for(state="visible")
+
+
 @pytest.mark.long  # the short run takes the main ways of a page
 def test_a_figure_that_does_not_come_says_so_until_it_does(merged: dict[str, str], page_of: PageOf) -> None:
     page = page_of(logs="500 for")
-    page.route("**/plots.json", lambda route: route.fulfill(status=500, body="{}"))
+    page.route("**/plots.json*", lambda route: route.fulfill(status=500, body="{}"))
     page.goto(merged["etl"] + "#plots")
     settled(page)
     rate = page.locator("[data-figure='rate']")
     expect(rate.locator(".plot-empty")).to_have_text("No figure came from the site. Trying again.")
-    page.unroute("**/plots.json")
+    page.unroute("**/plots.json*")
     expect(rate.locator(".main-svg").first).to_be_visible()
     expect(rate.locator(".plot-empty")).to_be_hidden()
 

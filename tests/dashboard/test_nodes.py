@@ -16,7 +16,7 @@ from dashboard.operations.models import NodeRow, SlotRow
 from dashboard.operations.nodes import take_in_nodes
 from dashboard.operations.services import register_node
 from dashboard.operations.slots import supply
-from dashboard.operations.telemetry import record_history
+from dashboard.operations.telemetry import record_nodes
 from scheduler.contracts.reports import Reports
 from tests.dashboard.building import World, document, planned, running
 from tests.pages.scheduling import linear, measured
@@ -43,14 +43,14 @@ def node(*arguments: str) -> str:
 def test_a_node_that_reports_joins_with_its_slots(world: World, reports, sent):
     generation = load_estate().generation
     reports["n2"] = report(2)
-    record_history(at=timezone.now())
+    record_nodes(at=timezone.now())
     assert [slot.name for slot in load_estate().slots] == ["n1/0", "n1/1", "n2/0", "n2/1"]
     assert load_estate().generation == generation + 1, "plans that were made before do not know it"
     assert SlotRow.objects.filter(node="n2").count() == 2
     found = NodeRow.objects.get(name="n2")
     assert found.machine == "cpu-b" and found.seen is not None
     assert AuditEntry.objects.filter(verb="node.register", subject_id="n2").count() == 1
-    record_history(at=timezone.now())
+    record_nodes(at=timezone.now())
     assert load_estate().generation == generation + 1, "once it is known nothing changes"
 
 
@@ -97,27 +97,27 @@ def test_a_supply_knows_the_racks_of_its_nodes(world: World, reports, settings):
 def test_nothing_new_is_placed_on_a_node_that_is_silent_while_others_report(world: World, reports):
     reports |= {"n1": report(2), "n2": report(4)}
     at = timezone.now()
-    record_history(at=at)
-    record_history(at=at)  # the first one made n2 known
+    record_nodes(at=at)
+    record_nodes(at=at)  # the first one made n2 known
     assert {slot.node for slot, _ in stored_estate().least_loaded(9, query_cores=0.1)} == {"n1", "n2"}
     assert [node.name for node in supply().free] == ["n1", "n2"]
     silent = reports.pop("n2")
-    record_history(at=at + timedelta(seconds=50))
+    record_nodes(at=at + timedelta(seconds=50))
     assert {slot.node for slot, _ in stored_estate().least_loaded(9, query_cores=0.1)} == {"n1"}
     assert [node.name for node in supply().free] == ["n1"]
     running(world.carla, world.city, document("d"), world.ana)
     assert {fragment.slot.partition("/")[0] for fragment in load_estate().fragments.values()} == {"n1"}
     reports["n2"] = silent
-    record_history(at=at + timedelta(seconds=60))
+    record_nodes(at=at + timedelta(seconds=60))
     assert [node.name for node in supply().free] == ["n1", "n2"]
     reports.clear()
-    record_history(at=at + timedelta(hours=1))
+    record_nodes(at=at + timedelta(hours=1))
     assert len(stored_estate().least_loaded(9, query_cores=0.1)) == 6, "where nobody is heard of, all count"
 
 
 def test_nodes_are_listed_and_taken_out(world: World, reports):
     reports["n2"] = report(2)
-    record_history(at=timezone.now())
+    record_nodes(at=timezone.now())
     assert "n2: 2 slots, cpu-b, reports" in node("list")
     with pytest.raises(CommandError, match="reports still"):
         node("remove", "n2")

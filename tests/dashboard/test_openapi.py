@@ -39,6 +39,7 @@ BEYOND_SCHEMAS = {
     "bad_input": {"GET /api/bills", "GET /api/bills/{dataflow_id}"},
     "invalid_beginning": {"POST /api/dataflows", "POST /api/proposals/{proposal_id}/joining"},
     "invalid_resources": {"POST /api/sweeps"},
+    "invalid_range": {"GET /api/history"},
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 from django.test import Client
@@ -10,10 +11,11 @@ from django.test import Client
 from dashboard.approvals import selectors as approvals
 from dashboard.audit.selectors import entries_for
 from dashboard.catalog import selectors as catalog
+from dashboard.history.store import DatabaseHistory
 from dashboard.live.protocol import build
 from dashboard.operations import selectors as operations
-from dashboard.operations.models import HistoryPoint
 from dashboard.teams.permissions import NOBODY, viewer_of
+from scheduler.history.series import Series
 from scheduler.model.errors import NotFound
 from tests.dashboard.building import World, document, planned, running
 
@@ -71,12 +73,11 @@ def test_the_audit_trail_of_other_teams_is_not_read(world: World, secret, who: s
 
 
 def test_the_estates_history_sums_what_the_viewer_may_know_of(world: World, secret):
-    from django.utils import timezone
-
-    at = timezone.now()
-    for scope, rate in (("", 10.0), ("city", 5.0), ("mobility", 3.0)):
-        HistoryPoint.objects.create(
-            at=at, scope=scope, events_in_per_s=rate, events_out_per_s=rate, running_tasks=1, tasks_without_reuse=1)
+    history, now_s = DatabaseHistory(), int(time.time())
+    history.append(now_s, {
+        Series("estate", scope, "events_in_per_s"): rate
+        for scope, rate in (("", 10.0), ("city", 5.0), ("mobility", 3.0))})
+    history.flush()
     rates = {
         who: operations.estate_history(viewer_of(world.users[who]))["events_in_per_s"]
         for who in ("vera", "mo", "dev", "root", "outsider")}

@@ -25,6 +25,7 @@ WHO = ("anonymous", "outsider", "mo", "ben", "vera", "carla", "ana", "dev", "roo
 TABLE = Path(__file__).with_name("routes.txt")
 NOBODYS = "00000000-0000-4000-8000-000000000000"
 METHODS = ("get", "post", "put", "delete")
+QUERIES = {"live/snapshot": {"topic": "estate"}, "api/history": {"kind": "estate"}}
 
 
 def routes(resolver: Any = None, before: str = "") -> Iterator[str]:
@@ -97,7 +98,7 @@ class Everything:
         path = "/" + re.sub(r"<(?:\w+:)?(\w+)>", lambda name: str(self._names[name[1]]), pattern)
         before, point = AuditEntry.objects.count(), transaction.savepoint()
         try:
-            body = {"topic": "estate"} if pattern == "live/snapshot" else self._bodies.get(pattern, {})
+            body = QUERIES.get(pattern) or self._bodies.get(pattern, {})
             response = self._ask(self._clients[who], method, path, body)
             has_changed = AuditEntry.objects.count() > before
         finally:

@@ -20,9 +20,9 @@ from dashboard.approvals.services import submit_dataflow
 from dashboard.config.environment import ROOT
 from dashboard.operations.estate import load_estate
 from dashboard.operations.live import live_dataflow, live_estate
-from dashboard.operations.models import HistoryPoint, NodeRow
+from dashboard.operations.models import NodeRow
 from dashboard.operations.nodes import take_out_node
-from dashboard.operations.selectors import dataflow_history, notable_events, output_tail
+from dashboard.operations.selectors import notable_events, output_tail
 from dashboard.plans.models import PlanRecord
 from dashboard.queue import LONGEST_TASK_S, VISIBILITY_TIMEOUT_S, app
 from dashboard.tasks import execution, measuring, planning, telemetry
@@ -190,22 +190,10 @@ def test_a_node_that_does_not_report_is_silent(world: World):
     assert state["dataflows"][str(record.pk)]["state"] == "silent"
 
 
-def test_history_has_a_point_a_scope_and_a_dataflow_and_forgets(world: World, broker: redis.Redis):
-    record = running(world.carla, world.city, document("traffic"), world.ana)
-    running(world.carla, world.city, document("hush", visibility="private"), world.ana)
-    HistoryPoint.objects.create(
-        at=timezone.now() - timedelta(days=1), events_in_per_s=1, events_out_per_s=1, running_tasks=1,
-        tasks_without_reuse=1)
+def test_nodes_are_noted_as_seen(world: World, broker: redis.Redis):
+    running(world.carla, world.city, document("traffic"), world.ana)
     report(broker)
-    assert telemetry.record_observations() == 0  # one reading makes no rate
-    time.sleep(0.5)
-    meter(broker, 80)
-    assert telemetry.record_observations() == 4
-    assert set(HistoryPoint.objects.values_list("scope", "dataflow__name")) == {
-        ("", None), ("city", None), ("", "traffic"), ("", "hush")}
-    assert HistoryPoint.objects.filter(dataflow=None, scope="city").get().running_tasks == 4
-    assert HistoryPoint.objects.count() == 4
-    assert dataflow_history(viewer_of(world.vera), record.pk)["events_in_per_s"][0] > 0
+    telemetry.record_observations()
     assert NodeRow.objects.get().seen is not None
 
 
@@ -248,6 +236,7 @@ def test_celery_gives_a_task_out_again_only_long_after_it_could_have_finished():
     assert app.conf.task_acks_late and app.conf.task_reject_on_worker_lost and app.conf.task_ignore_result
     assert app.conf.accept_content == ["json"]
     assert measuring.advance_sweeps.name in app.tasks
+    app.loader.import_default_modules()
     assert all(entry["task"] in app.tasks for entry in app.conf.beat_schedule.values())
 
 
@@ -279,7 +268,12 @@ def test_a_real_worker_plans_what_is_submitted(
         while Proposal.objects.get(pk=proposal.pk).status == "computing":
             assert worker.poll() is None and time.monotonic() < deadline
             time.sleep(0.2)
+        while not broker.exists("weir:turn:history"):  # its recorder runs beside
+            assert worker.poll() is None and time.monotonic() < deadline
+            time.sleep(0.2)
     finally:
         worker.terminate()
         _, errors = worker.communicate(timeout=120)
     assert Proposal.objects.get(pk=proposal.pk).status == "pending", errors[-2000:]
+    assert not broker.exists("weir:turn:history"), "it gave its turn back"
+    assert "not_recorded" not in errors

@@ -10,7 +10,7 @@ from dashboard import jobs
 from dashboard.operations.estate import load_estate
 from dashboard.operations.models import NodeRow
 from dashboard.operations.nodes import current_machine
-from dashboard.operations.telemetry import record_history
+from dashboard.operations.telemetry import record_nodes
 from dashboard.profiles import observations, selectors
 from dashboard.profiles.models import ObservationRow, ProfileRecord
 from dashboard.profiles.observations import record_observations
@@ -222,7 +222,7 @@ def test_profiles_of_other_machines_are_stale_as_soon_as_a_node_reports(
     found = profile(world, machine="cpu-z").pk
     record = ProfileRecord.objects.get(pk=found)
     assert selectors.staleness(profile_of(record)) == ""
-    record_history(at=NOW)
+    record_nodes(at=NOW)
     row = NodeRow.objects.get()
     assert row.machine == current_machine() == "cpu-a" and row.threads == 32
     assert "measured on cpu-z; here is cpu-a" in selectors.staleness(profile_of(record))

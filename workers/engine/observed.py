@@ -39,6 +39,7 @@ class TaskFlow:
     events: int
     latency_p50_ms: float | None
     latency_p99_ms: float | None
+    latency_p95_ms: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,7 @@ class StreamFlow:
     channel_p99_ms: float | None = None
     wait_p50_ms: float | None = None
     wait_p99_ms: float | None = None
+    channel_p95_ms: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +98,15 @@ def read_meters(broker: redis.Redis, queries: Iterable[str]) -> Meters:
     (seconds, microseconds), *hashes = pipeline.execute()
     counts = [{name: int(value) for name, value in texts(fields).items() if value.isdigit()} for fields in hashes]
     return Meters(at_ms=seconds * 1000 + microseconds // 1000, counts=dict(zip(names, counts, strict=True)))
+
+
+def channel_blocks(broker: redis.Redis, channels: Iterable[str]) -> dict[str, int]:
+    """How many blocks the broker holds of each channel."""
+    names = list(channels)
+    pipeline = broker.pipeline(transaction=False)
+    for name in names:
+        pipeline.xlen(keys.channel(name))
+    return dict(zip(names, pipeline.execute() if names else (), strict=True))
 
 
 def flows(
@@ -158,6 +169,7 @@ def flows_of(
                 events=total.get(f"{position}:n", 0),
                 latency_p50_ms=percentile_ms(latency, 0.50),
                 latency_p99_ms=percentile_ms(latency, 0.99),
+                latency_p95_ms=percentile_ms(latency, 0.95),
             )
     for fragment in fragments:
         for position, task_id in enumerate(fragment.active_tasks):
@@ -218,6 +230,7 @@ def _stream_flow(rate_per_s: float, growth: Mapping[str, int]) -> StreamFlow:
         channel_p99_ms=percentile_ms(channel, 0.99),
         wait_p50_ms=percentile_ms(wait, 0.50),
         wait_p99_ms=percentile_ms(wait, 0.99),
+        channel_p95_ms=percentile_ms(channel, 0.95),
     )
 
 

@@ -21,6 +21,7 @@ from dashboard.audit.trail import Audit, audited
 from dashboard.catalog import lifecycle as dataflows
 from dashboard.catalog.moves import move_dataflow
 from dashboard.catalog.permissions import visible_to
+from dashboard.history.store import DatabaseHistory
 from dashboard.operations.estate_reader import StoredEstate
 from dashboard.operations.estate_writer import drop_bundles, on_slots_there, store_plan
 from dashboard.operations.generation import lock_generation
@@ -36,6 +37,7 @@ from dashboard.plans.selectors import plan_of
 from dashboard.plans.stale_profiles import profiles_since
 from dashboard.teams.models import Team, User
 from dashboard.teams.permissions import viewer_of
+from scheduler.history.series import DATAFLOW, QUERY, Annotation
 from scheduler.model.errors import InvalidTransition, WeirError
 from scheduler.model.plan import Plan
 from scheduler.model.plan_kinds import PLAN_KINDS, names_where
@@ -266,9 +268,19 @@ def _status_after(before: str, plan: Plan, progress: Mapping, at: datetime) -> s
 def _finish(proposal: Proposal, after: str, at: datetime) -> None:
     if after in {DONE, ROLLED_BACK}:
         proposal.finished_at = at
+        DatabaseHistory().annotate(_annotations(proposal, after, at))
     move_proposal(proposal, after)
     if after in {DONE, ROLLED_BACK} and proposal.dataflow.status in dataflows.COMES_TO_REST:
         move_dataflow(proposal.dataflow, dataflows.COMES_TO_REST[proposal.dataflow.status])
+
+
+def _annotations(proposal: Proposal, after: str, at: datetime) -> list[Annotation]:
+    """What history tells of a plan: of its dataflow, and of each query that it changed."""
+    kind = PLAN_KINDS[proposal.plan.kind]
+    text = f"{kind.noun} of {proposal.dataflow.name}: {after.replace('_', ' ')}."
+    queries = sorted({step.fragment for step in plan_of(proposal.plan).steps})
+    subjects = [(DATAFLOW, str(proposal.dataflow_id)), *((QUERY, query) for query in queries)]
+    return [Annotation(int(at.timestamp()), kind.name, part, subject, text) for part, subject in subjects]
 
 
 def overtake(proposal: Proposal, *, why: WeirError | None = None) -> None:

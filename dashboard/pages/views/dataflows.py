@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -11,6 +12,7 @@ from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
 from django.template.loader import render_to_string
+from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from dashboard import jobs
@@ -27,6 +29,7 @@ from dashboard.explorer.preview import preview_submission
 from dashboard.operations import selectors as operations
 from dashboard.operations.failures import failures
 from dashboard.operations.fragments import fragmentation_of
+from dashboard.operations.history import history_of
 from dashboard.operations.services import try_again
 from dashboard.operations.states import GAVE_UP
 from dashboard.pages import flash
@@ -34,9 +37,11 @@ from dashboard.pages.event_table import event_table
 from dashboard.pages.figures import latency_figure, rate_figure
 from dashboard.pages.graphs import dataflow_graph, preview_graph, stream_id
 from dashboard.pages.line_changes import line_changes
+from dashboard.pages.ranges import RANGES, range_named
 from dashboard.teams import selectors as teams
 from dashboard.teams.models import Role
 from scheduler.contracts.reports import FAILING
+from scheduler.history.series import DATAFLOW
 from scheduler.model.behind import WORDS
 from scheduler.model.errors import InvalidDataflow, NotFound, WeirError
 from scheduler.model.plan_kinds import DEFRAGMENT, PAUSE, PLAN_KINDS, RESUME
@@ -47,7 +52,6 @@ if TYPE_CHECKING:
 PER_PAGE = 25
 EVENTS_SHOWN = 10
 LETTERS_SHOWN = 100
-PLOT_MINUTES = 60
 
 
 @require_safe
@@ -144,6 +148,7 @@ def dataflow(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
     for sink in live["sinks"].values():
         sink["waiting_since"] = moment_of(sink["waiting_since_ms"])
     return render(request, "dataflow.html", {
+        "ranges": RANGES.values(), "range": range_named(request.GET.get("range", "")),
         "record": record, "live": live, "tasks": tasks, "site": request.build_absolute_uri("/").rstrip("/"),
         "streams": streams, "outputs": _outputs(request, record),
         "document": catalog.current_version(record), "versions": catalog.versions(record), "proposals": proposals[:10],
@@ -205,9 +210,10 @@ def dataflow_graph_json(request: HttpRequest, dataflow_id: UUID) -> JsonResponse
 @require_safe
 @login_required
 def dataflow_plots(request: HttpRequest, dataflow_id: UUID) -> JsonResponse:
-    """Plotly figures of rate and latency over the last hour."""
-    history = operations.dataflow_history(request.viewer, dataflow_id, minutes=PLOT_MINUTES)
-    return JsonResponse({"rate": rate_figure(history), "latency": latency_figure(history)})
+    """Plotly figures of rate and latency over a range that ends now (``?range=``)."""
+    span = range_named(request.GET.get("range", "")).until(int(timezone.now().timestamp()))
+    kept_history = history_of(request.viewer, DATAFLOW, str(dataflow_id), span)
+    return JsonResponse({"rate": rate_figure(kept_history), "latency": latency_figure(kept_history)})
 
 
 @require_safe

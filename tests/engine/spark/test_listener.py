@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from workers.engine.spark.listener import QueryListener, Work, parse_work
+from workers.engine.spark.listener import QueryListener, Work, parse_phases, parse_progress, parse_work
 
 
 def progress(run_id: str, batch: int, *, trigger_ms: int, asking_ms: int, name: str = "f1-0") -> dict:
@@ -19,6 +19,15 @@ def progress(run_id: str, batch: int, *, trigger_ms: int, asking_ms: int, name: 
 def test_waiting_for_events_is_no_work():
     assert parse_work(progress("r", 0, trigger_ms=220, asking_ms=190)) == Work(batches=1, busy_ms=30)
     assert parse_work({"runId": "r", "batchId": 0}) == Work(batches=1, busy_ms=0)
+
+
+def test_a_batch_is_told_by_its_phases():
+    document = progress("r", 3, trigger_ms=100, asking_ms=40)
+    document["durationMs"] |= {"queryPlanning": 5, "getBatch": 1, "addBatch": 30, "walCommit": 9, "commitOffsets": 11}
+    assert parse_phases(document) == {"asking": 40, "planning": 6, "working": 30, "logging": 20}
+    assert parse_progress(document).phases_ms == parse_phases(document)
+    assert parse_phases({"durationMs": {"addBatch": 1}}) == {"working": 1}
+    assert parse_phases({}) == {}
 
 
 def test_work_adds_up_over_batches_and_restarts_but_a_batch_that_is_seen_twice_counts_once():

@@ -291,7 +291,8 @@ class Slot:
         progress = self._listener.progress(query) if query is not None and run.state is State.RUNNING else None
         progress_facts = {"batch": None, "batch_ms": None, "rows_per_s": 0.0}
         if progress is not None:
-            progress_facts = {"batch": progress.batch, "batch_ms": progress.batch_ms, "rows_per_s": progress.rows_per_s}
+            progress_facts = {"batch": progress.batch, "batch_ms": progress.batch_ms, "rows_per_s": progress.rows_per_s,
+                              "phases_ms": progress.phases_ms}
         work = self._listener.work(run.id)
         progress_facts |= {
             "batches": work.batches, "busy_ms": work.busy_ms, "rate_per_s": self._rates.per_s(run.id),

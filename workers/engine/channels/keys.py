@@ -125,6 +125,11 @@ def hosted(node: str) -> str:
     return f"{PREFIX}connectors:{node}"
 
 
+def turn(name: str) -> str:
+    """The lease of what one process of the site at a time does."""
+    return f"{PREFIX}turn:{name}"
+
+
 def valve(fragment_id: str) -> str:
     """The hash that controls a fragment's valves; also the topic that tells its sources of a pause."""
     return f"{PREFIX}valve:{fragment_id}"

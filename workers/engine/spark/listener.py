@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -23,6 +23,7 @@ class Progress:
     batch: int
     batch_ms: int
     rows_per_s: float
+    phases_ms: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,20 @@ def parse_work(document: dict[str, Any]) -> Work:
     return Work(1, max(0, durations.get("triggerExecution", 0) - durations.get("latestOffset", 0)))
 
 
+# What a batch spends its time on, by what Spark calls it.
+PHASES = {
+    "asking": ("latestOffset",), "planning": ("queryPlanning", "getBatch"), "working": ("addBatch",),
+    "logging": ("walCommit", "commitOffsets")}
+
+
+def parse_phases(document: dict[str, Any]) -> dict[str, int]:
+    """How long each phase of the batch of a StreamingQueryProgress took, in ms; those that it tells of."""
+    durations = document.get("durationMs", {})
+    return {
+        phase: sum(durations.get(name, 0) for name in names)
+        for phase, names in PHASES.items() if any(name in durations for name in names)}
+
+
 def parse_progress(document: dict[str, Any]) -> Progress:
     """The progress in the JSON of a StreamingQueryProgress."""
     rows_per_s = document.get("inputRowsPerSecond") or 0.0
@@ -52,6 +67,7 @@ def parse_progress(document: dict[str, Any]) -> Progress:
         batch=document["batchId"],
         batch_ms=document.get("batchDuration") or document["durationMs"].get("triggerExecution", 0),
         rows_per_s=round(float(rows_per_s), 1),
+        phases_ms=parse_phases(document),
     )
 
 

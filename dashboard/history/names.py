@@ -1,0 +1,59 @@
+"""The ids of series: given once, and known by whoever reads."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from dashboard.history.models import SeriesRow
+from scheduler.history.series import Series
+
+AT_ONCE = 400  # values in one query: a database takes no more than some hundreds everywhere
+
+
+def ids_of(series: Collection[Series], *, at_s: int) -> dict[Series, int]:
+    """The ids of series; those that are new get one each, in order, so that what comes together lies together."""
+    known = known_ids(series)
+    new = [line for line in dict.fromkeys(series) if line not in known]
+    if new:
+        SeriesRow.objects.bulk_create(
+            [SeriesRow(kind=line.kind, subject=line.subject, metric=line.metric, seen_s=at_s) for line in new],
+            ignore_conflicts=True)  # two may meet it at once
+        known |= known_ids(new)
+    return known
+
+
+def known_ids(series: Iterable[Series]) -> dict[Series, int]:
+    """The ids of those that have one."""
+    wanted = set(series)
+    subjects: dict[str, set[str]] = {}
+    for line in wanted:
+        subjects.setdefault(line.kind, set()).add(line.subject)
+    rows = (row for kind, names in subjects.items() for row in _rows(kind, names))
+    return {row.series: row.pk for row in rows if row.series in wanted}
+
+
+def series_of(kind: str, subjects: Collection[str]) -> Sequence[Series]:
+    """The series that are known of some subjects of a kind, in order of subject and metric."""
+    return sorted((row.series for row in _rows(kind, subjects)), key=lambda line: (line.subject, line.metric))
+
+
+def metrics_of(first_id: int, last_id: int) -> Mapping[int, str]:
+    """The metric of each series whose id is from one to another."""
+    return dict(SeriesRow.objects.filter(pk__gte=first_id, pk__lte=last_id).values_list("pk", "metric"))
+
+
+def note_seen(ids: Sequence[int], at_s: int, *, every_s: int) -> None:
+    """Keep that series had points, as exactly as is told."""
+    for some in _some(ids):
+        SeriesRow.objects.filter(pk__in=some, seen_s__lt=at_s - every_s).update(seen_s=at_s)
+
+
+def _rows(kind: str, subjects: Iterable[str]) -> Iterator[SeriesRow]:
+    for some in _some(sorted(subjects)):
+        yield from SeriesRow.objects.filter(kind=kind, subject__in=some)
+
+
+def _some(items: Sequence[Any]) -> Iterator[Sequence[Any]]:
+    for begin in range(0, len(items), AT_ONCE):
+        yield items[begin:begin + AT_ONCE]

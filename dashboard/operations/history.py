@@ -1,0 +1,183 @@
+"""Reading kept history for a viewer: of what they may know of now, thinned to as many points as are wanted."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from django.utils import timezone
+
+from dashboard.catalog.permissions import dataflow_for
+from dashboard.history.store import DatabaseHistory
+from dashboard.operations.view import view_for
+from dashboard.teams.models import Team
+from dashboard.teams.permissions import Viewer
+from scheduler.history.points import Points, coarser, grid
+from scheduler.history.series import (
+    DATAFLOW,
+    ESTATE,
+    GRAINS,
+    METRICS,
+    NODE,
+    QUERY,
+    SLOT,
+    STREAM,
+    TASK,
+    Annotation,
+    Grain,
+    Series,
+    grain_for,
+)
+from scheduler.model.errors import NotFound, WeirError
+
+MOST_POINTS = 10_000  # of a series in one answer: a day at 10 s
+
+
+class InvalidRange(WeirError):
+    """A range that has no points, or metrics that there are not."""
+
+    code = "invalid_range"
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """From when until when, in seconds since the epoch; in which grain, or the finest that fits; so many points."""
+
+    begin_s: int
+    end_s: int
+    grain: Grain | None = None
+    most_points: int = MOST_POINTS
+
+
+@dataclass(frozen=True, slots=True)
+class KeptHistory:
+    """Series of one subject over a range, and what happened to it.
+
+    ``values`` holds one for each of ``times_s`` by metric, None where nothing was measured. A point is of the
+    ``step_s`` seconds that begin with it.
+    """
+
+    grain: Grain
+    step_s: int
+    times_s: Sequence[int]
+    values: Mapping[str, Sequence[float | None]]
+    annotations: Sequence[Annotation]
+
+
+def history_of(
+    viewer: Viewer, kind: str, subject: str, span: Range, *, metrics: Sequence[str] = ()
+) -> KeptHistory:
+    """The history of one subject.
+
+    Parameters
+    ----------
+    viewer : Viewer
+        Who reads.
+    kind : str
+        One of ``scheduler.history.series.KINDS``.
+    subject : str
+        Its id; of the estate there is one, the sum of what the viewer may know of.
+    span : Range
+        Which points.
+    metrics : sequence of str, optional
+        Which series; all that are known where none is named.
+
+    Raises
+    ------
+    InvalidRange
+        The range ends before it begins, or a metric is not one of this kind.
+    NotFound
+        The viewer may not know of the subject.
+    """
+    _check(kind, span, metrics)
+    _SUBJECTS.get(kind, _no_such)(viewer, subject)
+    subjects = _scopes_of(viewer) if kind == ESTATE else [subject]
+    history = DatabaseHistory()
+    lines = [line for line in history.series_of(kind, subjects) if not metrics or line.metric in metrics]
+    grain = span.grain or grain_for(
+        span.begin_s, span.end_s, now_s=int(timezone.now().timestamp()), most_points=span.most_points)
+    by_metric: dict[str, list[tuple[Series, Points]]] = {}
+    for line, points in history.read(lines, grain, begin_s=span.begin_s, end_s=span.end_s).items():
+        by_metric.setdefault(line.metric, []).append((line, points))
+    thinned = {
+        metric: coarser(_sum([points for _, points in some]), span.most_points, some[0][0].fold)
+        for metric, some in by_metric.items()}
+    first = next(iter(thinned.values()), None) or coarser(_nothing(span, grain), span.most_points, "mean")
+    notes = history.annotations(
+        begin_s=span.begin_s, end_s=span.end_s, subjects=[(kind, name) for name in subjects])
+    return KeptHistory(
+        grain, first.step_s, first.times_s.tolist(),
+        {metric: [None if math.isnan(value) else value for value in points.values.tolist()]
+         for metric, points in thinned.items()}, notes)
+
+
+def _check(kind: str, span: Range, metrics: Sequence[str]) -> None:
+    if span.end_s <= span.begin_s:
+        raise InvalidRange("The range ends before it begins.", remedy="Choose an end after the beginning.")
+    if span.begin_s < 0 or span.end_s - span.begin_s > 2 * GRAINS[-1].keep_s:
+        raise InvalidRange("The range is longer than anything is kept.", remedy="Choose at most 90 days.")
+    known = [metric.name for metric in METRICS.values() if kind in metric.kinds]
+    wrong = [name for name in metrics if name not in known]
+    if wrong:
+        raise InvalidRange(
+            f"There is no metric {wrong[0]!r} of this kind.", remedy=f"Choose among {', '.join(known)}.")
+
+
+def _sum(some: Sequence[Points]) -> Points:
+    """Points added up; where only some of them have a value, those."""
+    if len(some) == 1:
+        return some[0]
+    stacked = np.stack([points.values for points in some])
+    values = np.where(np.isnan(stacked).all(axis=0), np.nan, np.nansum(stacked, axis=0))
+    return replace(some[0], values=values.astype(np.float32))
+
+
+def _nothing(span: Range, grain: Grain) -> Points:
+    first_s, count = grid(span.begin_s, span.end_s, grain.step_s)
+    return Points(first_s, grain.step_s, np.full(count, np.nan, dtype=np.float32))
+
+
+def _scopes_of(viewer: Viewer) -> list[str]:
+    """The scopes of the estate that a viewer may know of: what is shared, and the private parts of the own teams."""
+    teams = Team.objects.all() if viewer.superuser else Team.objects.filter(pk__in=viewer.team_ids)
+    return ["", *teams.values_list("slug", flat=True)]
+
+
+# Who may know of what -------------------------------------------------------------------------------------------------
+
+
+def _no_such(viewer: Viewer, subject: str) -> None:
+    raise NotFound("There is no such history.", remedy="See what is in the estate now.")
+
+
+def _require_tasks(viewer: Viewer, *tasks: str) -> None:
+    if not set(tasks) <= view_for(viewer).tasks:
+        _no_such(viewer, "")
+
+
+def _require_query(viewer: Viewer, query: str) -> None:
+    if query not in {bundle.id for fragment in view_for(viewer).fragments() for bundle in fragment.queries}:
+        _no_such(viewer, query)
+
+
+def _require_slot(viewer: Viewer, slot: str) -> None:
+    if slot not in {place.name for place in view_for(viewer).estate.slots}:
+        _no_such(viewer, slot)
+
+
+def _require_node(viewer: Viewer, node: str) -> None:
+    if node not in {place.node for place in view_for(viewer).estate.slots}:
+        _no_such(viewer, node)
+
+
+_SUBJECTS: Mapping[str, Callable[[Viewer, str], object]] = {
+    ESTATE: lambda viewer, _: None,
+    DATAFLOW: dataflow_for,
+    TASK: _require_tasks,
+    STREAM: lambda viewer, stream: _require_tasks(viewer, *stream.split(">")),
+    QUERY: _require_query,
+    SLOT: _require_slot,
+    NODE: _require_node,
+}

@@ -1,0 +1,170 @@
+"""What is kept of the estate over time: the values of one moment, and what happened. Writes nothing itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+from itertools import chain
+from typing import Any
+
+from dashboard import jobs
+from dashboard.operations.findings import Finding
+from dashboard.operations.view import View, exact_rate, sources_and_sinks
+from scheduler.contracts.reports import NodeReport
+from scheduler.history.series import (
+    ALARM,
+    DATAFLOW,
+    ESTATE,
+    METRICS,
+    NODE,
+    OVER,
+    QUERY,
+    SLOT,
+    STREAM,
+    TASK,
+    Annotation,
+    Series,
+)
+from scheduler.model.fragment import Slot
+from scheduler.reuse.activity import is_working
+
+Values = dict[Series, float]
+Named = Iterator[tuple[Series, float | None]]
+_KINDS_OF_PARTS = {"query": QUERY, "slot": SLOT, "node": NODE}
+
+
+# The same objects from one second to the next: who writes them need not look them up again.
+series_of = lru_cache(maxsize=100_000)(Series)
+
+
+def values_of(view: View) -> Values:
+    """Every value that is known of the whole estate now; nothing of flows until two readings make rates."""
+    flows = chain(_scopes(view), _tasks(view), _streams(view), _dataflows(view)) if view.reading.measured else ()
+    named = chain(flows, *(_node(name, report) for name, report in view.reading.reports.items()), _cpu_of_tasks(view))
+    return {series: float(value) for series, value in named if value is not None}
+
+
+def _scopes(view: View) -> Named:
+    tasks: dict[str, set[str]] = {}
+    for task in view.estate.tasks.values():
+        tasks.setdefault(task.scope, set()).add(task.id)
+    for scope, everything in tasks.items():
+        working = {task for task in everything if is_working(view.estate, task)}
+        sources, sinks = sources_and_sinks(view, working)
+        apart = sum(1 for entry in view.estate.submitted.values() if not entry.paused
+                    for task in entry.running.values() if task in working)
+        yield series_of(ESTATE, scope, "events_in_per_s"), exact_rate(view, sources)
+        yield series_of(ESTATE, scope, "events_out_per_s"), exact_rate(view, sinks)
+        yield series_of(ESTATE, scope, "running_tasks"), len(working)
+        yield series_of(ESTATE, scope, "tasks_without_reuse"), apart
+
+
+def _dataflows(view: View) -> Named:
+    flows = view.reading.flows.tasks
+    for dataflow in view.records:
+        entry = view.estate.submitted[dataflow]
+        running = set(entry.running.values())
+        sinks = {entry.running[task] for task in entry.sinks}
+        yield series_of(DATAFLOW, dataflow, "events_in_per_s"), exact_rate(
+            view, {task for task in running if not view.estate.tasks[task].parents})
+        yield series_of(DATAFLOW, dataflow, "events_out_per_s"), exact_rate(view, sinks)
+        yield series_of(DATAFLOW, dataflow, "running_tasks"), len(running)
+        for name in ("latency_p50_ms", "latency_p95_ms", "latency_p99_ms"):
+            latencies = [getattr(flows[task], name) for task in sinks if task in flows]
+            yield series_of(DATAFLOW, dataflow, name), max((ms for ms in latencies if ms is not None), default=None)
+
+
+def _tasks(view: View) -> Named:
+    for task, flow in view.reading.flows.tasks.items():
+        for name in ("rate_per_s", "latency_p50_ms", "latency_p95_ms", "latency_p99_ms"):
+            yield series_of(TASK, task, name), getattr(flow, name)
+
+
+def _streams(view: View) -> Named:
+    flows = view.reading.flows.streams
+    channels = {
+        (parent, child): names for parent, child in flows if (names := _channels(view, parent, child))}
+    blocks = jobs.channel_blocks({name for names in channels.values() for name in names})
+    for (parent, child), flow in flows.items():
+        stream = f"{parent}>{child}"
+        yield series_of(STREAM, stream, "rate_per_s"), flow.rate_per_s
+        names = channels.get((parent, child))
+        if names is None:  # both are in one query
+            continue
+        for name in ("channel_p50_ms", "channel_p95_ms", "channel_p99_ms", "wait_p50_ms", "wait_p99_ms"):
+            yield series_of(STREAM, stream, name), getattr(flow, name)
+        yield series_of(STREAM, stream, "backlog_blocks"), sum(blocks[name] for name in names)
+
+
+def _channels(view: View, parent: str, child: str) -> tuple[str, ...]:
+    """The channels that carry a stream: one, or one for each bundle of a divided reader; none within a query."""
+    fragment_id, position = view.estate.places.get(child, ("", 0))
+    if not fragment_id or position > 0:
+        return ()
+    whole, reader = view.estate.channel_of(parent), view.estate.fragments[fragment_id]
+    return tuple(f"{whole}@{bundle.id}" for bundle in reader.queries) if reader.divided else (whole,)
+
+
+def _node(name: str, report: NodeReport) -> Named:
+    for index, slot in report.slots.items():
+        place = Slot(name, int(index)).name
+        yield series_of(SLOT, place, "cpu"), slot.cpu
+        yield series_of(SLOT, place, "memory_mb"), slot.memory_mb
+        for query, run in slot.fragments.items():
+            for metric in ("rate_per_s", "batch_ms", "cpu", "memory"):
+                yield series_of(QUERY, query, metric), getattr(run, metric)
+            for phase, took_ms in run.phases_ms.items():
+                if f"batch_{phase}_ms" in METRICS:  # an agent of a later version may tell of others
+                    yield series_of(QUERY, query, f"batch_{phase}_ms"), took_ms
+    for metric in ("cpu", "memory_mb"):
+        known = [value for slot in report.slots.values() if (value := getattr(slot, metric)) is not None]
+        yield series_of(NODE, name, metric), sum(known) if known else None
+    yield series_of(NODE, name, "disk_free_mb"), report.disk_free_mb
+
+
+def _cpu_of_tasks(view: View) -> Named:
+    """CPU and memory of tasks that are alone in their queries; of several in one query nobody can tell."""
+    reports = view.reading.reports
+    for fragment in view.estate.fragments.values():
+        if len(fragment.active_tasks) != 1:
+            continue
+        runs = [run for bundle in fragment.queries if (run := reports.query(bundle.slot, bundle.id)) is not None]
+        for metric in ("cpu", "memory"):
+            known = [value for run in runs if (value := getattr(run, metric)) is not None]
+            yield series_of(TASK, fragment.active_tasks[0], metric), sum(known) if known else None
+
+
+# What happened --------------------------------------------------------------------------------------------------------
+
+
+def annotations_of_events(events: Iterable[Mapping[str, Any]]) -> list[Annotation]:
+    """What nodes told, as annotations of the query, task, slot or node that each event is of."""
+    notes = []
+    for event in events:
+        kind, subject = next(
+            ((kind, str(event[name])) for kind, name in (
+                (QUERY, "fragment"), (TASK, "task"), (SLOT, "slot"), (NODE, "node")) if event.get(name)), ("", ""))
+        if kind == SLOT and "/" not in subject:
+            subject = f"{event.get('node', '')}/{subject}"
+        if kind:
+            text = str(event.get("error") or "")
+            notes.append(Annotation(int(event["at_ms"]) // 1000, str(event["kind"])[:20], kind, subject, text[:500]))
+    return notes
+
+
+def annotations_of_findings(
+    before: Mapping[str, Finding], after: Mapping[str, Finding], *, at_s: int
+) -> list[Annotation]:
+    """An alarm of each part of which something is wrong now and was not, and the end of each that is over."""
+    begun = [(ALARM, finding) for key, finding in after.items() if key not in before]
+    ended = [(OVER, finding) for key, finding in before.items() if key not in after]
+    return [
+        Annotation(at_s, what, kind, subject, finding.cause[:500])
+        for what, finding in begun + ended for kind, subject in _subjects_of(finding)]
+
+
+def _subjects_of(finding: Finding) -> Iterator[tuple[str, str]]:
+    if finding.part in _KINDS_OF_PARTS:
+        yield _KINDS_OF_PARTS[finding.part], finding.name
+    for dataflow in finding.dataflows:
+        yield DATAFLOW, dataflow["id"]

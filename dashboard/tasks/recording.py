@@ -1,0 +1,135 @@
+"""The recorder: takes what is observed of the estate each second and keeps it. One at a time in an installation.
+
+It is a thread of the worker, not a task: a second is short for a queue, and whoever writes has the last seconds at
+hand. A lease in the broker says which worker's thread records; it lapses seconds after that worker is gone.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from collections.abc import Callable
+
+import structlog
+from celery.signals import worker_ready, worker_shutdown
+from django.db import close_old_connections
+
+from dashboard import jobs
+from dashboard.history.store import DatabaseHistory
+from dashboard.operations.findings import Finding
+from dashboard.operations.health import findings
+from dashboard.operations.recording import annotations_of_events, annotations_of_findings, values_of
+from dashboard.operations.telemetry import EVERYTHING
+from dashboard.operations.view import view_for
+from scheduler.history.port import History
+
+log = structlog.get_logger(__name__)
+
+TURN = "history"
+EVERY_S = 1.0
+FLUSH_EVERY_S = 5  # so many seconds a kill may cost
+ANNOTATE_EVERY_S = 5
+TIDY_EVERY_S = 60
+LEASE_MS = 6_000
+WARN_EVERY_S = 60.0
+
+
+class Recorder:
+    """Records one second at each ``tick``, where it is this process's turn.
+
+    Parameters
+    ----------
+    history : callable
+        Makes the history that is written to; a new one at the beginning of each turn.
+    """
+
+    def __init__(self, history: Callable[[], History] = DatabaseHistory) -> None:
+        self._make_history = history
+        self._owner = secrets.token_hex(16)
+        self._history: History | None = None
+        self._event = ""
+        self._findings: dict[str, Finding] | None = None
+
+    def tick(self, now_s: int) -> int:
+        """Record this second; how many values it had, 0 where another process records."""
+        if not jobs.hold_turn(TURN, self._owner, for_ms=LEASE_MS):
+            self._end_turn()
+            return 0
+        if self._history is None:
+            self._history, self._event, self._findings = self._make_history(), "", None
+        view = view_for(EVERYTHING)
+        values = values_of(view)
+        if values:
+            self._history.append(now_s, values)
+        if now_s % FLUSH_EVERY_S == 0:
+            self._history.flush()
+        if now_s % ANNOTATE_EVERY_S == 0 and view.reading.available:
+            self._annotate(now_s, {finding.key: finding for finding in findings(view)})
+        if now_s % TIDY_EVERY_S == 0:
+            self._history.tidy(now_s)
+        return len(values)
+
+    def stop(self) -> None:
+        """Write what waits and let another process record."""
+        self._end_turn()
+        jobs.give_turn_back(TURN, self._owner)
+
+    def _end_turn(self) -> None:
+        if self._history is not None:
+            history, self._history = self._history, None
+            history.flush()
+
+    def _annotate(self, now_s: int, wrong: dict[str, Finding]) -> None:
+        newest, events = jobs.notable_events_after(self._event)
+        notes = annotations_of_events(events)
+        if self._findings is not None:  # of what was wrong already nobody knows since when
+            notes += annotations_of_findings(self._findings, wrong, at_s=now_s)
+        if notes:
+            self._history.annotate(notes)
+        self._event, self._findings = newest, wrong
+
+
+class RecorderThread(threading.Thread):
+    """Ticks at the beginning of each second until it is stopped; an error costs that second."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__(name="history-recorder", daemon=True)
+        self._recorder = recorder
+        self._stopping = threading.Event()
+        self._warned_s = float("-inf")
+
+    def run(self) -> None:
+        while not self._stopping.wait(EVERY_S - time.time() % EVERY_S):
+            self._guarded(lambda: self._recorder.tick(int(time.time())))
+        self._guarded(self._recorder.stop)
+
+    def stop(self, *, within_s: float = 1.5) -> None:
+        """End the thread, after it has written what waits."""
+        self._stopping.set()
+        self.join(within_s)
+
+    def _guarded(self, act: Callable[[], object]) -> None:
+        try:
+            act()
+        except Exception as error:  # a database or broker that is away, a full disk: the next second tries again
+            close_old_connections()
+            if time.monotonic() - self._warned_s > WARN_EVERY_S:
+                self._warned_s = time.monotonic()
+                log.warning("not_recorded", error=f"{type(error).__name__}: {error}")
+
+
+_threads: list[RecorderThread] = []
+
+
+@worker_ready.connect
+def _start(**_: object) -> None:
+    thread = RecorderThread(Recorder())
+    _threads.append(thread)
+    thread.start()
+
+
+@worker_shutdown.connect
+def _stop(**_: object) -> None:
+    while _threads:
+        _threads.pop().stop()

@@ -1,0 +1,125 @@
+"""Series: what is measured over time, of whom, in which unit, and in which grains it is kept."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Fold = Literal["mean", "max"]
+
+ESTATE, DATAFLOW, TASK, STREAM, QUERY, SLOT, NODE = (
+    "estate", "dataflow", "task", "stream", "query", "slot", "node")
+KINDS = (ESTATE, DATAFLOW, TASK, STREAM, QUERY, SLOT, NODE)
+
+
+@dataclass(frozen=True, slots=True)
+class Grain:
+    """Points of a series that are ``step_s`` apart and stay for ``keep_s``, both in seconds."""
+
+    name: str
+    step_s: int
+    keep_s: int
+
+
+SECOND = Grain("1s", 1, 15 * 60)
+TEN_SECONDS = Grain("10s", 10, 24 * 3600)
+MINUTE = Grain("1m", 60, 90 * 24 * 3600)
+GRAINS = (SECOND, TEN_SECONDS, MINUTE)  # the finest first
+GRAIN_BY_NAME = {grain.name: grain for grain in GRAINS}
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """What a series measures. ``fold`` makes a point of a coarser grain from those of a finer one."""
+
+    name: str
+    unit: str
+    doc: str
+    kinds: tuple[str, ...]
+    fold: Fold = "mean"
+
+
+# A percentile of percentiles is none: of p95 and p99 the highest is kept, which promises no better than it was.
+_ALL = (
+    Metric("events_in_per_s", "/s", "Events that sources emit.", (ESTATE, DATAFLOW)),
+    Metric("events_out_per_s", "/s", "Events that reach sinks.", (ESTATE, DATAFLOW)),
+    Metric("running_tasks", "", "Running tasks that work.", (ESTATE, DATAFLOW)),
+    Metric("tasks_without_reuse", "", "Tasks that would run if nothing were shared.", (ESTATE,)),
+    Metric("rate_per_s", "/s", "Events that leave a task, pass along a stream, or are taken in by a query.",
+           (TASK, STREAM, QUERY)),
+    Metric("latency_p50_ms", "ms", "Age of events since their source, median.", (DATAFLOW, TASK)),
+    Metric("latency_p95_ms", "ms", "The same, 95th percentile.", (DATAFLOW, TASK), "max"),
+    Metric("latency_p99_ms", "ms", "The same, 99th percentile.", (DATAFLOW, TASK), "max"),
+    Metric("channel_p50_ms", "ms", "From written to read, median.", (STREAM,)),
+    Metric("channel_p95_ms", "ms", "The same, 95th percentile.", (STREAM,), "max"),
+    Metric("channel_p99_ms", "ms", "The same, 99th percentile.", (STREAM,), "max"),
+    Metric("wait_p50_ms", "ms", "In the buffer of the reader's batch, median.", (STREAM,)),
+    Metric("wait_p99_ms", "ms", "The same, 99th percentile.", (STREAM,), "max"),
+    Metric("backlog_blocks", "blocks", "Blocks that the broker holds for readers.", (STREAM,), "max"),
+    Metric("batch_ms", "ms", "How long the newest batch took.", (QUERY,)),
+    Metric("batch_asking_ms", "ms", "Of it, asking sources for events: mostly waiting for them.", (QUERY,)),
+    Metric("batch_planning_ms", "ms", "Of it, Spark's planning.", (QUERY,)),
+    Metric("batch_working_ms", "ms", "Of it, the work on its events.", (QUERY,)),
+    Metric("batch_logging_ms", "ms", "Of it, writing offsets and commits.", (QUERY,)),
+    Metric("cpu", "cores", "CPU: of a query its part of the slot; of a slot or node the cores in use.",
+           (TASK, QUERY, SLOT, NODE)),
+    Metric("memory", "", "Memory of a query, as a part of its slot's.", (TASK, QUERY)),
+    Metric("memory_mb", "MB", "Memory that a slot's processes, or those of all slots of a node, take.", (SLOT, NODE)),
+    Metric("disk_free_mb", "MB", "Free space of a node's data folder.", (NODE,)),
+)
+METRICS = {metric.name: metric for metric in _ALL}
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One line over time: a metric of one subject.
+
+    ``subject`` is an id: of a dataflow; a running task's fingerprint; ``parent>child`` for a stream; of a query; the
+    name of a slot or node; of the estate, a scope (empty for what is shared, else a team's slug).
+    """
+
+    kind: str
+    subject: str
+    metric: str
+
+    @property
+    def fold(self) -> Fold:
+        """How coarser points are made; a metric that a later version named is averaged."""
+        metric = METRICS.get(self.metric)
+        return metric.fold if metric else "mean"
+
+
+@dataclass(frozen=True, slots=True)
+class Annotation:
+    """What happened at a moment to one subject; ``text`` says it in a sentence.
+
+    ``what`` is the name of a kind of plan that is done, the kind of an event that a node told (``fragment_failed``), or
+    ``alarm`` where a finding began and ``over`` where it ended.
+    """
+
+    at_s: int
+    what: str
+    kind: str
+    subject: str
+    text: str = ""
+
+
+ALARM, OVER = "alarm", "over"
+
+
+def grain_for(begin_s: int, end_s: int, *, now_s: int, most_points: int) -> Grain:
+    """The finest grain that still has a range's beginning and gives no more points than that; else the coarsest.
+
+    Parameters
+    ----------
+    begin_s, end_s : int
+        The range, in seconds since the epoch.
+    now_s : int
+        The present moment.
+    most_points : int
+        How many points of a series are wanted at most.
+    """
+    for grain in GRAINS:
+        if begin_s >= now_s - grain.keep_s and (end_s - begin_s) <= most_points * grain.step_s:
+            return grain
+    return GRAINS[-1]

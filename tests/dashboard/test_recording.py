@@ -1,0 +1,246 @@
+"""The recorder: what is observed of the estate becomes history, once a second, in one process at a time."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+import pytest
+import redis
+from django.test import Client
+
+from dashboard import jobs
+from dashboard.history.models import AnnotationRow
+from dashboard.history.store import DatabaseHistory
+from dashboard.operations.estate import load_estate
+from dashboard.operations.findings import Finding
+from dashboard.operations.history import Range, history_of
+from dashboard.operations.recording import annotations_of_events, annotations_of_findings
+from dashboard.operations.selectors import dataflow_history, estate_history
+from dashboard.tasks import recording
+from dashboard.tasks.recording import TURN, Recorder, RecorderThread
+from dashboard.teams.permissions import viewer_of
+from scheduler.history.memory import MemoryHistory
+from scheduler.history.series import ALARM, KINDS, METRICS, OVER, SECOND, Annotation, Series
+from scheduler.model.errors import NotFound, WeirError
+from tests.dashboard.building import World, document, running
+from tests.dashboard.test_workers import meter, report
+
+NOW_S = 1_800_000_000
+
+
+@pytest.fixture
+def observed(broker: redis.Redis, broker_url: str, settings) -> redis.Redis:
+    settings.REDIS_URL = broker_url
+    jobs._window.cache_clear()
+    return broker
+
+
+@pytest.fixture
+def hush(world: World, observed: redis.Redis) -> Iterator[dict[str, str]]:
+    """A shared and a private dataflow that run, and are observed; their ids by name."""
+    shared = running(world.carla, world.city, document("traffic"), world.ana)
+    private = running(world.carla, world.city, document("hush", visibility="private"), world.ana)
+    report(observed, rate_per_s=50.0, cpu=0.1, memory=0.02, phases_ms={"planning": 9, "dreaming": 1})
+    yield {"traffic": str(shared.pk), "hush": str(private.pk)}
+
+
+def recorded(broker: redis.Redis, recorder: Recorder, *, at_s: int = NOW_S, seconds: int = 2) -> None:
+    """Tick with two readings that make a rate, so many times."""
+    meter(broker, 100)
+    recorder.tick(at_s - 1)
+    time.sleep(0.4)  # nearer readings make no rate
+    meter(broker, 150)
+    for second in range(seconds):
+        recorder.tick(at_s + second)
+    recorder.stop()
+
+
+@pytest.mark.broker
+def test_a_second_has_values_of_every_kind(hush: dict[str, str], observed: redis.Redis) -> None:
+    history = MemoryHistory()
+    recorded(observed, Recorder(lambda: history))
+    estate = load_estate()
+    lines = [line for points in history._points.values() for line in points]
+    assert {line.kind for line in lines} == set(KINDS)
+    for line in lines:
+        assert line.kind in METRICS[line.metric].kinds, line
+    subjects = {
+        "dataflow": set(estate.submitted), "task": set(estate.tasks), "query": set(estate.fragments),
+        "slot": {slot.name for slot in estate.slots}, "node": {"n1"}, "estate": {"", "city"},
+        "stream": {f"{parent}>{task.id}" for task in estate.tasks.values() for parent in task.parents}}
+    for kind, names in subjects.items():
+        assert {line.subject for line in lines if line.kind == kind} == names
+    points = history.read(lines, SECOND, begin_s=NOW_S, end_s=NOW_S + 1)
+    rate = points[Series("dataflow", hush["traffic"], "events_in_per_s")].values[0]
+    assert 1 < rate <= 125
+    assert points[Series("slot", "n1/0", "cpu")].values[0] == pytest.approx(0.25)
+    p50, p95, p99 = (points[Series("dataflow", hush["traffic"], f"latency_{name}_ms")].values[0]
+                     for name in ("p50", "p95", "p99"))
+    assert 0 < p50 <= p95 <= p99
+    assert all(points[Series("query", query, "batch_planning_ms")].values[0] == 9 for query in estate.fragments)
+    assert points[Series("estate", "city", "running_tasks")].values[0] == 4
+
+
+@pytest.mark.broker
+def test_blocks_that_wait_in_a_channel_are_the_streams_backlog(hush: dict[str, str], observed: redis.Redis) -> None:
+    estate = load_estate()
+    crossing = [
+        (parent, task.id) for task in estate.tasks.values() for parent in task.parents
+        if estate.places[task.id][1] == 0]
+    for parent, _ in crossing:
+        for number in range(3):
+            observed.xadd(f"weir:ch:{estate.channel_of(parent)}", {"n": 1}, id=f"{number + 1}-0")
+    history = MemoryHistory()
+    recorded(observed, Recorder(lambda: history))
+    lines = [Series("stream", f"{parent}>{child}", "backlog_blocks") for parent, child in crossing]
+    points = history.read(lines, SECOND, begin_s=NOW_S, end_s=NOW_S + 1)
+    assert [points[line].values[0] for line in lines] == [3.0] * len(crossing)
+
+
+@pytest.mark.broker
+def test_one_process_at_a_time_records_and_the_next_goes_on(hush: dict[str, str], observed: redis.Redis) -> None:
+    first, second = Recorder(), Recorder()
+    assert first.tick(NOW_S) > 0
+    assert second.tick(NOW_S) == 0
+    observed.delete(f"weir:turn:{TURN}")  # it lapsed: the first was stopped for long
+    assert second.tick(NOW_S + 9) > 0
+    assert first.tick(NOW_S + 9) == 0  # which writes what it had
+    second.stop()
+    assert first.tick(NOW_S + 12) > 0
+    first.stop()
+    line = Series("slot", "n1/0", "cpu")
+    values = DatabaseHistory().read([line], SECOND, begin_s=NOW_S, end_s=NOW_S + 13)[line].values
+    assert [second for second in range(13) if not math.isnan(values[second])] == [0, 9, 12]
+
+
+@pytest.mark.broker
+@pytest.mark.django_db
+def test_a_broker_that_is_away_costs_its_seconds_and_no_more(
+    settings, broker_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recording, "close_old_connections", lambda: None)  # the test's own goes on
+    settings.REDIS_URL = "redis://127.0.0.1:1/0"
+    thread = RecorderThread(Recorder())
+    thread._guarded(lambda: thread._recorder.tick(NOW_S))
+    settings.REDIS_URL = broker_url
+    jobs._window.cache_clear()
+    assert thread._recorder.tick(NOW_S + 1) == 0  # nothing runs
+    thread._recorder.stop()
+
+
+@pytest.mark.broker
+def test_what_nodes_told_and_what_was_wrong_are_annotations(hush: dict[str, str], observed: redis.Redis) -> None:
+    query = next(iter(load_estate().fragments))
+    observed.xadd("weir:events", {name: json.dumps(value) for name, value in {
+        "kind": "fragment_failed", "node": "n1", "at_ms": NOW_S * 1000, "fragment": query, "error": "ValueError",
+        "retry_at_ms": None}.items()})
+    recorder = Recorder()
+    recorder.tick(NOW_S)
+    observed.delete("weir:observed:n1")
+    jobs._window.cache_clear()  # a reading is shared for a moment
+    recorder.tick(NOW_S + 5)
+    recorder.tick(NOW_S + 10)
+    report(observed)
+    jobs._window.cache_clear()
+    recorder.tick(NOW_S + 15)
+    recorder.stop()
+    failed = AnnotationRow.objects.filter(kind="query", what="fragment_failed").get()
+    assert (failed.at_s, failed.subject, failed.text) == (NOW_S, query, "ValueError")
+    of_node = AnnotationRow.objects.filter(kind="node", subject="n1").values_list("at_s", "what")
+    assert list(of_node) == [(NOW_S + 5, ALARM), (NOW_S + 15, OVER)]
+
+
+def test_plans_that_are_done_are_annotations_of_dataflow_and_queries(world: World) -> None:
+    record = running(world.carla, world.city, document("traffic"), world.ana)
+    notes = AnnotationRow.objects.filter(what="submit")
+    assert {(note.kind, note.subject) for note in notes} == {
+        ("dataflow", str(record.pk)), *(("query", fragment) for fragment in load_estate().fragments)}
+    assert notes[0].text == "Proposal of traffic: done."
+
+
+def test_events_are_of_the_narrowest_part_that_they_name() -> None:
+    assert annotations_of_events([
+        {"kind": "slot_died", "node": "n1", "slot": "0", "at_ms": 1_999}, {"kind": "x", "task": "t", "at_ms": 0},
+        {"kind": "left", "node": "n1", "at_ms": 5_000}, {"kind": "nobody", "at_ms": 0},
+    ]) == [Annotation(1, "slot_died", "slot", "n1/0"), Annotation(0, "x", "task", "t"),
+           Annotation(5, "left", "node", "n1")]
+
+
+def test_an_alarm_begins_once_and_ends_once() -> None:
+    finding = Finding("slot", "n1/0", "stalled", "bad", "It does not answer.", "Wait.", dataflows=[{"id": "d"}])
+    wrong = {finding.key: finding}
+    assert annotations_of_findings({}, wrong, at_s=5) == [
+        Annotation(5, ALARM, "slot", "n1/0", "It does not answer."),
+        Annotation(5, ALARM, "dataflow", "d", "It does not answer.")]
+    assert annotations_of_findings(wrong, wrong, at_s=6) == []
+    assert [note.what for note in annotations_of_findings(wrong, {}, at_s=7)] == [OVER, OVER]
+
+
+# Reading it -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.broker
+def test_pages_read_what_was_recorded(world: World, hush: dict[str, str], observed: redis.Redis) -> None:
+    now_s = int(time.time())
+    recorded(observed, Recorder(), at_s=now_s)
+    history = dataflow_history(viewer_of(world.vera), hush["traffic"])
+    assert history["events_in_per_s"][-1] > 0 and len(history["at"]) == len(history["latency_p99_ms"]) >= 1
+    own, foreign = (estate_history(viewer_of(world.users[who])) for who in ("vera", "mo"))
+    assert (own["running_tasks"][-1], foreign["running_tasks"][-1]) == (8.0, 4.0)
+
+
+@pytest.mark.broker
+@pytest.mark.parametrize("kind", ["dataflow", "task", "stream", "query"])
+def test_what_is_private_is_for_its_team_alone(
+    world: World, hush: dict[str, str], observed: redis.Redis, kind: str
+) -> None:
+    recorded(observed, Recorder())
+    estate = load_estate()
+    tasks = estate.submitted[hush["hush"]].running
+    subject = {
+        "dataflow": hush["hush"], "task": tasks["parse"], "stream": f"{tasks['sense']}>{tasks['parse']}",
+        "query": estate.places[tasks["parse"]][0]}[kind]
+    span = Range(NOW_S, NOW_S + 2, SECOND)
+    for who in ("vera", "dev", "root"):
+        assert history_of(viewer_of(world.users[who]), kind, subject, span).values, who
+    for who in ("mo", "ben", "outsider"):
+        with pytest.raises(NotFound):
+            history_of(viewer_of(world.users[who]), kind, subject, span)
+
+
+@pytest.mark.broker
+def test_the_route_answers_in_columns(world: World, hush: dict[str, str], observed: redis.Redis) -> None:
+    recorded(observed, Recorder())
+    client = Client()
+    client.force_login(world.vera, backend="dashboard.teams.logins.ThrottledBackend")
+
+    def ask(**query: object) -> dict:
+        response = client.get("/api/history", {
+            "kind": "dataflow", "subject": hush["traffic"], "from": _iso(NOW_S), "to": _iso(NOW_S + 4), "grain": "1s",
+            **query})
+        return response.json() | {"status": response.status_code}
+
+    answer = ask(metric=["events_in_per_s", "latency_p95_ms"])
+    assert (answer["grain"], answer["step_s"], len(answer["at"])) == ("1s", 1, 4)
+    assert answer["units"] == {"events_in_per_s": "/s", "latency_p95_ms": "ms"}
+    assert [value is not None for value in answer["values"]["events_in_per_s"]] == [True, True, False, False]
+    assert ask(points=2)["step_s"] == 2
+    assert ask(**{"from": "yesterday"})["code"] == "invalid_range"
+    assert ask(**{"to": _iso(NOW_S - 10)})["code"] == "invalid_range"
+    assert ask(metric="magic")["code"] == "invalid_range"
+    assert ask(subject="nothing")["status"] == 404
+    assert ask(kind="slot", subject="n1/0")["values"]["cpu"][0] == pytest.approx(0.25)
+    assert ask(kind="estate", subject="")["values"]["running_tasks"][0] == 8.0
+
+
+def test_no_range_is_longer_than_anything_is_kept(world: World) -> None:
+    with pytest.raises(WeirError):
+        history_of(viewer_of(world.vera), "estate", "", Range(0, 2_000_000_000))
+
+
+def _iso(at_s: int) -> str:
+    return datetime.fromtimestamp(at_s, UTC).isoformat()
