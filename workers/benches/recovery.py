@@ -79,9 +79,9 @@ def measure(*, kills: int, dataflows: int, rate_per_s: float, trigger_ms: int, s
     """
     with tempfile.TemporaryDirectory(prefix="weir-recovery-") as name:
         folder = Path(name)
-        settings = {"WEIR_SPARES": "1" if spare else "0"}
-        _archive_classes(folder)
+        settings = {"WEIR_SPARES": "1" if spare else "0", "WEIR_CLASS_ARCHIVE": "0"}
         with running(estate_of(dataflows, rate_per_s), folder, trigger_ms=trigger_ms, settings=settings) as estate:
+            _archive_classes(folder, estate.url)
             estate.wait_running()
             return [_kill(estate, folder / "agent.log", spare=spare) for _ in range(kills)]
 
@@ -105,24 +105,28 @@ def _kill(estate: RunningEstate, log: Path, *, spare: bool) -> Kill:
     pid = _slot(estate).pid
     os.kill(pid, signal.SIGKILL)
     began_s, began = time.monotonic(), time.time()
-    time.sleep(LOOK_S)  # what was under way in the JVM is over with its end
-    before, kill = _outputs(estate, position), Kill()
+    kill, before = Kill(), _outputs(estate, position)
+    is_gone = False
     while len(kill.back_s) < len(before):
         if time.monotonic() - began_s > PATIENCE_S:
             raise TimeoutError(f"only {sorted(kill.back_s)} flow again after {PATIENCE_S:.0f} s; see {log}")
         time.sleep(LOOK_S)
-        for name, count in _outputs(estate, position).items():
-            if count > before[name] and name not in kill.back_s and _slot(estate).pid != pid:
+        counts = _outputs(estate, position)
+        if not is_gone:  # its JVM may have ended a batch meanwhile; the agent says that it is gone when all of it is
+            before, is_gone = counts, _slot(estate).pid != pid
+            continue
+        for name, count in counts.items():
+            if count > before[name] and name not in kill.back_s:
                 kill.back_s[name] = time.monotonic() - began_s
     kill.phases_s = {**_phases(log, read_from, began), "flowing": max(kill.back_s.values())}
     return kill
 
 
-def _archive_classes(folder: Path) -> None:
+def _archive_classes(folder: Path, url: str) -> None:
     """As an installation has it that runs for some minutes; between two kills there is no time to write it."""
     subprocess.run(
         [sys.executable, "-m", "workers.engine.spark.class_archive", "--data-dir", str(folder)], check=True, cwd=ROOT,
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        env={**os.environ, "REDIS_URL": url}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
 def _settle(estate: RunningEstate, *, spare: bool) -> None:
@@ -146,7 +150,10 @@ def _outputs(estate: RunningEstate, position: int) -> dict[str, int]:
 
 
 def _phases(log: Path, read_from: int, began: float) -> dict[str, float]:
-    """When the agent's log says that each phase was over; of queries, the last that started."""
+    """When the agent's log says that each phase was over; of queries, the last that started.
+
+    A session is that of the slot; the next spare opens its own later.
+    """
     named = {"slot died": "died", "slot started": "started", "session open": "session", "fragment started": "queries"}
     phases: dict[str, float] = {}
     with log.open("rb") as file:
@@ -157,7 +164,7 @@ def _phases(log: Path, read_from: int, began: float) -> dict[str, float]:
             except ValueError:
                 continue
             phase = named.get(entry.get("event"))
-            if phase is not None:
+            if phase is not None and entry.get("slot") == "0" and (phase == "queries" or phase not in phases):
                 at = datetime.fromisoformat(entry["timestamp"]).timestamp()
                 phases[phase] = round(at - began, 2)
     return phases

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import threading
 import time
+from pathlib import Path
 from typing import TextIO
 
 from pyspark.sql import SparkSession
 
 from workers.engine.channels.config import ChannelConfig
 from workers.engine.channels.spark import spark_conf
+from workers.engine.measuring.host import codes_of
 from workers.engine.settings import Settings
 from workers.engine.spark.pinning import pin_tree_to_core
+from workers.engine.spark.rehearsal import Rehearsal, Stage
 from workers.engine.spark.scratch import clear_spares, spare_folder
 from workers.engine.spark.session import open_session
 from workers.engine.spark.warm import warm_up
+from workers.library.registry import task_types
 
+from .broker_sync import connect
 from .line_writer import LineWriter
 from .logs import logger
 from .pulse import Pulse
@@ -47,6 +52,7 @@ def wait_for_a_slot(settings: Settings, *, commands: TextIO, tell: LineWriter) -
     conf = spark_conf(ChannelConfig.of(settings))
     spark = open_session(settings, slot=0, slot_dir=folder, channel_conf=conf, pin=False)
     warm_up(spark, folder / "scratch")
+    _rehearse(spark, settings, folder / "scratch")
     logger().info("spare is ready", took_ms=round(1000 * (time.monotonic() - began_s)))
     pulse = Pulse.of_driver(spark, tell)
     pulse.start()
@@ -67,6 +73,18 @@ def wait_for_a_slot(settings: Settings, *, commands: TextIO, tell: LineWriter) -
         return None
     pin_tree_to_core(settings, int(slot))
     return slot, spark
+
+
+def _rehearse(spark: SparkSession, settings: Settings, folder: Path) -> None:
+    """Do what a slot's driver does; without it this one would only be slower at first."""
+    types = task_types()
+    codes_of(types)  # read once in the life of a process
+    stage = Stage(spark, connect(settings.redis_url), ChannelConfig.of(settings), types)
+    try:
+        batches = Rehearsal(stage, who=settings.node, folder=folder).run()
+        logger().info("spare has rehearsed", batches=batches)
+    except Exception as error:
+        logger().warning("the rehearsal failed", exc_info=error)
 
 
 def _told(commands: TextIO) -> str | None:
