@@ -56,6 +56,10 @@ _ALL = (
           "workers.benches.recovery:main"),
     Bench("connectors", "Events/s and CPU of an event by connector, against the client library alone; idle connectors.",
           "workers.benches.connectors:main"),
+    Bench("health", "A driver is killed, and one's JVM frozen: after how many seconds that is said.",
+          "dashboard.benches.health:main"),
+    Bench("isolation", "Two teams share a source, and one's dataflow is too slow: the other's rate and outputs.",
+          "workers.benches.isolation:main"),
     Bench("growth", "What grows while dataflows run, by part, and what that comes to in a week.",
           "dashboard.benches.growth:main"),
 )

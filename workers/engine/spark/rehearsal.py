@@ -34,7 +34,7 @@ WITHIN_S = 60.0  # where batches are slow it is not worth more
 TRIGGER_MS = 100
 KEYS_KEPT_S = 600  # of what a driver leaves in the broker that dies meanwhile
 LOOK_S = 0.1
-SOURCE = (("smart_meter", {"rate_per_s": 100.0}), ("senml_parse", {}), ("kalman_filter", {}),
+SOURCE = (("smart_meter", {"rate_per_s": 100.0}), ("senml_parse", {"schema": "meter"}), ("kalman_filter", {}),
           ("output", {"name": "rehearsed"}))
 READER = (("block_average", {}), ("output", {"name": "rehearsed"}))
 
