@@ -16,10 +16,11 @@ def test_each_dataflow_is_one_query_on_the_slot_that_is_killed() -> None:
 
 
 def test_a_kill_counts_until_the_last_dataflow_flows() -> None:
-    kills = [Kill({"a": 1.0, "b": 4.0}, {"died": 0.1}), Kill({"a": 2.0, "b": 3.0}, {"died": 0.3}),
+    kills = [Kill({"a": 1.0, "b": 4.0}, {"died": 0.1}, 5.0), Kill({"a": 2.0, "b": 3.0}, {"died": 0.3}),
              Kill({"a": 3.0, "b": 9.0}, {})]
     assert summary(kills) == {
-        "kills": 3, "median_s": 4.0, "worst_s": 9.0, "first_dataflow_median_s": 2.0, "phases_median_s": {"died": 0.2}}
+        "kills": 3, "median_s": 4.0, "worst_s": 9.0, "first_dataflow_median_s": 2.0, "cpu_median_s": 0.0,
+        "phases_median_s": {"died": 0.2}}
 
 
 def test_phases_are_read_from_the_agents_log_after_the_kill(tmp_path: Path) -> None:

@@ -23,13 +23,14 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from scheduler.contracts.offsets import START, Offset
 from scheduler.contracts.reports import SlotReport
 from scheduler.model.estate import Estate
 from scheduler.model.fragment import Fragment, RunningTask, Slot
 from workers.engine import observed
 from workers.engine.settings import ROOT
 
-from .engine import _chain
+from .engine import _chain, _cpu_s
 from .estate import NODE, RunningEstate, running
 from .results import machine, table
 
@@ -41,10 +42,12 @@ PHASES = ("died", "started", "session", "queries", "flowing")
 
 @dataclass
 class Kill:
-    """One kill: seconds until each dataflow flowed again, and until each phase was over."""
+    """One kill: seconds until each dataflow's output had a block again, and until each phase was over; and the CPU that
+    the driver took which came in the dead one's place, from then on until all flowed."""
 
     back_s: dict[str, float] = field(default_factory=dict)
     phases_s: dict[str, float] = field(default_factory=dict)
+    cpu_s: float = 0.0
 
 
 def estate_of(dataflows: int, rate_per_s: float) -> Estate:
@@ -95,7 +98,7 @@ def summary(kills: Sequence[Kill]) -> dict[str, Any]:
     return {
         "kills": len(kills), "median_s": round(statistics.median(last), 2), "worst_s": round(max(last), 2),
         "first_dataflow_median_s": round(statistics.median(min(kill.back_s.values()) for kill in kills), 2),
-        "phases_median_s": phases}
+        "cpu_median_s": round(statistics.median(kill.cpu_s for kill in kills), 2), "phases_median_s": phases}
 
 
 def _kill(estate: RunningEstate, log: Path, *, spare: bool) -> Kill:
@@ -106,18 +109,21 @@ def _kill(estate: RunningEstate, log: Path, *, spare: bool) -> Kill:
     os.kill(pid, signal.SIGKILL)
     began_s, began = time.monotonic(), time.time()
     kill, before = Kill(), _outputs(estate, position)
-    is_gone = False
+    is_gone, cpu_before_s = False, 0.0
     while len(kill.back_s) < len(before):
         if time.monotonic() - began_s > PATIENCE_S:
             raise TimeoutError(f"only {sorted(kill.back_s)} flow again after {PATIENCE_S:.0f} s; see {log}")
         time.sleep(LOOK_S)
         counts = _outputs(estate, position)
         if not is_gone:  # its JVM may have ended a batch meanwhile; the agent says that it is gone when all of it is
-            before, is_gone = counts, _slot(estate).pid != pid
+            before, new_pid = counts, _slot(estate).pid
+            is_gone = new_pid not in (None, pid)
+            cpu_before_s = _cpu_s(new_pid) if is_gone else 0.0
             continue
         for name, count in counts.items():
             if count > before[name] and name not in kill.back_s:
                 kill.back_s[name] = time.monotonic() - began_s
+    kill.cpu_s = _cpu_s(_slot(estate).pid) - cpu_before_s
     kill.phases_s = {**_phases(log, read_from, began), "flowing": max(kill.back_s.values())}
     return kill
 
@@ -144,9 +150,13 @@ def _slot(estate: RunningEstate) -> SlotReport:
     return observed.read_reports(estate.client).slot(f"{NODE}/0") or SlotReport()
 
 
-def _outputs(estate: RunningEstate, position: int) -> dict[str, int]:
-    counts = estate.meters().counts
-    return {name: counts.get(name, {}).get(f"{position}:n", 0) for name in estate.estate.fragments}
+def _outputs(estate: RunningEstate, position: int) -> dict[str, Offset]:
+    """The newest block of each output: meters tell of it a second later."""
+    channels = [f"{name}.{position}" for name in estate.estate.fragments]
+    infos, _ = estate.channels.look(channels)
+    return {
+        name: infos[channel].last if channel in infos else START
+        for name, channel in zip(estate.estate.fragments, channels, strict=True)}
 
 
 def _phases(log: Path, read_from: int, began: float) -> dict[str, float]:
@@ -190,6 +200,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(table([
         {"spare": "one" if which == "spare" else "none", "kills": row["kills"], "median s": row["median_s"],
          "worst s": row["worst_s"], "first dataflow s": row["first_dataflow_median_s"],
+         "CPU s": row["cpu_median_s"],
          **{f"{phase} s": row["phases_median_s"].get(phase) for phase in PHASES}}
         for which, row in results.items() if which in ("none", "spare")]))
     given.json.write_text(json.dumps(results, indent=2) + "\n")
