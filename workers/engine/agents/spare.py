@@ -58,6 +58,7 @@ def wait_for_a_slot(settings: Settings, *, commands: TextIO, tell: LineWriter) -
     conf = spark_conf(ChannelConfig.of(settings))
     spark = open_session(settings, slot=0, slot_dir=folder, channel_conf=conf, pin=False)
     warm_up(spark, folder / "scratch")
+    tell({"state": "starting"})  # it is not silent: a rehearsal may take as long as all before it
     _rehearse(spark, settings, folder / "scratch")
     logger().info("spare is ready", took_ms=round(1000 * (time.monotonic() - began_s)))
     pulse = Pulse.of_driver(spark, tell)
