@@ -49,8 +49,8 @@ def wait_for_a_slot(settings: Settings, *, commands: TextIO, tell: LineWriter) -
         Where the agent listens.
     """
     tell({"state": "starting"})
-    told: queue.SimpleQueue[str] = queue.SimpleQueue()
-    threading.Thread(target=_listen, args=(commands, told), name="commands", daemon=True).start()
+    orders: queue.SimpleQueue[str] = queue.SimpleQueue()
+    threading.Thread(target=_listen, args=(commands, orders), name="commands", daemon=True).start()
     node_folder = NodeStore(settings.data_dir, settings.node).folder
     clear_spares(node_folder)
     folder = spare_folder(node_folder)
@@ -72,7 +72,7 @@ def wait_for_a_slot(settings: Settings, *, commands: TextIO, tell: LineWriter) -
 
     teller = threading.Thread(target=keep_telling, name="spare", daemon=True)
     teller.start()
-    slot = told.get()
+    slot = orders.get()
     is_told.set()
     teller.join()
     pulse.stop()
@@ -96,11 +96,11 @@ def _rehearse(spark: SparkSession, settings: Settings, folder: Path) -> None:
         logger().warning("the rehearsal failed", exc_info=error)
 
 
-def _listen(commands: TextIO, told: queue.SimpleQueue[str]) -> None:
+def _listen(commands: TextIO, orders: queue.SimpleQueue[str]) -> None:
     while line := commands.readline():
         word, _, slot = line.strip().partition(" ")
         if word == "take":
-            told.put(slot)
+            orders.put(slot)
             return
         if word == "stop":
             break
