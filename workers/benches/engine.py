@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -232,8 +232,12 @@ def _tree(pid: int) -> list[psutil.Process]:
 
 def _cpu_s(pid: int) -> float:
     """CPU seconds so far of a process and all below it."""
-    times = [process.cpu_times() for process in _tree(pid)]
-    return sum(cpu.user + cpu.system for cpu in times)
+    taken_s = 0.0
+    for process in _tree(pid):
+        with suppress(psutil.NoSuchProcess):  # it has ended meanwhile
+            cpu = process.cpu_times()
+            taken_s += cpu.user + cpu.system
+    return taken_s
 
 
 def _until(is_so: Callable[[], Any], *, within_s: float = 60.0) -> None:

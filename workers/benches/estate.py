@@ -33,6 +33,7 @@ class RunningEstate:
 
     estate: Estate
     client: redis.Redis
+    url: str  # of the broker
     agent_pid: int
     broker_pid: int
     trigger_ms: int
@@ -152,7 +153,8 @@ def running(
         with (data_dir / "agent.log").open("ab") as log:
             agent = spawn(argv, env=env, cwd=ROOT, stdout=log)
         yield RunningEstate(
-            estate=estate, client=client, agent_pid=agent.pid, broker_pid=broker.pid, trigger_ms=trigger_ms
+            estate=estate, client=client, url=prepared.url, agent_pid=agent.pid, broker_pid=broker.pid,
+            trigger_ms=trigger_ms,
         )
     finally:
         if agent is not None:

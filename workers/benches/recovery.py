@@ -23,13 +23,14 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from scheduler.contracts.offsets import START, Offset
 from scheduler.contracts.reports import SlotReport
 from scheduler.model.estate import Estate
 from scheduler.model.fragment import Fragment, RunningTask, Slot
 from workers.engine import observed
 from workers.engine.settings import ROOT
 
-from .engine import _chain
+from .engine import _chain, _cpu_s
 from .estate import NODE, RunningEstate, running
 from .results import machine, table
 
@@ -41,10 +42,12 @@ PHASES = ("died", "started", "session", "queries", "flowing")
 
 @dataclass
 class Kill:
-    """One kill: seconds until each dataflow flowed again, and until each phase was over."""
+    """One kill: seconds until each dataflow's output had a block again, and until each phase was over; and the CPU that
+    the driver took which came in the dead one's place, from then on until all flowed."""
 
     back_s: dict[str, float] = field(default_factory=dict)
     phases_s: dict[str, float] = field(default_factory=dict)
+    cpu_s: float = 0.0
 
 
 def estate_of(dataflows: int, rate_per_s: float) -> Estate:
@@ -79,9 +82,9 @@ def measure(*, kills: int, dataflows: int, rate_per_s: float, trigger_ms: int, s
     """
     with tempfile.TemporaryDirectory(prefix="weir-recovery-") as name:
         folder = Path(name)
-        settings = {"WEIR_SPARES": "1" if spare else "0"}
-        _archive_classes(folder)
+        settings = {"WEIR_SPARES": "1" if spare else "0", "WEIR_CLASS_ARCHIVE": "0"}
         with running(estate_of(dataflows, rate_per_s), folder, trigger_ms=trigger_ms, settings=settings) as estate:
+            _archive_classes(folder, estate.url)
             estate.wait_running()
             return [_kill(estate, folder / "agent.log", spare=spare) for _ in range(kills)]
 
@@ -95,7 +98,7 @@ def summary(kills: Sequence[Kill]) -> dict[str, Any]:
     return {
         "kills": len(kills), "median_s": round(statistics.median(last), 2), "worst_s": round(max(last), 2),
         "first_dataflow_median_s": round(statistics.median(min(kill.back_s.values()) for kill in kills), 2),
-        "phases_median_s": phases}
+        "cpu_median_s": round(statistics.median(kill.cpu_s for kill in kills), 2), "phases_median_s": phases}
 
 
 def _kill(estate: RunningEstate, log: Path, *, spare: bool) -> Kill:
@@ -105,24 +108,31 @@ def _kill(estate: RunningEstate, log: Path, *, spare: bool) -> Kill:
     pid = _slot(estate).pid
     os.kill(pid, signal.SIGKILL)
     began_s, began = time.monotonic(), time.time()
-    time.sleep(LOOK_S)  # what was under way in the JVM is over with its end
-    before, kill = _outputs(estate, position), Kill()
+    kill, before = Kill(), _outputs(estate, position)
+    is_gone, cpu_before_s = False, 0.0
     while len(kill.back_s) < len(before):
         if time.monotonic() - began_s > PATIENCE_S:
             raise TimeoutError(f"only {sorted(kill.back_s)} flow again after {PATIENCE_S:.0f} s; see {log}")
         time.sleep(LOOK_S)
-        for name, count in _outputs(estate, position).items():
-            if count > before[name] and name not in kill.back_s and _slot(estate).pid != pid:
+        counts = _outputs(estate, position)
+        if not is_gone:  # its JVM may have ended a batch meanwhile; the agent says that it is gone when all of it is
+            before, new_pid = counts, _slot(estate).pid
+            is_gone = new_pid not in (None, pid)
+            cpu_before_s = _cpu_s(new_pid) if is_gone else 0.0
+            continue
+        for name, count in counts.items():
+            if count > before[name] and name not in kill.back_s:
                 kill.back_s[name] = time.monotonic() - began_s
+    kill.cpu_s = _cpu_s(_slot(estate).pid) - cpu_before_s
     kill.phases_s = {**_phases(log, read_from, began), "flowing": max(kill.back_s.values())}
     return kill
 
 
-def _archive_classes(folder: Path) -> None:
+def _archive_classes(folder: Path, url: str) -> None:
     """As an installation has it that runs for some minutes; between two kills there is no time to write it."""
     subprocess.run(
         [sys.executable, "-m", "workers.engine.spark.class_archive", "--data-dir", str(folder)], check=True, cwd=ROOT,
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        env={**os.environ, "REDIS_URL": url}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
 def _settle(estate: RunningEstate, *, spare: bool) -> None:
@@ -140,13 +150,20 @@ def _slot(estate: RunningEstate) -> SlotReport:
     return observed.read_reports(estate.client).slot(f"{NODE}/0") or SlotReport()
 
 
-def _outputs(estate: RunningEstate, position: int) -> dict[str, int]:
-    counts = estate.meters().counts
-    return {name: counts.get(name, {}).get(f"{position}:n", 0) for name in estate.estate.fragments}
+def _outputs(estate: RunningEstate, position: int) -> dict[str, Offset]:
+    """The newest block of each output: meters tell of it a second later."""
+    channels = [f"{name}.{position}" for name in estate.estate.fragments]
+    infos, _ = estate.channels.look(channels)
+    return {
+        name: infos[channel].last if channel in infos else START
+        for name, channel in zip(estate.estate.fragments, channels, strict=True)}
 
 
 def _phases(log: Path, read_from: int, began: float) -> dict[str, float]:
-    """When the agent's log says that each phase was over; of queries, the last that started."""
+    """When the agent's log says that each phase was over; of queries, the last that started.
+
+    A session is that of the slot; the next spare opens its own later.
+    """
     named = {"slot died": "died", "slot started": "started", "session open": "session", "fragment started": "queries"}
     phases: dict[str, float] = {}
     with log.open("rb") as file:
@@ -157,7 +174,7 @@ def _phases(log: Path, read_from: int, began: float) -> dict[str, float]:
             except ValueError:
                 continue
             phase = named.get(entry.get("event"))
-            if phase is not None:
+            if phase is not None and entry.get("slot") == "0" and (phase == "queries" or phase not in phases):
                 at = datetime.fromisoformat(entry["timestamp"]).timestamp()
                 phases[phase] = round(at - began, 2)
     return phases
@@ -183,6 +200,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(table([
         {"spare": "one" if which == "spare" else "none", "kills": row["kills"], "median s": row["median_s"],
          "worst s": row["worst_s"], "first dataflow s": row["first_dataflow_median_s"],
+         "CPU s": row["cpu_median_s"],
          **{f"{phase} s": row["phases_median_s"].get(phase) for phase in PHASES}}
         for which, row in results.items() if which in ("none", "spare")]))
     given.json.write_text(json.dumps(results, indent=2) + "\n")

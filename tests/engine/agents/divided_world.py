@@ -11,9 +11,9 @@ from __future__ import annotations
 import itertools
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 
 import pytest
 
@@ -55,10 +55,12 @@ class Died(BaseException):
 
 
 class World:
-    """Two nodes with their slots, and the estate that they are to run; some tasks ``may_rest`` meanwhile."""
+    """Two nodes with their slots, and the estate that they are to run; some tasks ``may_rest`` meanwhile, and a batch
+    of some ``lasts`` for some turns of its slot."""
 
     DEADLINESS = 0.004  # of a slot, at every step on the broker
     may_rest: frozenset[str] = frozenset()
+    lasts: Mapping[str, int] = MappingProxyType({})
 
     def __init__(self, chance: random.Random, patch: pytest.MonkeyPatch) -> None:
         self.chance, self.deadly, self.now_ms, self.limit, self.gaps = chance, True, 0, NUMBERS, 0

@@ -136,6 +136,7 @@ class Query:
         self._tokens, self._committed = tokens, {}
         self.world, self.store, self.fragment, self.runId = world, store, fragment, "run"
         self.isActive = True
+        self._turns_left: int | None = None  # of the batch under way
         assert fragment.id not in world.running, f"{fragment.id} runs twice"
         world.running[fragment.id] = self
         offset = store.progress(fragment.id).offsets
@@ -166,6 +167,8 @@ class Query:
                 return
             store.before[name] = done
             store.checkpoints[name] = done = planned
+        if self._is_under_way():
+            return
         self._may_fail()
         events = self._events(store.before[name], done)
         control = Control.read(self.world.broker, name, done.batch)
@@ -201,6 +204,16 @@ class Query:
                     self._may_fail()
                     write(part, number, own)
                     self.world.may_die()
+
+    def _is_under_way(self) -> bool:
+        """Whether the batch takes longer than this turn; one that is cut short begins anew."""
+        if self._turns_left is None:
+            self._turns_left = max(self.world.lasts.get(task.id, 0) for task in self.fragment.tasks)
+        self._turns_left -= 1
+        if self._turns_left >= 0:
+            return True
+        self._turns_left = None
+        return False
 
     def _may_fail(self) -> None:
         self.world.may_die()
@@ -285,7 +298,7 @@ class PlayedEngine:
     def hold(self, _query: Query, name: str) -> bool:
         self.world.broker.channels.pause(name)
         self.world.may_die()
-        return True
+        return self.store.progress(name).is_done
 
     def read_states(self, name: str, **_: int) -> list[str | None]:
         states = self.store.states.get(name, {})

@@ -16,9 +16,11 @@ from .divided_world import NUMBERS, SLOTS, Plans, World, alone, delivered
 plans = st.lists(st.integers(0, 40), min_size=1, max_size=4)  # turns until the next plan
 
 
-def play(turns_between: list[int], seed: int, patch: pytest.MonkeyPatch) -> None:
+def play(turns_between: list[int], seed: int, patch: pytest.MonkeyPatch, **lasts: int) -> None:
+    """Plans follow upon plans; a batch of some tasks ``lasts`` for some turns."""
     chance = random.Random(seed)
     world, made = World(chance, patch), Plans(chance)
+    world.lasts = lasts
     world.want(made.first())
     for turns in turns_between:
         some_turns(world, turns)
@@ -101,6 +103,14 @@ def check_that_nothing_is_left(world: World, outputs: Collection[str] = ()) -> N
 def test_changed_schedules_lose_nothing_whenever_slots_die(turns_between, seed):
     with pytest.MonkeyPatch.context() as patch:
         play(turns_between, seed, patch)
+
+
+@settings(max_examples=20, deadline=None)
+@given(turns_between=plans, seed=st.integers(0, 2**32), turns=st.integers(1, 4))
+def test_a_slow_batch_is_done_before_its_query_is_divided_otherwise(turns_between, seed, turns):
+    """Cut short it would be repeated, and cut short again: nothing would come of it, and the plan never in force."""
+    with pytest.MonkeyPatch.context() as patch:
+        play(turns_between, seed, patch, a=turns, b=turns)
 
 
 @settings(max_examples=20, deadline=None)

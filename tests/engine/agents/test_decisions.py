@@ -209,6 +209,19 @@ def test_a_restart_waits_until_it_can_be_done_at_once():
     assert [type(step) for step in decide(both, Restart(wider))] == [do.Show, do.StopQuery, do.Stopped, do.Again]
 
 
+def test_a_query_that_has_run_for_hours_ends_its_batch_before_a_restart_too():
+    wider = replace(READER, threads=2)
+    half = Records(known=READER, progress=Progress(3, False, None, {"f1-0.0": Offset("6-0")}, planned_ms=30_000))
+    runs = snapshot(
+        READER, State.RUNNING, channels={"f1-0.0": info("f1-0.0", readers={"f1-1": START})}, has_query=True,
+        records=half, desired=wanting(wider), since_ms=-10**8)
+    runs = replace(runs, actual=replace(runs.actual, inputs=READER.inputs))
+    assert decide(runs, Restart(wider)) == (do.HoldQuery(), do.Again(Restart(wider)))
+    assert decide(replace(runs, is_held=False), Restart(wider)) == (do.RetryAt(60_030),)
+    hangs = replace(runs, now_ms=30_000 + 600_001)
+    assert do.StopQuery() in decide(hangs, Restart(wider))
+
+
 def test_a_stream_is_divided_only_for_bundles_that_read():
     route = Route("f1-0", 0, "f1-1", {"f1-1": 0.5, "f2-0": 0.5})
     facts = {"has_query": True, "channels": {"f1-0.0": info("f1-0.0")}}

@@ -54,12 +54,24 @@ def test_what_may_pass_is_tried_without_end_and_so_is_what_changes():
     assert fail(run, *["one", "other"] * (2 * RETRIES)) is not None
 
 
-def test_who_has_run_for_a_while_begins_anew():
-    run = FragmentRun("f1-0", now_ms=0)
-    fail(run, *["no number"] * RETRIES)
+def runs_for_a_minute_and_fails(run: FragmentRun, *, batch: int | None) -> int | None:
     run.begin(State.STARTING, now_ms=0)
     run.runs(object(), "run", outlets={}, routes={}, active=1, now_ms=0)
-    assert run.failed(FragmentFailed("no number"), now_ms=HEALTHY_MS) is not None
+    run.report({"batch": batch}, throttled_by=None, now_ms=HEALTHY_MS)
+    return run.failed(FragmentFailed("no number"), now_ms=HEALTHY_MS)
+
+
+def test_who_has_run_for_a_while_and_come_further_begins_anew_however_often():
+    run = FragmentRun("f1-0", now_ms=0)
+    fail(run, *["no number"] * RETRIES)
+    assert all(runs_for_a_minute_and_fails(run, batch=number) is not None for number in range(3 * RETRIES))
+
+
+def test_a_batch_that_takes_minutes_to_fail_is_not_repeated_without_end():
+    run = FragmentRun("f1-0", now_ms=0)
+    results = [runs_for_a_minute_and_fails(run, batch=None) for _ in range(RETRIES + 1)]
+    assert None not in results[:-1] and results[-1] is None
+    assert report_of(run).gave_up
 
 
 def test_it_is_still_paused_stopped_and_handed_over():

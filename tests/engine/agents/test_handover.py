@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 
 import pytest
@@ -133,6 +134,8 @@ def test_offsets_are_read_from_a_checkpoint(tmp_path):
         (tmp_path / log).mkdir(exist_ok=True)
         (tmp_path / log / name).write_text(text)
     assert read_progress(tmp_path) == Progress(10, False, None, {"f1-0.1": "5-0"}, {"f1-0.1": "4-0"})
+    os.utime(tmp_path / "offsets" / "10", ns=(0, 7_000_000))
+    assert read_progress(tmp_path).planned_ms == 7
     (tmp_path / "commits" / "10").write_text("")
     (tmp_path / "offsets" / "10").write_text('v1\n{}\n{"t0":5,"next":7}')
     assert read_progress(tmp_path) == Progress(10, True, {"t0": 5, "next": 7}, {}, {"f1-0.1": "4-0"})

@@ -11,12 +11,13 @@ from functools import partial
 
 import pytest
 
-from scheduler.model.fragment import Fragment, RunningTask
+from scheduler.model.fragment import Fragment, RunningBundle, RunningTask
 from scheduler.reuse.cutting import TaskDivision, scheduled_anew
 from scheduler.reuse.division import WantedBundle, divided_anew
 
 from .flow import BY, Flow, bundle
 from .rig import NODE, Rig, estate_of
+from .test_slot import chain
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker]
 
@@ -60,6 +61,33 @@ def test_schedules_change_and_slots_die_at_any_time(rig: Rig, seed: int):
     rig.wait_running(*(bundle.id for fragment in flow.fragments for bundle in fragment.queries if not bundle.leaving))
     flow.grows()
     flow.check()
+
+
+@pytest.mark.long
+def test_a_batch_of_many_seconds_ends_before_its_query_reads_another_bundle(rig: Rig):
+    """Cut short it would be repeated, and cut short again: its output stood still for good."""
+    tasks = chain(
+        "w", ("numbers", {"rate_per_s": 40.0}), ("in_python", {"tag": "w"}), ("wait", {"pause": 150.0}),
+        ("kept", {"keep_events": 100_000}))
+
+    def publish(*bundles: RunningBundle) -> None:
+        rig.publish(estate_of([
+            Fragment("w1-0", ("w0",), f"{NODE}/0", 1, {"w0": ("w1-1",)}),
+            Fragment("w1-1", ("w1",), f"{NODE}/0", 1, {"w1": ("w1-2",)}, bundles=bundles),
+            Fragment("w1-2", ("w2", "w3"), f"{NODE}/1", 2)], tasks, slots=rig.slots))
+
+    def numbers() -> list[int]:
+        return [event["_seq"] for event in rig.events("w1-2.1")]
+
+    publish(bundle("w1-1", 0))
+    rig.wait_running("w1-0", "w1-1", "w1-2")
+    # It takes six times as many events in each batch as in the one before, until one takes half a minute.
+    rig.wait(lambda: len(numbers()) > 20 and rig.fragment("w1-2")["batch_for_ms"], what="a long batch")
+    reached, run_id = len(numbers()), rig.fragment("w1-2")["run_id"]
+    publish(bundle("w1-1", 0, weight=0.5), bundle("w2-0", 1, weight=0.5))
+    rig.wait(lambda: rig.fragment("w1-2")["run_id"] not in (None, run_id), within_s=600, what="it reads both")
+    assert len(numbers()) > reached, "the batch was done"
+    assert numbers() == list(range(len(numbers())))
 
 
 class Fused:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections.abc import Iterator
@@ -10,8 +11,11 @@ import psutil
 import pytest
 import redis
 
+from scheduler.model.canonical import canonical_config
+from scheduler.model.effects import needs_approval
 from tests.conftest import running_broker
 from workers.engine.agents.store import NodeStore
+from workers.engine.spark.rehearsal import READER, SOURCE
 
 from .conftest import TRIGGER_MS
 from .rig import NODE, Rig, catalogue, estate_of, running_agent
@@ -36,6 +40,20 @@ def has_spare(rig: Rig) -> bool:
     return (rig.report().get("spare") or {}).get("state") == "ready"
 
 
+def check_the_rehearsal(rig: Rig) -> None:
+    """It has done batches of both queries, and nothing of them is left that does not expire."""
+    lines = [json.loads(line) for line in rig.log.read_text().splitlines() if '"spare has rehearsed"' in line]
+    assert lines and lines[-1]["batches"] > 5
+    left = [key for key in rig.broker.keys("weir:*rehearsal*") if rig.broker.ttl(key) <= 0]
+    assert left == [] and not list(rig.data_dir.rglob("rehearsal-*"))
+
+
+def test_a_rehearsal_is_of_tasks_that_reach_nothing_beyond_weir() -> None:
+    types = catalogue()
+    for name, config in (*SOURCE, *READER):
+        assert not needs_approval(types[name], canonical_config(types[name], config)), name
+
+
 @pytest.mark.parametrize("how", [
     pytest.param(signal.SIGKILL, id="killed"), pytest.param(signal.SIGSTOP, id="frozen", marks=pytest.mark.long)])
 def test_what_a_driver_ran_goes_on_in_the_spare_and_every_event_comes_once(spared: Rig, how: signal.Signals) -> None:
@@ -48,6 +66,7 @@ def test_what_a_driver_ran_goes_on_in_the_spare_and_every_event_comes_once(spare
         spared.publish(estate_of(fragments, [*first, *second], slots=1))
         spared.wait_running("s1-0", "s1-1")
         spared.wait(lambda: has_spare(spared) and len(collected["s1-1.0"]) > 50, what="a spare is ready")
+        check_the_rehearsal(spared)
         pid = spared.slot_pid()
         [jvm] = [child for child in psutil.Process(pid).children(recursive=True) if child.name() == "java"]
         os.kill(jvm.pid, how)

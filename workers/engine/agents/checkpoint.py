@@ -15,7 +15,8 @@ class Progress:
     """The newest batch that a query planned (-1 before the first), whether it is done, and where its sources ended.
 
     ``source_offset`` is the offset of a source, ``offsets`` are the last entries read, by channel; ``start_offsets``
-    those after which that batch begins, as far as one before it says.
+    those after which that batch begins, as far as one before it says; ``planned_ms`` is when that batch was planned
+    (ms since the epoch).
     """
 
     batch: int = -1
@@ -23,6 +24,7 @@ class Progress:
     source_offset: Mapping[str, int] | None = None
     offsets: Mapping[str, Offset] = field(default_factory=dict)
     start_offsets: Mapping[str, Offset] = field(default_factory=dict)
+    planned_ms: int = field(default=0, compare=False)
 
 
 def read_progress(checkpoint: Path) -> Progress:
@@ -33,7 +35,8 @@ def read_progress(checkpoint: Path) -> Progress:
     source_offset, offsets = _offsets(checkpoint, batch)
     _, start_offsets = _offsets(checkpoint, batch - 1)
     is_done = max(_batches(checkpoint / "commits"), default=-1) >= batch
-    return Progress(batch, is_done, source_offset, offsets, start_offsets)
+    planned_ms = _written_ms(checkpoint / "offsets" / str(batch))
+    return Progress(batch, is_done, source_offset, offsets, start_offsets, planned_ms)
 
 
 def _offsets(checkpoint: Path, batch: int) -> tuple[dict[str, int] | None, dict[str, Offset]]:
@@ -49,6 +52,13 @@ def _offsets(checkpoint: Path, batch: int) -> tuple[dict[str, int] | None, dict[
         else:
             offsets.update({channel: Offset(entry) for channel, entry in offset.items()})
     return source_offset, offsets
+
+
+def _written_ms(path: Path) -> int:
+    try:
+        return path.stat().st_mtime_ns // 1_000_000
+    except FileNotFoundError:  # Spark has deleted it meanwhile: it was an old one
+        return 0
 
 
 def _batches(log: Path) -> list[int]:

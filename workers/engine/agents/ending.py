@@ -9,14 +9,14 @@ from __future__ import annotations
 from scheduler.contracts.desired import WantedFragment
 from workers.engine.channels import keys
 
-from .delays import LEAVE_MS, REPEAT_MS, SOON_MS
+from .delays import LEAVE_MS, SOON_MS
 from .inputs import channels_of
-from .instructions import Again, HoldQuery, Instructions, RecordPause, Release, RetryAt, Show, Stopped, Unregister
+from .instructions import Again, Instructions, RecordPause, Release, RetryAt, Show, Stopped, Unregister
 from .reconcile import End, Leave, Pause, Start, State
+from .resting import await_batch, come_to_rest
 from .retirement import has_read_all, retire
 from .savepoints import Readiness, beginning_of, end, has_read_to_the_end
 from .snapshot import Snapshot
-from .starting import come_to_rest
 
 
 def come_to_an_end(snapshot: Snapshot, action: End | Pause | Leave) -> Instructions:
@@ -29,15 +29,11 @@ def come_to_an_end(snapshot: Snapshot, action: End | Pause | Leave) -> Instructi
     is_drained = beginning.readiness is Readiness.READY and _is_drained(snapshot, action)
     is_done = snapshot.records.progress.is_done
     if snapshot.has_query:
-        # Stopped in the middle of a batch it would have to repeat it: a slow one would never come to its end. So it is
-        # held, that no batch follows, and stopped when this one is done.
-        is_busy = snapshot.now_ms - snapshot.since_ms < REPEAT_MS and not is_done
-        if is_drained and is_busy and snapshot.is_held is None:
-            return (*beginning.instructions, HoldQuery(), Again(action))
-        if not is_drained or is_busy:
-            again_ms = LEAVE_MS if isinstance(action, Leave) else SOON_MS
+        again_ms = LEAVE_MS if isinstance(action, Leave) else SOON_MS
+        if not is_drained:
             return (*beginning.instructions, RetryAt(snapshot.now_ms + again_ms))
-        return (*beginning.instructions, *come_to_rest(), Again(action))
+        waits = await_batch(snapshot, action, again_ms=again_ms)
+        return (*beginning.instructions, *(waits or (*come_to_rest(), Again(action))))
     if not is_drained or not is_done:
         return (*beginning.instructions, Again(Start(fragment)))
     # It waited, or had failed, where it is not stopped already.

@@ -45,7 +45,9 @@ class FragmentRun:
         self._gave_up = False
         self._restarts = 0
         self._error: str | None = None
-        self._failure: FragmentFailed | None = None  # the last one, until the query has recovered
+        self._failure: FragmentFailed | None = None  # the last one, until the query has run for a while
+        self._last_failure = ""  # in words, with which the next one is compared
+        self._has_done_a_batch = False  # since its query began
         self._retry_at_ms: int | None = None
         self._has_run = False
 
@@ -124,6 +126,7 @@ class FragmentRun:
             self._outlets, self._routes, self._active = dict(outlets), dict(routes), active
             self._settle_at_ms = activate_at_ms
             self._retry_at_ms = None
+            self._has_done_a_batch = False
             self.query, self.run_id, self.compiled = query, run_id, None
 
     def waits(self, *, retry_at_ms: int, now_ms: int) -> None:
@@ -134,16 +137,20 @@ class FragmentRun:
 
     def failed(self, failure: FragmentFailed, *, now_ms: int) -> int | None:
         """Its start or its query failed; returns when it is tried again, or None where nobody but a person does that:
-        what can only go wrong again has done so often enough."""
+        what can only go wrong again has done so often enough.
+
+        A query that ran for a minute and did a batch has recovered in between, so that this is its first failure. One
+        that did none has not come any further, however long that took."""
         with self._lock:
-            ran_ms = now_ms - self._since_ms if self._state is State.RUNNING else 0
+            has_come_further = self._state is State.RUNNING and self._has_done_a_batch
+            ran_ms = now_ms - self._since_ms if has_come_further else 0
             self._failures = backoff.failures_after(self._failures, ran_ms=ran_ms)
-            is_alike = self._failures > 1 and backoff.is_alike(str(failure), self._error)
+            is_alike = self._failures > 1 and backoff.is_alike(str(failure), self._last_failure)
             self._failed_alike = self._failed_alike + 1 if is_alike else 1
             self._gave_up = not failure.may_pass and self._failed_alike > backoff.RETRIES
             longest_ms = BROKER_AWAY_LONGEST_MS if failure.broker_is_away else backoff.LONGEST_MS
             self._move(State.BACKOFF, now_ms)
-            self._error, self._failure = str(failure), failure
+            self._error, self._failure, self._last_failure = str(failure), failure, str(failure)
             self._retry_at_ms = None
             if not self._gave_up:
                 self._retry_at_ms = now_ms + backoff.delay_ms(self._failures, longest_ms=longest_ms)
@@ -209,9 +216,10 @@ class FragmentRun:
     def report(self, progress: Mapping[str, Any], *, throttled_by: str | None, now_ms: int) -> dict[str, Any]:
         """Its part of the node's report."""
         with self._lock:
-            healthy = self._state is State.RUNNING and now_ms - self._since_ms >= backoff.HEALTHY_MS
-            if healthy:
-                self._failures, self._error, self._failure = 0, None, None
+            self._has_done_a_batch = self._has_done_a_batch or progress.get("batch") is not None
+            if self._state is State.RUNNING and now_ms - self._since_ms >= backoff.HEALTHY_MS:
+                self._error, self._failure = None, None
+                self._failures = 0 if self._has_done_a_batch else self._failures
             failed = self._failure if self._state is not State.RUNNING else None
             return {
                 "state": str(self._state),

@@ -46,7 +46,7 @@ from .usage_attribution import UsageAttribution
 
 REPORT_MS = 1_000
 CHECK_MS = 250  # how often slots are looked at, so that one that stalls is told of soon
-CALM_MS = 20_000  # after the last start of a slot, a spare is made ready
+CALM_MS = 20_000  # all slots have run for so long: a spare is made ready
 NEWS_MS = 200  # news goes out sooner than the next second, but not more often than this
 CLOSE_S = 0.7  # for files that sinks have staged; the rest is closed when the agent is back
 CONNECTORS = "connectors"  # the process that reads live sources, and writes sinks
@@ -221,7 +221,8 @@ class Node:
 
     def _is_calm(self, now_ms: int) -> bool:
         """Whether all slots have run for a while: a spare must not take CPU from what is coming back."""
-        return all(slot.state == "running" and now_ms - (slot.since_ms or 0) >= CALM_MS for slot in self._slots)
+        return all(
+            slot.state == "running" and now_ms - (slot.serves_since_ms or now_ms) >= CALM_MS for slot in self._slots)
 
     def _spare_report(self, now_ms: int) -> dict[str, Any] | None:
         if self._spare is None:

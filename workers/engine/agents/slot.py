@@ -377,10 +377,7 @@ def main() -> None:
     configure(sys.stderr, node=settings.node, slot=name)
     session = None
     if given.spare:
-        taken = wait_for_a_slot(settings, commands=sys.stdin, tell=tell)
-        if taken is None:
-            os._exit(0)
-        name, session = taken
+        name, session = wait_for_a_slot(settings, commands=sys.stdin, tell=tell)
         configure(sys.stderr, node=settings.node, slot=name)
     slot = Slot(settings, name, tell=tell, session=session)
     for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):

@@ -25,12 +25,11 @@ from .instructions import (
     RemoveCheckpoint,
     RetryAt,
     Show,
-    Stopped,
-    StopQuery,
     Wait,
 )
 from .outputs import prepare
-from .reconcile import Start, State
+from .reconcile import Restart, Start, State
+from .resting import await_batch, come_to_rest
 from .savepoints import Readiness, beginning_of, go_on, was_unregistered
 from .snapshot import Snapshot
 
@@ -83,18 +82,15 @@ def _launch(snapshot: Snapshot, wanted: WantedFragment) -> Instructions:
 
 
 def restart(snapshot: Snapshot, wanted: WantedFragment) -> Instructions:
-    """Go on with other inputs or threads, from the checkpoint; not before that is possible at once."""
+    """Go on with other inputs or threads, from the checkpoint; not before that is possible at once.
+
+    A batch that is under way is done first, for it would be repeated with the inputs that it was planned with."""
     inputs = inputs_now(snapshot, wanted, between_batches=True)
     runs = snapshot.actual
     if inputs is None or (set(inputs) == set(runs.inputs) and wanted.threads == runs.threads):
         missing = set(wanted.inputs) - set(inputs or ())
         is_seldom = inputs is not None and all(item.ending for item in missing)  # they may never come
         return (RetryAt(snapshot.now_ms + (SELDOM_MS if is_seldom else RETRY_MS)),)
-    return (*come_to_rest(), Again(Start(wanted)))
-
-
-def come_to_rest() -> Instructions:
-    """Stop a query between two batches."""
-    return (Show(State.DRAINING), StopQuery(), Stopped())
+    return await_batch(snapshot, Restart(wanted)) or (*come_to_rest(), Again(Start(wanted)))
 
 

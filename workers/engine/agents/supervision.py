@@ -71,6 +71,7 @@ class SlotProcess:
         self._failures = 0
         self._retry_at_ms = 0
         self._heard_at_ms = 0
+        self.serves_since_ms: int | None = None  # by its reports; None while it does not
         self._pulse: tuple[int, int] | None = None  # when it was heard, and for how long its JVM was silent then
         self.error = ""  # why the last process ended
         self.was_spare = False  # the process took the place of one that died
@@ -163,7 +164,7 @@ class SlotProcess:
         self._process = None
 
     def _start(self, now_ms: int) -> None:
-        self.report, self._pulse = {}, None
+        self.report, self._pulse, self.serves_since_ms = {}, None, None
         self.since_ms = self._heard_at_ms = now_ms
         driver = self._spare.give() if self._spare is not None else None
         self.was_spare = driver is not None
@@ -206,6 +207,8 @@ class SlotProcess:
             return
         for event in report.pop("events", []):
             self._on_event(**event)
+        if self.serves_since_ms is None and report.get("state") == "running":
+            self.serves_since_ms = self._heard_at_ms
         is_news = _shape(report) != _shape(self.report)
         self.report = report
         if is_news:

@@ -67,7 +67,7 @@ class Host:
         self._task: Task | None = None
         self._hurried: dict[str, Any] = {}
         # Now, for what was imported at the start is what runs, whatever becomes of the files.
-        self._code = {name: _code_of(task_type) for name, task_type in around.task_types.items()}
+        self._code = codes_of(around.task_types)
         self._commands: Mapping[str, Callable[..., dict[str, Any]]] = {
             "weigh": self.weigh, "feed": self.feed, "hurry": self.hurry, "rest": self.rest, "begin": self.begin,
             "look": self.look, "end": self.end,
@@ -254,6 +254,11 @@ class Host:
                 return
             self.look()
             time.sleep(0.05)
+
+
+def codes_of(task_types: TaskTypes) -> dict[str, str]:
+    """The digest of each task type's code, by name."""
+    return {name: _code_of(task_type) for name, task_type in task_types.items()}
 
 
 def _code_of(task_type: TaskType) -> str:

@@ -17,19 +17,23 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
+import redis
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from workers.engine.channels.config import ChannelConfig
 from workers.engine.channels.spark import spark_conf
 from workers.engine.settings import Settings, from_environment
+from workers.library.registry import task_types
 
 from . import shared_classes
+from .rehearsal import Rehearsal, Stage
 from .session import open_session
 from .warm import warm_up
 
 _ENDS_WITHIN_S = 60
 _WRITTEN_WITHIN_S = 600
+_BATCHES = (3, 2)  # all classes are loaded by then
 
 
 class ArchiveFailed(RuntimeError):
@@ -76,6 +80,7 @@ def _record(settings: Settings, conf: dict[str, str], scratch: Path) -> str:
         alone, slot=0, slot_dir=scratch / "slot", channel_conf=conf, pin=False, class_options=listing)
     warm_up(spark, scratch)
     _with_state(spark, scratch / "state")
+    _rehearse(spark, settings, scratch)
     class_path = str(spark._jvm.java.lang.System.getProperty("java.class.path"))
     gateway = SparkContext._gateway
     spark.stop()
@@ -83,6 +88,16 @@ def _record(settings: Settings, conf: dict[str, str], scratch: Path) -> str:
     gateway.proc.stdin.close()  # the JVM ends with its input, and writes the list to its end
     gateway.proc.wait(_ENDS_WITHIN_S)
     return class_path
+
+
+def _rehearse(spark: SparkSession, settings: Settings, scratch: Path) -> None:
+    """Queries as a slot runs them; without a broker their classes are not in the archive, and nothing else is amiss."""
+    try:
+        with redis.Redis.from_url(settings.redis_url) as broker:
+            stage = Stage(spark, broker, ChannelConfig.of(settings), task_types())
+            Rehearsal(stage, who=f"{settings.node}-archive", folder=scratch).run(_BATCHES)
+    except Exception as error:
+        print(f"The rehearsal failed: {error}", file=sys.stderr)
 
 
 def _with_state(spark: SparkSession, checkpoint: Path) -> None:

@@ -59,6 +59,8 @@ def main() -> None:
     for name in PRELOAD:
         with suppress(ImportError):  # what is not installed is not preloaded; an operator that needs it says so
             importlib.import_module(name)
+    with suppress(Exception):  # each worker would import what its task is made of
+        importlib.import_module("workers.library.registry").built_in()
     # Spark's own use of pandas in stateful operators warns at every batch; nobody here could heed it.
     warnings.filterwarnings("ignore", category=FutureWarning, module=r"pyspark\.worker")
     forget_archives(sys.path_importer_cache)

@@ -1,0 +1,46 @@
+"""How a query comes to rest between two batches. Pure.
+
+Stopped in the middle of a batch a query would have to repeat it, and a slow one would never get beyond it. So it is
+held, that no batch follows, and stopped when this one is done; one that takes too long may hang, and is not waited for.
+"""
+
+from __future__ import annotations
+
+from .delays import REPEAT_MS, SOON_MS
+from .instructions import Again, HoldQuery, Instructions, RetryAt, Show, Stopped, StopQuery
+from .reconcile import Action, State
+from .snapshot import Snapshot
+
+
+def come_to_rest() -> Instructions:
+    """Stop a query between two batches."""
+    return (Show(State.DRAINING), StopQuery(), Stopped())
+
+
+def await_batch(snapshot: Snapshot, action: Action, *, again_ms: int = SOON_MS) -> Instructions | None:
+    """What is done while a batch of a query is under way that is to come to rest; None where none is, or none counts.
+
+    The hold ends with the action, which is decided anew soon, by what is desired then.
+
+    Parameters
+    ----------
+    snapshot : Snapshot
+        The fragment, with its records.
+    action : Action
+        For which it is to come to rest.
+    again_ms : int, optional
+        After how long it is looked at again.
+    """
+    if not is_busy(snapshot):
+        return None
+    if snapshot.is_held is None:
+        return (HoldQuery(), Again(action))
+    return (RetryAt(snapshot.now_ms + again_ms),)
+
+
+def is_busy(snapshot: Snapshot) -> bool:
+    """Whether a batch is under way that is worth waiting for."""
+    progress = snapshot.records.progress
+    if progress.is_done:
+        return False
+    return snapshot.now_ms - max(snapshot.since_ms, progress.planned_ms) < REPEAT_MS
