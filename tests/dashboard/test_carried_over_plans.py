@@ -191,4 +191,4 @@ def test_many_that_wait_cost_an_approval_a_few_statements_each(world: World):
     wait(world.carla, world.city, 10)
     fifteen = statements_of_an_approval("oslo")
     each = (fifteen - five) / 10
-    assert five > none and each <= 20, (none, five, fifteen)
+    assert five > none and each <= 14, (none, five, fifteen)
