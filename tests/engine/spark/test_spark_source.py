@@ -59,8 +59,8 @@ def test_rows_come_once_though_host_and_driver_are_killed_in_the_middle_of_a_bat
         until(lambda: len(values(reader)) > before + 3000, within_s=180, saying=lambda: host.report)  # noqa: B023
         time.sleep(rng.random() * 0.4)
         if victim == "driver":
-            [driver] = [child for child in psutil.Process(host.process.pid).children() if "java" in child.name()]
-            driver.kill()
+            drivers = psutil.Process(host.process.pid).children(recursive=True)
+            next(child for child in drivers if "java" in child.name()).kill()
             continue
         children = psutil.Process(host.process.pid).children(recursive=True)
         host.kill()
