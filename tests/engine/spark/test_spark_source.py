@@ -52,12 +52,16 @@ def require_each_once(reader: PlayedReader) -> None:
     assert max(counts.values()) == 1 and set(range(whole)) <= set(counts)
 
 
-def test_rows_come_once_though_the_host_is_killed_in_the_middle_of_a_batch(host: Played) -> None:
+def test_rows_come_once_though_host_and_driver_are_killed_in_the_middle_of_a_batch(host: Played) -> None:
     reader, rng = reading(host, NUMBERS), random.Random(3)
-    for _ in range(3):
+    for victim in ("host", "driver", "host"):
         before = len(reader.rows)
         until(lambda: len(values(reader)) > before + 3000, within_s=180, saying=lambda: host.report)  # noqa: B023
         time.sleep(rng.random() * 0.4)
+        if victim == "driver":
+            drivers = psutil.Process(host.process.pid).children(recursive=True)
+            next(child for child in drivers if "java" in child.name()).kill()
+            continue
         children = psutil.Process(host.process.pid).children(recursive=True)
         host.kill()
         psutil.wait_procs(children, timeout=30)

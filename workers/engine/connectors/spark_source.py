@@ -13,7 +13,9 @@ import queue
 import shutil
 import threading
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
+from subprocess import TimeoutExpired
 from typing import Any
 
 from workers.engine.settings import from_environment
@@ -33,6 +35,9 @@ class _Driver:
 
     def __enter__(self) -> Any:
         with self._lock:
+            if self._session is not None and _jvm_is_gone():
+                self._session = None
+                _end_jvm()
             if self._session is None:
                 from workers.engine.spark.session import open_session
 
@@ -48,10 +53,9 @@ class _Driver:
             self._users -= 1
             if self._users == 0 and self._session is not None:
                 session, self._session = self._session, None
-                try:
+                with suppress(Exception):
                     session.stop()
-                finally:
-                    _end_jvm()
+                _end_jvm()
 
 
 DRIVER = _Driver()
@@ -92,8 +96,8 @@ class SparkReader:
         try:
             batch, until, is_over, messages = self._pieces.get(timeout=0 if lost else timeout_s)
         except queue.Empty:
-            if not lost and not self._query.isActive:
-                raise self._ended() from None
+            if not lost:
+                self._must_run()
             return Polled(position=self._position if lost else None, lost=lost)
         self._position = {**self._position, "batch": batch, "rows": None if is_over else until}
         return Polled(messages, self._position, lost)
@@ -107,11 +111,10 @@ class SparkReader:
     def close(self, *, for_good: bool) -> None:
         self._closing.set()
         self._ready.set()
-        try:
+        with suppress(Exception):  # its driver may be gone
             if self._query is not None:
                 self._query.stop()
-        finally:
-            DRIVER.__exit__()
+        DRIVER.__exit__()
         if for_good:
             shutil.rmtree(self._checkpoint, ignore_errors=True)
 
@@ -184,10 +187,18 @@ class SparkReader:
         if self._closing.is_set():
             raise RuntimeError("the source ends")  # so that Spark does not count the batch as done
 
-    def _ended(self) -> SourceRefused | SourceAway:
-        error = self._query.exception()
-        return SourceAway("Spark's query ended.", remedy="It is started again by itself.") if error is None else (
-            self._refused(error))
+    def _must_run(self) -> None:
+        again = "It is started again by itself."
+        try:
+            runs, error = self._query.isActive, None
+            if not runs:
+                error = self._query.exception()
+        except Exception:
+            raise SourceAway("Spark's driver ended.", remedy=again) from None
+        if error is not None:
+            raise self._refused(error)
+        if not runs:
+            raise SourceAway("Spark's query ended.", remedy=again)
 
     def _refused(self, error: Exception) -> SourceRefused:
         """What Spark says, without secrets."""
@@ -220,17 +231,28 @@ def _checkpoint_of(task: str) -> Path:
     return from_environment().data_dir / "checkpoints" / f"in-{task}"
 
 
+def _jvm_is_gone() -> bool:
+    from pyspark import SparkContext
+
+    process = getattr(SparkContext._gateway, "proc", None)
+    return process is not None and process.poll() is not None
+
+
 def _end_jvm() -> None:
     """End the driver's JVM: PySpark keeps it for the next session, and it is large."""
     from pyspark import SparkContext
+    from pyspark.sql import SparkSession
 
     gateway = SparkContext._gateway
-    if gateway is not None:
-        SparkContext._gateway = SparkContext._jvm = None
+    if gateway is None:
+        return
+    SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
+    SparkSession._instantiatedSession = None
+    with suppress(Exception):  # of one whose JVM is gone
         gateway.shutdown()
-        if (process := getattr(gateway, "proc", None)) is not None:
-            process.stdin.close()
-            try:
-                process.wait(END_S)
-            except Exception:
-                process.kill()
+    if (process := getattr(gateway, "proc", None)) is not None:
+        process.stdin.close()
+        try:
+            process.wait(END_S)
+        except TimeoutExpired:
+            process.kill()
