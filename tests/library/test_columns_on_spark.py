@@ -57,7 +57,7 @@ CASES = [
     ("sql", PLAIN, {"query": "SELECT *, upper(sensor_id) AS big, n / 2 AS half FROM input WHERE t > 1"}),
     ("sql", PLAIN, {"query": "SELECT explode(tags) AS tag, t AS _t, _seq, at FROM input"}),
     ("python", PLAIN, {"function": "sensors.checks:doubled", "version": "1.2", "columns": ["a", "b:timestamp"]}),
-    ("python", PLAIN, {
+    ("python_by_key", PLAIN, {
         "function": "sensors.checks:counted", "version": "1.2", "by": ["sensor_id"], "reads": ["t", "n", "at"],
         "columns": ["a:bigint", "b:timestamp", "c:boolean", "d", "e:double"]}),
     ("union", PLAIN, {}), ("union", PLAIN, {"columns": ["tags", "_seq", "t"]}),
@@ -157,10 +157,10 @@ WRONG = [
     ("predict", PLAIN, {"features": ["tt"], "model": "m"}, "features", "tt"),
     ("predict", PLAIN, {"features": ["t"]}, "", "model"),
     ("error_estimate", PLAIN, {"predicted": "t", "actual": "sensor_id", "average": "t"}, "actual", "sensor_id"),
-    ("python", PLAIN, {"function": "sensors.checks:counted", "version": "1.2", "columns": ["a"], "by": ["n"],
-                       "reads": ["tags"]}, "reads", "tags"),
-    ("python", PLAIN, {"function": "sensors.checks:counted", "version": "1.2", "columns": ["a"], "by": ["nn"]}, "by",
-     "nn"),
+    ("python_by_key", PLAIN, {"function": "sensors.checks:counted", "version": "1.2", "columns": ["a"],
+                               "by": ["n"], "reads": ["tags"]}, "reads", "tags"),
+    ("python_by_key", PLAIN, {"function": "sensors.checks:counted", "version": "1.2", "columns": ["a"],
+                               "by": ["nn"]}, "by", "nn"),
     ("annotate", PLAIN, {"field": "sensor"}, "field", "sensor"),
     ("csv_to_senml", PLAIN, {"fields": ["tt"]}, "fields", "tt"), ("join_by_message", PLAIN, {}, "", "value"),
 ]

@@ -47,7 +47,7 @@ def test_each_table_for_itself(stream):
 
 def test_by_key_neither_batches_nor_restarts_change_anything(stream):
     def counted(frame):
-        return build("python", frame, function="sensors.checks:counted", version="1.2", by=["sensor"],
+        return build("python_by_key", frame, function="sensors.checks:counted", version="1.2", by=["sensor"],
                      reads=["value", "at"], columns=["count:bigint", "largest:double", "at:timestamp"],
                      arguments={"often": 4})
 

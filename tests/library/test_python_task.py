@@ -32,7 +32,8 @@ CONFIG = {"function": "sensors.checks:doubled", "version": "1.2", "columns": ["s
 
 
 def problem(**config) -> InvalidConfig | None:
-    return registry.check(registry.task_types()["python"], {**CONFIG, **config})
+    name = "python_by_key" if "by" in config else "python"
+    return registry.check(registry.task_types()[name], {**CONFIG, **config})
 
 
 @pytest.mark.parametrize("operator,may", [

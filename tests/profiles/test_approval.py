@@ -206,7 +206,7 @@ def test_every_type_of_the_library_says_what_it_reaches():
     assert reaching == {
         "http_get": ("network",), "http_post": ("network",), "sql_lookup": ("database",), "lookup": ("database",),
         "http_ingest": ("network",), "mqtt": ("network",), "kafka": ("network",), "postgresql": ("database",),
-        "python": ("code",)}
+        "python": ("code",), "python_by_key": ("code",)}
 
 
 def _free_slot() -> str:

@@ -1,9 +1,10 @@
 """Functions of installed packages as tasks: over Arrow tables, each for itself or with a state for each key.
 
-``function(table, arguments)`` gives a table; with keys ``function(table, state, arguments)`` gives a table and the
-key's next state (what JSON can say; None at first). A table holds some of the events in their order, of one key where
-there are keys, and it must not matter how events are cut into tables. What comes out has `_seq`, `_time` and `_born` of
-events that came in, and exactly the columns that the config declares: anything else stops the query and says so.
+``function(table, arguments)`` gives a table; of ``python_by_key`` ``function(table, state, arguments)`` gives a table
+and the key's next state (what JSON can say; None at first). A table holds some of the events in their order, of one key
+where there are keys, and it must not matter how events are cut into tables. What comes out has `_seq`, `_time` and
+`_born` of events that came in, and exactly the columns that the config declares: anything else stops the query and says
+so.
 """
 
 from __future__ import annotations
@@ -26,27 +27,47 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame
 
+_VERSION = Parameter(
+    "version", "string", "Of the package that is installed: another version makes another task.", required=True,
+    pattern=r"[A-Za-z0-9][A-Za-z0-9.!+_-]{0,63}")
+_COLUMNS = Parameter(
+    "columns", "list", "The columns of what comes out, besides Weir's own, each “name” or “name:type” ("
+    + ", ".join(COLUMN_TYPES) + ").", required=True, items="string")
+_ARGUMENTS = Parameter("arguments", "object", "What it gets besides.", default={})
+
+
+def _function(takes: str) -> Parameter:
+    return Parameter("function", "string", f"package.module:function; it takes {takes}.", required=True,
+                     pattern=FUNCTION)
+
+
+def _reads(more: str) -> Parameter:
+    return Parameter("reads", "list", f"The columns that it gets, with {more}; without it all.", items="string",
+                     column="names")
+
+
 PYTHON = TaskType(
     name="python", kind="transform", family="operator",
-    doc="Sends events through a function of an installed package that the operator allows (WEIR_PYTHON_PACKAGES): over "
-        "Arrow tables, each for itself or with a state for each key.",
+    doc="Sends events through a function of an installed package that the operator allows (WEIR_PYTHON_PACKAGES), over "
+        "Arrow tables.",
     build="workers.library.python_task:python", effects=("code",),
-    parameters=(
-        Parameter("function", "string", "package.module:function; it takes a table and the arguments, with “by” a "
-                  "table, the key's state and the arguments.", required=True, pattern=FUNCTION),
-        Parameter("version", "string", "Of the package that is installed: another version makes another task.",
-                  required=True, pattern=r"[A-Za-z0-9][A-Za-z0-9.!+_-]{0,63}"),
-        Parameter("columns", "list", "The columns of what comes out, besides Weir's own, each “name” or “name:type” ("
-                  + ", ".join(COLUMN_TYPES) + ").", required=True, items="string"),
-        Parameter("by", "list", "Columns whose values each have a state of their own; without it there is none.",
-                  items="string", column="names"),
-        Parameter("reads", "list", "The columns that it gets, with Weir's own and those of “by”; without it all.",
-                  items="string", column="names"),
-        Parameter("arguments", "object", "What it gets besides.", default={}),
-    ),
-    stateful=True, movable_state=True, key="by", cost_us=20,
+    parameters=(_function("a table and the arguments"), _VERSION, _COLUMNS, _reads("Weir's own"), _ARGUMENTS),
+    cost_us=20,
 )
-TASK_TYPES = (PYTHON,)
+PYTHON_BY_KEY = TaskType(
+    name="python_by_key", kind="transform", family="operator",
+    doc="Sends the events of each key through a function of an installed package that the operator allows "
+        "(WEIR_PYTHON_PACKAGES), with a state of the key's own.",
+    build="workers.library.python_task:python_by_key", effects=("code",),
+    parameters=(
+        _function("a table, the key's state and the arguments"), _VERSION, _COLUMNS,
+        Parameter("by", "list", "Columns whose values each have a state of their own.", required=True, items="string",
+                  column="names"),
+        _reads("Weir's own and those of “by”"), _ARGUMENTS,
+    ),
+    stateful=True, movable_state=True, key="by", cost_us=30,
+)
+TASK_TYPES = (PYTHON, PYTHON_BY_KEY)
 MOST_STATE = 1_048_576  # characters, of one key
 _TEXT = {"string", "double", "boolean"}  # what travels through a fold as it is
 _WHOLE = {"tinyint", "smallint", "int", "bigint"}
@@ -56,13 +77,24 @@ def python(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
     """What the function makes of the events."""
     values = settings(PYTHON, config)
     require_function(values["function"], values["version"])
-    columns, by = typed_columns(values["columns"]), list(values["by"] or ())
-    reads = list(dict.fromkeys([*(values["reads"] or (name for name in inputs.columns if name not in STREAM)), *by]))
-    reads = [name for name in reads if name not in STREAM]
-    require_columns(inputs.columns, reads, task_type="python", remedy="Name columns of the input.")
-    if by:
-        return _keyed(inputs, values["function"], plain(values["arguments"]), columns, by, reads)
-    return _stateless(inputs, values["function"], plain(values["arguments"]), columns, reads)
+    reads = _read(inputs.columns, values["reads"], ())
+    return _stateless(inputs, values["function"], plain(values["arguments"]), typed_columns(values["columns"]), reads)
+
+
+def python_by_key(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
+    """What the function makes of each key's events."""
+    values = settings(PYTHON_BY_KEY, config)
+    require_function(values["function"], values["version"])
+    columns, by = typed_columns(values["columns"]), key_columns(values["by"], added=[])
+    reads = _read(inputs.columns, values["reads"], by)
+    return _keyed(inputs, values["function"], plain(values["arguments"]), columns, by, reads)
+
+
+def _read(there: Sequence[str], reads: Sequence[str] | None, by: Sequence[str]) -> list[str]:
+    """The columns that a function gets, without Weir's own."""
+    wanted = [name for name in dict.fromkeys([*(reads or there), *by]) if name not in STREAM]
+    require_columns(list(there), wanted, task_type="python", remedy="Name columns of the input.")
+    return wanted
 
 
 def python_check(config: Mapping[str, Any]) -> None:
@@ -70,15 +102,24 @@ def python_check(config: Mapping[str, Any]) -> None:
     values = settings(PYTHON, config)
     require_function(values["function"], values["version"])
     typed_columns(values["columns"])
-    if values["by"] is not None:
-        key_columns(values["by"], added=[])
+
+
+def python_by_key_check(config: Mapping[str, Any]) -> None:
+    """Raise ``InvalidConfig`` where the config cannot be built."""
+    python_check(config)
+    key_columns(config.get("by") or (), added=[])
 
 
 def python_columns(inputs: Columns, values: Mapping[str, Any]) -> Columns:
     """Those that the config declares."""
-    own = [name for name in inputs if name not in STREAM]
-    for name in dict.fromkeys([*(values["reads"] or own), *(values["by"] or ())]) if values["by"] else ():
-        kind = inputs.require(name, parameter="reads" if name in (values["reads"] or ()) else "by")
+    return Columns.stream(typed_columns(values["columns"]))
+
+
+def python_by_key_columns(inputs: Columns, values: Mapping[str, Any]) -> Columns:
+    """Those that the config declares; the function gets single values."""
+    reads, by = values["reads"] or [name for name in inputs if name not in STREAM], values["by"]
+    for name in dict.fromkeys([*reads, *by]):
+        kind = inputs.require(name, parameter="reads" if name in reads else "by")
         if kind is not None and kind not in _TEXT and kind not in NUMBERS and kind not in ("timestamp", "date"):
             raise WrongColumnType(
                 f"The column {name} is {kind}; a function with keys takes single values.",
@@ -242,7 +283,7 @@ def called_by_key(
             **{name: _array(events[name], kind) for name, kind in kinds.items()}})
         answer = function_of(function)(table, states.get(key), dict(arguments))
         if not isinstance(answer, tuple) or len(answer) != 2:
-            raise _wrong(function, "gave no table with a state", "With “by” it returns (table, state).")
+            raise _wrong(function, "gave no table with a state", "It returns (table, state).")
         result = checked(answer[0], columns, function)
         states[key] = _state(answer[1], function)
         values = [result.column(name) for name in result.column_names]

@@ -170,7 +170,8 @@ def test_etl_makes_of_mqtt_what_it_makes_of_the_recording(running):
 
 def test_stats_makes_of_mqtt_the_series_of_the_recording(running):
     recorded, live = both(
-        running, "urban_stats_plots", "stations", "publish", "SYS_sample_data_senml.csv", at_least=100)
+        running, "urban_stats_plots", "stations", "publish", "SYS_sample_data_senml.csv", at_least=100,
+        plot={"window": 2})  # the recording has some twenty readings of a station
 
     def series(events):
         by_series = defaultdict(list)
@@ -180,7 +181,7 @@ def test_stats_makes_of_mqtt_the_series_of_the_recording(running):
 
     assert series(live) == series(recorded)
     assert {key[0] for key in series(live)} == {"average", "forecast", "stations"}
-    assert all(len(event["values"]) == 10 and event["file"] for event in live)
+    assert all(len(event["values"]) == 2 and event["file"] for event in live)
 
 
 def versions(events: list[dict]) -> Counter:
