@@ -36,6 +36,7 @@ from .results import machine, table
 
 SETTLE_S = 8.0  # flowing, before the next kill
 LOOK_S = 0.02
+PIN = "never"  # as where an installation has a slot for each core: one slot alone would be held to one core
 PATIENCE_S = 240.0
 PHASES = ("died", "started", "session", "queries", "flowing")
 
@@ -82,7 +83,7 @@ def measure(*, kills: int, dataflows: int, rate_per_s: float, trigger_ms: int, s
     """
     with tempfile.TemporaryDirectory(prefix="weir-recovery-") as name:
         folder = Path(name)
-        settings = {"WEIR_SPARES": "1" if spare else "0", "WEIR_CLASS_ARCHIVE": "0"}
+        settings = {"WEIR_SPARES": "1" if spare else "0", "WEIR_CLASS_ARCHIVE": "0", "WEIR_PIN": PIN}
         with running(estate_of(dataflows, rate_per_s), folder, trigger_ms=trigger_ms, settings=settings) as estate:
             _archive_classes(folder, estate.url)
             estate.wait_running()
