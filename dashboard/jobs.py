@@ -33,10 +33,7 @@ from workers.engine import counters, observed, secrets, taps, trials, turns
 from workers.engine.channels import keys
 from workers.engine.channels.config import EVENTS_KEPT
 from workers.engine.channels.registry import Channels
-from workers.engine.connectors import intake
-from workers.engine.connectors.pushing import Post, Pushed, push_events
 from workers.engine.readings import RateWindow
-from workers.engine.sinks import store as sinks
 from workers.engine.taps import NewestEvents
 from workers.library import first_events as recorded
 from workers.library import model_store, registry
@@ -52,14 +49,6 @@ class BrokerAway(WeirError):
     """The broker does not answer: running dataflows go on, but nothing live is known here."""
 
     code = "broker_away"
-
-
-class NotTaken(Exception):
-    """A live source takes nothing now: nobody reads it (``at_rest``), or its readers are behind."""
-
-    def __init__(self, *, at_rest: bool) -> None:
-        super().__init__()
-        self.at_rest = at_rest
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,7 +281,7 @@ def newest_events(
     BrokerAway
         The broker does not answer.
     """
-    with _broker_needed("so events cannot be shown."):
+    with broker_needed("so events cannot be shown."):
         return taps.newest_events(broker(settings.REDIS_URL), valves, retained_in=retained_in, count=count)
 
 
@@ -307,7 +296,7 @@ def notable_events() -> list[dict[str, Any]]:
 
 def notable_events_after(entry: str) -> tuple[str, list[dict[str, Any]]]:
     """The newest entry and what nodes told after another (empty: all of it), oldest first; raises ``BrokerAway``."""
-    with _broker_needed("so it is not known what happened."):
+    with broker_needed("so it is not known what happened."):
         entries = broker(settings.REDIS_URL).xrange(keys.EVENTS, min=f"({entry}" if entry else "-")
     events = [{name.decode(): json.loads(value) for name, value in fields.items()} for _, fields in entries]
     return (entries[-1][0].decode() if entries else entry), events
@@ -315,13 +304,13 @@ def notable_events_after(entry: str) -> tuple[str, list[dict[str, Any]]]:
 
 def channel_blocks(channels: Iterable[str]) -> dict[str, int]:
     """How many blocks the broker holds of each channel; raises ``BrokerAway``."""
-    with _broker_needed("so it is not known what waits."):
+    with broker_needed("so it is not known what waits."):
         return observed.channel_blocks(broker(settings.REDIS_URL), channels)
 
 
 def hold_turn(name: str, owner: str, *, for_ms: int) -> bool:
     """Take the lease of what one process at a time does; False where another has it. Raises ``BrokerAway``."""
-    with _broker_needed("so it is not known whose turn it is."):
+    with broker_needed("so it is not known whose turn it is."):
         return turns.hold(broker(settings.REDIS_URL), name, owner, for_ms=for_ms)
 
 
@@ -331,78 +320,25 @@ def give_turn_back(name: str, owner: str) -> None:
         turns.give_back(broker(settings.REDIS_URL), name, owner)
 
 
-# Live sources ---------------------------------------------------------------------------------------------------------
-
-
-def push(task: str, config: Mapping[str, Any], post: Post) -> Pushed:
-    """Write what was posted to the live source that is this running task, of this config.
-
-    Raises
-    ------
-    BrokerAway
-        The broker does not answer.
-    NotTaken
-        Its readers are behind, or nobody reads it now (``at_rest``).
-    """
-    with _broker_needed("so nothing can be taken in."), _told_to_wait():
-        return push_events(intake.IntakeStore(broker(settings.REDIS_URL)), task, config, post)
-
-
-def room_in(tasks: Collection[str]) -> dict[str, str]:
-    """How live sources stand before something is pushed to them: ``full``, ``resting``, or empty for those that take
-    it; raises ``BrokerAway``."""
-    with _broker_needed("so nothing can be taken in."):
-        store = intake.IntakeStore(broker(settings.REDIS_URL))
-        return {task: "resting" if store.is_resting(task) else "full" if store.is_full(task) else "" for task in tasks}
-
-
-def dead_letters(task: str, count: int) -> list[intake.KeptLetter]:
-    """The newest messages that a live source could not read, newest first; raises ``BrokerAway``."""
-    with _broker_needed("so they cannot be shown."):
-        return intake.IntakeStore(broker(settings.REDIS_URL)).letters(task, count=count)
-
-
-def refused_events(channel: str, count: int) -> list[sinks.Letter]:
-    """The newest events that the other system of a sink refused, newest first; raises ``BrokerAway``."""
-    with _broker_needed("so they cannot be shown."):
-        return sinks.SinkStore(broker(settings.REDIS_URL)).letters(channel, count=count)
-
-
-def write_again(channel: str, what: str, since_ms: int | None) -> None:
-    """Let a sink write again what is kept; ``BrokerAway`` where it cannot be told."""
-    with _broker_needed("so nothing is written again."):
-        sinks.SinkStore(broker(settings.REDIS_URL)).ask(channel, sinks.Order(what, since_ms))
-
-
-@contextmanager
-def _told_to_wait() -> Iterator[None]:
-    try:
-        yield
-    except (intake.Full, intake.Overtaken) as error:
-        raise NotTaken(at_rest=False) from error
-    except (intake.Paused, intake.Closed) as error:
-        raise NotTaken(at_rest=True) from error
-
-
 # Trials ---------------------------------------------------------------------------------------------------------------
 TRIAL_WARM_UP_S, TRIAL_SECONDS = WARM_UP_S, SECONDS
 
 
 def order_trial(order: TrialOrder) -> None:
     """Let a node's agent run a trial; ``BrokerAway`` where the broker does not answer."""
-    with _broker_needed("so nothing can be measured."):
+    with broker_needed("so nothing can be measured."):
         trials.order(broker(settings.REDIS_URL), order)
 
 
 def trial_progress(trial_id: str) -> TrialProgress | None:
     """How far a trial is; None where nothing is heard of it. ``BrokerAway`` where the broker does not answer."""
-    with _broker_needed("so it is not known how far a measurement is."):
+    with broker_needed("so it is not known how far a measurement is."):
         return trials.progress(broker(settings.REDIS_URL), trial_id)
 
 
 def trial_result(trial_id: str) -> TrialResult | None:
     """What came of a trial, or None; ``BrokerAway`` where the broker does not answer."""
-    with _broker_needed("so it is not known what was measured."):
+    with broker_needed("so it is not known what was measured."):
         return trials.result(broker(settings.REDIS_URL), trial_id)
 
 
@@ -418,7 +354,8 @@ def cancel_trial(trial_id: str) -> None:
 
 
 @contextmanager
-def _broker_needed(consequence: str) -> Iterator[None]:
+def broker_needed(consequence: str) -> Iterator[None]:
+    """Raise ``BrokerAway`` with this consequence where the broker does not answer."""
     try:
         yield
     except redis.RedisError as error:

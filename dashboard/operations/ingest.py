@@ -5,7 +5,7 @@ from __future__ import annotations
 import hmac
 from dataclasses import dataclass
 
-from dashboard import jobs
+from dashboard import connectors, jobs
 from dashboard.operations.models import RunningTaskRow
 from dashboard.teams.models import Secret
 from scheduler.model.errors import WeirError
@@ -85,7 +85,7 @@ def ingest(address: str, *, token: str, body: bytes, content_type: str, key: str
     format = FORMATS.get(content_type.partition(";")[0].strip().lower())
     if len(sources) > 1:
         sources = _that_take_it(sources)
-    post = jobs.Post(body, format=format, key=key)
+    post = connectors.Post(body, format=format, key=key)
     results = [_pushed(row, post) for row in sources]
     first = results[0]
     if first.dead and not first.taken:
@@ -103,16 +103,16 @@ def _opens(token: str, row: RunningTaskRow) -> bool:
 
 def _that_take_it(sources: list[RunningTaskRow]) -> list[RunningTaskRow]:
     """Those that do not rest, where all of them have room: who hears that one is full posts to all of them again."""
-    room = jobs.room_in([row.pk for row in sources])
+    room = connectors.room_in([row.pk for row in sources])
     if "full" in room.values():
         raise TooFull("The readers of this source are behind.", remedy="Post it again after a second.")
     return [row for row in sources if not room[row.pk]] or sources
 
 
-def _pushed(row: RunningTaskRow, post: jobs.Post) -> Taken:
+def _pushed(row: RunningTaskRow, post: connectors.Post) -> Taken:
     try:
-        pushed = jobs.push(row.pk, row.config, post)
-    except jobs.NotTaken as refusal:
+        pushed = connectors.push(row.pk, row.config, post)
+    except connectors.NotTaken as refusal:
         if refusal.at_rest:
             raise AtRest(
                 "Nobody reads this source now: its dataflows are paused, or are just starting.",

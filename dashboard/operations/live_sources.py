@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from dashboard import jobs
+from dashboard import connectors, jobs
 from dashboard.catalog.permissions import dataflow_for
 from dashboard.operations.estate import current_estate
 from dashboard.operations.view import View
@@ -104,4 +104,4 @@ def dead_letters(
         DeadLetter(
             datetime.fromtimestamp(letter.at_ms / 1000, UTC), letter.reason, letter.place,
             letter.sample.decode(errors="replace"))
-        for letter in jobs.dead_letters(running, max(1, min(count, MOST_LETTERS)))]
+        for letter in connectors.dead_letters(running, max(1, min(count, MOST_LETTERS)))]

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from dashboard import jobs
+from dashboard import connectors, jobs
 from dashboard.audit.trail import audited
 from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.permissions import dataflow_for
@@ -75,7 +75,7 @@ def refused_events(viewer: Viewer, dataflow_id: UUID | str, task_id: str, *, cou
         DeadLetter(
             datetime.fromtimestamp(letter.at_ms / 1000, UTC), letter.reason, letter.place,
             letter.sample.decode(errors="replace"))
-        for letter in jobs.refused_events(channel, max(1, min(count, MOST_LETTERS)))]
+        for letter in connectors.refused_events(channel, max(1, min(count, MOST_LETTERS)))]
 
 
 def write_again(
@@ -116,11 +116,11 @@ def write_again(
     require_role(viewer, record.team, Role.ENGINEER)
     channel = _channel(record, task_id)
     since_ms = _since_ms(what, since, understood)
-    if what == REFUSED and not jobs.refused_events(channel, 1):
+    if what == REFUSED and not connectors.refused_events(channel, 1):
         raise NothingToChange("Nothing is kept that was refused.", remedy="There is nothing to write again.")
     with audited(actor=actor, verb="dataflow.write_again", subject=record, team=record.team) as audit:
         audit.details = {"task": task_id, "what": what, **({"since": since} if since else {})}
-        jobs.write_again(channel, what, since_ms)
+        connectors.write_again(channel, what, since_ms)
 
 
 def _since_ms(what: str, since: str, understood: bool) -> int | None:

@@ -21,7 +21,7 @@ from workers.processes import spawn, stop
 
 from .services import NotInstalled, until_open
 
-_MOCK = """
+MOCK_OF_KAFKA = """
 import sys
 from confluent_kafka import Producer
 client = Producer({"bootstrap.servers": "unused", "test.mock.num.brokers": 1, "log_level": 0})
@@ -34,7 +34,7 @@ sys.stdin.read()
 @contextmanager
 def kafka_cluster() -> Iterator[list[str]]:
     """The servers of a cluster in a process of its own."""
-    process = spawn([sys.executable, "-c", _MOCK], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=None)
+    process = spawn([sys.executable, "-c", MOCK_OF_KAFKA], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=None)
     try:
         yield process.stdout.readline().decode().strip().split(",")
     finally:

@@ -173,7 +173,7 @@ def postgresql() -> Iterator[Kind]:
 KINDS = {"kafka": kafka, "mqtt": mqtt, "postgresql": postgresql}
 
 
-def estate_of(kind: Kind, *, sources: int = 1, paused: bool = False, generation: int = 1) -> Estate:
+def estate_of(kind: Kind, *, sources: int = 1, paused: bool = False) -> Estate:
     """So many sources, each with an output, on one slot."""
     tasks, fragments = {}, {}
     for source in range(sources):
@@ -183,7 +183,7 @@ def estate_of(kind: Kind, *, sources: int = 1, paused: bool = False, generation:
             names[1], "output", _with_defaults("output", {"name": f"out{source}"}), names[:1])
         fragments[f"f1-{source}"] = Fragment(
             f"f1-{source}", names, f"{NODE}/0", 0 if paused else 2, resting=2 if paused else 0)
-    return Estate(generation, tasks, fragments=fragments, slots=(Slot(NODE, 0),))
+    return Estate(1, tasks, fragments=fragments, slots=(Slot(NODE, 0),))
 
 
 def measure(kind: Kind, *, events: int, rounds: int) -> list[tuple[Reading, Reading]]:

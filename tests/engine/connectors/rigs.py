@@ -6,73 +6,27 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
-from urllib.request import Request, urlopen
+from typing import Any
 
 import psycopg
 import pytest
-import redis
 
 from scheduler.model.dataflow import Task
-from tests.packages import EXAMPLE, ROOT, install_package
 from tests.postgresql import cluster
-from workers.benches.services import postgresql_program
-from workers.launcher import broker as embedded
+from workers.benches.brokers import MOCK_OF_KAFKA
+from workers.benches.services import postgresql_program, until_open
+from workers.launcher.broker import free_port
 from workers.processes import spawn, stop
 
-
-class Rig(Protocol):
-    """A source to read. ``exact`` where each event comes once whatever dies, else at least once."""
-
-    exact: bool
-    takes_garbage: bool
-    environment: dict[str, str]
-
-    def task(self, **config: Any) -> Task:
-        """The task that reads it: columns n (bigint) and text (string)."""
-
-    def send(self, numbers: Sequence[int]) -> None:
-        """Bring events with these numbers."""
-
-    def send_garbage(self) -> None:
-        """Bring something that cannot be read."""
-
-    def send_other(self, number: int) -> None:
-        """Bring an event of another schema: text is missing, something else is there."""
-
-    def leave(self) -> None:
-        """Be away."""
-
-    def anew(self) -> None:
-        """Give the next test something of its own to read."""
-
-    def return_(self) -> None:
-        """Be there again."""
-
-
-COLUMNS = ["n:bigint", "text"]
-
-
-def event(number: int) -> dict[str, Any]:
-    return {"n": number, "text": f"event {number}"}
-
-
-MOCK = """
-import sys, time
-from confluent_kafka import Producer
-client = Producer({"bootstrap.servers": "unused", "test.mock.num.brokers": 1, "log_level": 0})
-metadata = client.list_topics(timeout=10)
-print(",".join(f"{broker.host}:{broker.port}" for broker in metadata.brokers.values()), flush=True)
-sys.stdin.read()
-"""
+from .file_rigs import BucketRig, FolderRig
+from .package_rig import PackageRig
+from .rig import COLUMNS, event
 
 
 class KafkaRig:
@@ -83,7 +37,8 @@ class KafkaRig:
     def __init__(self) -> None:
         from confluent_kafka import Producer
 
-        self._process = spawn([sys.executable, "-c", MOCK], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=None)
+        self._process = spawn(
+            [sys.executable, "-c", MOCK_OF_KAFKA], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=None)
         self.servers = self._process.stdout.readline().decode().strip().split(",")
         self.environment = {"WEIR_CONNECTOR_HOSTS": ",".join(self.servers)}
         self._producer = Producer({"bootstrap.servers": ",".join(self.servers), "log_level": 0})
@@ -178,7 +133,7 @@ class MqttRig:
     def return_(self) -> None:
         with self._log.open("ab") as log:
             self._process = spawn([self._program, "-c", str(self._config)], stdout=log)
-        _until_open(self.port)
+        until_open(self.port)
 
     def close(self) -> None:
         stop(self._process, timeout_s=2)
@@ -240,166 +195,6 @@ class PostgresqlRig:
         return
 
 
-class FolderRig:
-    """A folder below an inbox; files are written beside it and moved there."""
-
-    exact, takes_garbage = True, True
-
-    def __init__(self, folder: Path) -> None:
-        self._inbox, self._files, self._folder = folder, 0, 0
-        self.environment = {"WEIR_INBOX_DIRS": str(folder)}
-
-    @property
-    def drop(self) -> Path:
-        """Where files appear now."""
-        return self._inbox / f"drop{self._folder}"
-
-    def anew(self) -> None:
-        """A folder of its own for a test."""
-        self._folder += 1
-        self.drop.mkdir()
-
-    def task(self, **config: Any) -> Task:
-        return Task(f"d{self._folder}", "files", {
-            "path": self.drop.name, "columns": COLUMNS, "start": "oldest", "every": 0.1, **config})
-
-    def put(self, body: bytes, suffix: str = ".ndjson") -> str:
-        """A file with that content, whose name says when it came."""
-        self._files += 1
-        name = f"{self._files:06}{suffix}"
-        beside = self._inbox / f".{name}"
-        beside.write_bytes(body)
-        beside.rename(self.drop / name)
-        return name
-
-    def send(self, numbers: Sequence[int]) -> None:
-        self.put("".join(json.dumps(event(number)) + "\n" for number in numbers).encode())
-
-    def send_garbage(self) -> None:
-        self.put(b"{no json\n")
-
-    def send_other(self, number: int) -> None:
-        self.put(json.dumps({"n": str(number), "more": [1]}).encode())
-
-    def leave(self) -> None:
-        self.drop.rename(self._inbox / ".away")
-
-    def return_(self) -> None:
-        (self._inbox / ".away").rename(self.drop)
-
-    def close(self) -> None:
-        return
-
-
-class BucketRig(FolderRig):
-    """A bucket of moto's server, in this process; its objects outlast the server."""
-
-    def __init__(self, folder: Path) -> None:
-        pytest.importorskip("moto.server", reason="moto is not installed")
-        super().__init__(folder)
-        self.port = free_port()
-        self._server: Any = None
-        self.return_()
-        self.environment = {"WEIR_CONNECTOR_HOSTS": f"127.0.0.1:{self.port}"}
-        self.keys = {"access_key": "AKIA", "secret_key": "geheim"}
-        self._bucket = ""
-
-    def anew(self) -> None:
-        from obstore.store import S3Store
-
-        self._folder += 1
-        self._bucket = f"drop{self.port}-{self._folder}"  # moto's objects outlast its servers, too
-        urlopen(Request(f"http://127.0.0.1:{self.port}/{self._bucket}", method="PUT")).close()
-        self._store = S3Store(
-            self._bucket, endpoint=f"http://127.0.0.1:{self.port}", region="us-east-1", access_key_id="AKIA",
-            secret_access_key="geheim", client_options={"allow_http": True})
-
-    def task(self, **config: Any) -> Task:
-        return Task(f"b{self._folder}", "files", {
-            "path": f"s3://{self._bucket}/in", "endpoint": f"127.0.0.1:{self.port}", "tls": False, **self.keys,
-            "columns": COLUMNS, "start": "oldest", "every": 0.1, **config})
-
-    def put(self, body: bytes, suffix: str = ".ndjson") -> str:
-        import obstore
-
-        self._files += 1
-        name = f"{self._files:06}{suffix}"
-        obstore.put(self._store, f"in/{name}", body)
-        return name
-
-    def leave(self) -> None:
-        self._server.stop()
-
-    def return_(self) -> None:
-        from moto.server import ThreadedMotoServer
-
-        self._server = ThreadedMotoServer(ip_address="127.0.0.1", port=self.port, verbose=False)
-        self._server.start()
-        _until_open(self.port)
-
-    def close(self) -> None:
-        self._server.stop()
-
-
-class PackageRig:
-    """The source of ``docs/example_plugin``, installed as a package is, and a server of its own that it reads."""
-
-    exact, takes_garbage = True, True
-
-    def __init__(self, folder: Path) -> None:
-        prepared = embedded.prepare(folder)
-        with (folder / "server.log").open("ab") as log:
-            self._process = spawn(prepared.argv, stdout=log)
-        deadline = time.monotonic() + 60
-        while not embedded.answers(prepared.url):
-            assert time.monotonic() < deadline, (folder / "server.log").read_text()
-            time.sleep(0.02)
-        self._client = redis.Redis.from_url(prepared.url)
-        address = self._client.connection_pool.connection_kwargs
-        self.server, self._password = f"{address['host']}:{address['port']}", address.get("password")
-        installed = folder / "installed"
-        install_package(EXAMPLE, installed)
-        self.environment = {
-            "WEIR_CONNECTOR_HOSTS": self.server, "PYTHONPATH": os.pathsep.join((str(ROOT), str(installed)))}
-        self._stream = 0
-
-    def anew(self) -> None:
-        """A stream of its own for a test."""
-        self._stream += 1
-
-    def task(self, **config: Any) -> Task:
-        secret = {"password": self._password} if self._password else {}
-        return Task(f"e{self._stream}", "redis_stream", {
-            "server": self.server, "stream": f"orders{self._stream}", "columns": COLUMNS, "start": "oldest", **secret,
-            **config})
-
-    def _add(self, *entries: dict[str, Any]) -> None:
-        pipeline = self._client.pipeline()
-        for entry in entries:
-            pipeline.xadd(f"orders{self._stream}", entry)
-        pipeline.execute()
-
-    def send(self, numbers: Sequence[int]) -> None:
-        self._add(*(event(number) for number in numbers))
-
-    def send_garbage(self) -> None:
-        self._add({"n": "none", "text": "such"})
-
-    def send_other(self, number: int) -> None:
-        self._add({"n": number, "more": "new"})
-
-    def leave(self) -> None:
-        os.kill(self._process.pid, signal.SIGSTOP)
-
-    def return_(self) -> None:
-        os.kill(self._process.pid, signal.SIGCONT)
-
-    def close(self) -> None:
-        self.return_()
-        self._client.close()
-        stop(self._process, timeout_s=5)
-
-
 _SIMPLE = {"kafka": lambda _: KafkaRig(), "files": FolderRig, "files of S3": BucketRig,
            "of a package": PackageRig}
 
@@ -419,20 +214,3 @@ def rig_of(kind: str) -> Iterator[Any]:
     finally:
         rig.close()
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def free_port() -> int:
-    """A port of 127.0.0.1 that nobody listens on."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return free.getsockname()[1]
-
-
-def _until_open(port: int) -> None:
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        time.sleep(0.02)
-    raise AssertionError(f"nobody listens on {port}")

@@ -9,10 +9,10 @@ from tests.postgresql import cluster
 from workers.engine.connectors.contract import Opening, SourceAway, SourceRefused
 from workers.engine.connectors.formats import Layout, decode
 from workers.engine.connectors.postgresql import open_postgresql
+from workers.launcher.broker import free_port
 from workers.library.config import InvalidConfig
 
 from .authority import Authority
-from .rigs import free_port
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,72 @@
+"""What the site asks of connectors: to take in what was posted, to show what could not be read or written."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from django.conf import settings
+
+from dashboard.jobs import broker, broker_needed
+from workers.engine.connectors import intake
+from workers.engine.connectors.pushing import Post, Pushed, push_events
+from workers.engine.sinks import store as sinks
+
+
+class NotTaken(Exception):
+    """A live source takes nothing now: nobody reads it (``at_rest``), or its readers are behind."""
+
+    def __init__(self, *, at_rest: bool) -> None:
+        super().__init__()
+        self.at_rest = at_rest
+
+
+def push(task: str, config: Mapping[str, Any], post: Post) -> Pushed:
+    """Write what was posted to the live source that is this running task, of this config.
+
+    Raises
+    ------
+    BrokerAway
+        The broker does not answer.
+    NotTaken
+        Its readers are behind, or nobody reads it now (``at_rest``).
+    """
+    with broker_needed("so nothing can be taken in."), _told_to_wait():
+        return push_events(intake.IntakeStore(broker(settings.REDIS_URL)), task, config, post)
+
+
+def room_in(tasks: Collection[str]) -> dict[str, str]:
+    """How live sources stand before something is pushed to them: ``full``, ``resting``, or empty for those that take
+    it; raises ``BrokerAway``."""
+    with broker_needed("so nothing can be taken in."):
+        store = intake.IntakeStore(broker(settings.REDIS_URL))
+        return {task: "resting" if store.is_resting(task) else "full" if store.is_full(task) else "" for task in tasks}
+
+
+def dead_letters(task: str, count: int) -> list[intake.KeptLetter]:
+    """The newest messages that a live source could not read, newest first; raises ``BrokerAway``."""
+    with broker_needed("so they cannot be shown."):
+        return intake.IntakeStore(broker(settings.REDIS_URL)).letters(task, count=count)
+
+
+def refused_events(channel: str, count: int) -> list[sinks.Letter]:
+    """The newest events that the other system of a sink refused, newest first; raises ``BrokerAway``."""
+    with broker_needed("so they cannot be shown."):
+        return sinks.SinkStore(broker(settings.REDIS_URL)).letters(channel, count=count)
+
+
+def write_again(channel: str, what: str, since_ms: int | None) -> None:
+    """Let a sink write again what is kept; ``BrokerAway`` where it cannot be told."""
+    with broker_needed("so nothing is written again."):
+        sinks.SinkStore(broker(settings.REDIS_URL)).ask(channel, sinks.Order(what, since_ms))
+
+
+@contextmanager
+def _told_to_wait() -> Iterator[None]:
+    try:
+        yield
+    except (intake.Full, intake.Overtaken) as error:
+        raise NotTaken(at_rest=False) from error
+    except (intake.Paused, intake.Closed) as error:
+        raise NotTaken(at_rest=True) from error
