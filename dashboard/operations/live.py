@@ -40,8 +40,9 @@ from scheduler.reuse.activity import is_working
 # to the fields that the API's answers mark.
 MOVING = frozenset({
     "at_ms", "bundles_cpu", "bundles_memory", "channel_p50_ms", "channel_p99_ms", "cpu", "dead", "events",
-    "events_in_per_s", "events_out_per_s", "latency_p50_ms", "latency_p99_ms", "lost_events", "measured", "memory_mb",
-    "rate_per_s", "retry_at_ms", "since_ms", "wait_p50_ms", "wait_p99_ms"})
+    "events_in_per_s", "events_out_per_s", "kept", "kept_since_ms", "latency_p50_ms", "latency_p99_ms", "lost_events",
+    "measured", "memory_mb", "rate_per_s", "refused", "retry_at_ms", "since_ms", "wait_p50_ms", "wait_p99_ms",
+    "waiting", "waiting_since_ms"})
 _NO_TOTALS = {
     "state": "", "events_in_per_s": None, "events_out_per_s": None, "latency_p50_ms": None, "latency_p99_ms": None}
 

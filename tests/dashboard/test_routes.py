@@ -69,6 +69,7 @@ class Everything:
             "api/dataflows/<uuidstr:dataflow_id>/schedule": {"pair": ["LSA", "DSM"]},
             "api/dataflows/<uuidstr:dataflow_id>/what-if": {"most_per_s": "50"},
             "api/proposals/<uuidstr:proposal_id>/adopt": {"key": "none"},
+            "api/dataflows/<uuidstr:dataflow_id>/sinks/<str:task_id>/write-again": {"what": "refused"},
             "api/tokens": {"name": "ci"},
             "api/proposals/<uuidstr:proposal_id>/approve": {"digest": digest},
             "api/proposals/<uuidstr:proposal_id>/reject": {"digest": digest, "comment": "no"},

@@ -54,6 +54,7 @@ class Played:
     reports: queue.SimpleQueue = field(default_factory=queue.SimpleQueue)
     report: dict[str, Any] = field(default_factory=dict)
     seen_states: list[str] = field(default_factory=list)
+    events: list[dict[str, Any]] = field(default_factory=list)
 
     def want(self, *fragments: WantedFragment) -> None:
         """Let the node's desired state be these fragments on its only slot."""
@@ -76,6 +77,7 @@ class Played:
     def _listen(self, process: Any) -> None:
         for line in process.stdout:
             self.report = json.loads(line)
+            self.events += self.report["events"]
             self.seen_states += [source["state"] for source in self.report["connectors"].values()]
 
     def kill(self) -> None:

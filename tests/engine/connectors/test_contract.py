@@ -93,6 +93,8 @@ def test_a_source_that_is_away_is_told_and_read_on(host, rig):
     state = until(lambda: (source := host.source(rig.task().id)).get("state") == "away" and source,
                   within_s=120, saying=lambda: host.report)
     assert state["error"] and state["retry_at_ms"]
+    until(lambda: "connector_failed" in {event["kind"] for event in host.events})
+    assert all(event["at_ms"] for event in host.events), "its agent passes on no event without a time"
     rig.return_()
     rig.send(range(20, 40))
     require(reader, rig, list(range(40)), host)

@@ -131,6 +131,21 @@ def test_what_is_refused_is_kept_with_its_reason_and_taken_on_request(host, rig)
 
 
 @pytest.mark.long
+def test_the_other_systems_word_counts_where_a_host_died_before_it_noted_what_it_wrote(host, rig):
+    if not rig.exact:
+        pytest.skip("this system does not say how far the sink has come")
+    query = writing(host, rig)
+    for start in (100, 120, 140):
+        query.send(range(start, start + 20))
+        require(rig, range(100, start + 20), host)
+    host.kill()
+    host.broker.hset(keys.sink(query.channel), "position", "1-0")
+    query.send(range(160, 180))
+    host.start()
+    require(rig, range(100, 180), host)
+
+
+@pytest.mark.long
 def test_a_system_that_is_away_is_told_and_written_on(host, rig):
     query = writing(host, rig)
     query.send(range(100, 120))
@@ -140,6 +155,8 @@ def test_a_system_that_is_away_is_told_and_written_on(host, rig):
     state = until(lambda: (told := sink(host, rig)).get("state") == "away" and told, within_s=120,
                   saying=lambda: host.report)
     assert state["error"] and state["retry_at_ms"]
+    until(lambda: "sink_failed" in {event["kind"] for event in host.events})
+    assert all(event["at_ms"] for event in host.events), "its agent passes on no event without a time"
     state = until(lambda: (told := sink(host, rig)).get("waiting") == 20 and told, saying=lambda: host.report)
     assert state["waiting_since_ms"]
     rig.return_()

@@ -234,7 +234,7 @@ class ConnectorHost:
     # -- telling -------------------------------------------------------------------------------------------------------
 
     def _on_event(self, kind: str, **facts: Any) -> None:
-        self._events.append({"kind": kind, **facts})
+        self._events.append({"kind": kind, "at_ms": _now_ms(), **facts})
         self._wake.set()
 
     def _say(self) -> None:

@@ -37,6 +37,7 @@ class ObjectWriter:
     def __init__(self, opening: SinkOpening) -> None:
         config = opening.config
         self._format, self._names = config["format"], chosen(opening.columns, config["columns"])
+        self._folder = config["prefix"]
         self._base = f"{config['prefix']}/{opening.sink}" if config["prefix"] else opening.sink
         self._what = f"The bucket {config['bucket']}"
         self._bucket = s3.bucket_of(config)
@@ -78,17 +79,27 @@ class ObjectWriter:
         """The last block that is in an object, of those that begin where the sink is known to be, or behind it."""
         from obstore.exceptions import BaseError
 
-        ours = re.compile(re.escape(self._base) + r"-\d{20}\.\w+")
         try:
-            names = [
-                entry["path"] for entries in self._bucket.list(f"{self._base}-", offset=self._name(known))
-                for entry in entries if ours.fullmatch(entry["path"])]
-            if not names:
+            name = self._newest(self._name(known))
+            if not name:
                 return None if known == START else known
-            attributes: Any = self._bucket.get(max(names)).attributes
+            attributes: Any = self._bucket.get(name).attributes
         except (BaseError, OSError) as error:
             raise s3.explained(error, self._what) from None
         return Offset(attributes[UNTIL])
+
+
+    def _newest(self, after: str) -> str:
+        """The last of the sink's objects behind a name; "" for none. Names come in their order, ours side by side."""
+        ours = re.compile(re.escape(self._base) + r"-\d{20}\.\w+")
+        newest = ""
+        # A prefix here is a folder, not the beginning of a name.
+        for entries in self._bucket.list(self._folder or None, offset=after, chunk_size=100):
+            for entry in entries:
+                if not ours.fullmatch(entry["path"]):
+                    return newest
+                newest = entry["path"]
+        return newest
 
 
 def as_bytes(rows: pa.Table, format: str) -> bytes:
