@@ -26,7 +26,7 @@ from workers.engine.connectors.pieces import Pieces, Reading
 from workers.engine.connectors.places import Found, pattern_of
 from workers.library.config import InvalidConfig
 
-from .rigs import BucketRig, FolderRig
+from .file_rigs import BucketRig, FolderRig
 
 FIELDS = {"n": "bigint", "text": "string"}
 ROWS = [{"n": n, "text": f"line {n}\nand “more”, \"quoted\"" if n % 3 == 0 else None} for n in range(50)]
