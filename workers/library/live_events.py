@@ -53,7 +53,8 @@ def include(prefix: str) -> Parameter:
 
 def included(values: Mapping[str, Any]) -> dict[str, str]:
     """The columns beside an event's fields that a config asks for, with their types."""
-    return {name: INCLUDED[name] for name in values.get("include") or () if name in INCLUDED}
+    asked = frozenset(values.get("include") or ())
+    return {name: kind for name, kind in INCLUDED.items() if name in asked}
 
 
 def columns_of(inputs: Columns, values: Mapping[str, Any]) -> Columns:
