@@ -59,10 +59,13 @@ def test_documents_are_found() -> None:
 @pytest.mark.parametrize(
     ("page", "text"), SHOWN, ids=[f"{page.name}-{yaml.safe_load(text)['name']}" for page, text in SHOWN])
 def test_every_document_that_the_docs_show_is_valid_with_its_columns(
-    page: Path, text: str, monkeypatch: pytest.MonkeyPatch
+    page: Path, text: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    monkeypatch.setenv("WEIR_INBOX_DIRS", str(tmp_path))
+    monkeypatch.setenv("WEIR_SPARK_SOURCES", "rate-micro-batch")
     for variable in ("WEIR_CONNECTOR_HOSTS", "WEIR_DATABASE_HOSTS", "WEIR_HTTP_HOSTS"):  # as its operator would
-        monkeypatch.setenv(variable, ",".join({"localhost", *re.findall(r"[a-z]+\.example\.(?:org|com)", text)}))
+        hosts = {*re.findall(r"[a-z0-9.-]+\.(?:org|com)", text), "s3.example.org", "s3.eu-west-1.amazonaws.com"}
+        monkeypatch.setenv(variable, ",".join({"localhost", *hosts}))
     checked = check_document(text, format="yaml")
     assert checked.problems == (), page
     if page == CONNECTORS:

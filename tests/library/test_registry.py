@@ -201,6 +201,9 @@ def test_the_example_package_installs_and_brings_its_types(tmp_path, monkeypatch
         monkeypatch.setenv("WEIR_CONNECTOR_HOSTS", "127.0.0.1")
         assert registry.check(source, config) is None and source.approved_only
         assert registry.columns_of(source, Columns.stream({}), config).type_of("n") == "bigint"
+        sink = registry.task_types()["to_redis_stream"]
+        assert registry.check(sink, {"server": "127.0.0.1", "stream": "orders"}) is None and sink.approved_only
+        assert registry.check(sink, {"server": "127.0.0.2", "stream": "orders"}).remedy
         for wrong in ({"server": "127.0.0.2"}, {"columns": []}, {"time_field": "at"}):
             assert registry.check(source, config | wrong).remedy
     finally:

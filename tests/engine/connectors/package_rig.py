@@ -45,16 +45,21 @@ class PackageRig:
         """A stream of its own for a test."""
         self._stream += 1
 
-    def task(self, **config: Any) -> Task:
+    @property
+    def stream(self) -> str:
+        """The key of the stream of this test."""
+        return f"orders{self._stream}"
+
+    def task(self, type: str = "redis_stream", **config: Any) -> Task:
         secret = {"password": self._password} if self._password else {}
-        return Task(f"e{self._stream}", "redis_stream", {
-            "server": self.server, "stream": f"orders{self._stream}", "columns": COLUMNS, "start": "oldest", **secret,
-            **config})
+        reads = {"columns": COLUMNS, "start": "oldest"} if type == "redis_stream" else {}
+        return Task(f"e{self._stream}", type, {
+            "server": self.server, "stream": self.stream, **reads, **secret, **config})
 
     def _add(self, *entries: dict[str, Any]) -> None:
         pipeline = self._client.pipeline()
         for entry in entries:
-            pipeline.xadd(f"orders{self._stream}", entry)
+            pipeline.xadd(self.stream, entry)
         pipeline.execute()
 
     def send(self, numbers: Sequence[int]) -> None:

@@ -33,6 +33,7 @@ from scheduler.model.dataflow import Task
 from tests.postgresql import cluster
 from workers.processes import spawn, stop
 
+from .package_rig import PackageRig
 from .rigs import KafkaRig, MqttRig, PostgresqlRig
 
 REFUSED = 13  # an event with this number is not taken, where a system can refuse events
@@ -332,6 +333,31 @@ class MqttSink(Elsewhere, MqttRig):
         os.kill(self._process.pid, signal.SIGCONT)
 
 
+class PackageSink(Elsewhere, PackageRig):
+    """The sink of ``docs/example_plugin``, and a server of its own that it writes to."""
+
+    exact, refuses = True, False
+
+    def task(self, **config: Any) -> Task:
+        return super().task(**config, type="to_redis_stream")
+
+    def numbers(self) -> Counter[int]:
+        entries = [] if self._client.type(self.stream) != b"stream" else self._client.xrange(self.stream)
+        assert all(fields[b"text"] == b"event " + fields[b"n"] for _, fields in entries)
+        return Counter(int(fields[b"n"]) for _, fields in entries)
+
+    def break_(self) -> None:
+        if self._client.exists(self.stream):
+            self._client.rename(self.stream, f"{self.stream}-aside")
+        self._client.set(self.stream, "no stream")
+
+    def mend(self) -> None:
+        if self._client.type(self.stream) == b"string":
+            self._client.delete(self.stream)
+        if self._client.exists(f"{self.stream}-aside"):
+            self._client.rename(f"{self.stream}-aside", self.stream)
+
+
 @contextmanager
 def sink_rig_of(kind: str) -> Iterator[Any]:
     """A rig of that kind, ended afterwards."""
@@ -356,6 +382,7 @@ _MADE: dict[str, Callable[[Path], Any]] = {
     "s3 parquet": lambda folder: S3Sink("parquet"),
     "s3 json": lambda folder: S3Sink("json"),
     "kafka": lambda folder: KafkaSink(),
+    "of a package": PackageSink,
     "mqtt 5": lambda folder: MqttSink(folder),
     "mqtt 3.1.1": lambda folder: MqttSink(folder, version="3.1.1", qos=2),
 }

@@ -26,7 +26,7 @@ from .sink_rigs import REFUSED, sink_rig_of
 
 pytestmark = pytest.mark.broker
 KINDS = ("postgresql append", "postgresql upsert", "delta folder", "delta s3", "s3 parquet", "s3 json", "kafka",
-         "mqtt 5", "mqtt 3.1.1")
+         "mqtt 5", "mqtt 3.1.1", "of a package")
 
 
 class PlayedQuery:
