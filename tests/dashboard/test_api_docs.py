@@ -21,7 +21,7 @@ DOCS = (ROOT / "docs" / "api.md").read_text()
 NEVER_ANSWERED = {
     "columns_in_conflict", "unknown_column", "wrong_column_type", "wrong_columns",  # problems of documents
     "error", "invalid_config", "invalid_contract", "invalid_setting", "invalid_trial", "last_admin", "mixed_sweep",
-    "node_in_use", "node_reports", "secret_away", "source_away",
+    "node_in_use", "node_reports", "secret_away", "sink_away", "sink_refused", "source_away",
     "source_refused", "trial_failed",
 }
 
