@@ -206,7 +206,9 @@ def test_every_type_of_the_library_says_what_it_reaches():
     assert reaching == {
         "http_get": ("network",), "http_post": ("network",), "sql_lookup": ("database",), "lookup": ("database",),
         "http_ingest": ("network",), "mqtt": ("network",), "kafka": ("network",), "postgresql": ("database",),
-        "python": ("code",), "python_by_key": ("code",)}
+        "files": ("network", "files"), "spark_source": ("network", "files"),
+        "to_postgresql": ("database",), "to_delta": ("network",), "to_s3": ("network",), "to_kafka": ("network",),
+        "to_mqtt": ("network",), "python": ("code",), "python_by_key": ("code",)}
 
 
 def _free_slot() -> str:
