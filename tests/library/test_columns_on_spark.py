@@ -73,6 +73,10 @@ CASES = [
     ("file_batches", PLAIN, {"folder": "f", "columns": ["t"]}), ("file_batches", f"{TICKS}, file int", {"folder": "f"}),
     ("output", PLAIN, {"name": "n"}), ("parquet_files", PLAIN, {"folder": "f"}), ("json_lines", PLAIN, {"folder": "f"}),
     ("http_post", PLAIN, {"url": "http://objects.test/"}),
+    ("to_postgresql", PLAIN, {"database": {"secret": "d"}, "table": "t", "columns": ["t", "n"], "key": ["n"]}),
+    ("to_delta", PLAIN, {"folder": "f", "partition_by": ["sensor_id"]}), ("to_s3", PLAIN, {"bucket": "bucket"}),
+    ("to_kafka", PLAIN, {"servers": ["objects.test:9092"], "topic": "t", "columns": ["t"], "key": "n"}),
+    ("to_mqtt", PLAIN, {"server": "objects.test", "topic": "t/{sensor_id}", "columns": ["t"]}),
     ("http_ingest", f"{TICKS}, value string", {"name": "n", "token": {"secret": "t"}}),
     ("mqtt", f"{TICKS}, value binary", {"server": "objects.test", "topics": ["t"], "format": "bytes"}),
     ("kafka", f"{TICKS}, a string, at timestamp", {

@@ -64,7 +64,8 @@ def test_while_a_slot_is_measured_nothing_is_planned_there(world: World, node: N
     node.run()
     assert str(sweep.pk) in slot().reserved_for
     before.refresh_from_db()
-    assert before.status == "stale"  # it may have put something there
+    assert before.status == "pending"  # it stands, and puts nothing there
+    assert {fragment.slot for fragment in plan_of(before.plan).fragments_after.values()} == {"n1/0"}
     for number in range(3):
         proposal = planned(world.carla, world.city, document(f"d{number}", window=20 + number))
         assert {fragment.slot for fragment in plan_of(proposal.plan).fragments_after.values()} == {"n1/0"}
