@@ -45,6 +45,12 @@ def values(reader: PlayedReader) -> list[int]:
     return [row["value"] for row in reader.read()]
 
 
+def driver_of(host: Played) -> psutil.Process | None:
+    """The JVM that the host has started; what was read before it was may come without one."""
+    children = psutil.Process(host.process.pid).children(recursive=True)
+    return next((child for child in children if child.name() == "java"), None)
+
+
 def require_each_once(reader: PlayedReader) -> None:
     """Each number once and none is missing, but of the batch that is being read: it comes by partitions."""
     counts = Counter(values(reader))
@@ -59,8 +65,8 @@ def test_rows_come_once_though_host_and_driver_are_killed_in_the_middle_of_a_bat
         until(lambda: len(values(reader)) > before + 3000, within_s=180, saying=lambda: host.report)  # noqa: B023
         time.sleep(rng.random() * 0.4)
         if victim == "driver":
-            drivers = psutil.Process(host.process.pid).children(recursive=True)
-            next(child for child in drivers if "java" in child.name()).kill()
+            until(lambda: driver_of(host) is not None and host.source("s1").get("state") == "running", within_s=180)
+            driver_of(host).kill()
             continue
         children = psutil.Process(host.process.pid).children(recursive=True)
         host.kill()
