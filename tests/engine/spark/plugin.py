@@ -80,7 +80,7 @@ TYPES = [
     TaskType(name="distinct", kind="transform", doc="Drops repetitions.", build="weir_test_types:distinct",
              stateful=True, key="n"),
     TaskType(name="kept", kind="sink", doc="A named output.", build="weir_test_types:kept", terminal="output"),
-    TaskType(name="files", kind="sink", doc="Parquet files.", build="weir_test_types:kept", terminal="parquet",
+    TaskType(name="whole_files", kind="sink", doc="Parquet files.", build="weir_test_types:kept", terminal="parquet",
              parameters=(Parameter("folder", "string", "Where.", required=True),)),
 ]
 TYPES = [replace(one, effects=()) for one in TYPES]

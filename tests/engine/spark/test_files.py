@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.broker]
 def publish(rig: Rig) -> dict[str, Path]:
     """A source with two sinks, each a query of its own: the folders of Parquet and of JSON lines."""
     first = chain("a", ("numbers", {"rate_per_s": 50.0}), ("kept", {"keep_events": 100_000}))
-    columns = chain("p", ("in_python", {"tag": "p"}), ("files", {"folder": "columns"}), parent="a0")
+    columns = chain("p", ("in_python", {"tag": "p"}), ("whole_files", {"folder": "columns"}), parent="a0")
     lines = chain("j", ("json_lines", {"folder": "lines"}), parent="a0")
     fragments = [
         fragment("x1-0", first, outlets={"a0": ("x1-1", "x1-2")}), fragment("x1-1", columns, slot=1),

@@ -171,6 +171,7 @@ def test_etl_makes_of_mqtt_what_it_makes_of_the_recording(running):
 def test_stats_makes_of_mqtt_the_series_of_the_recording(running):
     recorded, live = both(
         running, "urban_stats_plots", "stations", "publish", "SYS_sample_data_senml.csv", at_least=100,
+        average={"window": 3}, forecast={"train": 5, "predict": 2, "every": 2},
         plot={"window": 2})  # the recording has some twenty readings of a station
 
     def series(events):

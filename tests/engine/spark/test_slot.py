@@ -164,7 +164,7 @@ def test_what_cannot_be_compiled_says_which_task(rig):
 def test_a_killed_slot_resumes_everything_exactly_once(rig, tmp_path):
     first = source("a", ("in_python", {"tag": "a"}))
     second = chain("b", ("in_python", {"tag": "b"}), ("kept", {}), parent="a0")
-    files = chain("c", ("files", {"folder": "c"}), parent="a0")
+    files = chain("c", ("whole_files", {"folder": "c"}), parent="a0")
     fragments = [
         fragment("k1-0", first, slot=0, outlets={"a0": ("k1-1", "k1-2")}), fragment("k1-1", second, slot=1),
         fragment("k1-2", files, slot=0),
