@@ -43,7 +43,8 @@ def test_threads_that_wait_do_so_side_by_side(rig: Rig):
         assert found.versions["code"] == code_digest(task_types()["wait"]) != "" and found.versions["weir"]
 
 
-@pytest.mark.parametrize("task_type,config", [("kept", {}), ("whole_files", {"folder": "f"}), ("total", {"name": "sum"})])
+@pytest.mark.parametrize("task_type,config", [
+    ("kept", {}), ("whole_files", {"folder": "f"}), ("total", {"name": "sum"})])
 def test_sinks_and_states_are_measured_too(rig: Rig, task_type: str, config: dict):
     found = ordered(rig.broker, order(f"k-{task_type}", task_type, config, threads=1, rate_per_s=40.0))
     assert found.ok and found.selectivity == pytest.approx(1.0) and found.achieved_per_s > 30
