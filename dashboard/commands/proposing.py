@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from argparse import ArgumentParser
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -19,7 +20,7 @@ from dashboard.teams.permissions import viewer_of
 from scheduler.model.errors import WeirError
 
 
-class DataflowCommand(BaseCommand):
+class DataflowCommand(ABC, BaseCommand):
     """Looks up a dataflow by its id or name and calls ``act`` for it."""
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -27,9 +28,9 @@ class DataflowCommand(BaseCommand):
         parser.add_argument("--team", help="short name of its team, where several have one of that name")
         parser.add_argument("--as", dest="username", help="who asks; otherwise the first administrator")
 
+    @abstractmethod
     def act(self, record: DataflowRecord, actor: User, options: Mapping[str, Any]) -> str:
         """Do what the command is for; what is printed then."""
-        raise NotImplementedError
 
     def handle(self, *, dataflow: str, team: str | None, username: str | None, **options: Any) -> None:
         actor = actor_of(username)

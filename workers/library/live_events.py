@@ -32,6 +32,14 @@ KEEP_DEAD = Parameter(
     default=1000, minimum=1, maximum=100_000)
 EVENTS = (COLUMNS, TIME_FIELD, TIME_UNIT, KEEP_DEAD)
 CA = Parameter("ca", "string", "Certificates (PEM) of the authorities to trust, instead of the machine's.", secret=True)
+KAFKA_ACCESS = (
+    Parameter("security", "string", "How servers are spoken to.", default="plaintext",
+              choices=("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")),
+    Parameter("mechanism", "string", "Of SASL.", default="PLAIN",
+              choices=("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")),
+    Parameter("username", "string", "Of SASL."),
+    Parameter("password", "string", "Of SASL.", secret=True),
+)
 CLIENT_CERTIFICATE = (
     Parameter("certificate", "string", "The certificate (PEM) that says who reads, with those between it and its "
               "authority.", secret=True),

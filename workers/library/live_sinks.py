@@ -17,6 +17,7 @@ from scheduler.model.task_types import Parameter, TaskType
 
 from .columns import STREAM, require_scalar
 from .config import InvalidConfig, settings
+from .live_events import CA, KAFKA_ACCESS
 from .reach import SERVER, require_allowed
 from .sinks import FOLDER
 
@@ -35,8 +36,6 @@ KEEP_EVENTS = Parameter(
     "keep_events", "integer", "How many of the newest events are kept when they are written, so that they can be "
     "written again (1,000 blocks at most).", default=10_000, minimum=0, maximum=100_000)
 _ALL = (COLUMNS, KEEP_EVENTS, KEEP_REFUSED)
-_CA = Parameter("ca", "string", "Certificates (PEM) of the authorities to trust, instead of the machine's.",
-                secret=True)
 _EVERY = Parameter("every", "number", "After how long what has come is written, though it be little.", default=30,
                    minimum=0.1, maximum=60, unit="s")
 _MEGABYTES = Parameter("megabytes", "number", "At how many MB of events they are written sooner.", default=16,
@@ -108,13 +107,8 @@ TO_KAFKA = TaskType(
         Parameter("topic", "string", "The topic; it must be there.", required=True, pattern=r"[A-Za-z0-9._-]{1,249}"),
         Parameter("key", "string", "The column whose text is a message's key: events of one key keep their order.",
                   column="names"),
-        Parameter("security", "string", "How servers are spoken to.", default="plaintext",
-                  choices=("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")),
-        Parameter("mechanism", "string", "Of SASL.", default="PLAIN",
-                  choices=("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")),
-        Parameter("username", "string", "Of SASL."),
-        Parameter("password", "string", "Of SASL.", secret=True),
-        _CA, *_ALL,
+        *KAFKA_ACCESS,
+        CA, *_ALL,
     ),
     cost_us=15, **_WRITTEN,
 )
@@ -133,7 +127,7 @@ TO_MQTT = TaskType(
                   default=False),
         Parameter("version", "string", "Of the protocol.", default="5", choices=("3.1.1", "5")),
         Parameter("tls", "boolean", "Whether the connection is encrypted.", default=False),
-        _CA,
+        CA,
         Parameter("username", "string", "Who publishes."),
         Parameter("password", "string", "Of that user.", secret=True),
         *_ALL,

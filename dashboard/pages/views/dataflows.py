@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -126,6 +127,16 @@ def sample(request: HttpRequest, slug: str) -> HttpResponse:
     return HttpResponse(chosen.text, content_type="text/plain; charset=utf-8")
 
 
+def found_or_problem(read: Callable[[], list[Any]]) -> tuple[list[Any], WeirError | None]:
+    """What was read, or why it cannot be shown now; what is not there is ``NotFound`` still."""
+    try:
+        return read(), None
+    except NotFound:
+        raise
+    except WeirError as error:
+        return [], error
+
+
 def moment_of(at_ms: int | None) -> datetime | None:
     """A time in ms since the epoch."""
     return None if at_ms is None else datetime.fromtimestamp(at_ms / 1000, tz=UTC)
@@ -220,13 +231,8 @@ def dataflow_plots(request: HttpRequest, dataflow_id: UUID) -> JsonResponse:
 @login_required
 def output_events(request: HttpRequest, dataflow_id: UUID, task: str) -> HttpResponse:
     """The newest events of one output, as a table."""
-    try:
-        events = operations.output_tail(request.viewer, dataflow_id, task, count=EVENTS_SHOWN)
-        problem = None
-    except NotFound:
-        raise
-    except WeirError as error:
-        events, problem = [], error
+    events, problem = found_or_problem(
+        lambda: operations.output_tail(request.viewer, dataflow_id, task, count=EVENTS_SHOWN))
     return render(request, "parts/events.html", {"task": task, "problem": problem, **event_table(events)})
 
 
@@ -235,12 +241,8 @@ def output_events(request: HttpRequest, dataflow_id: UUID, task: str) -> HttpRes
 def dead_letters(request: HttpRequest, dataflow_id: UUID, task: str) -> HttpResponse:
     """What a live source could not read, newest first."""
     record = catalog.dataflow(request.viewer, dataflow_id)
-    try:
-        letters, problem = operations.dead_letters(request.viewer, dataflow_id, task, count=LETTERS_SHOWN), None
-    except NotFound:
-        raise
-    except WeirError as error:
-        letters, problem = [], error
+    letters, problem = found_or_problem(
+        lambda: operations.dead_letters(request.viewer, dataflow_id, task, count=LETTERS_SHOWN))
     source = operations.live_dataflow(request.viewer, dataflow_id)["sources"].get(task, {})
     return render(request, "dead_letters.html", {
         "record": record, "task": task, "letters": letters, "problem": problem, "source": source})

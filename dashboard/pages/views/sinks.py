@@ -13,9 +13,8 @@ from dashboard.catalog import selectors as catalog
 from dashboard.operations import selectors as operations
 from dashboard.operations import sinks
 from dashboard.pages import flash
-from dashboard.pages.views.dataflows import LETTERS_SHOWN, moment_of
+from dashboard.pages.views.dataflows import LETTERS_SHOWN, found_or_problem, moment_of
 from dashboard.teams.models import Role
-from scheduler.model.errors import NotFound, WeirError
 
 
 @require_safe
@@ -23,12 +22,8 @@ from scheduler.model.errors import NotFound, WeirError
 def sink(request: HttpRequest, dataflow_id: UUID, task: str) -> HttpResponse:
     """One sink, with the events that its other system refused, newest first."""
     record = catalog.dataflow(request.viewer, dataflow_id)
-    try:
-        letters, problem = operations.refused_events(request.viewer, dataflow_id, task, count=LETTERS_SHOWN), None
-    except NotFound:
-        raise
-    except WeirError as error:
-        letters, problem = [], error
+    letters, problem = found_or_problem(
+        lambda: operations.refused_events(request.viewer, dataflow_id, task, count=LETTERS_SHOWN))
     live = operations.live_dataflow(request.viewer, dataflow_id)
     standing = live["sinks"].get(task, {})
     return render(request, "sink.html", {

@@ -32,6 +32,7 @@ from workers.engine.agents.line_writer import LineWriter
 from workers.engine.agents.logs import configure, logger
 from workers.engine.agents.store import NewestDesired, NodeStore
 from workers.engine.agents.usage_attribution import Rates
+from workers.engine.retried import RETRYING
 from workers.engine.secrets import opened
 from workers.engine.settings import Settings, from_environment
 from workers.engine.sinks.hosting import Sinks
@@ -41,7 +42,7 @@ from workers.library.registry import task_types
 
 from .formats import layout_of
 from .intake import IntakeStore
-from .runner import RETRYING, Runner, Source, words_of
+from .runner import Runner, Source, words_of
 from .selection import WantedSource, wanted_sources
 
 TICK_S = 0.25

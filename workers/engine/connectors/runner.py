@@ -6,8 +6,6 @@ it. Whatever fails, it begins again from there: after a second at first, then le
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,8 +15,7 @@ import redis
 
 from scheduler.contracts.reports import ConnectorReport
 from scheduler.model.errors import WeirError
-from workers.engine.agents import backoff
-from workers.engine.agents.logs import logger
+from workers.engine.retried import RUNNING, THROTTLED, Retried, now_ms
 from workers.engine.secrets import redacted
 
 from .contract import Opening, Reader, SourceAway
@@ -27,7 +24,6 @@ from .intake import Closed, IntakeStore, Overtaken
 
 POLL_S = 1.0  # how long a quiet source is waited for at a time: a stop is noticed within that
 REST_S = 0.2  # while the channel is full
-STARTING, RUNNING, THROTTLED, AWAY, RETRYING = "starting", "running", "throttled", "away", "retrying"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +38,7 @@ class Source:
     config: Callable[[], Mapping[str, Any]]
 
 
-class Runner:
+class Runner(Retried):
     """Runs one source, once ``start`` was called, until ``stop``.
 
     Parameters
@@ -60,33 +56,16 @@ class Runner:
     def __init__(
         self, source: Source, store: IntakeStore, *, token: int, on_event: Callable[..., None] = lambda *_, **__: None
     ) -> None:
+        super().__init__(source.task, kind="connector", on_event=on_event)
         self.source = source
         self.token = token
         self._store = store
-        self._on_event = on_event
-        self._stopping = threading.Event()
         self._for_good = False
-        self._state, self._since_ms = STARTING, _now_ms()
-        self._error = ""
-        self._retry_at_ms: int | None = None
-        self._failures = self._restarts = 0
-        self._log = logger().bind(connector=source.task[:12])
-        self._thread = threading.Thread(target=self._run, name=f"connector {source.task[:12]}", daemon=True)
-
-    def start(self) -> None:
-        """Begin, on a thread."""
-        self._thread.start()
 
     def stop(self, *, for_good: bool = False) -> None:
         """Ask it to end; ``for_good`` where nobody will read on from its position."""
         self._for_good = for_good
-        self._stopping.set()
-
-    def join(self, timeout_s: float) -> bool:
-        """Wait until it has ended; False where it has not."""
-        if self._thread.ident is not None:
-            self._thread.join(timeout_s)
-        return not self._thread.is_alive()
+        super().stop()
 
     def report(self) -> ConnectorReport:
         """How it stands."""
@@ -95,15 +74,6 @@ class Runner:
             restarts=self._restarts)
 
     # -- on the thread -------------------------------------------------------------------------------------------------
-
-    def _run(self) -> None:
-        while not self._stopping.is_set():
-            began_ms = _now_ms()
-            try:
-                self._serve()
-            except Exception as error:  # a source may fail in whatever way; the others go on
-                self._fail(error, ran_ms=_now_ms() - began_ms)
-                self._stopping.wait(max(0, self._retry_at_ms - _now_ms()) / 1000)
 
     def _serve(self) -> None:
         """Read the source until asked to stop."""
@@ -121,7 +91,7 @@ class Runner:
             if state.position is None and (begin := reader.position()) is not None:
                 # Before anything is read: what comes until the first block is not skipped by a start anew.
                 store.write(
-                    source.task, decode((), source.layout, now_ms=0), source.layout, first=seq, now_ms=_now_ms(),
+                    source.task, decode((), source.layout, now_ms=0), source.layout, first=seq, now_ms=now_ms(),
                     token=self.token, position=begin)
             self._become(RUNNING)
             while not self._stopping.is_set():
@@ -140,34 +110,19 @@ class Runner:
         polled = reader.poll(POLL_S)
         if not polled.messages and not polled.lost:
             return 0
-        now_ms = _now_ms()
-        decoded = decode(polled.messages, self.source.layout, now_ms=now_ms)
+        at_ms = now_ms()
+        decoded = decode(polled.messages, self.source.layout, now_ms=at_ms)
         self._store.write(
-            self.source.task, decoded, self.source.layout, first=seq, now_ms=now_ms, token=self.token,
+            self.source.task, decoded, self.source.layout, first=seq, now_ms=at_ms, token=self.token,
             position=polled.position, keep_dead=self.source.keep_dead, lost=polled.lost)
         reader.written()
         return len(decoded.rows)
 
-    def _become(self, state: str) -> None:
-        if state == self._state:
-            return
-        if self._error and state in (RUNNING, THROTTLED):
-            self._on_event("connector_back", task=self.source.task)
-            self._error, self._retry_at_ms = "", None
-        self._state, self._since_ms = state, _now_ms()
+    def _words_of(self, error: Exception) -> str:
+        return words_of(error)
 
-    def _fail(self, error: Exception, *, ran_ms: int) -> None:
-        self._failures = backoff.failures_after(self._failures, ran_ms=ran_ms if self._state != STARTING else 0)
-        self._restarts += 1
-        message = words_of(error)
-        if message != self._error:
-            self._on_event("connector_failed", task=self.source.task, error=message)
-            self._log.warning("source failed", error=message)
-        self._error = message
-        self._retry_at_ms = _now_ms() + backoff.delay_ms(self._failures)
-        state = AWAY if isinstance(error, SourceAway) else RETRYING
-        if state != self._state:
-            self._state, self._since_ms = state, _now_ms()
+    def _is_away(self, error: Exception) -> bool:
+        return isinstance(error, SourceAway)
 
 
 def words_of(error: Exception) -> str:
@@ -187,7 +142,3 @@ def _words(error: Exception) -> str:
             return "The source's channel is gone; it is opened again."
         case _:
             return f"{type(error).__name__}: {str(error)[:300]}"
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -8,8 +8,6 @@ the channel, which holds back the sink's own query when it is full, and nobody e
 from __future__ import annotations
 
 import json
-import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,11 +20,10 @@ import redis
 from scheduler.contracts.offsets import Offset
 from scheduler.contracts.reports import SinkReport
 from scheduler.model.errors import WeirError
-from workers.engine.agents import backoff
-from workers.engine.agents.logs import logger
 from workers.engine.channels import codec
 from workers.engine.channels.config import CAPACITY_BLOCKS
 from workers.engine.channels.spill import Entry
+from workers.engine.retried import RUNNING, Retried, now_ms
 from workers.engine.secrets import redacted
 from workers.library.config import InvalidConfig
 
@@ -40,7 +37,6 @@ LOOK_S = 0.25  # for a channel that is not open yet
 READ_BLOCKS = 64  # at a time
 MOST_BLOCKS = CAPACITY_BLOCKS // 2  # of a batch: its channel must not be full before it is written
 KEPT_BLOCKS = 1_000  # that are outside, and kept to be written again
-STARTING, RUNNING, AWAY, RETRYING = "starting", "running", "away", "retrying"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +55,7 @@ class Sink:
     folder: Path
 
 
-class SinkRunner:
+class SinkRunner(Retried):
     """Runs one sink, once ``start`` was called, until ``stop``.
 
     Parameters
@@ -75,39 +71,18 @@ class SinkRunner:
     def __init__(
         self, sink: Sink, store: SinkStore, *, on_event: Callable[..., None] = lambda *_, **__: None
     ) -> None:
+        super().__init__(sink.task, kind="sink", on_event=on_event)
         self.sink = sink
         self._store = store
-        self._on_event = on_event
-        self._stopping = threading.Event()
         self._draining = False
         self.is_empty = False  # nothing waited when it looked last
-        self._state, self._since_ms = STARTING, _now_ms()
-        self._error = ""
-        self._retry_at_ms: int | None = None
-        self._failures = self._restarts = 0
         self._pending: list[Entry] = []
         self._kept: list[Kept] = []
         self._position = self._place = Offset("0-0")
-        self._log = logger().bind(sink=sink.task[:12])
-        self._thread = threading.Thread(target=self._run, name=f"sink {sink.task[:12]}", daemon=True)
-
-    def start(self) -> None:
-        """Begin, on a thread."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Ask it to end between two batches."""
-        self._stopping.set()
 
     def drain(self, is_wanted_no_more: bool) -> None:
         """Whether nobody wants the sink any more: then nothing waits for a batch to be larger."""
         self._draining = is_wanted_no_more
-
-    def join(self, timeout_s: float) -> bool:
-        """Wait until it has ended; False where it has not."""
-        if self._thread.ident is not None:
-            self._thread.join(timeout_s)
-        return not self._thread.is_alive()
 
     def report(self) -> SinkReport:
         """How it stands, but for its counters."""
@@ -116,15 +91,6 @@ class SinkRunner:
             restarts=self._restarts)
 
     # -- on the thread -------------------------------------------------------------------------------------------------
-
-    def _run(self) -> None:
-        while not self._stopping.is_set():
-            began_ms = _now_ms()
-            try:
-                self._serve()
-            except Exception as error:  # another system may fail in whatever way; the others go on
-                self._fail(error, ran_ms=_now_ms() - began_ms)
-                self._stopping.wait(max(0, self._retry_at_ms - _now_ms()) / 1000)
 
     def _serve(self) -> None:
         """Write until asked to stop."""
@@ -181,7 +147,7 @@ class SinkRunner:
         wait_ms = WAIT_MS
         if self._pending:
             due_ms = self._pending[0].written_ms + round(1000 * self._linger_s(batching))
-            wait_ms = min(WAIT_MS, due_ms - _now_ms())
+            wait_ms = min(WAIT_MS, due_ms - now_ms())
         if len(self._pending) < MOST_BLOCKS and wait_ms > 0:
             self._pending += self._store.wait(
                 self.sink.channel, after=after, most=READ_BLOCKS, timeout_ms=wait_ms)
@@ -192,7 +158,7 @@ class SinkRunner:
             if count and (events >= batching.most_events or size >= batching.most_bytes):
                 break
             count, events, size = count + 1, events + block.events, size + len(block.payload)
-        is_due = _now_ms() - self._pending[0].written_ms >= 1000 * self._linger_s(batching)
+        is_due = now_ms() - self._pending[0].written_ms >= 1000 * self._linger_s(batching)
         is_large = events >= batching.most_events or size >= batching.most_bytes or count >= MOST_BLOCKS
         if not is_due and not is_large:
             return []
@@ -227,7 +193,7 @@ class SinkRunner:
             events.append((block, row, redacted(letter.reason), event, as_json(event.to_pylist()[0])))
         for start in range(0, len(events), 100):
             self._store.refuse(
-                self.sink.channel, events[start:start + 100], keep=self.sink.keep_refused, now_ms=_now_ms())
+                self.sink.channel, events[start:start + 100], keep=self.sink.keep_refused, now_ms=now_ms())
 
     def _note(self, *, taken: int, passed: int) -> None:
         """Note what is outside, and free what is kept no longer."""
@@ -243,32 +209,14 @@ class SinkRunner:
         if not self._kept:
             self._place = self._position
         self._store.note(
-            self.sink.channel, position=self._position, taken=taken, passed=passed, now_ms=_now_ms(),
+            self.sink.channel, position=self._position, taken=taken, passed=passed, now_ms=now_ms(),
             place=self._place, held=self._kept)
 
-    # -- how it stands -------------------------------------------------------------------------------------------------
+    def _words_of(self, error: Exception) -> str:
+        return redacted(_words(error))
 
-    def _become(self, state: str) -> None:
-        if state == self._state:
-            return
-        if self._error:
-            self._on_event("sink_back", task=self.sink.task)
-            self._error, self._retry_at_ms = "", None
-        self._state, self._since_ms = state, _now_ms()
-
-    def _fail(self, error: Exception, *, ran_ms: int) -> None:
-        has_run = self._state == RUNNING
-        self._failures = backoff.failures_after(self._failures, ran_ms=ran_ms if has_run else 0)
-        self._restarts += 1
-        message = redacted(_words(error))
-        if message != self._error:
-            self._on_event("sink_failed", task=self.sink.task, error=message)
-            self._log.warning("sink failed", error=message)
-        self._error = message
-        self._retry_at_ms = _now_ms() + backoff.delay_ms(self._failures)
-        state = AWAY if isinstance(error, SinkAway) else RETRYING
-        if state != self._state:
-            self._state, self._since_ms = state, _now_ms()
+    def _is_away(self, error: Exception) -> bool:
+        return isinstance(error, SinkAway)
 
 
 def column_names(schema_json: str) -> list[str]:
@@ -290,7 +238,3 @@ def _words(error: Exception) -> str:
             return "Another host writes this sink; it goes on where that one has come to."
         case _:
             return f"{type(error).__name__}: {str(error)[:300]}"
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
