@@ -15,11 +15,12 @@ import redis
 from .broker import answers
 from .supervise import Service, StopStage
 
-# The agent first: its slots drain their queries while the broker still takes what they write. The broker last.
+# The agent first: its slots drain their queries while the broker still takes what they write. With it whatever begins
+# something new, so that this has time to end on a busy machine. The broker last.
 # Together under the ten seconds that a stop may take.
 STOP_STAGES = (
-    StopStage(("agent",), limit_s=6.8),
-    StopStage(("beat", "worker", "web"), limit_s=1.9),
+    StopStage(("beat", "worker", "agent"), limit_s=6.8),
+    StopStage(("web",), limit_s=1.9),
     StopStage(("broker",), limit_s=0.6),
 )
 LARGEST_FRAME = 16 * 1024  # of a WebSocket: a message has 4,096 characters at most, each of 4 bytes
