@@ -17,7 +17,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -65,8 +66,8 @@ def estate_of(dataflows: int, rate_per_s: float) -> Estate:
     return Estate(1, tasks, fragments=fragments, slots=(Slot(NODE, 0),))
 
 
-def measure(*, kills: int, dataflows: int, rate_per_s: float, trigger_ms: int, spare: bool) -> list[Kill]:
-    """Kill a driver so often and look how soon what it ran is back.
+def measure(*, kills: int, dataflows: int, rate_per_s: float, trigger_ms: int, spare: bool) -> Iterator[Kill]:
+    """Kill a driver so often and look how soon what it ran is back; each kill as it was measured.
 
     Parameters
     ----------
@@ -87,7 +88,8 @@ def measure(*, kills: int, dataflows: int, rate_per_s: float, trigger_ms: int, s
         with running(estate_of(dataflows, rate_per_s), folder, trigger_ms=trigger_ms, settings=settings) as estate:
             _archive_classes(folder, estate.url)
             estate.wait_running()
-            return [_kill(estate, folder / "agent.log", spare=spare) for _ in range(kills)]
+            for _ in range(kills):
+                yield _kill(estate, folder / "agent.log", spare=spare)
 
 
 def summary(kills: Sequence[Kill]) -> dict[str, Any]:
@@ -181,6 +183,18 @@ def _phases(log: Path, read_from: int, began: float) -> dict[str, float]:
     return phases
 
 
+def _measured(given: argparse.Namespace, *, spare: bool) -> list[Kill]:
+    """All kills, or those before somebody pressed Ctrl-C."""
+    kills: list[Kill] = []
+    with suppress(KeyboardInterrupt):
+        for kill in measure(kills=given.kills, dataflows=given.dataflows, rate_per_s=given.rate,
+                            trigger_ms=given.trigger_ms, spare=spare):
+            kills.append(kill)
+            print(f"{'with a spare' if spare else 'without a spare'}, kill {len(kills)} of {given.kills}: "
+                  f"all flow after {max(kill.back_s.values()):.1f} s", file=sys.stderr, flush=True)
+    return kills
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print a table, write JSON."""
     parser = argparse.ArgumentParser(description="Measure how soon events flow again after a driver died.")
@@ -193,10 +207,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     results: dict[str, Any] = {"machine": machine(), "load_before": os.getloadavg()[0]}
     for which in ("none", "spare"):
-        if given.only in (None, which):
-            results[which] = summary(measure(
-                kills=given.kills, dataflows=given.dataflows, rate_per_s=given.rate, trigger_ms=given.trigger_ms,
-                spare=which == "spare"))
+        if given.only in (None, which) and (kills := _measured(given, spare=which == "spare")):
+            results[which] = summary(kills)
     results["load_after"] = os.getloadavg()[0]
     print(table([
         {"spare": "one" if which == "spare" else "none", "kills": row["kills"], "median s": row["median_s"],
