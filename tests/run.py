@@ -11,12 +11,14 @@ import subprocess
 import sys
 import tempfile
 import xml.etree.ElementTree as ElementTree
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 INTERRUPTED = 2
+SHOWN = 25  # files, of those that took longest
 MOST_WORKERS = 4  # a worker may hold a Spark driver
 # In the order of conftest.py: xdist would begin with the files of most tests, and end with single long ones.
 GROUPED = ("--dist", "loadgroup", "--no-loadscope-reorder")
@@ -44,6 +46,14 @@ def counts_of(report: Path) -> Counts:
     tests, skipped = int(suite.get("tests", 0)), int(suite.get("skipped", 0))
     failed = int(suite.get("errors", 0)) + int(suite.get("failures", 0))
     return Counts(max(0, tests - failed - skipped), failed, skipped)
+
+
+def slowest_of(report: Path, most: int = SHOWN) -> list[str]:
+    """The files whose tests took longest, with their seconds; set-up is the first test's that needs it."""
+    seconds: Counter[str] = Counter()
+    for case in ElementTree.parse(report).getroot().iter("testcase"):
+        seconds[case.get("classname", "")] += round(float(case.get("time", 0)))
+    return [f"{count:5d} s  {name}" for name, count in seconds.most_common(most) if count]
 
 
 def names_tests(arguments: Sequence[str]) -> bool:
@@ -75,6 +85,8 @@ def main(arguments: Sequence[str]) -> int:
             environment["PYTHONPYCACHEPREFIX"] = str(Path(folder) / "bytecode")
         report = Path(folder) / "report.xml"
         code = subprocess.call([*base, f"--junitxml={report}", *chosen, *arguments], env=environment)
+        if chosen and report.exists():
+            print("Slowest files:", *slowest_of(report), sep="\n", flush=True)
         if code or report.exists():  # pytest writes none where it was only asked what it knows
             print(counts_of(report), flush=True)
     return abs(code)
